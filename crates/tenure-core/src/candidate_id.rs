@@ -1,0 +1,79 @@
+//! Who competes.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::str::FromStr;
+
+/// Longest candidate id, in bytes: room for most host names with process and random suffix, and a
+/// bound on what every held lease carries.
+pub const MAX_CANDIDATE_ID_LEN: usize = 256;
+
+/// A candidate's id, shown to everybody: 1 to 256 visible ASCII characters, no spaces.
+///
+/// It should be unique per start of a process, so that two runs on one host are told apart. It
+/// proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CandidateId(Box<str>);
+
+impl CandidateId {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CandidateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for CandidateId {
+    type Err = CandidateIdError;
+
+    // Visible ASCII only: the id goes into header values, environment variables and tables as is.
+    fn from_str(text: &str) -> Result<Self, CandidateIdError> {
+        if text.is_empty() || text.len() > MAX_CANDIDATE_ID_LEN {
+            Err(CandidateIdError::Length { len: text.len() })
+        } else if let Some(character) = text.chars().find(|c| !c.is_ascii_graphic()) {
+            Err(CandidateIdError::Character { character })
+        } else {
+            Ok(Self(text.into()))
+        }
+    }
+}
+
+/// Why a text is no candidate id. The caller gave it; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CandidateIdError {
+    /// Empty or longer than [`MAX_CANDIDATE_ID_LEN`].
+    #[error(
+        "a candidate id must have 1 to {MAX_CANDIDATE_ID_LEN} characters and this one has {len}"
+    )]
+    Length {
+        /// Length of what was given, in bytes.
+        len: usize,
+    },
+    /// A space, a control character or anything outside ASCII.
+    #[error("a candidate id must be visible ASCII without spaces and this one has {character:?}")]
+    Character {
+        /// The first character that is not allowed.
+        character: char,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_candidate_id_is_visible_ascii() {
+        assert!("web-1.example:8080/7f3a".parse::<CandidateId>().is_ok());
+        assert!("x".repeat(256).parse::<CandidateId>().is_ok());
+        for bad in ["", "a b", "a\n", "ä", &"x".repeat(257)] {
+            assert!(bad.parse::<CandidateId>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The number of a term.
+
+use core::fmt;
+
+use crate::time::UnixMillis;
+
+/// A term's number, strictly increasing per election for ever: **the fencing token**.
+///
+/// `epoch = max(last epoch + 1, wall clock in Unix milliseconds)` at the granting authority. So it
+/// tells a person when the reign began, and it keeps increasing across a lost disk, a restored
+/// backup and a change of strategy, as long as the wall clock has not gone back past the last
+/// grant. It stays below 2^53, so that JSON readers which store numbers as doubles keep it exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// The greatest epoch, 2^53 - 1: the greatest integer that a double holds exactly with all
+    /// below it. As a wall-clock time it is in the year 287396.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// The epoch numbered `number`, or `None` if it is above [`Epoch::MAX`].
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Self> {
+        if number <= Self::MAX.0 {
+            Some(Self(number))
+        } else {
+            None
+        }
+    }
+
+    /// The epoch of a grant after `last`, made at wall-clock time `wall`.
+    ///
+    /// `None` only when `last` is [`Epoch::MAX`]: then no number is left that would fence off the
+    /// last holder, and the grant must be refused.
+    #[must_use]
+    pub fn following(last: Option<Self>, wall: UnixMillis) -> Option<Self> {
+        let least = last.map_or(0, |last| last.0 + 1);
+        // A clock past the year 287396 must not use up the numbers at one stroke.
+        let wall = if wall.get() > Self::MAX.0 {
+            0
+        } else {
+            wall.get()
+        };
+        Self::new(least.max(wall))
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn after(last: u64, wall: u64) -> Option<u64> {
+        Epoch::following(Epoch::new(last), UnixMillis::new(wall)).map(Epoch::get)
+    }
+
+    #[test]
+    fn an_epoch_is_the_wall_clock_while_that_is_ahead() {
+        assert_eq!(after(1_000, 5_000), Some(5_000));
+        assert_eq!(Epoch::following(None, UnixMillis::new(7)).unwrap().get(), 7);
+    }
+
+    #[test]
+    fn an_epoch_is_one_more_while_the_wall_clock_is_behind() {
+        assert_eq!(after(5_000, 5_000), Some(5_001));
+        assert_eq!(after(5_000, 3), Some(5_001));
+    }
+
+    #[test]
+    fn a_mad_wall_clock_does_not_use_up_the_numbers() {
+        assert_eq!(after(5_000, u64::MAX), Some(5_001));
+        assert_eq!(after(5_000, Epoch::MAX.get() + 1), Some(5_001));
+    }
+
+    #[test]
+    fn after_the_last_number_there_is_none() {
+        assert_eq!(after(Epoch::MAX.get(), 5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn epochs_increase_whatever_the_wall_clock_does(last in 0..Epoch::MAX.get(), wall: u64) {
+            let next = after(last, wall).unwrap();
+            prop_assert!(last < next && next <= Epoch::MAX.get());
+        }
+    }
+}

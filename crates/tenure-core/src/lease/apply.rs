@@ -1,0 +1,431 @@
+//! The one function that changes a lease.
+
+use core::time::Duration;
+
+use super::record::Phase;
+use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Record, Remaining};
+use super::{Reservation, Rules};
+use crate::{CandidateId, Epoch, Instant, UnixMillis};
+
+/// What an operation did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// What happened to the lease.
+    pub change: Change,
+    /// Whether the record must be on disk before any answer that rests on it leaves.
+    ///
+    /// It need not only after a renewal that does not lengthen the duration: after a restart every
+    /// held lease counts as renewed at the restart, for its full duration on disk, so forgetting
+    /// the renewal can't end the lease early.
+    pub durable: bool,
+}
+
+/// What happened to the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A new term began.
+    Granted(Epoch),
+    /// The term goes on, its duration counted from now.
+    Renewed(Epoch),
+    /// The term goes on under another lease id.
+    Changed,
+    /// The holder gave the lease up.
+    Released,
+    /// The holder handed the lease over.
+    HandedOver,
+    /// A break is under way; the holder has so long left.
+    Breaking(Duration),
+    /// A break has ended the term, now or before.
+    Broken,
+    /// The holder's metadata were replaced.
+    MetadataSet,
+    /// Whether the epoch that was asked about is that of the current term, and which that is.
+    Verified {
+        /// The epoch asked about holds the lease now.
+        current: bool,
+        /// The epoch that holds the lease now.
+        epoch: Option<Epoch>,
+    },
+}
+
+/// Why an operation was refused. The lease is as it was (but for what time itself had ended).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// Another lease id holds the lease. Wait, or ask again later.
+    #[error("the lease is held by {holder}")]
+    Held {
+        /// Who holds it.
+        holder: CandidateId,
+        /// The holder's epoch.
+        epoch: Epoch,
+        /// How long it has left.
+        remaining: Remaining,
+    },
+    /// Nobody holds the lease and nobody is granted it yet (lock delay). Wait, or ask again later.
+    #[error("the lease's lock delay has {remaining:?} left")]
+    LockDelay {
+        /// How long the lock delay has left.
+        remaining: Duration,
+    },
+    /// The lease was handed over to another candidate. Wait, or ask again later.
+    #[error("the lease is reserved for {to} for another {remaining:?}")]
+    Reserved {
+        /// The only candidate to be granted.
+        to: CandidateId,
+        /// For how long.
+        remaining: Duration,
+    },
+    /// This lease id does not hold the lease, and did not hold it last.
+    #[error("the lease id is not the one that holds the lease")]
+    IdMismatch,
+    /// Nobody holds the lease.
+    #[error("nobody holds the lease")]
+    NotHeld,
+    /// This lease id holds the lease, but a break is under way: it can't be acquired, changed,
+    /// handed over or described any more.
+    #[error("the lease is breaking and has {remaining:?} left")]
+    Breaking {
+        /// How long the holder has left.
+        remaining: Duration,
+    },
+    /// This lease id holds or held the lease, and it was broken: it can't be renewed.
+    #[error("the lease was broken and has {remaining:?} left")]
+    Broken {
+        /// How long the holder has left; zero if the break is complete.
+        remaining: Duration,
+    },
+    /// This lease id held the lease until it expired.
+    #[error("the lease has expired")]
+    Expired,
+    /// This lease id's term has ended. Ask with a fresh one.
+    #[error("the lease id belongs to a term that has ended")]
+    IdRetired,
+    /// Every epoch up to [`Epoch::MAX`] was granted: no number is left that would fence.
+    #[error("the lease has used up its epochs")]
+    EpochsExhausted,
+}
+
+/// Applies one operation at `now`. Either it changes `record` as the table of states says and tells
+/// what it did, or it leaves `record` as time made it and tells why.
+///
+/// # Errors
+///
+/// [`Rejection`]: an expected outcome, told to whoever asked.
+pub fn apply(
+    record: &mut Record,
+    operation: &Operation,
+    now: Instant,
+    rules: &Rules,
+) -> Result<Applied, Rejection> {
+    record.settle(now);
+    match operation {
+        Operation::Acquire(request, wall) => acquire(record, request, *wall, now, rules),
+        Operation::Renew(lease_id, duration) => renew(record, *lease_id, *duration, now, rules),
+        Operation::Change { lease_id, proposed } => change(record, *lease_id, *proposed, now),
+        Operation::Release(lease_id) => release(record, *lease_id, now),
+        Operation::Break(period) => break_lease(record, *period, now),
+        Operation::HandOver {
+            lease_id,
+            to,
+            within,
+        } => {
+            only_current(record, *lease_id, now)?;
+            give_up(record, now);
+            let until = now + *within;
+            record.reserved = Some(
+                Reservation {
+                    to: to.clone(),
+                    until,
+                }
+                .into(),
+            );
+            durable(Change::HandedOver)
+        }
+        Operation::SetMetadata(lease_id, metadata) => {
+            only_current(record, *lease_id, now)?;
+            record.metadata = (!metadata.is_empty()).then(|| metadata.clone().into());
+            durable(Change::MetadataSet)
+        }
+        Operation::Verify(asked) => {
+            let epoch = record.held(now).map(|grant| grant.epoch);
+            volatile(Change::Verified {
+                current: epoch == Some(*asked),
+                epoch,
+            })
+        }
+    }
+}
+
+fn durable(change: Change) -> Result<Applied, Rejection> {
+    Ok(Applied {
+        change,
+        durable: true,
+    })
+}
+
+fn volatile(change: Change) -> Result<Applied, Rejection> {
+    Ok(Applied {
+        change,
+        durable: false,
+    })
+}
+
+fn acquire(
+    record: &mut Record,
+    request: &Acquire,
+    wall: UnixMillis,
+    now: Instant,
+    rules: &Rules,
+) -> Result<Applied, Rejection> {
+    if rules.refuse_retired_ids && record.is_retired(request.lease_id) {
+        return Err(Rejection::IdRetired);
+    }
+    if let Some(grant) = record.held(now) {
+        return match record.phase {
+            // Asking again with the id that holds is a renewal, so that a candidate whose answer
+            // was lost may ask again: it never competes with itself.
+            Phase::Leased { .. } if grant.lease_id == request.lease_id => {
+                Ok(acquire_again(record, request, now))
+            }
+            Phase::Breaking { until } if grant.lease_id == request.lease_id => {
+                Err(Rejection::Breaking {
+                    remaining: until.since(now),
+                })
+            }
+            _ => Err(held_by_another(record, grant, now)),
+        };
+    }
+    if let Some(until) = record.barred_until.filter(|&until| now < until) {
+        return Err(Rejection::LockDelay {
+            remaining: until.since(now),
+        });
+    }
+    if let Some(reserved) = record
+        .reserved
+        .as_deref()
+        .filter(|reserved| now < reserved.until)
+        && reserved.to != request.holder
+    {
+        let (to, remaining) = (reserved.to.clone(), reserved.until.since(now));
+        return Err(Rejection::Reserved { to, remaining });
+    }
+
+    // Every grant has a number of its own, greater than all before: what the last holder still has
+    // in flight can be told apart for ever.
+    let epoch = Epoch::following(record.last_epoch(), wall).ok_or(Rejection::EpochsExhausted)?;
+    record.phase = leased(request.duration, now);
+    record.grant = Some(Grant {
+        lease_id: request.lease_id,
+        holder: request.holder.clone(),
+        epoch,
+        granted_at: wall,
+        duration: request.duration,
+        lock_delay: request.lock_delay,
+    });
+    record.metadata = boxed(request);
+    record.barred_until = None;
+    record.reserved = None;
+    record.retired.retain(|&(id, _)| id != request.lease_id);
+    durable(Change::Granted(epoch))
+}
+
+fn boxed(request: &Acquire) -> Option<alloc::boxed::Box<super::Metadata>> {
+    (!request.metadata.is_empty()).then(|| request.metadata.clone().into())
+}
+
+fn leased(duration: LeaseDuration, now: Instant) -> Phase {
+    let expires = match duration {
+        LeaseDuration::Fixed(duration) => Some(now + duration),
+        LeaseDuration::Infinite => None,
+    };
+    Phase::Leased { expires }
+}
+
+fn held_by_another(record: &Record, grant: &Grant, now: Instant) -> Rejection {
+    Rejection::Held {
+        holder: grant.holder.clone(),
+        epoch: grant.epoch,
+        remaining: record
+            .remaining(now)
+            .unwrap_or(Remaining::Time(Duration::ZERO)),
+    }
+}
+
+/// The holder asks again: a renewal with the duration, lock delay and metadata of this request.
+fn acquire_again(record: &mut Record, request: &Acquire, now: Instant) -> Applied {
+    let metadata = boxed(request);
+    let described_anew = metadata != record.metadata;
+    record.metadata = metadata;
+    let Some(grant) = &mut record.grant else {
+        unreachable!("a held lease has a grant")
+    };
+    let delayed_anew = grant.lock_delay != request.lock_delay;
+    grant.lock_delay = request.lock_delay;
+    let lengthened = restart_clock(record, Some(request.duration), now);
+    Applied {
+        change: renewed(record),
+        durable: lengthened || described_anew || delayed_anew,
+    }
+}
+
+fn renewed(record: &Record) -> Change {
+    Change::Renewed(record.last_epoch().unwrap_or(Epoch::MAX))
+}
+
+/// Counts the duration from `now` again; tells whether it became longer.
+fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Instant) -> bool {
+    let Some(grant) = &mut record.grant else {
+        unreachable!("a held lease has a grant")
+    };
+    let duration = duration.unwrap_or(grant.duration);
+    let lengthened = duration.is_longer_than(grant.duration);
+    grant.duration = duration;
+    record.phase = leased(duration, now);
+    lengthened
+}
+
+/// Whether `lease_id` is the one that holds the lease, or held it last.
+fn is_current(record: &Record, lease_id: LeaseId) -> bool {
+    record
+        .grant
+        .as_ref()
+        .is_some_and(|grant| grant.lease_id == lease_id)
+}
+
+fn renew(
+    record: &mut Record,
+    lease_id: LeaseId,
+    duration: Option<LeaseDuration>,
+    now: Instant,
+    rules: &Rules,
+) -> Result<Applied, Rejection> {
+    if record.phase == Phase::Available || !is_current(record, lease_id) {
+        return Err(Rejection::IdMismatch);
+    }
+    match record.phase {
+        Phase::Leased { .. } => {
+            let durable = restart_clock(record, duration, now);
+            Ok(Applied {
+                change: renewed(record),
+                durable,
+            })
+        }
+        // Nobody was granted since, so the same epoch still is the greatest: it fences as before.
+        Phase::Expired if rules.renew_after_expiry => {
+            restart_clock(record, duration, now);
+            record.barred_until = None;
+            record.retired.retain(|&(id, _)| id != lease_id);
+            durable(renewed(record))
+        }
+        Phase::Expired => Err(Rejection::Expired),
+        Phase::Breaking { until } => Err(Rejection::Broken {
+            remaining: until.since(now),
+        }),
+        Phase::Broken => Err(Rejection::Broken {
+            remaining: Duration::ZERO,
+        }),
+        Phase::Available => Err(Rejection::IdMismatch),
+    }
+}
+
+fn change(
+    record: &mut Record,
+    lease_id: LeaseId,
+    proposed: LeaseId,
+    now: Instant,
+) -> Result<Applied, Rejection> {
+    match record.phase {
+        Phase::Leased { .. } => {}
+        Phase::Breaking { until } if is_current(record, lease_id) => {
+            return Err(Rejection::Breaking {
+                remaining: until.since(now),
+            });
+        }
+        Phase::Breaking { .. } => return Err(Rejection::IdMismatch),
+        Phase::Available | Phase::Broken | Phase::Expired => return Err(Rejection::NotHeld),
+    }
+    if is_current(record, proposed) {
+        // The same change, asked again.
+        return volatile(Change::Changed);
+    }
+    if !is_current(record, lease_id) {
+        return Err(Rejection::IdMismatch);
+    }
+    // The old id no longer proves anything, in this term or after it; the new one does.
+    record.retire(lease_id, now);
+    record.retired.retain(|&(id, _)| id != proposed);
+    if let Some(grant) = &mut record.grant {
+        grant.lease_id = proposed;
+    }
+    durable(Change::Changed)
+}
+
+fn release(record: &mut Record, lease_id: LeaseId, now: Instant) -> Result<Applied, Rejection> {
+    if record.phase == Phase::Available || !is_current(record, lease_id) {
+        return Err(Rejection::IdMismatch);
+    }
+    give_up(record, now);
+    durable(Change::Released)
+}
+
+/// The holder itself says that it has stopped: no lock delay, also after an expiry or a break.
+fn give_up(record: &mut Record, now: Instant) {
+    record.phase = Phase::Available;
+    record.barred_until = None;
+    record.retire_current(now);
+}
+
+fn break_lease(
+    record: &mut Record,
+    period: Option<Duration>,
+    now: Instant,
+) -> Result<Applied, Rejection> {
+    // A break may shorten what is left, never lengthen it: the holder counts on no more than its
+    // own duration, and who broke counts on the end that was announced.
+    let left = match record.phase {
+        Phase::Available => return Err(Rejection::NotHeld),
+        Phase::Broken => return volatile(Change::Broken),
+        Phase::Expired => Duration::ZERO,
+        Phase::Leased { expires: None } => period.unwrap_or(Duration::ZERO),
+        Phase::Leased { expires: Some(end) } | Phase::Breaking { until: end } => {
+            let left = end.since(now);
+            period.unwrap_or(left).min(left)
+        }
+    };
+    match record.phase {
+        Phase::Expired => {
+            record.phase = Phase::Broken;
+            durable(Change::Broken)
+        }
+        Phase::Breaking { until } if now + left == until => volatile(Change::Breaking(left)),
+        _ if left.is_zero() => {
+            record.end(now, Lapse::Broken, now);
+            durable(Change::Broken)
+        }
+        _ => {
+            record.phase = Phase::Breaking { until: now + left };
+            durable(Change::Breaking(left))
+        }
+    }
+}
+
+/// Only whoever holds the lease, and with no break under way, goes on.
+fn only_current(record: &Record, lease_id: LeaseId, now: Instant) -> Result<(), Rejection> {
+    if record.phase == Phase::Available || !is_current(record, lease_id) {
+        return Err(Rejection::IdMismatch);
+    }
+    match record.phase {
+        Phase::Breaking { until } => Err(Rejection::Breaking {
+            remaining: until.since(now),
+        }),
+        Phase::Broken => Err(Rejection::Broken {
+            remaining: Duration::ZERO,
+        }),
+        Phase::Expired => Err(Rejection::Expired),
+        Phase::Leased { .. } | Phase::Available => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

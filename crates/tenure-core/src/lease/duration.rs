@@ -1,0 +1,27 @@
+//! How long a lease lasts without a renewal.
+
+use core::time::Duration;
+
+/// How long a lease lasts after its grant or last renewal: a time, or until it is released or
+/// broken.
+///
+/// Which durations may be asked for is in [`Rules`](super::Rules).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseDuration {
+    /// The lease expires so long after its grant or last renewal.
+    Fixed(Duration),
+    /// The lease never expires.
+    Infinite,
+}
+
+impl LeaseDuration {
+    /// Whether a lease of this duration may outlive one of `other`, both renewed now.
+    #[must_use]
+    pub fn is_longer_than(self, other: Self) -> bool {
+        match (self, other) {
+            (_, Self::Infinite) => false,
+            (Self::Infinite, Self::Fixed(_)) => true,
+            (Self::Fixed(this), Self::Fixed(other)) => this > other,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Competing for the lease.
+
+use alloc::format;
+use core::time::Duration;
+
+use super::Timings;
+use super::machine::{Next, Pending, Wire};
+use super::message::{Answer, Output, Request};
+use super::term::{Release, Term};
+use crate::lease::LeaseId;
+use crate::{Instant, Random};
+
+/// A campaign: one lease id, asked for until it is granted.
+#[derive(Debug)]
+pub(super) struct Campaign {
+    lease_id: LeaseId,
+    pending: Pending,
+    failures: u32,
+    /// Whether the store may know the lease id.
+    asked: bool,
+}
+
+impl Campaign {
+    pub(super) const fn new(start: Instant, lease_id: LeaseId) -> Self {
+        Self {
+            lease_id,
+            pending: Pending::At(start),
+            failures: 0,
+            asked: false,
+        }
+    }
+
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.pending.due()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+        if self.pending.due().is_some_and(|due| now >= due) {
+            self.ask(now, timings, wire);
+        }
+    }
+
+    fn ask(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+        self.asked = true;
+        let wait = wait(timings);
+        let request = Request::Acquire {
+            lease_id: self.lease_id,
+            wait,
+        };
+        self.pending = wire.send(now, request, wait + timings.renew_interval());
+    }
+
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Instant,
+        attempt: u64,
+        answer: Answer,
+        timings: &Timings,
+        wire: &mut Wire,
+        random: &mut dyn Random,
+    ) -> Next {
+        let Some(sent) = self.pending.answered(attempt) else {
+            return Next::Stay;
+        };
+        match answer {
+            // The store counts from the grant, which may be long after the request was sent, and
+            // this side only knows when it was sent. While the first renewal is not due yet, that
+            // is good enough. Else ask again: the same id renews, and that request is young.
+            Answer::Held(_) if now.since(sent) >= timings.renew_interval() => {
+                self.ask(now, timings, wire);
+            }
+            Answer::Held(epoch) => {
+                return Next::Lead(Term::new(self.lease_id, epoch, sent, timings, random));
+            }
+            Answer::HeldByAnother { holder, epoch } => {
+                self.failures = 0;
+                wire.push(Output::SeenLeader(holder.zip(epoch)));
+                if now.since(sent) >= wait(timings) / 2 {
+                    self.ask(now, timings, wire);
+                } else {
+                    // The store did not let us wait in it: ask from time to time.
+                    self.pending = Pending::At(now + random.jitter(timings.renew_interval() / 5));
+                }
+            }
+            Answer::IdRetired
+            | Answer::Broken { .. }
+            | Answer::Expired
+            | Answer::Superseded
+            | Answer::Released => {
+                // This id can't win any more; a fresh one can.
+                self.lease_id = random.lease_id();
+                self.asked = false;
+                self.retry_later(now, timings, random);
+            }
+            Answer::Unknown(why) => {
+                // The store may have granted it: keep the id, and never compete with oneself.
+                let delay = self.retry_later(now, timings, random);
+                wire.push(Output::Retrying(format!(
+                    "acquire: {why}; trying again in {delay:.1?}"
+                )));
+            }
+            Answer::Refused(why) => {
+                wire.push(Output::Failed(why));
+                return Next::Abandon;
+            }
+        }
+        Next::Stay
+    }
+
+    fn retry_later(
+        &mut self,
+        now: Instant,
+        timings: &Timings,
+        random: &mut dyn Random,
+    ) -> Duration {
+        self.failures += 1;
+        let delay = retry_delay(self.failures, timings, random);
+        self.pending = Pending::At(now + delay);
+        delay
+    }
+
+    /// Gives the campaign up. The store may have granted the lease, or be about to, without this
+    /// side knowing: then nobody would lead for a whole lease duration, so it is released.
+    pub(super) fn withdraw(&self, now: Instant, timings: &Timings) -> Next {
+        if self.asked {
+            Next::Release(Release::of_campaign(self.lease_id, now, timings))
+        } else {
+            Next::Withdrawn
+        }
+    }
+}
+
+/// How long the store may keep an acquire waiting. Not longer than the lease duration, so that a
+/// path that died silently is noticed while it matters.
+fn wait(timings: &Timings) -> Duration {
+    timings.lease_duration().min(Duration::from_secs(30))
+}
+
+/// How long to wait before trying again after so many failures in a row: a twentieth of the renew
+/// interval, doubled each time up to half of it, with jitter.
+pub(super) fn retry_delay(failures: u32, timings: &Timings, random: &mut dyn Random) -> Duration {
+    let first = timings.renew_interval() / 20;
+    let doubled = first * 2_u32.saturating_pow(failures.saturating_sub(1).min(8));
+    random.jitter(doubled.min(timings.renew_interval() / 2))
+}

@@ -1,0 +1,264 @@
+//! The machine: which phase is on, and who handles what in it.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use super::campaign::Campaign;
+use super::message::{Answer, EndReason, Output, Request, Standing, TaskEnd};
+use super::term::{Release, Term};
+use super::{LOOK_INTERVAL, Timings};
+use crate::{Epoch, Instant, Random};
+
+/// The candidate's state machine; see the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Keeper {
+    timings: Timings,
+    phase: Phase,
+    wire: Wire,
+    stand_back_until: Option<Instant>,
+    last_look: Instant,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Idle,
+    Campaigning(Campaign),
+    /// From the term's beginning until its task is gone.
+    Leading(Term),
+    /// The task is gone (or there never was one); the lease is being given up.
+    Releasing(Release),
+}
+
+/// What is on its way out: outputs not yet polled and the numbering of requests.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    outputs: VecDeque<Output>,
+    attempts: u64,
+}
+
+/// The one request of a phase: in flight, or to be sent at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    InFlight { attempt: u64, sent: Instant },
+    At(Instant),
+}
+
+impl Wire {
+    pub(super) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// Sends `request` now: `now` is before the first byte leaves, so it is what durations count
+    /// from.
+    pub(super) fn send(&mut self, now: Instant, request: Request, timeout: Duration) -> Pending {
+        self.attempts += 1;
+        let attempt = self.attempts;
+        self.push(Output::Send {
+            attempt,
+            request,
+            timeout,
+        });
+        Pending::InFlight { attempt, sent: now }
+    }
+}
+
+impl Pending {
+    /// When the request that `attempt` answers was sent; `None` for an answer to a request that was
+    /// given up.
+    pub(super) fn answered(self, attempt: u64) -> Option<Instant> {
+        match self {
+            Self::InFlight {
+                attempt: awaited,
+                sent,
+            } if awaited == attempt => Some(sent),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn due(self) -> Option<Instant> {
+        match self {
+            Self::InFlight { .. } => None,
+            Self::At(instant) => Some(instant),
+        }
+    }
+}
+
+/// What is next for the keeper after a phase has looked at an input.
+pub(super) enum Next {
+    Stay,
+    Lead(Term),
+    Release(Release),
+    Ended(Epoch, EndReason),
+    Withdrawn,
+    /// The campaign has failed for good, and has said so.
+    Abandon,
+}
+
+impl Keeper {
+    /// A keeper that does not compete yet.
+    #[must_use]
+    pub fn new(timings: Timings) -> Self {
+        Self {
+            timings,
+            phase: Phase::Idle,
+            wire: Wire::default(),
+            stand_back_until: None,
+            last_look: Instant::default(),
+        }
+    }
+
+    /// Command: compete, under a fresh lease id. After a term that calls for a cool-down it begins
+    /// when that is over. Without effect while it competes or leads already.
+    pub fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
+        if matches!(self.phase, Phase::Idle) {
+            let start = self
+                .stand_back_until
+                .take()
+                .map_or(now, |until| until.max(now));
+            self.phase = Phase::Campaigning(Campaign::new(start, random.lease_id()));
+            self.handle_timeout(now, random);
+        }
+    }
+
+    /// Command: give up the campaign or the term, by the candidate's own will. A leader goes on
+    /// renewing until its task is gone, and releases then.
+    pub fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
+        let next = match &mut self.phase {
+            Phase::Idle | Phase::Releasing(_) => Next::Stay,
+            Phase::Campaigning(campaign) => campaign.withdraw(now, &self.timings),
+            Phase::Leading(term) => {
+                term.begin_ending(now, reason, &mut self.wire);
+                Next::Stay
+            }
+        };
+        self.follow(next, now, random);
+    }
+
+    /// Command: the term's task is gone.
+    pub fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
+        if let Phase::Leading(term) = &mut self.phase {
+            let next = term.task_ended(now, end, &self.timings, &mut self.wire);
+            self.follow(next, now, random);
+        }
+    }
+
+    /// Input: the answer to the request of this attempt. An answer to a request that was given up
+    /// is ignored; so is any answer that comes too late to matter.
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        attempt: u64,
+        answer: Answer,
+        random: &mut dyn Random,
+    ) {
+        // Time first: an answer must not prolong what time has ended before it came.
+        self.handle_timeout(now, random);
+        let (timings, wire) = (&self.timings, &mut self.wire);
+        let next = match &mut self.phase {
+            Phase::Idle => Next::Stay,
+            Phase::Campaigning(campaign) => {
+                campaign.handle_answer(now, attempt, answer, timings, wire, random)
+            }
+            Phase::Leading(term) => {
+                term.handle_answer(now, attempt, answer, timings, wire, random);
+                Next::Stay
+            }
+            Phase::Releasing(release) => {
+                release.handle_answer(now, attempt, &answer, timings, random)
+            }
+        };
+        self.follow(next, now, random);
+    }
+
+    /// Input: time has passed. May be called at any time and any number of times.
+    pub fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
+        let gap = now.since(self.last_look);
+        self.last_look = self.last_look.max(now);
+        let (timings, wire) = (&self.timings, &mut self.wire);
+        let next = match &mut self.phase {
+            Phase::Idle => Next::Stay,
+            Phase::Campaigning(campaign) => {
+                campaign.handle_timeout(now, timings, wire);
+                Next::Stay
+            }
+            Phase::Leading(term) => {
+                term.handle_timeout(now, gap, timings, wire);
+                Next::Stay
+            }
+            Phase::Releasing(release) => release.handle_timeout(now, timings, wire),
+        };
+        self.follow(next, now, random);
+    }
+
+    /// Output: the next thing to do, until there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.wire.outputs.pop_front()
+    }
+
+    /// Output: when to call [`Keeper::handle_timeout`] at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Idle => None,
+            Phase::Campaigning(campaign) => campaign.due(),
+            Phase::Leading(term) => {
+                let look = self.last_look + LOOK_INTERVAL;
+                Some(term.due(&self.timings).map_or(look, |due| due.min(look)))
+            }
+            Phase::Releasing(release) => Some(release.due()),
+        }
+    }
+
+    /// Where the keeper stands at `now`.
+    #[must_use]
+    pub fn standing(&self, now: Instant) -> Standing {
+        match &self.phase {
+            Phase::Idle => Standing::Idle,
+            Phase::Campaigning(_) => Standing::Campaigning,
+            Phase::Leading(term) => match term.valid_until(&self.timings) {
+                Some(until) if now < until => Standing::Leading {
+                    epoch: term.epoch(),
+                    until,
+                },
+                _ => Standing::Ending,
+            },
+            Phase::Releasing(_) => Standing::Ending,
+        }
+    }
+
+    /// When the task of the current term is aborted at the latest, as things stand: each renewal
+    /// that succeeds moves it, until the term is ending.
+    #[must_use]
+    pub fn stop_by(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Leading(term) => Some(term.abort_at(&self.timings)),
+            Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => None,
+        }
+    }
+
+    fn follow(&mut self, next: Next, now: Instant, random: &mut dyn Random) {
+        match next {
+            Next::Stay => {}
+            Next::Lead(term) => {
+                self.wire.push(Output::Began(term.epoch()));
+                self.phase = Phase::Leading(term);
+            }
+            Next::Release(release) => {
+                self.phase = Phase::Releasing(release);
+                self.handle_timeout(now, random);
+            }
+            Next::Ended(epoch, reason) => {
+                self.phase = Phase::Idle;
+                if reason.calls_for_cool_down() {
+                    self.stand_back_until = Some(now + self.timings.cool_down());
+                }
+                self.wire.push(Output::Ended(epoch, reason));
+            }
+            Next::Withdrawn => {
+                self.phase = Phase::Idle;
+                self.wire.push(Output::Withdrawn);
+            }
+            Next::Abandon => self.phase = Phase::Idle,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What goes into a keeper and what comes out.
+
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+
+use crate::lease::LeaseId;
+use crate::{CandidateId, Epoch, Instant};
+
+/// A request for the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Hold the lease under this id; if another holds it, wait in the store for so long.
+    Acquire {
+        /// The id to hold it under.
+        lease_id: LeaseId,
+        /// How long the store may keep the request waiting for the lease.
+        wait: Duration,
+    },
+    /// Count the duration from now again.
+    Renew(LeaseId),
+    /// Give the lease up.
+    Release(LeaseId),
+}
+
+/// What the store (or the way to it) answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The lease id of the request holds the lease, under this epoch.
+    Held(Epoch),
+    /// The lease is given up.
+    Released,
+    /// Another one holds the lease, or nobody may be granted it yet.
+    HeldByAnother {
+        /// Who holds it, if anyone.
+        holder: Option<CandidateId>,
+        /// The holder's epoch, if anyone holds it.
+        epoch: Option<Epoch>,
+    },
+    /// The lease id's term has ended before: ask with a fresh one.
+    IdRetired,
+    /// The lease was broken and this lease id has so long left.
+    Broken {
+        /// Zero if the break is complete.
+        remaining: Duration,
+    },
+    /// The store counts the lease as expired.
+    Expired,
+    /// The lease id does not hold the lease any more, somebody else does or did.
+    Superseded,
+    /// Nothing is known of what the store did: no answer, an answer that makes no sense, or one
+    /// that says to come again. May pass by itself.
+    Unknown(String),
+    /// The store refuses to deal with such a request at all (wrong name, no permission). Does not
+    /// pass by itself.
+    Refused(String),
+}
+
+/// How a leader's task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskEnd {
+    /// It returned.
+    Returned,
+    /// It returned an error.
+    Failed,
+    /// It panicked.
+    Panicked,
+    /// It was aborted.
+    Aborted,
+}
+
+/// Why a term ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The leader gave the term up by itself.
+    Resigned,
+    /// The leader's task returned.
+    TaskReturned,
+    /// The leader's task returned an error.
+    TaskFailed,
+    /// The leader's task panicked.
+    TaskPanicked,
+    /// No renewal succeeded in time.
+    RenewDeadline,
+    /// Somebody broke the lease.
+    Broken,
+    /// Another candidate holds the lease, or the store no longer knows it.
+    Superseded,
+    /// The process is shutting down.
+    ShutDown,
+    /// The process or its machine stood still for so long that the term passed meanwhile.
+    Suspended,
+}
+
+impl EndReason {
+    /// Whether the next candidate should have its chance first: the term ended through this
+    /// candidate's own task, or because somebody wanted another leader.
+    #[must_use]
+    pub const fn calls_for_cool_down(self) -> bool {
+        match self {
+            Self::TaskReturned | Self::TaskFailed | Self::TaskPanicked | Self::Broken => true,
+            Self::Resigned
+            | Self::RenewDeadline
+            | Self::Superseded
+            | Self::ShutDown
+            | Self::Suspended => false,
+        }
+    }
+
+    /// The reason as one word, for logs, metrics and the store.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Resigned => "resigned",
+            Self::TaskReturned => "task_returned",
+            Self::TaskFailed => "task_failed",
+            Self::TaskPanicked => "task_panicked",
+            Self::RenewDeadline => "renew_deadline",
+            Self::Broken => "broken",
+            Self::Superseded => "superseded",
+            Self::ShutDown => "shut_down",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send this. It replaces the request in flight, if there is one: drop that.
+    Send {
+        /// The number to hand back with the answer.
+        attempt: u64,
+        /// What to send.
+        request: Request,
+        /// For how long to wait for the answer, the store's own waiting included.
+        timeout: Duration,
+    },
+    /// A term began: start the task.
+    Began(Epoch),
+    /// A renewal has failed and the next ones are being tried (`true`), or the term is safe again.
+    AtRisk(bool),
+    /// Tell the task to stop. It may take the stop grace for it.
+    Cancel(EndReason),
+    /// Abort the task.
+    Abort,
+    /// The task was aborted and is still going. The overrun policy decides.
+    Overrun,
+    /// The term is over and the task is gone; the lease was released if that was possible.
+    Ended(Epoch, EndReason),
+    /// The campaign was given up before it won.
+    Withdrawn,
+    /// The store refuses to deal with this candidate, for this reason; it no longer campaigns.
+    Failed(String),
+    /// Another candidate was seen to lead, or nobody.
+    SeenLeader(Option<(CandidateId, Epoch)>),
+    /// A request failed and is tried again: for the log.
+    Retrying(String),
+}
+
+/// Where a keeper stands at a given now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It does not compete.
+    Idle,
+    /// It competes.
+    Campaigning,
+    /// It leads, until this instant at least.
+    Leading {
+        /// The term's number.
+        epoch: Epoch,
+        /// When it stops leading, unless a renewal succeeds.
+        until: Instant,
+    },
+    /// It led, and its task is still going or its lease being released.
+    Ending,
+}

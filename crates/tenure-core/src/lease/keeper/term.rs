@@ -1,0 +1,349 @@
+//! A term, from the grant until its task is gone, and the release after it.
+
+use alloc::format;
+use core::time::Duration;
+
+use super::campaign::retry_delay;
+use super::machine::{Next, Pending, Wire};
+use super::message::{Answer, EndReason, Output, Request, TaskEnd};
+use super::{LOOK_INTERVAL, Timings};
+use crate::lease::LeaseId;
+use crate::{Epoch, Instant, Random};
+
+/// A pause of this process of at least so long is called a suspension if the term ended in it: five
+/// looks at the clock missed in a row.
+const SUSPENSION: Duration = LOOK_INTERVAL.saturating_mul(5);
+
+/// Shortest time that an attempt gets: a healthy store on another continent answers within it.
+const MIN_ATTEMPT: Duration = Duration::from_millis(100);
+
+/// A term.
+#[derive(Debug)]
+pub(super) struct Term {
+    lease_id: LeaseId,
+    epoch: Epoch,
+    /// When the last successful request was sent. Everything counts from here.
+    renewed: Instant,
+    pending: Pending,
+    failures: u32,
+    /// Whether the lease is gone, so that nothing is left to renew.
+    lost: bool,
+    ending: Option<Ending>,
+}
+
+/// The stopping ladder: cancel, grace, abort, overrun.
+#[derive(Debug)]
+struct Ending {
+    reason: EndReason,
+    cancelled_at: Instant,
+    /// When the store itself will let others lead, where it said so.
+    ceiling: Option<Instant>,
+    aborted_at: Option<Instant>,
+    overrun: bool,
+}
+
+impl Term {
+    pub(super) fn new(
+        lease_id: LeaseId,
+        epoch: Epoch,
+        sent: Instant,
+        timings: &Timings,
+        random: &mut dyn Random,
+    ) -> Self {
+        Self {
+            lease_id,
+            epoch,
+            renewed: sent,
+            pending: Pending::At(sent + random.jitter(timings.renew_interval())),
+            failures: 0,
+            lost: false,
+            ending: None,
+        }
+    }
+
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Until when nobody else can have been granted, for sure; `None` once the lease is gone.
+    pub(super) fn valid_until(&self, timings: &Timings) -> Option<Instant> {
+        (!self.lost).then(|| self.renewed + timings.renew_deadline())
+    }
+
+    /// When the task is aborted at the latest.
+    pub(super) fn abort_at(&self, timings: &Timings) -> Instant {
+        let hard_stop = self.renewed + timings.hard_stop();
+        match &self.ending {
+            None => hard_stop,
+            Some(ending) => (ending.cancelled_at + timings.stop_grace())
+                .min(hard_stop)
+                .min(ending.ceiling.unwrap_or(hard_stop)),
+        }
+    }
+
+    pub(super) fn due(&self, timings: &Timings) -> Option<Instant> {
+        let renewal = self.pending.due().filter(|_| !self.lost);
+        let step = match &self.ending {
+            None => None,
+            Some(Ending { overrun: true, .. }) => None,
+            Some(Ending {
+                aborted_at: Some(aborted_at),
+                ..
+            }) => Some(*aborted_at + timings.abort_allowance()),
+            Some(_) => Some(self.abort_at(timings)),
+        };
+        [renewal, self.valid_until(timings), step]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Begins to end the term; the first reason stays.
+    pub(super) fn begin_ending(&mut self, now: Instant, reason: EndReason, wire: &mut Wire) {
+        if self.ending.is_none() {
+            self.ending = Some(Ending {
+                reason,
+                cancelled_at: now,
+                ceiling: None,
+                aborted_at: None,
+                overrun: false,
+            });
+            wire.push(Output::Cancel(reason));
+        }
+    }
+
+    /// The lease is gone: nothing is renewed any more, and the task must be gone by the hard stop,
+    /// or by `ceiling` where that is earlier.
+    fn lose(&mut self, now: Instant, reason: EndReason, ceiling: Option<Instant>, wire: &mut Wire) {
+        self.lost = true;
+        self.begin_ending(now, reason, wire);
+        if let Some(ending) = &mut self.ending {
+            ending.ceiling = ceiling;
+        }
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        gap: Duration,
+        timings: &Timings,
+        wire: &mut Wire,
+    ) {
+        if self.valid_until(timings).is_some_and(|until| now >= until) {
+            let stood_still = gap >= SUSPENSION;
+            let reason = if stood_still {
+                EndReason::Suspended
+            } else {
+                EndReason::RenewDeadline
+            };
+            self.lose(now, reason, None, wire);
+        }
+        self.climb(now, timings, wire);
+        if !self.lost && self.pending.due().is_some_and(|due| now >= due) {
+            // A third of what is left, so that a lost attempt leaves time for two more.
+            let left = (self.renewed + timings.renew_deadline()).since(now);
+            let timeout = (left / 3).max(MIN_ATTEMPT).min(timings.renew_interval());
+            self.pending = wire.send(now, Request::Renew(self.lease_id), timeout);
+        }
+    }
+
+    /// The next steps of the ladder that are due. A step that is late (the machine stood still) is
+    /// done at once; an aborted task always gets its allowance before it counts as overrunning.
+    fn climb(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+        let abort_at = self.abort_at(timings);
+        let Some(ending) = &mut self.ending else {
+            return;
+        };
+        match ending.aborted_at {
+            None if now >= abort_at => {
+                ending.aborted_at = Some(now);
+                wire.push(Output::Abort);
+            }
+            Some(aborted_at)
+                if !ending.overrun && now >= aborted_at + timings.abort_allowance() =>
+            {
+                ending.overrun = true;
+                wire.push(Output::Overrun);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Instant,
+        attempt: u64,
+        answer: Answer,
+        timings: &Timings,
+        wire: &mut Wire,
+        random: &mut dyn Random,
+    ) {
+        let Some(sent) = self.pending.answered(attempt).filter(|_| !self.lost) else {
+            return;
+        };
+        match answer {
+            Answer::Held(epoch) if epoch == self.epoch => {
+                if self.failures > 0 {
+                    wire.push(Output::AtRisk(false));
+                }
+                self.failures = 0;
+                self.renewed = self.renewed.max(sent);
+                self.pending = Pending::At(sent + random.jitter(timings.renew_interval()));
+            }
+            Answer::Broken { remaining } => {
+                // The store will let others lead `remaining` after it answered, which was after the
+                // request was sent.
+                let ceiling = Some(sent + remaining);
+                self.lose(now, EndReason::Broken, ceiling, wire);
+                self.climb(now, timings, wire);
+            }
+            // Somebody else may lead already, so there is no time left to give the task.
+            Answer::Expired
+            | Answer::Superseded
+            | Answer::IdRetired
+            | Answer::HeldByAnother { .. }
+            | Answer::Held(_) => {
+                self.lose(now, EndReason::Superseded, Some(now), wire);
+                self.climb(now, timings, wire);
+            }
+            Answer::Unknown(why) | Answer::Refused(why) => {
+                if self.failures == 0 {
+                    wire.push(Output::AtRisk(true));
+                }
+                self.failures += 1;
+                let delay = retry_delay(self.failures, timings, random);
+                self.pending = Pending::At(now + delay);
+                wire.push(Output::Retrying(format!(
+                    "renew: {why}; trying again in {delay:.1?}"
+                )));
+            }
+            Answer::Released => {
+                wire.push(Output::Retrying("renew: answered as a release".into()));
+                self.pending = Pending::At(now + retry_delay(1, timings, random));
+            }
+        }
+    }
+
+    /// The task is gone, so others may be let in: release, unless there is nothing left to release.
+    pub(super) fn task_ended(
+        &mut self,
+        now: Instant,
+        end: TaskEnd,
+        timings: &Timings,
+        wire: &mut Wire,
+    ) -> Next {
+        let by_itself = match end {
+            TaskEnd::Returned => EndReason::TaskReturned,
+            TaskEnd::Failed => EndReason::TaskFailed,
+            TaskEnd::Panicked => EndReason::TaskPanicked,
+            TaskEnd::Aborted => EndReason::Resigned,
+        };
+        self.begin_ending(now, by_itself, wire);
+        let reason = self.reason();
+        let gone = matches!(reason, EndReason::Broken | EndReason::Superseded);
+        if gone || now >= self.renewed + timings.lease_duration() {
+            return Next::Ended(self.epoch, reason);
+        }
+        Next::Release(Release::of_term(
+            self.lease_id,
+            (self.epoch, reason),
+            now,
+            timings,
+        ))
+    }
+
+    fn reason(&self) -> EndReason {
+        self.ending
+            .as_ref()
+            .map_or(EndReason::Resigned, |ending| ending.reason)
+    }
+}
+
+/// Giving up a lease that nobody uses any more. It is a courtesy to the next candidate: if it does
+/// not succeed, the lease expires.
+#[derive(Debug)]
+pub(super) struct Release {
+    lease_id: LeaseId,
+    /// The term that it ends; `None` for a campaign that was given up.
+    term: Option<(Epoch, EndReason)>,
+    pending: Pending,
+    failures: u32,
+    give_up_at: Instant,
+}
+
+impl Release {
+    pub(super) fn of_term(
+        lease_id: LeaseId,
+        term: (Epoch, EndReason),
+        now: Instant,
+        timings: &Timings,
+    ) -> Self {
+        Self {
+            lease_id,
+            term: Some(term),
+            pending: Pending::At(now),
+            failures: 0,
+            // Whoever shuts down waits for this, so it is not the whole rest of the lease.
+            give_up_at: now + timings.renew_interval(),
+        }
+    }
+
+    pub(super) fn of_campaign(lease_id: LeaseId, now: Instant, timings: &Timings) -> Self {
+        Self {
+            lease_id,
+            term: None,
+            pending: Pending::At(now),
+            failures: 0,
+            give_up_at: now + timings.renew_interval() / 5,
+        }
+    }
+
+    pub(super) fn due(&self) -> Instant {
+        self.pending
+            .due()
+            .map_or(self.give_up_at, |due| due.min(self.give_up_at))
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        timings: &Timings,
+        wire: &mut Wire,
+    ) -> Next {
+        if now >= self.give_up_at {
+            return self.finish();
+        }
+        if self.pending.due().is_some_and(|due| now >= due) {
+            let timeout = (timings.renew_interval() / 3).max(MIN_ATTEMPT);
+            self.pending = wire.send(now, Request::Release(self.lease_id), timeout);
+        }
+        Next::Stay
+    }
+
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Instant,
+        attempt: u64,
+        answer: &Answer,
+        timings: &Timings,
+        random: &mut dyn Random,
+    ) -> Next {
+        if self.pending.answered(attempt).is_none() {
+            return Next::Stay;
+        }
+        if let Answer::Unknown(_) = answer {
+            self.failures += 1;
+            self.pending = Pending::At(now + retry_delay(self.failures, timings, random));
+            return Next::Stay;
+        }
+        // Released, or it was not held any more.
+        self.finish()
+    }
+
+    const fn finish(&self) -> Next {
+        match self.term {
+            Some((epoch, reason)) => Next::Ended(epoch, reason),
+            None => Next::Withdrawn,
+        }
+    }
+}

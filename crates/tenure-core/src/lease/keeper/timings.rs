@@ -1,0 +1,396 @@
+//! The timeline of a term, valid by construction.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::lease::{LeaseDuration, Rules};
+
+/// Shortest renew interval: below it the waking of a busy machine's threads decides, not the
+/// settings.
+pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a leading candidate looks at the clock, so that after a suspension its term ends at
+/// once and not when a timer runs out that stood still meanwhile.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What a user may set; everything left out follows from the lease duration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimingsOptions {
+    /// How long the store keeps the lease without a renewal. Default 15 s. Longer: fewer requests
+    /// and longer outages of the store are survived; shorter: another leader sooner after a crash.
+    pub lease_duration: Option<Duration>,
+    /// How long after the last successful renewal was sent the next one is. Default: half of the
+    /// renew deadline.
+    pub renew_interval: Option<Duration>,
+    /// How long after the last successful renewal was sent the term is given up for lost. Default:
+    /// what stop grace and margin leave of the lease duration.
+    pub renew_deadline: Option<Duration>,
+    /// How long the task has to stop by itself before it is aborted. Default: 4/15 of the lease
+    /// duration, 4 s of 15 s.
+    pub stop_grace: Option<Duration>,
+    /// How long the candidate stands back after a term that its task ended. Default 5 s.
+    pub cool_down: Option<Duration>,
+}
+
+/// The timeline of a term, counted from the moment the last successful request was *sent*:
+///
+/// ```text
+/// 0        renew interval        renew deadline        hard stop          lease duration
+/// |--renew ok--|--renew, retry, retry-----|--cancel the task--|--abort--|--others may lead-->
+///    5 s ±10%                          10 s                14 s       15 s
+/// ```
+///
+/// The hard stop is the renew deadline plus the stop grace. From there to the end of the lease is
+/// the **margin**: it is what the clocks of candidate and store may differ in rate over one term,
+/// and a quarter of it is the time that an aborted task has to go before it counts as overrunning.
+///
+/// A value that exists is possible: see [`TimingsError`] for what is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timings {
+    lease_duration: Duration,
+    renew_interval: Duration,
+    renew_deadline: Duration,
+    stop_grace: Duration,
+    cool_down: Duration,
+}
+
+/// The lease duration, the default for everybody.
+const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
+
+/// The cool-down, the default for everybody: another candidate has acquired long before.
+const DEFAULT_COOL_DOWN: Duration = Duration::from_secs(5);
+
+impl Default for Timings {
+    /// 15 s lease, renewed every 5 s, given up after 10 s, stopped after 14 s.
+    fn default() -> Self {
+        let lease = DEFAULT_LEASE_DURATION;
+        Self {
+            lease_duration: lease,
+            renew_interval: lease / 3,
+            renew_deadline: lease * 2 / 3,
+            stop_grace: lease * 4 / 15,
+            cool_down: DEFAULT_COOL_DOWN,
+        }
+    }
+}
+
+impl Timings {
+    /// The timings with these options, the rest derived from the lease duration.
+    ///
+    /// # Errors
+    ///
+    /// [`TimingsError`] when they can't hold together; each names both numbers.
+    pub fn new(options: &TimingsOptions) -> Result<Self, TimingsError> {
+        let lease = options.lease_duration.unwrap_or(DEFAULT_LEASE_DURATION);
+        if !Rules::NATIVE.allows(LeaseDuration::Fixed(lease)) {
+            return Err(TimingsError::LeaseDuration { lease });
+        }
+        let grace = options.stop_grace.unwrap_or(lease * 4 / 15);
+        let deadline = options
+            .renew_deadline
+            .unwrap_or_else(|| (lease - lease / 15).saturating_sub(grace));
+        let interval = options.renew_interval.unwrap_or(deadline / 2);
+
+        let hard_stop = deadline.saturating_add(grace);
+        let latest = lease - lease / 50;
+        if grace >= latest {
+            return Err(TimingsError::StopGrace { grace, lease });
+        }
+        if hard_stop > latest {
+            return Err(TimingsError::HardStop {
+                deadline,
+                grace,
+                hard_stop,
+                lease,
+                latest,
+            });
+        }
+        if interval < MIN_RENEW_INTERVAL {
+            return Err(TimingsError::RenewInterval {
+                interval,
+                deadline,
+                grace,
+            });
+        }
+        // Room for the jitter of a tenth, and for one more attempt after a lost one.
+        if interval.saturating_mul(3) / 2 > deadline {
+            return Err(TimingsError::RenewDeadline { interval, deadline });
+        }
+        let cool_down = options.cool_down.unwrap_or(DEFAULT_COOL_DOWN);
+        Ok(Self {
+            lease_duration: lease,
+            renew_interval: interval,
+            renew_deadline: deadline,
+            stop_grace: grace,
+            cool_down,
+        })
+    }
+
+    /// How long the store keeps the lease without a renewal.
+    #[must_use]
+    pub const fn lease_duration(&self) -> Duration {
+        self.lease_duration
+    }
+
+    /// How long after a successful renewal was sent the next one is, give or take a tenth.
+    #[must_use]
+    pub const fn renew_interval(&self) -> Duration {
+        self.renew_interval
+    }
+
+    /// How long after the last successful renewal was sent the term is given up.
+    #[must_use]
+    pub const fn renew_deadline(&self) -> Duration {
+        self.renew_deadline
+    }
+
+    /// How long the task has to stop by itself before it is aborted.
+    #[must_use]
+    pub const fn stop_grace(&self) -> Duration {
+        self.stop_grace
+    }
+
+    /// How long the candidate stands back after a term that its task ended.
+    #[must_use]
+    pub const fn cool_down(&self) -> Duration {
+        self.cool_down
+    }
+
+    /// How long after the last successful renewal was sent the task is aborted at the latest.
+    #[must_use]
+    pub fn hard_stop(&self) -> Duration {
+        self.renew_deadline + self.stop_grace
+    }
+
+    /// What the hard stop leaves of the lease.
+    #[must_use]
+    pub fn margin(&self) -> Duration {
+        self.lease_duration - self.hard_stop()
+    }
+
+    /// How long an aborted task has to be gone before it counts as overrunning.
+    #[must_use]
+    pub fn abort_allowance(&self) -> Duration {
+        self.margin() / 4
+    }
+
+    /// By how much the candidate's clock may run slower than the store's, in per cent, before
+    /// another candidate could be granted while an aborted task is still going.
+    #[must_use]
+    pub fn tolerated_drift_percent(&self) -> f64 {
+        let last_moment = self.hard_stop() + self.abort_allowance();
+        let room = self.lease_duration - last_moment;
+        100.0 * room.as_secs_f64() / last_moment.as_secs_f64()
+    }
+
+    /// Longest time without a leader after the leader dies at the worst moment, right after a
+    /// renewal, while the store runs and a candidate waits; plus one answer's way.
+    #[must_use]
+    pub const fn worst_without_leader(&self) -> Duration {
+        self.lease_duration
+    }
+}
+
+/// For the log at start: the timings and the bounds that follow from them.
+impl fmt::Display for Timings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; \
+             at worst {:?} without a leader after a crash; clock drift tolerated {:.1} %",
+            self.lease_duration,
+            self.renew_interval,
+            self.renew_deadline,
+            self.hard_stop(),
+            self.worst_without_leader(),
+            self.tolerated_drift_percent(),
+        )
+    }
+}
+
+/// Why timings can't hold together. Whoever set them must change one of the two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimingsError {
+    /// The store would refuse the lease duration.
+    #[error("lease duration {lease:?} must be 1s to 24h")]
+    LeaseDuration {
+        /// What was set.
+        lease: Duration,
+    },
+    /// The task may take longer to stop than the lease lasts.
+    #[error("stop grace {grace:?} must be below the lease duration {lease:?} by more than 2 %")]
+    StopGrace {
+        /// What was set or follows.
+        grace: Duration,
+        /// What was set or follows.
+        lease: Duration,
+    },
+    /// The task would be aborted after somebody else may lead.
+    #[error(
+        "renew deadline {deadline:?} plus stop grace {grace:?} is {hard_stop:?} and must be at most \
+         {latest:?}, the lease duration {lease:?} less 2 % for clocks that drift"
+    )]
+    HardStop {
+        /// What was set or follows.
+        deadline: Duration,
+        /// What was set or follows.
+        grace: Duration,
+        /// Their sum.
+        hard_stop: Duration,
+        /// What was set or follows.
+        lease: Duration,
+        /// The greatest sum that is possible.
+        latest: Duration,
+    },
+    /// Renewals would follow each other faster than a busy machine wakes its threads.
+    #[error(
+        "renew interval {interval:?} must be at least {MIN_RENEW_INTERVAL:?} (renew deadline \
+         {deadline:?}, stop grace {grace:?})"
+    )]
+    RenewInterval {
+        /// What was set or follows.
+        interval: Duration,
+        /// What was set or follows.
+        deadline: Duration,
+        /// What was set or follows.
+        grace: Duration,
+    },
+    /// One lost renewal would end the term.
+    #[error(
+        "renew interval {interval:?} must be at most two thirds of the renew deadline {deadline:?}"
+    )]
+    RenewDeadline {
+        /// What was set or follows.
+        interval: Duration,
+        /// What was set or follows.
+        deadline: Duration,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    const fn s(secs: u64) -> Option<Duration> {
+        Some(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn the_defaults_are_what_the_derivation_gives() {
+        assert_eq!(
+            Timings::new(&TimingsOptions::default()).unwrap(),
+            Timings::default()
+        );
+        let shown = Timings::default().to_string();
+        assert!(
+            shown.contains("lease 15s, renewed every 5s, given up 10s and stopped 14s"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_shorter_lease_shortens_everything_in_proportion() {
+        let timings = Timings::new(&TimingsOptions {
+            lease_duration: s(3),
+            ..Default::default()
+        });
+        let timings = timings.unwrap();
+        assert_eq!(timings.renew_interval(), Duration::from_secs(1));
+        assert_eq!(timings.renew_deadline(), Duration::from_secs(2));
+        assert_eq!(timings.stop_grace(), Duration::from_millis(800));
+    }
+
+    #[test]
+    fn impossible_timings_are_refused_with_both_numbers() {
+        let base = TimingsOptions {
+            lease_duration: s(10),
+            ..Default::default()
+        };
+        for (options, numbers) in [
+            (
+                TimingsOptions {
+                    lease_duration: s(0),
+                    ..base
+                },
+                ["0ns", "1s"],
+            ),
+            (
+                TimingsOptions {
+                    lease_duration: s(90_000),
+                    ..base
+                },
+                ["90000s", "24h"],
+            ),
+            (
+                TimingsOptions {
+                    stop_grace: s(10),
+                    ..base
+                },
+                ["10s", "10s"],
+            ),
+            (
+                TimingsOptions {
+                    renew_deadline: s(12),
+                    ..base
+                },
+                ["12s", "10s"],
+            ),
+            (
+                TimingsOptions {
+                    renew_deadline: s(7),
+                    stop_grace: s(4),
+                    ..base
+                },
+                ["7s", "4s"],
+            ),
+            (
+                TimingsOptions {
+                    renew_deadline: s(6),
+                    renew_interval: s(5),
+                    ..base
+                },
+                ["5s", "6s"],
+            ),
+            (
+                TimingsOptions {
+                    renew_interval: s(0),
+                    ..base
+                },
+                ["0ns", "100ms"],
+            ),
+        ] {
+            let error = Timings::new(&options).unwrap_err().to_string();
+            assert!(
+                numbers.iter().all(|number| error.contains(number)),
+                "{error}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn timings_that_exist_stop_before_the_lease_ends(
+            lease in 0..100_000_u64,
+            grace in proptest::option::of(0..100_000_u64),
+            deadline in proptest::option::of(0..100_000_u64),
+            interval in proptest::option::of(0..100_000_u64),
+        ) {
+            let options = TimingsOptions {
+                lease_duration: Some(Duration::from_millis(lease)),
+                stop_grace: grace.map(Duration::from_millis),
+                renew_deadline: deadline.map(Duration::from_millis),
+                renew_interval: interval.map(Duration::from_millis),
+                cool_down: None,
+            };
+            if let Ok(timings) = Timings::new(&options) {
+                prop_assert!(timings.renew_interval().mul_f64(1.1) < timings.renew_deadline());
+                prop_assert!(timings.renew_deadline() <= timings.hard_stop());
+                prop_assert!(timings.hard_stop() + timings.abort_allowance() < timings.lease_duration());
+                prop_assert!(timings.tolerated_drift_percent() > 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The rules of a lease: one [`Record`] per lease and one function, [`apply`], that every store,
+//! test and simulation calls.
+//!
+//! The states and operations are those of Azure Blob leases, as the service documents them, with
+//! differences that [`Rules`] names:
+//!
+//! ```text
+//!               acquire                 break                  time
+//!  available ------------> leased ---------------> breaking ---------> broken
+//!      ^                    |  |                                         |
+//!      |      release       |  | time                  acquire           |
+//!      +--------------------+  +------> expired ----------------> leased <
+//! ```
+//!
+//! *Expired* and *broken after breaking* are computed from `now` whenever a record is looked at
+//! ([`Record::settle`]), never by a timer: a timer that is late can't make two holders.
+//!
+//! Every duration is counted on the authority's own forward-only clock. Wall-clock time only numbers
+//! epochs.
+
+mod duration;
+mod id;
+mod operation;
+mod record;
+mod rules;
+mod stored;
+
+mod apply;
+mod queue;
+
+pub mod keeper;
+
+pub use apply::{Applied, Change, Rejection, apply};
+pub use duration::LeaseDuration;
+pub use id::{LeaseId, LeaseIdError};
+pub use operation::{Acquire, Metadata, Operation};
+pub use queue::{Priority, Queue, Waiting};
+pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, State};
+pub use rules::Rules;
+pub use stored::{Stored, StoredState};

@@ -1,0 +1,163 @@
+//! Who waits for a lease, and who is next.
+
+use alloc::collections::BTreeMap;
+
+use super::{Acquire, LeaseId};
+
+/// Who goes first among those who wait; lower goes first.
+pub type Priority = u32;
+
+/// Those who wait for one lease: by priority, then first come first served.
+///
+/// `T` is how the caller reaches the one who waits. A lease id waits once: asking again keeps the
+/// place and replaces `T`, because the earlier request's sender has given up on it.
+#[derive(Debug)]
+pub struct Queue<T> {
+    waiting: BTreeMap<Place, Waiting<T>>,
+    places: BTreeMap<LeaseId, Place>,
+    arrivals: u64,
+}
+
+/// Priority, then number of arrival.
+type Place = (Priority, u64);
+
+/// One who waits.
+#[derive(Debug)]
+pub struct Waiting<T> {
+    /// What is asked for.
+    pub request: Acquire,
+    /// How the caller reaches the one who waits.
+    pub reply_to: T,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            places: BTreeMap::new(),
+            arrivals: 0,
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    /// Adds one who waits, at the end of its priority. Returns whom it replaces, if the same lease
+    /// id waits already; the place is kept while the priority stays the same.
+    pub fn join(&mut self, priority: Priority, waiting: Waiting<T>) -> Option<Waiting<T>> {
+        let lease_id = waiting.request.lease_id;
+        let replaced = self.places.get(&lease_id).copied();
+        let place = match replaced {
+            Some(place) if place.0 == priority => place,
+            _ => {
+                self.arrivals += 1;
+                (priority, self.arrivals)
+            }
+        };
+        let old = replaced.and_then(|place| self.waiting.remove(&place));
+        self.waiting.insert(place, waiting);
+        self.places.insert(lease_id, place);
+        old
+    }
+
+    /// Takes out the first in order for whom `may_go` holds.
+    pub fn take_first(
+        &mut self,
+        mut may_go: impl FnMut(&Waiting<T>) -> bool,
+    ) -> Option<Waiting<T>> {
+        let (&place, _) = self.waiting.iter().find(|(_, waiting)| may_go(waiting))?;
+        let taken = self.waiting.remove(&place)?;
+        self.places.remove(&taken.request.lease_id);
+        Some(taken)
+    }
+
+    /// Takes out everyone for whom `gone` holds: their requests were given up.
+    pub fn drop_where(&mut self, mut gone: impl FnMut(&Waiting<T>) -> bool) {
+        let places = &mut self.places;
+        self.waiting.retain(|_, waiting| {
+            let stays = !gone(waiting);
+            if !stays {
+                places.remove(&waiting.request.lease_id);
+            }
+            stays
+        });
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{LeaseDuration, Metadata};
+    use alloc::vec::Vec;
+    use core::time::Duration;
+
+    fn waiting(id: u64, reply_to: &'static str) -> Waiting<&'static str> {
+        let request = Acquire {
+            lease_id: LeaseId::from_random_bits(0, id),
+            holder: "a".parse().unwrap(),
+            duration: LeaseDuration::Infinite,
+            lock_delay: Duration::ZERO,
+            metadata: Metadata::new(),
+        };
+        Waiting { request, reply_to }
+    }
+
+    fn drain(mut queue: Queue<&'static str>) -> Vec<&'static str> {
+        core::iter::from_fn(|| queue.take_first(|_| true))
+            .map(|waiting| waiting.reply_to)
+            .collect()
+    }
+
+    #[test]
+    fn lower_priority_numbers_go_first_and_equals_in_order_of_arrival() {
+        let mut queue = Queue::default();
+        queue.join(100, waiting(1, "first"));
+        queue.join(100, waiting(2, "second"));
+        queue.join(7, waiting(3, "preferred"));
+        assert_eq!(queue.len(), 3);
+        assert_eq!(drain(queue), ["preferred", "first", "second"]);
+    }
+
+    #[test]
+    fn asking_again_keeps_the_place_and_replaces_the_way_back() {
+        let mut queue = Queue::default();
+        queue.join(100, waiting(1, "lost"));
+        queue.join(100, waiting(2, "second"));
+        let replaced = queue.join(100, waiting(1, "again")).unwrap();
+        assert_eq!(replaced.reply_to, "lost");
+        assert_eq!(drain(queue), ["again", "second"]);
+    }
+
+    #[test]
+    fn asking_again_with_another_priority_moves() {
+        let mut queue = Queue::default();
+        queue.join(100, waiting(1, "first"));
+        queue.join(100, waiting(2, "second"));
+        queue.join(200, waiting(1, "later"));
+        assert_eq!(drain(queue), ["second", "later"]);
+    }
+
+    #[test]
+    fn who_may_not_go_is_passed_over_and_keeps_the_place() {
+        let mut queue = Queue::default();
+        queue.join(100, waiting(1, "first"));
+        queue.join(100, waiting(2, "second"));
+        let taken = queue
+            .take_first(|waiting| waiting.reply_to == "second")
+            .unwrap();
+        assert_eq!(taken.reply_to, "second");
+        queue.drop_where(|waiting| waiting.reply_to == "first");
+        assert!(queue.is_empty());
+    }
+}

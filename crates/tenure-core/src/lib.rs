@@ -1,0 +1,31 @@
+//! The rules that tenure runs on, as pure state machines: what may happen to a lease
+//! ([`lease::apply`]), and what a candidate does about it ([`lease::keeper::Keeper`]).
+//!
+//! Nothing here knows a clock, a socket or an async runtime. Time, randomness and messages come in
+//! as arguments; what is to be done comes out as values. The store, the client, the tests and any
+//! simulation run this very code, so there is no second copy of a rule. The crate is `no_std` as a
+//! fence that the compiler keeps, not as a promise to embedded targets.
+//!
+//! It promises nothing about disks or networks: whoever calls it must do what it says, in the
+//! order in which it says so.
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod time;
+
+pub mod candidate_id;
+pub mod epoch;
+pub mod name;
+pub mod random;
+
+pub mod lease;
+
+pub mod wire;
+
+pub use candidate_id::CandidateId;
+pub use epoch::Epoch;
+pub use name::{ElectionName, Name};
+pub use random::Random;
+pub use time::{Instant, UnixMillis};

@@ -1,0 +1,176 @@
+//! Names of namespaces, leases and elections.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+
+/// Longest name, in bytes: long enough for a host name with a prefix, short enough for an index.
+pub const MAX_NAME_LEN: usize = 128;
+
+/// The name of a namespace or of a lease: 1 to 128 of `A-Z a-z 0-9 . _ -`.
+///
+/// Names compare byte by byte; there is no normalisation, so no two spellings of one name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<str>);
+
+impl Name {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if text.is_empty() {
+            Err(NameError::Empty)
+        } else if text.len() > MAX_NAME_LEN {
+            Err(NameError::TooLong { len: text.len() })
+        } else if let Some(character) = text.chars().find(|&c| !allowed(c)) {
+            let name = text.into();
+            Err(NameError::Character { name, character })
+        } else if text == "." || text == ".." {
+            // URL libraries resolve these as steps in a path before the request leaves, so such a
+            // lease could be made but never be named again.
+            Err(NameError::Dots { name: text.into() })
+        } else {
+            Ok(Self(text.into()))
+        }
+    }
+}
+
+/// Why a text is no name. The caller gave it; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// Nothing was given.
+    #[error("a name must have 1 to {MAX_NAME_LEN} characters and this one is empty")]
+    Empty,
+    /// More than [`MAX_NAME_LEN`] bytes were given.
+    #[error("a name must have 1 to {MAX_NAME_LEN} characters and this one has {len}")]
+    TooLong {
+        /// Length of what was given, in bytes.
+        len: usize,
+    },
+    /// A character outside `A-Za-z0-9._-`.
+    #[error("name {name:?} has {character:?}, only A-Z a-z 0-9 . _ - are allowed")]
+    Character {
+        /// What was given.
+        name: String,
+        /// The first character that is not allowed.
+        character: char,
+    },
+    /// `.` or `..`, which mean a step in a URL's path.
+    #[error("name {name:?} means a step in a URL's path, give it another character")]
+    Dots {
+        /// What was given.
+        name: String,
+    },
+}
+
+/// An election's full name, `namespace/name`; written without a namespace it is in `default`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElectionName {
+    namespace: Name,
+    name: Name,
+}
+
+impl ElectionName {
+    /// The namespace of a name that is written without one.
+    pub const DEFAULT_NAMESPACE: &str = "default";
+
+    /// The election `name` in `namespace`.
+    #[must_use]
+    pub const fn new(namespace: Name, name: Name) -> Self {
+        Self { namespace, name }
+    }
+
+    /// The namespace that the election is in.
+    #[must_use]
+    pub const fn namespace(&self) -> &Name {
+        &self.namespace
+    }
+
+    /// The election's name in its namespace: the name of its lease.
+    #[must_use]
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+}
+
+impl fmt::Display for ElectionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl FromStr for ElectionName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let (namespace, name) = text
+            .split_once('/')
+            .unwrap_or((Self::DEFAULT_NAMESPACE, text));
+        Ok(Self::new(namespace.parse()?, name.parse()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_name_is_up_to_128_plain_characters() {
+        for good in ["a", "A-z.0_9", &"x".repeat(128), "..."] {
+            assert_eq!(good.parse::<Name>().unwrap().as_str(), good);
+        }
+        for bad in [
+            "",
+            &"x".repeat(129),
+            "a/b",
+            "a b",
+            "é",
+            "a\0",
+            "%41",
+            ".",
+            "..",
+        ] {
+            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_is_told_back() {
+        let error = "top secret".parse::<Name>().unwrap_err().to_string();
+        assert!(
+            error.contains("\"top secret\"") && error.contains("' '"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_election_without_a_namespace_is_in_default() {
+        let short: ElectionName = "nightly".parse().unwrap();
+        assert_eq!(short.to_string(), "default/nightly");
+        let full: ElectionName = "billing/nightly".parse().unwrap();
+        assert_eq!(
+            (full.namespace().as_str(), full.name().as_str()),
+            ("billing", "nightly")
+        );
+        for bad in ["/x", "x/", "a/b/c", ""] {
+            assert!(bad.parse::<ElectionName>().is_err(), "{bad:?}");
+        }
+    }
+}

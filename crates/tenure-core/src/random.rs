@@ -1,0 +1,38 @@
+//! Randomness as an argument.
+
+use core::time::Duration;
+
+use crate::lease::LeaseId;
+
+/// Where a state machine's random bits come from.
+///
+/// Outside tests it must be a source that nobody can guess (the operating system's), because lease
+/// ids are secrets.
+pub trait Random {
+    /// The next 64 random bits.
+    fn next_u64(&mut self) -> u64;
+}
+
+impl dyn Random + '_ {
+    /// A fresh lease id: 122 random bits.
+    pub fn lease_id(&mut self) -> LeaseId {
+        LeaseId::from_random_bits(self.next_u64(), self.next_u64())
+    }
+
+    /// `duration`, up to a tenth shorter or longer, so that candidates that started together do not
+    /// stay in step.
+    pub fn jitter(&mut self, duration: Duration) -> Duration {
+        let tenth = duration / 10;
+        duration - tenth + tenth.mul_f64(2.0 * self.unit())
+    }
+
+    /// Anything from zero up to `duration`.
+    pub fn up_to(&mut self, duration: Duration) -> Duration {
+        duration.mul_f64(self.unit())
+    }
+
+    /// A number in `0.0..1.0`, from 53 random bits.
+    fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}

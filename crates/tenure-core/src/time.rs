@@ -1,0 +1,94 @@
+//! Time as an argument.
+
+use core::fmt;
+use core::ops::Add;
+use core::time::Duration;
+
+/// A reading of a clock that only goes forward, in nanoseconds since an origin that the clock's
+/// owner chose.
+///
+/// Readings of two clocks (two processes, two starts of one process) can't be compared. A candidate
+/// reads a clock that goes on while the machine is suspended, a store one that need not; which one
+/// it is, is the caller's business.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The reading `nanos` nanoseconds after the clock's origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The reading `duration` before this one, but not before the origin.
+    #[must_use]
+    pub const fn earlier_by(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+/// Saturates: a clock never reaches the end of its range (584 years).
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+const fn nanos(duration: Duration) -> u64 {
+    let nanos = duration.as_nanos();
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
+}
+
+/// A duration in whole milliseconds, saturating.
+#[must_use]
+pub const fn millis(duration: Duration) -> u64 {
+    let millis = duration.as_millis();
+    if millis > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        millis as u64
+    }
+}
+
+/// Wall-clock time in milliseconds since 1970. It numbers epochs and is shown to people; it never
+/// decides when a lease ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixMillis(u64);
+
+impl UnixMillis {
+    /// The wall-clock time `millis` milliseconds after 1970 began.
+    #[must_use]
+    pub const fn new(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970 began.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for UnixMillis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

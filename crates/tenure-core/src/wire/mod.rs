@@ -1,0 +1,23 @@
+//! The store's HTTP API as types: what both sides say, and which values are allowed.
+//!
+//! Bodies are read in two steps. The types here take anything that has the right shape; the
+//! `check` functions then make valid values of the core from them, or a [`Problem`] that names the
+//! field, the value and what would be right. So a wrong value is refused the same way wherever it
+//! comes in.
+
+mod number;
+mod problem;
+mod request;
+mod view;
+
+pub use number::{DurationMs, Number};
+pub use problem::{Code, Problem};
+pub use request::{
+    AcquireRequest, BreakRequest, ChangeRequest, DEFAULT_PRIORITY, HandOverRequest,
+    MAX_METADATA_BYTES, MAX_REASON_BYTES, MAX_WAIT, MetadataRequest, Queued, ReleaseRequest,
+    RenewRequest, VerifyReply, VerifyRequest, check_wait,
+};
+pub use view::{LeaseList, LeaseView};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+//! Bodies of requests, and what makes them valid.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Code, DurationMs, Number, Problem};
+use crate::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Priority, Rules};
+use crate::time::millis;
+use crate::{CandidateId, Epoch, Random};
+
+/// The priority of who gives none: in the middle, so that others can go before and after.
+pub const DEFAULT_PRIORITY: Priority = 100;
+
+/// Longest time that a request may wait in the store. Longer, and proxies on the way cut it.
+pub const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
+
+/// Most bytes that all keys and values of a lease's metadata may have: room for addresses and a
+/// version. It is kept in memory for every lease.
+pub const MAX_METADATA_BYTES: usize = 4 * 1024;
+
+/// Most bytes of a reason: a sentence for the log.
+pub const MAX_REASON_BYTES: usize = 512;
+
+/// The body of `acquire`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcquireRequest {
+    /// Who asks: a candidate id.
+    pub holder: String,
+    /// How long the lease lasts without a renewal.
+    pub duration_ms: DurationMs,
+    /// The lease id to hold it under; without one the store makes one, and a retry is not harmless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<String>,
+    /// How long to wait if the lease can't be granted at once; default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<Number>,
+    /// Who goes first among those who wait; lower first, default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Number>,
+    /// What the holder says about itself.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// For how long after this term's expiry or break nobody is to be granted; default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_delay_ms: Option<Number>,
+}
+
+/// A checked `acquire`: what is asked for, and how to queue for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// What is asked for.
+    pub request: Acquire,
+    /// How long to wait for it.
+    pub wait: Duration,
+    /// Who goes first.
+    pub priority: Priority,
+}
+
+impl AcquireRequest {
+    /// The request with valid values. `random` makes a lease id where none is given.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(self, rules: &Rules, random: &mut dyn Random) -> Result<Queued, Problem> {
+        let metadata = check_metadata(self.metadata)?;
+        Ok(Queued {
+            request: Acquire {
+                lease_id: match &self.lease_id {
+                    Some(text) => check_lease_id("lease_id", text)?,
+                    None => random.lease_id(),
+                },
+                holder: check_holder("holder", &self.holder)?,
+                duration: check_duration(self.duration_ms, rules)?,
+                lock_delay: check_millis("lock_delay_ms", self.lock_delay_ms, rules.max_duration)?,
+                metadata,
+            },
+            wait: check_wait(self.wait_ms)?,
+            priority: check_priority(self.priority)?,
+        })
+    }
+}
+
+/// The body of `renew`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenewRequest {
+    /// The lease id that holds.
+    pub lease_id: String,
+    /// A new duration; without one it stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<DurationMs>,
+}
+
+impl RenewRequest {
+    /// The operation with valid values.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
+        let duration = self
+            .duration_ms
+            .map(|duration| check_duration(duration, rules))
+            .transpose()?;
+        Ok(Operation::Renew(
+            check_lease_id("lease_id", &self.lease_id)?,
+            duration,
+        ))
+    }
+}
+
+/// The body of `change`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeRequest {
+    /// The lease id that holds.
+    pub lease_id: String,
+    /// The lease id that shall hold.
+    pub proposed_lease_id: String,
+}
+
+impl ChangeRequest {
+    /// The operation with valid values.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(&self) -> Result<Operation, Problem> {
+        Ok(Operation::Change {
+            lease_id: check_lease_id("lease_id", &self.lease_id)?,
+            proposed: check_lease_id("proposed_lease_id", &self.proposed_lease_id)?,
+        })
+    }
+}
+
+/// The body of `release`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseRequest {
+    /// The lease id that holds.
+    pub lease_id: String,
+    /// Why, for the store's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl ReleaseRequest {
+    /// The operation with valid values, and the reason.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(self) -> Result<(Operation, Option<String>), Problem> {
+        let lease_id = check_lease_id("lease_id", &self.lease_id)?;
+        Ok((Operation::Release(lease_id), check_reason(self.reason)?))
+    }
+}
+
+/// The body of `break`; it may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BreakRequest {
+    /// How long the holder has left at most; without it a fixed lease runs out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub break_period_ms: Option<Number>,
+    /// Why, for the store's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl BreakRequest {
+    /// The operation with valid values, and the reason.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(self, rules: &Rules) -> Result<(Operation, Option<String>), Problem> {
+        let period = self
+            .break_period_ms
+            .map(|period| period.millis_up_to("break_period_ms", rules.max_break_period))
+            .transpose()?;
+        Ok((Operation::Break(period), check_reason(self.reason)?))
+    }
+}
+
+/// The body of `handover`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOverRequest {
+    /// The lease id that holds.
+    pub lease_id: String,
+    /// The only candidate to be granted.
+    pub to: String,
+    /// For how long.
+    pub within_ms: Number,
+}
+
+impl HandOverRequest {
+    /// The operation with valid values.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
+        Ok(Operation::HandOver {
+            lease_id: check_lease_id("lease_id", &self.lease_id)?,
+            to: check_holder("to", &self.to)?,
+            within: self
+                .within_ms
+                .millis_up_to("within_ms", rules.max_break_period)?,
+        })
+    }
+}
+
+/// The body of `PUT metadata`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataRequest {
+    /// The lease id that holds.
+    pub lease_id: String,
+    /// What the holder says about itself, all of it.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl MetadataRequest {
+    /// The operation with valid values.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(self) -> Result<Operation, Problem> {
+        let lease_id = check_lease_id("lease_id", &self.lease_id)?;
+        Ok(Operation::SetMetadata(
+            lease_id,
+            check_metadata(self.metadata)?,
+        ))
+    }
+}
+
+/// The body of `verify`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VerifyRequest {
+    /// The epoch that somebody came with.
+    pub epoch: Number,
+}
+
+impl VerifyRequest {
+    /// The operation with valid values.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] that names the field and what would be right.
+    pub fn check(&self) -> Result<Operation, Problem> {
+        let number = self.epoch.within("epoch", 0, Epoch::MAX.get())?;
+        Ok(Operation::Verify(Epoch::new(number).unwrap_or(Epoch::MAX)))
+    }
+}
+
+/// The answer to `verify`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifyReply {
+    /// Whether the epoch holds the lease now.
+    pub current: bool,
+    /// The epoch that holds the lease now, if anyone does.
+    pub epoch: Option<u64>,
+}
+
+/// How long a request may wait, from its `wait_ms`.
+///
+/// # Errors
+///
+/// [`Code::OutOfRange`] above [`MAX_WAIT`].
+pub fn check_wait(wait_ms: Option<Number>) -> Result<Duration, Problem> {
+    check_millis("wait_ms", wait_ms, MAX_WAIT)
+}
+
+fn check_millis(field: &str, value: Option<Number>, most: Duration) -> Result<Duration, Problem> {
+    value.map_or(Ok(Duration::ZERO), |value| value.millis_up_to(field, most))
+}
+
+fn check_priority(priority: Option<Number>) -> Result<Priority, Problem> {
+    let Some(number) = priority else {
+        return Ok(DEFAULT_PRIORITY);
+    };
+    let number = number.within("priority", 0, Priority::MAX.into())?;
+    Ok(Priority::try_from(number).unwrap_or(Priority::MAX))
+}
+
+fn check_duration(duration: DurationMs, rules: &Rules) -> Result<LeaseDuration, Problem> {
+    let number = match duration {
+        DurationMs::Infinite => return Ok(LeaseDuration::Infinite),
+        DurationMs::Fixed(number) => number,
+    };
+    let (least, most) = (millis(rules.min_duration), millis(rules.max_duration));
+    let fixed = number
+        .within("duration_ms", least, most)
+        .map_err(|problem| Problem {
+            detail: format!("{}, or \"infinite\"", problem.detail),
+            ..problem
+        })?;
+    Ok(LeaseDuration::Fixed(Duration::from_millis(fixed)))
+}
+
+fn check_lease_id(field: &str, text: &str) -> Result<LeaseId, Problem> {
+    text.parse()
+        .map_err(|error| Problem::new(Code::InvalidName, format!("{field}: {error}")))
+}
+
+fn check_holder(field: &str, text: &str) -> Result<CandidateId, Problem> {
+    text.parse()
+        .map_err(|error| Problem::new(Code::InvalidName, format!("{field}: {error}")))
+}
+
+fn check_metadata(metadata: Metadata) -> Result<Metadata, Problem> {
+    let bytes = metadata
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if bytes > MAX_METADATA_BYTES {
+        return Err(Problem::metadata_too_large(bytes));
+    }
+    Ok(metadata)
+}
+
+fn check_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
+    match reason {
+        Some(text) if text.len() > MAX_REASON_BYTES => Err(Problem::new(
+            Code::TooLarge,
+            format!(
+                "reason has {} bytes, at most {MAX_REASON_BYTES} are taken",
+                text.len()
+            ),
+        )),
+        // It goes into logs: no line breaks or control sequences of a stranger's choice.
+        Some(text) => Ok(Some(
+            text.chars().filter(|c| !c.is_control()).collect::<String>(),
+        )),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_reason_can_not_forge_log_lines() {
+        let reason = check_reason(Some("tired\n2026 ERROR".to_string()))
+            .unwrap()
+            .unwrap();
+        assert_eq!(reason, "tired2026 ERROR");
+    }
+}

@@ -1,0 +1,141 @@
+use super::*;
+use crate::Random;
+use crate::lease::{LeaseDuration, Rules};
+use alloc::string::ToString;
+use core::time::Duration;
+
+struct Zeros;
+
+impl Random for Zeros {
+    fn next_u64(&mut self) -> u64 {
+        0
+    }
+}
+
+fn acquire(json: &str) -> Result<Queued, Problem> {
+    let request: AcquireRequest = serde_json::from_str(json).expect("the right shape");
+    request.check(&Rules::NATIVE, &mut Zeros)
+}
+
+#[test]
+fn an_acquire_needs_a_holder_and_a_duration_only() {
+    let queued = acquire(r#"{"holder": "a", "duration_ms": 15000}"#).unwrap();
+    assert_eq!(
+        queued.request.duration,
+        LeaseDuration::Fixed(Duration::from_secs(15))
+    );
+    assert_eq!(
+        (queued.wait, queued.priority),
+        (Duration::ZERO, DEFAULT_PRIORITY)
+    );
+    let infinite = acquire(r#"{"holder": "a", "duration_ms": "infinite"}"#).unwrap();
+    assert_eq!(infinite.request.duration, LeaseDuration::Infinite);
+}
+
+#[test]
+fn a_number_out_of_range_is_told_with_both_limits() {
+    for (field, value, limits) in [
+        ("duration_ms", "999", ["1000", "86400000"]),
+        ("duration_ms", "86400001", ["1000", "86400000"]),
+        ("duration_ms", "-1", ["1000", "86400000"]),
+        ("duration_ms", "18446744073709551615", ["1000", "86400000"]),
+        ("duration_ms", "1e300", ["1000", "86400000"]),
+        ("wait_ms", "300001", ["0", "300000"]),
+        ("priority", "4294967296", ["0", "4294967295"]),
+        ("priority", "-1", ["0", "4294967295"]),
+        ("lock_delay_ms", "86400001", ["0", "86400000"]),
+    ] {
+        let json = match field {
+            "duration_ms" => alloc::format!(r#"{{"holder": "a", "duration_ms": {value}}}"#),
+            _ => alloc::format!(r#"{{"holder": "a", "duration_ms": 1000, "{field}": {value}}}"#),
+        };
+        let problem = acquire(&json).unwrap_err();
+        assert_eq!(
+            (problem.code, problem.status),
+            (Code::OutOfRange, 422),
+            "{json}"
+        );
+        assert!(problem.detail.contains(field), "{}", problem.detail);
+        assert!(
+            limits.iter().all(|limit| problem.detail.contains(limit)),
+            "{}",
+            problem.detail
+        );
+    }
+}
+
+#[test]
+fn the_limits_themselves_are_allowed() {
+    for json in [
+        r#"{"holder": "a", "duration_ms": 1000, "wait_ms": 300000, "priority": 4294967295}"#,
+        r#"{"holder": "a", "duration_ms": 86400000, "lock_delay_ms": 86400000, "priority": 0}"#,
+    ] {
+        assert!(acquire(json).is_ok(), "{json}");
+    }
+}
+
+#[test]
+fn a_wrong_shape_is_no_request() {
+    for json in [
+        r#"{"holder": "a"}"#,
+        r#"{"holder": "a", "duration_ms": "forever"}"#,
+        r#"{"holder": "a", "duration_ms": 1500.5}"#,
+        r#"{"holder": "a", "duration_ms": null}"#,
+        r#"{"holder": 1, "duration_ms": 1000}"#,
+        r#"{"holder": "a", "duration_ms": 1000, "extra": 1}"#,
+        r#"{"holder": "a", "duration_ms": 1000, "duration_ms": 1000}"#,
+        r#"[]"#,
+    ] {
+        assert!(
+            serde_json::from_str::<AcquireRequest>(json).is_err(),
+            "{json}"
+        );
+    }
+}
+
+#[test]
+fn ids_are_checked_and_a_wrong_secret_is_not_told_back() {
+    let problem = acquire(r#"{"holder": "a b", "duration_ms": 1000}"#).unwrap_err();
+    assert_eq!(problem.code, Code::InvalidName);
+    let json = r#"{"holder": "a", "duration_ms": 1000, "lease_id": "hunter2"}"#;
+    let problem = acquire(json).unwrap_err();
+    assert_eq!(problem.code, Code::InvalidName);
+    assert!(!problem.detail.contains("hunter2"));
+}
+
+#[test]
+fn metadata_are_bounded() {
+    let value = "x".repeat(MAX_METADATA_BYTES - 1);
+    let json = |value: &str| {
+        alloc::format!(r#"{{"holder": "a", "duration_ms": 1000, "metadata": {{"k": "{value}"}}}}"#)
+    };
+    assert!(acquire(&json(&value)).is_ok());
+    let problem = acquire(&json(&(value + "x"))).unwrap_err();
+    assert_eq!(problem.code, Code::TooLarge);
+    assert!(problem.detail.contains("4097") && problem.detail.contains("4096"));
+}
+
+#[test]
+fn codes_have_one_name_for_serde_and_people() {
+    for code in [
+        Code::Malformed,
+        Code::LeaseIdRetired,
+        Code::EngineUnavailable,
+        Code::Other,
+    ] {
+        assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+    }
+    let newer: Code = serde_json::from_str(r#""of_a_newer_store""#).unwrap();
+    assert_eq!(newer, Code::Other);
+}
+
+#[test]
+fn a_problem_of_a_newer_store_is_understood() {
+    let json = r#"{"type": "urn:x", "title": "t", "status": 418, "detail": "d",
+                   "code": "teapot", "extra": [1]}"#;
+    let problem: Problem = serde_json::from_str(json).unwrap();
+    assert_eq!(
+        (problem.status, problem.detail.to_string()),
+        (418, "d".to_string())
+    );
+}

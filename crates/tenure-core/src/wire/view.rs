@@ -1,0 +1,85 @@
+//! What everybody may see of a lease.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::DurationMs;
+use crate::lease::{LeaseId, Record, Remaining, State};
+use crate::time::millis;
+use crate::{Instant, Name};
+
+/// One lease, as the store shows it. Fields that don't apply in its state are null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// The namespace it is in.
+    pub namespace: String,
+    /// Its name there.
+    pub lease: String,
+    /// Its state.
+    pub state: State,
+    /// Who holds it.
+    pub holder: Option<String>,
+    /// The holder's epoch: the fencing token.
+    pub epoch: Option<u64>,
+    /// How long it lasts without a renewal.
+    pub duration_ms: Option<DurationMs>,
+    /// How long it has left; null also for an infinite one.
+    pub remaining_ms: Option<u64>,
+    /// When the holder's term began (RFC 3339), for people.
+    pub granted_at: Option<String>,
+    /// What the holder says about itself.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// How many wait for it.
+    pub waiters: u64,
+    /// The store's revision when it last changed; renewals don't count.
+    pub revision: u64,
+    /// The secret, in answers to the one who holds it only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<String>,
+}
+
+impl LeaseView {
+    /// The view of `record` at `now`. `granted_at` is left to whoever can format wall-clock time.
+    #[must_use]
+    pub fn of(namespace: &Name, lease: &Name, record: &Record, now: Instant) -> Self {
+        let held = record.held(now);
+        Self {
+            namespace: namespace.to_string(),
+            lease: lease.to_string(),
+            state: record.state(now),
+            holder: held.map(|grant| grant.holder.to_string()),
+            epoch: held.map(|grant| grant.epoch.get()),
+            duration_ms: held.map(|grant| grant.duration.into()),
+            remaining_ms: match record.remaining(now) {
+                Some(Remaining::Time(time)) => Some(millis(time)),
+                Some(Remaining::Forever) | None => None,
+            },
+            granted_at: None,
+            metadata: held.map(|_| record.metadata(now).cloned().unwrap_or_default()),
+            waiters: 0,
+            revision: 0,
+            lease_id: None,
+        }
+    }
+
+    /// The view for the one who holds the lease under this id.
+    #[must_use]
+    pub fn with_lease_id(self, lease_id: LeaseId) -> Self {
+        Self {
+            lease_id: Some(lease_id.to_wire().to_string()),
+            ..self
+        }
+    }
+}
+
+/// Some leases of a namespace, in order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseList {
+    /// The leases.
+    pub leases: Vec<LeaseView>,
+    /// If there are more: the `after` to ask for them with.
+    pub next: Option<String>,
+}
