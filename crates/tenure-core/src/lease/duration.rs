@@ -13,15 +13,3 @@ pub enum LeaseDuration {
     /// The lease never expires.
     Infinite,
 }
-
-impl LeaseDuration {
-    /// Whether a lease of this duration may outlive one of `other`, both renewed now.
-    #[must_use]
-    pub fn is_longer_than(self, other: Self) -> bool {
-        match (self, other) {
-            (_, Self::Infinite) => false,
-            (Self::Infinite, Self::Fixed(_)) => true,
-            (Self::Fixed(this), Self::Fixed(other)) => this > other,
-        }
-    }
-}

@@ -14,9 +14,9 @@ pub struct Applied {
     pub change: Change,
     /// Whether the record must be on disk before any answer that rests on it leaves.
     ///
-    /// It need not only after a renewal that does not lengthen the duration: after a restart every
-    /// held lease counts as renewed at the restart, for its full duration on disk, so forgetting
-    /// the renewal can't end the lease early.
+    /// It need not when nothing changed but the instants that durations count from: after a restart
+    /// every held lease counts as renewed at the restart, for its full duration on disk, so
+    /// forgetting a renewal can't end the lease early.
     pub durable: bool,
 }
 
@@ -109,9 +109,46 @@ pub enum Rejection {
 /// Applies one operation at `now`. Either it changes `record` as the table of states says and tells
 /// what it did, or it leaves `record` as time made it and tells why.
 ///
+/// A term that time has ended by `now` is settled first. Whoever must write that down, or tell
+/// others of it, calls [`Record::settle`] before.
+///
 /// # Errors
 ///
 /// [`Rejection`]: an expected outcome, told to whoever asked.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::lease::{
+///     Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules, apply,
+/// };
+/// use tenure_core::{Epoch, Instant, UnixMillis};
+///
+/// let acquire = |number, holder: &str| {
+///     let request = Acquire {
+///         lease_id: LeaseId::from_random_bits(0, number),
+///         holder: holder.parse().unwrap(),
+///         duration: LeaseDuration::Fixed(Duration::from_secs(15)),
+///         lock_delay: Duration::ZERO,
+///         metadata: Metadata::new(),
+///     };
+///     Operation::Acquire(request, UnixMillis::new(1_700_000_000_000))
+/// };
+/// let at = |secs| Instant::default() + Duration::from_secs(secs);
+/// let mut record = Record::default();
+///
+/// let granted = apply(&mut record, &acquire(1, "a"), at(0), &Rules::NATIVE)?;
+/// let first = Epoch::new(1_700_000_000_000).unwrap();
+/// assert_eq!(granted.change, Change::Granted(first));
+///
+/// // While "a" holds the lease, "b" is refused; at the very end of it, "b" is granted.
+/// let refused = apply(&mut record, &acquire(2, "b"), at(14), &Rules::NATIVE);
+/// assert!(matches!(refused, Err(Rejection::Held { .. })));
+/// let granted = apply(&mut record, &acquire(2, "b"), at(15), &Rules::NATIVE)?;
+/// assert!(matches!(granted.change, Change::Granted(second) if second > first));
+/// # Ok::<(), Rejection>(())
+/// ```
 pub fn apply(
     record: &mut Record,
     operation: &Operation,
@@ -262,10 +299,10 @@ fn acquire_again(record: &mut Record, request: &Acquire, now: Instant) -> Applie
     };
     let delayed_anew = grant.lock_delay != request.lock_delay;
     grant.lock_delay = request.lock_delay;
-    let lengthened = restart_clock(record, Some(request.duration), now);
+    let lasts_anew = restart_clock(record, Some(request.duration), now);
     Applied {
         change: renewed(record),
-        durable: lengthened || described_anew || delayed_anew,
+        durable: lasts_anew || described_anew || delayed_anew,
     }
 }
 
@@ -273,16 +310,18 @@ fn renewed(record: &Record) -> Change {
     Change::Renewed(record.last_epoch().unwrap_or(Epoch::MAX))
 }
 
-/// Counts the duration from `now` again; tells whether it became longer.
+/// Counts the duration from `now` again; tells whether it is another one than before. A longer one
+/// must outlive a restart for the holder's sake, a shorter one for everybody else's: a lease that no
+/// longer is infinite must not be infinite again after a restart, when its holder may be gone.
 fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Instant) -> bool {
     let Some(grant) = &mut record.grant else {
         unreachable!("a held lease has a grant")
     };
     let duration = duration.unwrap_or(grant.duration);
-    let lengthened = duration.is_longer_than(grant.duration);
+    let lasts_anew = duration != grant.duration;
     grant.duration = duration;
     record.phase = leased(duration, now);
-    lengthened
+    lasts_anew
 }
 
 /// Whether `lease_id` is the one that holds the lease, or held it last.
@@ -300,10 +339,11 @@ fn renew(
     now: Instant,
     rules: &Rules,
 ) -> Result<Applied, Rejection> {
-    if record.phase == Phase::Available || !is_current(record, lease_id) {
+    if !is_current(record, lease_id) {
         return Err(Rejection::IdMismatch);
     }
     match record.phase {
+        Phase::Available => Err(Rejection::IdMismatch),
         Phase::Leased { .. } => {
             let durable = restart_clock(record, duration, now);
             Ok(Applied {
@@ -325,7 +365,6 @@ fn renew(
         Phase::Broken => Err(Rejection::Broken {
             remaining: Duration::ZERO,
         }),
-        Phase::Available => Err(Rejection::IdMismatch),
     }
 }
 
@@ -412,10 +451,12 @@ fn break_lease(
 
 /// Only whoever holds the lease, and with no break under way, goes on.
 fn only_current(record: &Record, lease_id: LeaseId, now: Instant) -> Result<(), Rejection> {
-    if record.phase == Phase::Available || !is_current(record, lease_id) {
+    if !is_current(record, lease_id) {
         return Err(Rejection::IdMismatch);
     }
     match record.phase {
+        Phase::Available => Err(Rejection::IdMismatch),
+        Phase::Leased { .. } => Ok(()),
         Phase::Breaking { until } => Err(Rejection::Breaking {
             remaining: until.since(now),
         }),
@@ -423,7 +464,6 @@ fn only_current(record: &Record, lease_id: LeaseId, now: Instant) -> Result<(), 
             remaining: Duration::ZERO,
         }),
         Phase::Expired => Err(Rejection::Expired),
-        Phase::Leased { .. } | Phase::Available => Ok(()),
     }
 }
 

@@ -1,0 +1,270 @@
+//! What holds whatever is asked, in whatever order, across restarts.
+
+use core::cmp::Ordering;
+
+use proptest::prelude::*;
+use proptest::{collection, option};
+
+use super::*;
+use crate::lease::Stored;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(Duration),
+    /// Through the native face (`true`) or Azure's.
+    Ask(Operation, bool),
+    /// The authority starts again from what was on disk.
+    Restart,
+}
+
+/// When the holder was told that its lease ends at the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    At(Instant),
+    Never,
+}
+
+impl End {
+    fn of(duration: LeaseDuration, now: Instant) -> Self {
+        match duration {
+            LeaseDuration::Fixed(duration) => Self::At(now + duration),
+            LeaseDuration::Infinite => Self::Never,
+        }
+    }
+}
+
+/// What the world outside knows of the lease: the answers that it got.
+#[derive(Debug)]
+struct Told {
+    holder: LeaseId,
+    end: End,
+    lock_delay: Duration,
+    duration: LeaseDuration,
+}
+
+/// An authority that writes what it must, and those who listen to it.
+struct World {
+    lease: Lease,
+    disk: Stored,
+    /// `None` once the holder has given the lease up.
+    told: Option<Told>,
+    last_epoch: Option<Epoch>,
+}
+
+impl World {
+    fn new() -> Self {
+        let lease = Lease::native();
+        Self {
+            disk: lease.record.store(lease.now),
+            lease,
+            told: None,
+            last_epoch: None,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Wait(duration) => self.lease.now = self.lease.now + *duration,
+            Step::Restart => {
+                self.lease.record = Record::restore(self.disk.clone(), self.lease.now);
+            }
+            Step::Ask(operation, native) => {
+                self.lease.rules = if *native { Rules::NATIVE } else { Rules::AZURE };
+                self.ask(operation);
+            }
+        }
+        self.look();
+    }
+
+    fn ask(&mut self, operation: &Operation) {
+        let now = self.lease.now;
+        if self.lease.record.settle(now).is_some() {
+            self.write();
+        }
+        let Ok(applied) = self.lease.apply(operation) else {
+            return;
+        };
+        if applied.durable {
+            self.write();
+        }
+        match (operation, applied.change) {
+            (Operation::Acquire(request, _), Change::Granted(epoch)) => {
+                self.check_that_a_grant_is_safe();
+                assert!(self.last_epoch < Some(epoch), "epochs must increase");
+                self.last_epoch = Some(epoch);
+                self.told = Some(Told {
+                    holder: request.lease_id,
+                    end: End::of(request.duration, now),
+                    lock_delay: request.lock_delay,
+                    duration: request.duration,
+                });
+            }
+            (Operation::Acquire(request, _), Change::Renewed(epoch)) => {
+                assert_eq!(self.last_epoch, Some(epoch));
+                let told = self.told_to(request.lease_id);
+                told.duration = request.duration;
+                told.lock_delay = request.lock_delay;
+                told.end = End::of(request.duration, now);
+            }
+            (Operation::Renew(lease_id, duration), Change::Renewed(epoch)) => {
+                assert_eq!(self.last_epoch, Some(epoch));
+                let told = self.told_to(*lease_id);
+                told.duration = duration.unwrap_or(told.duration);
+                told.end = End::of(told.duration, now);
+            }
+            (Operation::Change { proposed, .. }, Change::Changed) => {
+                self.told.as_mut().unwrap().holder = *proposed;
+            }
+            (Operation::Release(lease_id), Change::Released)
+            | (Operation::HandOver { lease_id, .. }, Change::HandedOver) => {
+                self.told_to(*lease_id);
+                self.told = None;
+            }
+            (Operation::Break(_), Change::Breaking(left)) => {
+                self.told.as_mut().unwrap().end = End::At(now + left);
+            }
+            (Operation::Break(_), Change::Broken) => {
+                let told = self.told.as_mut().unwrap();
+                if told.end.cmp_to(now) == Ordering::Greater {
+                    told.end = End::At(now);
+                }
+            }
+            (Operation::SetMetadata(lease_id, _), Change::MetadataSet) => {
+                self.told_to(*lease_id);
+            }
+            (Operation::Verify(asked), Change::Verified { current, epoch }) => {
+                assert_eq!(current, epoch == Some(*asked));
+                assert!(epoch.is_none() || epoch == self.last_epoch);
+            }
+            (operation, change) => panic!("{operation:?} did {change:?}"),
+        }
+    }
+
+    fn write(&mut self) {
+        self.disk = self.lease.record.store(self.lease.now);
+    }
+
+    /// Only who was granted the lease, and has not given it up, is answered as its holder.
+    fn told_to(&mut self, lease_id: LeaseId) -> &mut Told {
+        let told = self.told.as_mut().expect("nobody holds the lease");
+        assert_eq!(told.holder, lease_id, "somebody else holds the lease");
+        told
+    }
+
+    fn check_that_a_grant_is_safe(&self) {
+        let Some(told) = &self.told else { return };
+        let End::At(end) = told.end else {
+            panic!("granted while an infinite lease is held")
+        };
+        let free = end + told.lock_delay;
+        assert!(self.lease.now >= free, "granted before {free:?}: {told:?}");
+    }
+
+    /// What anybody may see at any time.
+    fn look(&self) {
+        let (record, now) = (&self.lease.record, self.lease.now);
+        if let Some(grant) = record.held(now) {
+            let told = self.told.as_ref().expect("a given-up lease is held");
+            assert_eq!(grant.lease_id, told.holder);
+            assert_eq!(Some(grant.epoch), self.last_epoch);
+        } else if let Some(told) = &self.told {
+            let over = told.end.cmp_to(now) != Ordering::Greater;
+            assert!(over, "the lease ended before its holder was told");
+        }
+        assert!(record.next_lapse(now).is_none_or(|next| next > now));
+        let later = Record::restore(record.store(now), now);
+        assert!(
+            end_of(&later, now) >= end_of(record, now),
+            "a restart must not end a lease earlier"
+        );
+    }
+}
+
+impl End {
+    fn cmp_to(self, now: Instant) -> Ordering {
+        match self {
+            Self::At(end) => end.cmp(&now),
+            Self::Never => Ordering::Greater,
+        }
+    }
+}
+
+fn end_of(record: &Record, now: Instant) -> Instant {
+    match record.remaining(now) {
+        None => now,
+        Some(Remaining::Time(left)) => now + left,
+        Some(Remaining::Forever) => Instant::from_nanos(u64::MAX),
+    }
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => prop_oneof![0..20_u64, 0..100_u64, 0..2_000_u64].prop_map(|wait| Step::Wait(secs(wait))),
+        8 => (an_operation(), any::<bool>()).prop_map(|(asked, native)| Step::Ask(asked, native)),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn an_operation() -> impl Strategy<Value = Operation> {
+    let name = || prop::char::range('a', 'e');
+    let duration = || {
+        prop_oneof![
+            8 => (15..=60_u64).prop_map(fixed),
+            1 => Just(LeaseDuration::Infinite),
+        ]
+    };
+    let asked = (name(), duration(), 0..4_u64, 0..10_000_u64, 0..3_u32);
+    prop_oneof![
+        6 => asked.prop_map(|(name, duration, delay, wall, value)| {
+            let request = Acquire {
+                lock_delay: secs(delay * 5),
+                metadata: if value == 0 { Metadata::new() } else { metadata("x") },
+                ..request(name, duration)
+            };
+            Operation::Acquire(request, UnixMillis::new(wall))
+        }),
+        4 => (name(), option::of(duration()))
+            .prop_map(|(name, duration)| Operation::Renew(id(name), duration)),
+        2 => (name(), name()).prop_map(|(from, to)| change(from, to)),
+        2 => name().prop_map(release),
+        1 => option::of((0..70_u64).prop_map(secs)).prop_map(Operation::Break),
+        1 => (name(), name(), 0..30_u64).prop_map(|(from, to, within)| hand_over(from, to, within)),
+        1 => name().prop_map(|name| Operation::SetMetadata(id(name), metadata("y"))),
+        1 => (0..10_000_u64).prop_map(|epoch| Operation::Verify(Epoch::new(epoch).unwrap())),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn nobody_is_granted_before_the_end_that_the_last_holder_was_told(
+        steps in collection::vec(a_step(), 1..60),
+    ) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+        }
+    }
+
+    #[test]
+    fn natively_a_lease_id_holds_in_one_term_only(steps in collection::vec(a_step(), 1..60)) {
+        let mut world = World::new();
+        let mut terms = alloc::collections::BTreeMap::new();
+        for step in &steps {
+            // A change may take an id up again that the holder itself had before, and after ten
+            // minutes an id may be forgotten.
+            let step = match step.clone() {
+                Step::Ask(Operation::Change { .. }, _) => continue,
+                Step::Ask(operation, _) => Step::Ask(operation, true),
+                Step::Wait(wait) => Step::Wait(wait.min(secs(10))),
+                Step::Restart => Step::Restart,
+            };
+            world.step(&step);
+            if let Some(grant) = world.lease.record.held(world.lease.now) {
+                let epoch = *terms.entry(grant.lease_id).or_insert(grant.epoch);
+                prop_assert_eq!(epoch, grant.epoch);
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Records that go to disk and come back to an authority with another clock.
+
+use super::*;
+
+/// The lease after a restart: its record came from disk, and the clock began anew at 0.
+fn restarted(lease: &Lease) -> Lease {
+    Lease {
+        record: Record::restore(lease.record.store(lease.now), at(0)),
+        now: at(0),
+        rules: lease.rules,
+    }
+}
+
+#[test]
+fn a_held_lease_counts_as_renewed_at_the_restart() {
+    let mut lease = Lease::held_by_a();
+    lease.go_to(50);
+    let mut lease = restarted(&lease);
+    assert_eq!((lease.state(), lease.left()), (State::Leased, secs(60)));
+    lease.go_to(59).accept(&renew('a'));
+}
+
+#[test]
+fn a_renewal_that_was_not_written_is_not_missed() {
+    let mut lease = Lease::held_by_a();
+    let on_disk = lease.record.store(lease.now);
+    lease.go_to(50).accept(&renew('a'));
+    // At 55 s the authority starts again, and "a" was told that it holds until 110 s.
+    let restored = Record::restore(on_disk, at(55));
+    assert_eq!(restored.state(at(110)), State::Leased);
+    assert_eq!(restored.state(at(115)), State::Expired);
+}
+
+#[test]
+fn an_infinite_lease_is_infinite_after_a_restart() {
+    let mut lease = Lease::native();
+    lease.accept(&acquire('a', LeaseDuration::Infinite));
+    let lease = restarted(&lease);
+    assert_eq!(lease.record.remaining(at(0)), Some(Remaining::Forever));
+}
+
+#[test]
+fn a_break_goes_on_after_a_restart_with_all_that_it_had_left() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&break_within(10));
+    let mut lease = restarted(&lease);
+    assert_eq!((lease.state(), lease.left()), (State::Breaking, secs(10)));
+    lease.go_to(10);
+    assert_eq!(lease.state(), State::Broken);
+}
+
+#[test]
+fn a_lock_delay_begins_again_at_the_restart() {
+    for end in [break_within(0), Operation::Break(None)] {
+        let mut lease = Lease::native();
+        let request = Acquire {
+            lock_delay: secs(5),
+            ..request('a', fixed(60))
+        };
+        lease.accept(&Operation::Acquire(request, UnixMillis::new(1_000)));
+        lease.accept(&end);
+        lease.go_to(64);
+        lease.record.settle(lease.now);
+        let mut lease = restarted(&lease);
+        lease.go_to(4).reject(&acquire('b', fixed(60)));
+        lease.go_to(5).grant('b');
+    }
+}
+
+#[test]
+fn a_reservation_outlives_a_restart() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&hand_over('a', 'c', 10));
+    let mut lease = restarted(&lease);
+    lease.go_to(9).reject(&acquire('b', fixed(60)));
+    lease.grant('c');
+}
+
+#[test]
+fn retired_ids_and_epochs_outlive_a_restart() {
+    let mut lease = Lease::held_by_a();
+    let first = lease.record.last_epoch().unwrap();
+    lease.accept(&release('a'));
+    let mut lease = restarted(&lease);
+    assert_eq!(lease.state(), State::Available);
+    assert_eq!(lease.reject(&acquire('a', fixed(60))), Rejection::IdRetired);
+    assert!(lease.grant('b') > first);
+}
+
+#[test]
+fn an_ended_term_stays_ended_after_a_restart() {
+    let mut expired = Lease::held_by_a();
+    expired.go_to(60).record.settle(at(60));
+    assert_eq!(restarted(&expired).state(), State::Expired);
+
+    let mut broken = Lease::held_by_a();
+    broken.accept(&break_within(0));
+    assert_eq!(restarted(&broken).state(), State::Broken);
+}
+
+#[test]
+fn metadata_outlive_a_restart() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&Operation::SetMetadata(id('a'), metadata("here")));
+    let lease = restarted(&lease);
+    assert_eq!(lease.record.metadata(lease.now), Some(&metadata("here")));
+}

@@ -1,0 +1,200 @@
+//! Terms: their epochs, their lease ids, what others are told of them.
+
+use super::*;
+use crate::lease::RETIRED_LIMIT;
+
+fn acquire_when_the_wall_shows(name: char, wall: u64) -> Operation {
+    Operation::Acquire(request(name, fixed(60)), UnixMillis::new(wall))
+}
+
+#[test]
+fn every_grant_to_a_new_lease_id_has_a_new_epoch_also_to_the_same_candidate() {
+    let mut lease = Lease::held_by_a();
+    let first = lease.record.last_epoch().unwrap();
+    lease.accept(&release('a'));
+    let again = Acquire {
+        lease_id: id('z'),
+        ..request('a', fixed(60))
+    };
+    let change = lease.accept(&Operation::Acquire(again, UnixMillis::new(1_000)));
+    assert!(matches!(change, Change::Granted(second) if second > first));
+}
+
+#[test]
+fn epochs_increase_when_the_wall_clock_goes_back() {
+    let mut lease = Lease::native();
+    let mut epochs = [0; 3];
+    for (epoch, (name, wall)) in epochs
+        .iter_mut()
+        .zip([('a', 5_000), ('b', 3), ('c', 9_000)])
+    {
+        lease.accept(&acquire_when_the_wall_shows(name, wall));
+        lease.accept(&release(name));
+        *epoch = lease.record.last_epoch().unwrap().get();
+    }
+    assert_eq!(epochs, [5_000, 5_001, 9_000]);
+}
+
+#[test]
+fn after_the_last_epoch_nobody_is_granted() {
+    let mut lease = Lease::native();
+    lease.accept(&acquire_when_the_wall_shows('a', Epoch::MAX.get()));
+    lease.accept(&release('a'));
+    let rejection = lease.reject(&acquire('b', fixed(60)));
+    assert_eq!(rejection, Rejection::EpochsExhausted);
+}
+
+#[test]
+fn a_renewal_after_expiry_by_azure_rules_goes_on_with_the_same_epoch() {
+    let mut lease = Lease::with(Rules::AZURE);
+    let epoch = lease.grant('a');
+    lease.go_to(100);
+    assert_eq!(lease.accept(&renew('a')), Change::Renewed(epoch));
+    assert_eq!((lease.state(), lease.left()), (State::Leased, secs(60)));
+    // The id holds again, so by native rules it may ask again too.
+    lease.rules = Rules::NATIVE;
+    let change = lease.accept(&acquire('a', fixed(60)));
+    assert_eq!(change, Change::Renewed(epoch));
+}
+
+#[test]
+fn a_late_duplicate_of_an_acquire_is_not_granted_after_its_term() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&release('a'));
+    let duplicate = acquire('a', fixed(60));
+    assert_eq!(lease.reject(&duplicate), Rejection::IdRetired);
+    // Nor while others hold the lease, nor after them.
+    lease.grant('b');
+    assert_eq!(lease.reject(&duplicate), Rejection::IdRetired);
+    lease.accept(&break_within(0));
+    assert_eq!(lease.reject(&duplicate), Rejection::IdRetired);
+}
+
+#[test]
+fn a_lease_id_that_was_changed_away_is_retired_within_the_term() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&change('a', 'b'));
+    let rejection = lease.reject(&acquire('a', fixed(60)));
+    assert_eq!(rejection, Rejection::IdRetired);
+    assert_eq!(lease.reject(&renew('a')), Rejection::IdMismatch);
+    // The new id proves what the old one did, and may be changed back.
+    lease.accept(&renew('b'));
+    lease.accept(&change('b', 'a'));
+    lease.accept(&acquire('a', fixed(60)));
+}
+
+#[test]
+fn a_change_goes_on_with_the_term_and_its_clock() {
+    let mut lease = Lease::held_by_a();
+    let epoch = lease.record.last_epoch();
+    lease.go_to(20).accept(&change('a', 'b'));
+    assert_eq!(lease.left(), secs(40));
+    assert_eq!(lease.record.last_epoch(), epoch);
+    assert_eq!(lease.record.last_grant().unwrap().holder, candidate('a'));
+}
+
+#[test]
+fn a_retired_id_is_remembered_for_ten_minutes() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&release('a'));
+    // The oldest are looked over when the next term ends.
+    lease.go_to(599).grant('b');
+    lease.accept(&release('b'));
+    assert_eq!(lease.reject(&acquire('a', fixed(60))), Rejection::IdRetired);
+
+    lease.go_to(600).grant('c');
+    lease.accept(&release('c'));
+    lease.grant('a');
+}
+
+#[test]
+fn as_many_retired_ids_are_remembered_as_the_limit_says() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&release('a'));
+    let others = ('A'..='Z').chain('0'..='9').take(RETIRED_LIMIT);
+    for (nth, name) in others.enumerate() {
+        assert_eq!(
+            lease.reject(&acquire('a', fixed(60))),
+            Rejection::IdRetired,
+            "after {nth} further terms"
+        );
+        lease.grant(name);
+        lease.accept(&release(name));
+    }
+    lease.grant('a');
+}
+
+#[test]
+fn the_holder_who_asks_again_renews_with_what_it_asks_for_now() {
+    let mut lease = Lease::held_by_a();
+    let epoch = lease.record.last_epoch().unwrap();
+    let again = Acquire {
+        metadata: metadata("here"),
+        lock_delay: secs(5),
+        ..request('a', fixed(30))
+    };
+    lease.go_to(20);
+    let again = Operation::Acquire(again, UnixMillis::new(90_000));
+    assert_eq!(lease.accept(&again), Change::Renewed(epoch));
+    assert_eq!(lease.left(), secs(30));
+    assert_eq!(lease.record.metadata(lease.now), Some(&metadata("here")));
+    let grant = lease.record.last_grant().unwrap();
+    assert_eq!((grant.lock_delay, grant.duration), (secs(5), fixed(30)));
+    assert_eq!(grant.granted_at, UnixMillis::new(1_000));
+}
+
+#[test]
+fn whoever_is_refused_is_told_who_holds_the_lease_and_for_how_long() {
+    let mut lease = Lease::held_by_a();
+    lease.go_to(20);
+    let held = Rejection::Held {
+        holder: candidate('a'),
+        epoch: lease.record.last_epoch().unwrap(),
+        remaining: Remaining::Time(secs(40)),
+    };
+    assert_eq!(lease.reject(&acquire('b', fixed(60))), held);
+}
+
+#[test]
+fn only_the_epoch_that_holds_now_is_verified_as_current() {
+    let mut lease = Lease::native();
+    let never = Epoch::new(7).unwrap();
+    assert_eq!(verified(&mut lease, never), (false, None));
+    let first = lease.grant('a');
+    assert_eq!(verified(&mut lease, first), (true, Some(first)));
+    lease.accept(&break_within(10));
+    assert_eq!(verified(&mut lease, first), (true, Some(first)));
+    lease.go_to(10);
+    assert_eq!(verified(&mut lease, first), (false, None));
+    let second = lease.grant('b');
+    assert_eq!(verified(&mut lease, first), (false, Some(second)));
+    lease.accept(&release('b'));
+    assert_eq!(verified(&mut lease, second), (false, None));
+}
+
+fn verified(lease: &mut Lease, asked: Epoch) -> (bool, Option<Epoch>) {
+    let before = lease.record.clone();
+    let Change::Verified { current, epoch } = lease.accept(&Operation::Verify(asked)) else {
+        panic!("a question was answered with a change")
+    };
+    let state = before.state(lease.now);
+    assert_eq!(lease.state(), state);
+    (current, epoch)
+}
+
+#[test]
+fn what_a_holder_says_about_itself_shows_while_it_holds() {
+    let mut lease = Lease::held_by_a();
+    assert_eq!(lease.record.metadata(lease.now), None);
+    lease.accept(&Operation::SetMetadata(id('a'), metadata("here")));
+    lease.accept(&renew('a'));
+    assert_eq!(lease.record.metadata(lease.now), Some(&metadata("here")));
+    lease.accept(&Operation::SetMetadata(id('a'), Metadata::new()));
+    assert_eq!(lease.record.metadata(lease.now), None);
+
+    lease.accept(&Operation::SetMetadata(id('a'), metadata("here")));
+    lease.go_to(60);
+    assert_eq!(lease.record.metadata(lease.now), None);
+    lease.grant('b');
+    assert_eq!(lease.record.metadata(lease.now), None);
+}

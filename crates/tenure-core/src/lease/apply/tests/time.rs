@@ -1,0 +1,196 @@
+//! What time alone does: expiry, breaks, lock delays, reservations.
+
+use super::*;
+
+const NANOSECOND: Duration = Duration::from_nanos(1);
+
+#[test]
+fn a_lease_is_held_until_the_nanosecond_before_its_end_and_expired_at_its_end() {
+    let mut lease = Lease::held_by_a();
+    lease.now = at(60).earlier_by(NANOSECOND);
+    assert_eq!((lease.state(), lease.left()), (State::Leased, NANOSECOND));
+    assert!(matches!(
+        lease.reject(&acquire('b', fixed(60))),
+        Rejection::Held { remaining: Remaining::Time(left), .. } if left == NANOSECOND
+    ));
+
+    lease.go_to(60);
+    assert_eq!(lease.state(), State::Expired);
+    assert_eq!(lease.record.held(lease.now), None);
+    assert_eq!(lease.record.remaining(lease.now), None);
+    lease.grant('b');
+}
+
+#[test]
+fn a_renewal_at_the_end_is_too_late_and_one_before_it_is_not() {
+    let mut lease = Lease::held_by_a();
+    lease.now = at(60).earlier_by(NANOSECOND);
+    lease.accept(&renew('a'));
+    assert_eq!(lease.left(), secs(60));
+
+    lease.now = lease.now + secs(60);
+    assert_eq!(lease.reject(&renew('a')), Rejection::Expired);
+}
+
+#[test]
+fn a_break_is_complete_exactly_at_the_end_of_its_period() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&break_within(10));
+    lease.now = at(10).earlier_by(NANOSECOND);
+    assert_eq!(lease.state(), State::Breaking);
+    assert!(matches!(
+        lease.reject(&acquire('b', fixed(60))),
+        Rejection::Held { .. }
+    ));
+    lease.go_to(10);
+    assert_eq!(lease.state(), State::Broken);
+    lease.grant('b');
+}
+
+#[test]
+fn an_infinite_lease_never_expires() {
+    let mut lease = Lease::native();
+    lease.accept(&acquire('a', LeaseDuration::Infinite));
+    assert_eq!(lease.record.next_lapse(lease.now), None);
+    lease.now = Instant::from_nanos(u64::MAX);
+    assert_eq!(lease.state(), State::Leased);
+    assert_eq!(lease.record.remaining(lease.now), Some(Remaining::Forever));
+}
+
+#[test]
+fn a_renewal_may_bring_another_duration() {
+    let mut lease = Lease::held_by_a();
+    lease.go_to(10);
+    lease.accept(&Operation::Renew(id('a'), Some(fixed(20))));
+    assert_eq!(lease.left(), secs(20));
+    // It stays for the renewals that name none.
+    lease.go_to(20).accept(&renew('a'));
+    assert_eq!(lease.left(), secs(20));
+    lease.accept(&Operation::Renew(id('a'), Some(LeaseDuration::Infinite)));
+    assert_eq!(lease.record.remaining(lease.now), Some(Remaining::Forever));
+}
+
+#[test]
+fn a_break_never_lengthens_what_is_left() {
+    let mut lease = Lease::held_by_a();
+    assert_eq!(lease.accept(&break_within(90)), Change::Breaking(secs(60)));
+    assert_eq!(lease.accept(&break_within(30)), Change::Breaking(secs(30)));
+    lease.go_to(10);
+    assert_eq!(lease.accept(&break_within(50)), Change::Breaking(secs(20)));
+    assert_eq!(
+        lease.accept(&Operation::Break(None)),
+        Change::Breaking(secs(20))
+    );
+    assert_eq!(lease.accept(&break_within(0)), Change::Broken);
+}
+
+#[test]
+fn after_an_expiry_nobody_is_granted_during_the_lock_delay() {
+    let mut lease = Lease::native();
+    lease.accept(&delayed('a', 5));
+    lease.go_to(62);
+    let rejection = lease.reject(&acquire('b', fixed(60)));
+    assert_eq!(rejection, Rejection::LockDelay { remaining: secs(3) });
+    lease.now = at(65).earlier_by(NANOSECOND);
+    lease.reject(&acquire('b', fixed(60)));
+    lease.go_to(65).grant('b');
+}
+
+#[test]
+fn after_a_break_nobody_is_granted_during_the_lock_delay() {
+    for (period, ends) in [(0, 0), (10, 10)] {
+        let mut lease = Lease::native();
+        lease.accept(&delayed('a', 5));
+        lease.accept(&break_within(period));
+        lease.go_to(ends + 4);
+        let rejection = lease.reject(&acquire('b', fixed(60)));
+        assert_eq!(rejection, Rejection::LockDelay { remaining: secs(1) });
+        lease.go_to(ends + 5).grant('b');
+    }
+}
+
+#[test]
+fn a_release_needs_no_lock_delay_not_even_after_an_expiry_or_a_break() {
+    let mut released = Lease::native();
+    released.accept(&delayed('a', 5));
+    released.accept(&release('a'));
+    released.grant('b');
+
+    let mut expired = Lease::native();
+    expired.accept(&delayed('a', 5));
+    expired.go_to(61).accept(&release('a'));
+    expired.grant('b');
+
+    let mut broken = Lease::native();
+    broken.accept(&delayed('a', 5));
+    broken.accept(&break_within(0));
+    broken.accept(&release('a'));
+    broken.grant('b');
+}
+
+#[test]
+fn a_lease_that_was_handed_over_goes_to_that_candidate_only_until_the_time_is_over() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&hand_over('a', 'c', 10));
+    lease.go_to(4);
+    let rejection = lease.reject(&acquire('b', fixed(60)));
+    let (to, remaining) = (candidate('c'), secs(6));
+    assert_eq!(rejection, Rejection::Reserved { to, remaining });
+    lease.grant('c');
+    // Once it was taken, the reservation is spent.
+    lease.accept(&release('c'));
+    lease.grant('b');
+
+    let mut unclaimed = Lease::held_by_a();
+    unclaimed.accept(&hand_over('a', 'c', 10));
+    unclaimed.now = at(10).earlier_by(NANOSECOND);
+    unclaimed.reject(&acquire('b', fixed(60)));
+    unclaimed.go_to(10).grant('b');
+}
+
+#[test]
+fn settling_ends_a_term_once_and_only_when_its_time_is_over() {
+    let mut record = Lease::held_by_a().record;
+    assert_eq!(record.settle(at(59)), None);
+    assert_eq!(record.settle(at(60)), Some(Lapse::Expired));
+    assert_eq!(record.settle(at(60)), None);
+
+    let mut lease = Lease::held_by_a();
+    lease.accept(&break_within(10));
+    assert_eq!(lease.record.settle(at(9)), None);
+    assert_eq!(lease.record.settle(at(10)), Some(Lapse::Broken));
+    assert_eq!(lease.record.settle(at(10)), None);
+}
+
+#[test]
+fn a_late_look_counts_the_lock_delay_from_the_expiry_and_not_from_the_look() {
+    let mut lease = Lease::native();
+    lease.accept(&delayed('a', 5));
+    lease.go_to(70).grant('b');
+}
+
+#[test]
+fn next_lapse_is_when_time_changes_who_may_be_granted() {
+    let mut lease = Lease::native();
+    assert_eq!(lease.record.next_lapse(at(0)), None);
+    lease.accept(&delayed('a', 5));
+    assert_eq!(lease.record.next_lapse(at(0)), Some(at(60)));
+    lease.accept(&break_within(10));
+    assert_eq!(lease.record.next_lapse(at(0)), Some(at(10)));
+    lease.record.settle(at(10));
+    assert_eq!(lease.record.next_lapse(at(10)), Some(at(15)));
+    assert_eq!(lease.record.next_lapse(at(15)), None);
+
+    let mut handed_over = Lease::held_by_a();
+    handed_over.accept(&hand_over('a', 'b', 7));
+    assert_eq!(handed_over.record.next_lapse(at(0)), Some(at(7)));
+    assert_eq!(handed_over.record.next_lapse(at(7)), None);
+}
+
+fn delayed(name: char, lock_delay: u64) -> Operation {
+    let request = Acquire {
+        lock_delay: secs(lock_delay),
+        ..request(name, fixed(60))
+    };
+    Operation::Acquire(request, UnixMillis::new(1_000))
+}
