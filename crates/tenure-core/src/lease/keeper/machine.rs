@@ -15,7 +15,8 @@ pub struct Keeper {
     timings: Timings,
     phase: Phase,
     wire: Wire,
-    stand_back_until: Option<Instant>,
+    /// No campaign begins before this.
+    stand_back_until: Instant,
     last_look: Instant,
 }
 
@@ -102,7 +103,7 @@ impl Keeper {
             timings,
             phase: Phase::Idle,
             wire: Wire::default(),
-            stand_back_until: None,
+            stand_back_until: Instant::default(),
             last_look: Instant::default(),
         }
     }
@@ -111,10 +112,7 @@ impl Keeper {
     /// when that is over. Without effect while it competes or leads already.
     pub fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
         if matches!(self.phase, Phase::Idle) {
-            let start = self
-                .stand_back_until
-                .take()
-                .map_or(now, |until| until.max(now));
+            let start = self.stand_back_until.max(now);
             self.phase = Phase::Campaigning(Campaign::new(start, random.lease_id()));
             self.handle_timeout(now, random);
         }
@@ -250,7 +248,7 @@ impl Keeper {
             Next::Ended(epoch, reason) => {
                 self.phase = Phase::Idle;
                 if reason.calls_for_cool_down() {
-                    self.stand_back_until = Some(now + self.timings.cool_down());
+                    self.stand_back_until = now + self.timings.cool_down();
                 }
                 self.wire.push(Output::Ended(epoch, reason));
             }

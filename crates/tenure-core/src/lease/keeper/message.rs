@@ -140,7 +140,8 @@ pub enum Output {
         attempt: u64,
         /// What to send.
         request: Request,
-        /// For how long to wait for the answer, the store's own waiting included.
+        /// For how long to wait for the answer, the store's own waiting included. After that the
+        /// answer is [`Answer::Unknown`]: the keeper itself does not watch the time of a request.
         timeout: Duration,
     },
     /// A term began: start the task.

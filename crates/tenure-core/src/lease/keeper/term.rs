@@ -192,8 +192,8 @@ impl Term {
             }
             Answer::Broken { remaining } => {
                 // The store will let others lead `remaining` after it answered, which was after the
-                // request was sent.
-                let ceiling = Some(sent + remaining);
+                // request was sent. The margin is kept here too.
+                let ceiling = Some(sent + remaining.saturating_sub(timings.margin()));
                 self.lose(now, EndReason::Broken, ceiling, wire);
                 self.climb(now, timings, wire);
             }
@@ -240,8 +240,8 @@ impl Term {
         };
         self.begin_ending(now, by_itself, wire);
         let reason = self.reason();
-        let gone = matches!(reason, EndReason::Broken | EndReason::Superseded);
-        if gone || now >= self.renewed + timings.lease_duration() {
+        // A lease that is breaking is still this one's to give up, and need not run out.
+        if reason == EndReason::Superseded || now >= self.renewed + timings.lease_duration() {
             return Next::Ended(self.epoch, reason);
         }
         Next::Release(Release::of_term(

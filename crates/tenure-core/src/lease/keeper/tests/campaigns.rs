@@ -1,0 +1,196 @@
+//! Competing: asking, asking again, waiting, giving up.
+
+use super::*;
+
+#[test]
+fn a_free_lease_is_acquired_and_renewed_from_when_the_acquire_was_sent() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(300);
+    assert_eq!(bench.standing(), Standing::Campaigning);
+    bench.answer(1, held(7));
+    assert_eq!(
+        bench.standing(),
+        Standing::Leading {
+            epoch: Epoch::new(7).unwrap(),
+            until: at(10_000),
+        }
+    );
+    assert_eq!(bench.keeper.stop_by(), Some(at(14_000)));
+    bench.wait_until(5_000).assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.300 began 7
+         5.000 #2 renew id1, within 1.666666s",
+    );
+}
+
+#[test]
+fn an_acquire_whose_answer_was_lost_is_sent_again_under_the_same_id_and_counts_from_then() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(20_300);
+    // The answer to the first one comes after all: it was given up, and is much too old.
+    bench.answer(1, held(7));
+    assert_eq!(bench.standing(), Standing::Campaigning);
+    bench.wait_until(20_400).answer(2, held(7));
+    assert_eq!(
+        bench.standing(),
+        Standing::Leading {
+            epoch: Epoch::new(7).unwrap(),
+            until: at(30_250),
+        }
+    );
+    bench.wait_until(25_250).assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         20.000 acquire: no answer; trying again in 250.0ms
+         20.250 #2 acquire id1, wait 15s, within 20s
+         20.400 began 7
+         25.250 #3 renew id1, within 1.666666s",
+    );
+}
+
+#[test]
+fn retries_come_later_and_later_up_to_half_the_renew_interval() {
+    let mut bench = Bench::campaigning();
+    for attempt in 1..=6 {
+        let refused = Answer::Unknown("refused".to_owned());
+        bench.answer(attempt, refused).wait_until(attempt * 3_000);
+    }
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.000 acquire: refused; trying again in 250.0ms
+         0.250 #2 acquire id1, wait 15s, within 20s
+         3.000 acquire: refused; trying again in 500.0ms
+         3.500 #3 acquire id1, wait 15s, within 20s
+         6.000 acquire: refused; trying again in 1.0s
+         7.000 #4 acquire id1, wait 15s, within 20s
+         9.000 acquire: refused; trying again in 2.0s
+         11.000 #5 acquire id1, wait 15s, within 20s
+         12.000 acquire: refused; trying again in 2.5s
+         14.500 #6 acquire id1, wait 15s, within 20s
+         15.000 acquire: refused; trying again in 2.5s
+         17.500 #7 acquire id1, wait 15s, within 20s",
+    );
+}
+
+#[test]
+fn while_another_leads_the_request_waits_in_the_store() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(15_000).answer(1, held_by_b());
+    bench.wait_until(30_000).answer(2, held_by_b());
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         15.000 seen b 3
+         15.000 #2 acquire id1, wait 15s, within 20s
+         30.000 seen b 3
+         30.000 #3 acquire id1, wait 15s, within 20s",
+    );
+}
+
+#[test]
+fn a_store_that_does_not_let_us_wait_is_asked_from_time_to_time() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(10).answer(1, held_by_b());
+    let nobody = Answer::HeldByAnother {
+        holder: None,
+        epoch: None,
+    };
+    bench.wait_until(1_020).answer(2, nobody);
+    bench.wait_until(2_020).assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.010 seen b 3
+         1.010 #2 acquire id1, wait 15s, within 20s
+         1.020 seen nobody
+         2.020 #3 acquire id1, wait 15s, within 20s",
+    );
+}
+
+#[test]
+fn a_grant_after_a_long_wait_is_confirmed_by_a_young_request_before_it_leads() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(12_000).answer(1, held(7));
+    assert_eq!(bench.standing(), Standing::Campaigning);
+    bench.wait_until(12_010).answer(2, held(7));
+    assert_eq!(
+        bench.standing(),
+        Standing::Leading {
+            epoch: Epoch::new(7).unwrap(),
+            until: at(22_000),
+        }
+    );
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         12.000 #2 acquire id1, wait 15s, within 20s
+         12.010 began 7",
+    );
+}
+
+#[test]
+fn a_retired_id_is_replaced_by_a_fresh_one() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(10).answer(1, Answer::IdRetired);
+    bench.wait_until(500).assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.260 #2 acquire id2, wait 15s, within 20s",
+    );
+}
+
+#[test]
+fn a_store_that_refuses_for_good_ends_the_campaign() {
+    let mut bench = Bench::campaigning();
+    let refused = Answer::Refused("no permission".to_owned());
+    bench.wait_until(10).answer(1, refused);
+    assert_eq!(bench.standing(), Standing::Idle);
+    assert_eq!(bench.keeper.poll_timeout(), None);
+    bench.wait_until(60_000).assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.010 failed: no permission",
+    );
+}
+
+#[test]
+fn shut_down_while_campaigning_withdraws_and_releases_what_the_store_may_have_granted() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(2_000).resign(EndReason::ShutDown);
+    assert_eq!(bench.standing(), Standing::Ending);
+    // The grant was on its way.
+    bench.wait_until(2_010).answer(1, held(7));
+    bench.wait_until(2_020).answer(2, Answer::Released);
+    assert_eq!(bench.standing(), Standing::Idle);
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         2.000 #2 release id1, within 1.666666s
+         2.020 withdrawn",
+    );
+}
+
+#[test]
+fn who_withdraws_does_not_wait_long_for_a_store_that_is_away() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(2_000).resign(EndReason::ShutDown);
+    bench.wait_until(60_000).assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         2.000 #2 release id1, within 1.666666s
+         3.000 withdrawn",
+    );
+}
+
+#[test]
+fn a_command_out_of_place_has_no_effect() {
+    let mut bench = Bench::leading();
+    bench.campaign();
+    bench
+        .resign(EndReason::Resigned)
+        .resign(EndReason::ShutDown);
+    bench
+        .task_ended(TaskEnd::Returned)
+        .task_ended(TaskEnd::Failed);
+    bench.campaign().resign(EndReason::ShutDown);
+    bench.answer(2, Answer::Released);
+    bench
+        .resign(EndReason::ShutDown)
+        .task_ended(TaskEnd::Panicked);
+    bench.assert_trace(
+        "0.010 cancel: resigned
+         0.010 #2 release id1, within 1.666666s
+         0.010 ended 7: resigned",
+    );
+}

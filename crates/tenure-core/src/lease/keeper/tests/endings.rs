@@ -1,0 +1,150 @@
+//! Terms that end by the candidate's own will, and the release after them.
+
+use super::*;
+
+#[test]
+fn who_resigns_goes_on_renewing_while_the_task_drains_and_releases_when_it_is_gone() {
+    let mut bench = Bench::leading();
+    bench.wait_until(4_000).resign(EndReason::Resigned);
+    bench.wait_until(5_010).answer(2, held(7));
+    // It holds the lease as before: its task may finish what it has begun.
+    assert!(bench.leads());
+    bench.wait_until(7_000).task_ended(TaskEnd::Returned);
+    assert_eq!(bench.standing(), Standing::Ending);
+    bench.wait_until(7_010).answer(3, Answer::Released);
+    assert_eq!(bench.standing(), Standing::Idle);
+    bench.wait_until(60_000).assert_trace(
+        "4.000 cancel: resigned
+         5.000 #2 renew id1, within 1.666666s
+         7.000 #3 release id1, within 1.666666s
+         7.010 ended 7: resigned",
+    );
+}
+
+#[test]
+fn who_resigned_and_does_not_stop_is_aborted_and_holds_the_lease_until_it_is_gone() {
+    let mut bench = Bench::leading();
+    bench.wait_until(4_000).resign(EndReason::ShutDown);
+    bench.wait_until(5_010).answer(2, held(7));
+    bench.wait_until(10_010).answer(3, held(7));
+    bench.wait_until(12_000).task_ended(TaskEnd::Aborted);
+    bench.wait_until(12_010).answer(4, Answer::Released);
+    bench.assert_trace(
+        "4.000 cancel: shut_down
+         5.000 #2 renew id1, within 1.666666s
+         8.000 abort
+         8.250 overrun
+         10.000 #3 renew id1, within 1.666666s
+         12.000 #4 release id1, within 1.666666s
+         12.010 ended 7: shut_down",
+    );
+}
+
+#[test]
+fn who_resigned_and_loses_the_lease_while_the_task_drains_is_stopped_in_time() {
+    let mut bench = Bench::leading();
+    bench.wait_until(4_000).resign(EndReason::Resigned);
+    bench.wait_until(5_010).answer(2, Answer::Superseded);
+    assert!(!bench.leads());
+    bench.assert_trace(
+        "4.000 cancel: resigned
+         5.000 #2 renew id1, within 1.666666s
+         5.010 abort",
+    );
+}
+
+#[test]
+fn who_leaves_a_task_to_drain_past_the_deadline_renews_no_more() {
+    let mut bench = Bench::leading();
+    bench.wait_until(9_970).resign(EndReason::Resigned);
+    bench.lines.clear();
+    bench.wait_until(60_000).assert_trace(
+        "13.970 abort
+         14.220 overrun",
+    );
+    assert_eq!(bench.standing(), Standing::Ending);
+}
+
+#[test]
+fn a_task_that_ends_by_itself_gives_up_the_term_and_stands_back_before_the_next_campaign() {
+    for (end, reason) in [
+        (TaskEnd::Returned, "task_returned"),
+        (TaskEnd::Failed, "task_failed"),
+        (TaskEnd::Panicked, "task_panicked"),
+    ] {
+        let mut bench = Bench::leading();
+        bench.wait_until(1_000).task_ended(end);
+        bench.wait_until(1_010).answer(2, Answer::Released);
+        bench.wait_until(2_000).campaign();
+        bench.wait_until(7_000).assert_trace(&format!(
+            "1.000 cancel: {reason}
+             1.000 #2 release id1, within 1.666666s
+             1.010 ended 7: {reason}
+             6.010 #3 acquire id2, wait 15s, within 20s"
+        ));
+    }
+}
+
+#[test]
+fn who_stands_back_does_so_also_after_withdrawing_meanwhile() {
+    let mut bench = Bench::leading();
+    bench.wait_until(1_000).task_ended(TaskEnd::Failed);
+    bench.answer(2, Answer::Released);
+    bench.campaign();
+    bench.wait_until(2_000).resign(EndReason::Resigned);
+    bench.campaign();
+    bench.wait_until(7_000).assert_trace(
+        "1.000 cancel: task_failed
+         1.000 #2 release id1, within 1.666666s
+         1.000 ended 7: task_failed
+         2.000 withdrawn
+         6.000 #3 acquire id2, wait 15s, within 20s",
+    );
+}
+
+#[test]
+fn who_resigned_may_campaign_again_at_once() {
+    let mut bench = Bench::leading();
+    bench.wait_until(1_000).resign(EndReason::Resigned);
+    bench
+        .task_ended(TaskEnd::Returned)
+        .answer(2, Answer::Released);
+    bench.campaign().assert_trace(
+        "1.000 cancel: resigned
+         1.000 #2 release id1, within 1.666666s
+         1.000 ended 7: resigned
+         1.000 #3 acquire id2, wait 15s, within 20s",
+    );
+}
+
+#[test]
+fn a_release_is_tried_for_a_renew_interval_and_then_left_to_the_expiry() {
+    let mut bench = Bench::leading();
+    bench.wait_until(1_000).resign(EndReason::ShutDown);
+    bench.task_ended(TaskEnd::Returned);
+    bench.wait_until(60_000).assert_trace(
+        "1.000 cancel: shut_down
+         1.000 #2 release id1, within 1.666666s
+         2.917 #3 release id1, within 1.666666s
+         5.083 #4 release id1, within 1.666666s
+         6.000 ended 7: shut_down",
+    );
+}
+
+#[test]
+fn a_release_that_finds_nothing_to_release_is_done() {
+    for answer in [
+        Answer::Superseded,
+        Answer::Expired,
+        Answer::Refused("no permission".to_owned()),
+    ] {
+        let mut bench = Bench::leading();
+        bench.wait_until(1_000).resign(EndReason::Resigned);
+        bench.task_ended(TaskEnd::Returned).answer(2, answer);
+        bench.assert_trace(
+            "1.000 cancel: resigned
+             1.000 #2 release id1, within 1.666666s
+             1.000 ended 7: resigned",
+        );
+    }
+}

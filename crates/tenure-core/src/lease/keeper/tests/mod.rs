@@ -1,0 +1,234 @@
+//! What a keeper does, as traces: every output, with its time, as a line of text.
+
+mod campaigns;
+mod endings;
+mod losses;
+
+mod properties;
+mod together;
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::*;
+use crate::lease::LeaseId;
+use crate::{Epoch, Instant, Random};
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::default() + Duration::from_millis(millis)
+}
+
+fn held(epoch: u64) -> Answer {
+    Answer::Held(Epoch::new(epoch).unwrap())
+}
+
+fn held_by_b() -> Answer {
+    Answer::HeldByAnother {
+        holder: Some("b".parse().unwrap()),
+        epoch: Epoch::new(3),
+    }
+}
+
+/// The middle of every range, so that what jitters comes at the time it jitters around; and another
+/// number each time, so that lease ids differ.
+struct Middle(u64);
+
+impl Random for Middle {
+    fn next_u64(&mut self) -> u64 {
+        self.0 += 1;
+        (1 << 63) + self.0
+    }
+}
+
+/// A keeper with the default timings and its driver: a lease of 15 s, renewed every 5 s, given up
+/// after 10 s, stopped after 14 s, and a quarter of a second for an aborted task.
+///
+/// A request that is not answered within its timeout is answered as unknown, as a driver does it.
+struct Bench {
+    keeper: Keeper,
+    now: Instant,
+    random: Middle,
+    /// The request in flight and when it times out.
+    in_flight: Option<(u64, Instant)>,
+    /// Lease ids in the order in which they were first sent.
+    lease_ids: Vec<LeaseId>,
+    lines: Vec<String>,
+}
+
+impl Bench {
+    /// A keeper that campaigns since 0 s.
+    fn campaigning() -> Self {
+        let mut bench = Self {
+            keeper: Keeper::new(Timings::default()),
+            now: at(0),
+            random: Middle(0),
+            in_flight: None,
+            lease_ids: Vec::new(),
+            lines: Vec::new(),
+        };
+        bench.campaign();
+        bench
+    }
+
+    /// A keeper that leads epoch 7 since 0.01 s, by a request that was sent at 0 s. Its trace begins
+    /// after that.
+    fn leading() -> Self {
+        let mut bench = Self::campaigning();
+        bench.wait_until(10).answer(1, held(7));
+        bench.assert_trace(
+            "0.000 #1 acquire id1, wait 15s, within 20s
+             0.010 began 7",
+        );
+        bench
+    }
+
+    /// Lets time pass, with the keeper and the driver awake, up to `millis` after the start.
+    fn wait_until(&mut self, millis: u64) -> &mut Self {
+        let end = at(millis);
+        loop {
+            let times_out = self.in_flight.map(|(_, times_out)| times_out);
+            let timer = self.keeper.poll_timeout();
+            let Some(next) = timer.into_iter().chain(times_out).min() else {
+                break;
+            };
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            if let Some((attempt, times_out)) = self.in_flight
+                && times_out <= self.now
+            {
+                self.answer(attempt, Answer::Unknown("no answer".to_owned()));
+            } else {
+                self.look();
+            }
+            let woken_again = self.keeper.poll_timeout();
+            assert!(woken_again.is_none_or(|next| next > self.now), "it spins");
+        }
+        self.now = end;
+        self
+    }
+
+    /// The machine stands still until `millis` after the start, and looks at the clock then.
+    fn jump_to(&mut self, millis: u64) -> &mut Self {
+        self.now = at(millis);
+        self.look();
+        self
+    }
+
+    fn look(&mut self) {
+        self.keeper.handle_timeout(self.now, &mut self.random);
+        self.drain();
+    }
+
+    fn answer(&mut self, attempt: u64, answer: Answer) -> &mut Self {
+        if self
+            .in_flight
+            .is_some_and(|(awaited, _)| awaited == attempt)
+        {
+            self.in_flight = None;
+        }
+        self.keeper
+            .handle_message(self.now, attempt, answer, &mut self.random);
+        self.drain();
+        self
+    }
+
+    fn campaign(&mut self) -> &mut Self {
+        self.keeper.campaign(self.now, &mut self.random);
+        self.drain();
+        self
+    }
+
+    fn resign(&mut self, reason: EndReason) -> &mut Self {
+        self.keeper.resign(self.now, reason, &mut self.random);
+        self.drain();
+        self
+    }
+
+    fn task_ended(&mut self, end: TaskEnd) -> &mut Self {
+        self.keeper.task_ended(self.now, end, &mut self.random);
+        self.drain();
+        self
+    }
+
+    fn standing(&self) -> Standing {
+        self.keeper.standing(self.now)
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.standing(), Standing::Leading { .. })
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.keeper.poll_output() {
+            if let Output::Send {
+                attempt, timeout, ..
+            } = output
+            {
+                self.in_flight = Some((attempt, self.now + timeout));
+            }
+            let line = self.render(output);
+            let seconds = Duration::from_nanos(self.now.as_nanos()).as_secs_f64();
+            self.lines.push(format!("{seconds:.3} {line}"));
+        }
+    }
+
+    fn render(&mut self, output: Output) -> String {
+        match output {
+            Output::Send {
+                attempt,
+                request,
+                timeout,
+            } => {
+                let request = match request {
+                    Request::Acquire { lease_id, wait } => {
+                        format!("acquire {}, wait {wait:?}", self.name(lease_id))
+                    }
+                    Request::Renew(lease_id) => format!("renew {}", self.name(lease_id)),
+                    Request::Release(lease_id) => format!("release {}", self.name(lease_id)),
+                };
+                // Microseconds: timeouts are thirds of what is left.
+                let timeout = Duration::from_micros(timeout.as_micros() as u64);
+                format!("#{attempt} {request}, within {timeout:?}")
+            }
+            Output::Began(epoch) => format!("began {epoch}"),
+            Output::AtRisk(true) => "at risk".to_owned(),
+            Output::AtRisk(false) => "safe again".to_owned(),
+            Output::Cancel(reason) => format!("cancel: {reason}"),
+            Output::Abort => "abort".to_owned(),
+            Output::Overrun => "overrun".to_owned(),
+            Output::Ended(epoch, reason) => format!("ended {epoch}: {reason}"),
+            Output::Withdrawn => "withdrawn".to_owned(),
+            Output::Failed(why) => format!("failed: {why}"),
+            Output::SeenLeader(Some((holder, epoch))) => format!("seen {holder} {epoch}"),
+            Output::SeenLeader(None) => "seen nobody".to_owned(),
+            Output::Retrying(what) => what,
+        }
+    }
+
+    fn name(&mut self, lease_id: LeaseId) -> String {
+        let known = self.lease_ids.iter().position(|&known| known == lease_id);
+        let place = known.unwrap_or_else(|| {
+            self.lease_ids.push(lease_id);
+            self.lease_ids.len() - 1
+        });
+        format!("id{}", place + 1)
+    }
+
+    /// The outputs since the last call are exactly these.
+    #[track_caller]
+    fn assert_trace(&mut self, expected: &str) -> &mut Self {
+        let expected: Vec<_> = expected.lines().map(str::trim).collect();
+        let lines = core::mem::take(&mut self.lines);
+        assert_eq!(lines, expected, "\n{}", lines.join("\n"));
+        self
+    }
+}

@@ -1,0 +1,266 @@
+//! What holds whatever the store answers, whatever is lost, and however the clock jumps.
+
+use proptest::collection;
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes, with the driver awake.
+    Wait(Duration),
+    /// Time passes, with the machine standing still.
+    Jump(Duration),
+    /// The request in flight is answered.
+    Answer(Answer),
+    /// A request that was given up is answered, so many attempts ago.
+    Stale(u64, Answer),
+    Campaign,
+    Resign(EndReason),
+    TaskEnded(TaskEnd),
+}
+
+/// What a term has gone through.
+#[derive(Debug, Default)]
+struct Life {
+    cancelled: Option<EndReason>,
+    aborted_at: Option<Instant>,
+    overrun: bool,
+    task_ended: bool,
+}
+
+/// A keeper under watch.
+struct Watch {
+    keeper: Keeper,
+    timings: Timings,
+    now: Instant,
+    random: Middle,
+    attempts: u64,
+    /// The newest request, until it is answered.
+    in_flight: Option<(u64, Instant, Request)>,
+    /// When the newest request that was answered with success was sent.
+    renewed: Option<Instant>,
+    /// The term, from `Began` to `Ended`.
+    term: Option<Life>,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self {
+            keeper: Keeper::new(Timings::default()),
+            timings: Timings::default(),
+            now: at(0),
+            random: Middle(0),
+            attempts: 0,
+            in_flight: None,
+            renewed: None,
+            term: None,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Wait(duration) => self.wait(*duration),
+            Step::Jump(duration) => {
+                self.now = self.now + *duration;
+                self.check_standing();
+                self.look();
+            }
+            Step::Answer(answer) => self.answer(answer.clone()),
+            Step::Stale(age, answer) => {
+                let stale = self.attempts.saturating_sub(*age);
+                if self
+                    .in_flight
+                    .as_ref()
+                    .is_none_or(|&(newest, ..)| newest != stale)
+                {
+                    self.hand_in(stale, answer.clone());
+                }
+            }
+            Step::Campaign => self.keeper.campaign(self.now, &mut self.random),
+            Step::Resign(reason) => self.keeper.resign(self.now, *reason, &mut self.random),
+            Step::TaskEnded(end) => {
+                if let Some(term) = &mut self.term {
+                    term.task_ended = true;
+                }
+                self.keeper.task_ended(self.now, *end, &mut self.random);
+            }
+        }
+        self.drain();
+        self.check_standing();
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while let Some(next) = self.keeper.poll_timeout().filter(|&next| next <= end) {
+            self.now = self.now.max(next);
+            self.look();
+        }
+        self.now = end;
+    }
+
+    fn look(&mut self) {
+        self.keeper.handle_timeout(self.now, &mut self.random);
+        self.drain();
+        self.check_standing();
+        self.check_ladder();
+        let next = self.keeper.poll_timeout();
+        assert!(next.is_none_or(|next| next > self.now), "the keeper spins");
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let Some((attempt, sent, request)) = self.in_flight.take() else {
+            return;
+        };
+        if let Answer::Held(_) = answer
+            && !matches!(request, Request::Release(_))
+        {
+            self.renewed = Some(sent);
+        }
+        self.hand_in(attempt, answer);
+    }
+
+    fn hand_in(&mut self, attempt: u64, answer: Answer) {
+        self.keeper
+            .handle_message(self.now, attempt, answer, &mut self.random);
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.keeper.poll_output() {
+            self.watch(&output);
+        }
+    }
+
+    fn watch(&mut self, output: &Output) {
+        match *output {
+            Output::Send {
+                attempt, request, ..
+            } => {
+                assert_eq!(attempt, self.attempts + 1, "attempts are numbered in order");
+                self.attempts = attempt;
+                self.in_flight = Some((attempt, self.now, request));
+                let task_is_going = self.term.as_ref().is_some_and(|term| !term.task_ended);
+                let expected = match request {
+                    Request::Acquire { .. } => self.term.is_none(),
+                    Request::Renew(_) => task_is_going,
+                    Request::Release(_) => !task_is_going,
+                };
+                assert!(expected, "{request:?} while {:?}", self.term);
+            }
+            Output::Began(_) => {
+                assert!(self.term.is_none(), "a term began within another");
+                let sent = self.renewed.expect("a term began without a grant");
+                assert!(self.now < sent + self.timings.renew_interval());
+                self.term = Some(Life::default());
+            }
+            Output::Cancel(reason) => {
+                let term = self.term.as_mut().expect("nothing to cancel");
+                assert_eq!(term.cancelled.replace(reason), None, "cancelled twice");
+            }
+            Output::Abort => {
+                let term = self.term.as_mut().expect("nothing to abort");
+                assert!(term.cancelled.is_some() && !term.task_ended);
+                assert_eq!(term.aborted_at.replace(self.now), None, "aborted twice");
+            }
+            Output::Overrun => {
+                let term = self.term.as_mut().expect("nothing to overrun");
+                let aborted_at = term.aborted_at.expect("overrun without an abort");
+                assert!(self.now >= aborted_at + self.timings.abort_allowance());
+                assert!(!core::mem::replace(&mut term.overrun, true));
+            }
+            Output::Ended(_, reason) => {
+                let term = self.term.take().expect("nothing to end");
+                assert!(term.task_ended, "ended while the task was going");
+                assert_eq!(term.cancelled, Some(reason));
+                self.renewed = None;
+            }
+            Output::Withdrawn | Output::Failed(_) => {
+                assert!(self.term.is_none());
+                self.renewed = None;
+            }
+            Output::AtRisk(_) | Output::SeenLeader(_) | Output::Retrying(_) => {}
+        }
+    }
+
+    fn check_standing(&self) {
+        let Standing::Leading { until, .. } = self.keeper.standing(self.now) else {
+            return;
+        };
+        let term = self.term.as_ref().expect("it leads without a term");
+        let renewed = self.renewed.expect("it leads without a grant");
+        assert!(self.now < renewed + self.timings.renew_deadline());
+        assert!(self.now < until && until <= renewed + self.timings.renew_deadline());
+        let lost = matches!(
+            term.cancelled,
+            Some(
+                EndReason::RenewDeadline
+                    | EndReason::Suspended
+                    | EndReason::Broken
+                    | EndReason::Superseded
+            )
+        );
+        assert!(!lost, "it leads after the term was lost");
+    }
+
+    /// After a look at the clock the ladder is where the time says.
+    fn check_ladder(&self) {
+        if let (Some(term), Some(renewed)) = (&self.term, self.renewed)
+            && !term.task_ended
+        {
+            let since = self.now.since(renewed);
+            assert!(since < self.timings.renew_deadline() || term.cancelled.is_some());
+            assert!(since < self.timings.hard_stop() || term.aborted_at.is_some());
+        }
+    }
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    let millis = |range: core::ops::Range<u64>| range.prop_map(Duration::from_millis);
+    prop_oneof![
+        4 => prop_oneof![millis(0..500), millis(0..7_000), millis(0..20_000)].prop_map(Step::Wait),
+        1 => prop_oneof![millis(0..3_000), millis(0..30_000)].prop_map(Step::Jump),
+        8 => Just(Step::Answer(held(7))),
+        3 => an_answer().prop_map(Step::Answer),
+        1 => (1..3_u64, prop_oneof![Just(held(7)), an_answer()])
+            .prop_map(|(age, answer)| Step::Stale(age, answer)),
+        3 => Just(Step::Campaign),
+        1 => prop_oneof![Just(EndReason::Resigned), Just(EndReason::ShutDown)]
+            .prop_map(Step::Resign),
+        2 => prop_oneof![
+            Just(TaskEnd::Returned),
+            Just(TaskEnd::Failed),
+            Just(TaskEnd::Panicked),
+            Just(TaskEnd::Aborted),
+        ]
+        .prop_map(Step::TaskEnded),
+    ]
+}
+
+fn an_answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        4 => Just(Answer::Unknown("no answer".to_owned())),
+        2 => Just(held_by_b()),
+        1 => Just(held(8)),
+        1 => Just(Answer::Released),
+        1 => Just(Answer::IdRetired),
+        1 => (0..20_000_u64).prop_map(|left| Answer::Broken { remaining: millis(left) }),
+        1 => Just(Answer::Expired),
+        1 => Just(Answer::Superseded),
+        1 => Just(Answer::Refused("no permission".to_owned())),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_keeper_leads_only_while_its_last_renewal_is_young_and_lets_go_in_order(
+        steps in collection::vec(a_step(), 1..80),
+    ) {
+        let mut watch = Watch::new();
+        watch.step(&Step::Campaign);
+        for step in &steps {
+            watch.step(step);
+        }
+    }
+}
