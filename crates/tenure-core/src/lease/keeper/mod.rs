@@ -24,6 +24,39 @@
 //! else is granted. Nothing in this argument needs an answer to arrive, a timer to be punctual or
 //! a wall clock to be right. A task that can't be aborted, or a machine that stands still in the
 //! middle of a write, is outside of it: that is what the epoch is for.
+//!
+//! # Examples
+//!
+//! A driver hands in what comes, always with the time, and does what comes out:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure_core::lease::keeper::{Answer, Keeper, Output, Standing, Timings};
+//! use tenure_core::{Epoch, Instant, Random};
+//!
+//! struct Dice(u64); // Outside of examples: the operating system's random bits.
+//! impl Random for Dice {
+//!     fn next_u64(&mut self) -> u64 {
+//!         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+//!         self.0
+//!     }
+//! }
+//!
+//! let at = |secs| Instant::default() + Duration::from_secs(secs);
+//! let (mut keeper, mut dice) = (Keeper::new(Timings::default()), Dice(1));
+//!
+//! keeper.campaign(at(0), &mut dice);
+//! let Some(Output::Send { attempt, .. }) = keeper.poll_output() else { unreachable!() };
+//!
+//! // The store grants the lease; what counts is that the request was sent at 0 s.
+//! let epoch = Epoch::new(1_700_000_000_000).unwrap();
+//! keeper.handle_message(at(1), attempt, Answer::Held(epoch), &mut dice);
+//! assert_eq!(keeper.poll_output(), Some(Output::Began(epoch)));
+//! assert_eq!(keeper.standing(at(1)), Standing::Leading { epoch, until: at(10) });
+//!
+//! // No renewal succeeds: whether anybody looks at the clock or not, it leads no more.
+//! assert_eq!(keeper.standing(at(10)), Standing::Ending);
+//! ```
 
 mod campaign;
 mod message;

@@ -235,7 +235,7 @@ fn an_operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn nobody_is_granted_before_the_end_that_the_last_holder_was_told(

@@ -251,7 +251,7 @@ fn an_answer() -> impl Strategy<Value = Answer> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn a_keeper_leads_only_while_its_last_renewal_is_young_and_lets_go_in_order(

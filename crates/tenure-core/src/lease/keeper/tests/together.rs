@@ -368,7 +368,7 @@ fn a_fate() -> impl Strategy<Value = (u64, usize, Fate)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn no_two_keepers_lead_and_no_two_tasks_run_at_once(
