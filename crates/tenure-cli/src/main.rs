@@ -1,2 +1,39 @@
-//! stub
-fn main() {}
+//! The `tenure` command: hosts a lease store, runs programs while they lead, and looks at leases.
+
+mod cli;
+mod demo;
+mod exit;
+mod logging;
+mod output;
+mod run;
+mod serve;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use exit::Failure;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    logging::start(cli.log_format);
+    match dispatch(cli.command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::List(arguments) => store::list(&arguments),
+        Command::Status(arguments) => store::status(&arguments),
+        Command::Break(arguments) => store::break_lease(&arguments),
+        Command::Demo(arguments) => demo::demo(&arguments),
+        Command::Watchdog(arguments) => run::watchdog(&arguments),
+        Command::DemoWorker(arguments) => demo::worker(arguments),
+    }
+}

@@ -1,1 +1,53 @@
-//! stub
+//! Leader election for worker services: one process out of many does a job, and stops doing it
+//! before anyone else starts.
+//!
+//! A [`Candidate`] competes for an election in a lease store and runs a task while it leads:
+//!
+//! ```no_run
+//! use tenure::{Candidate, Config};
+//!
+//! # async fn coordinate(leadership: tenure::Leadership) {}
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let candidate = Candidate::connect(Config::load("tenure.toml")?).await?;
+//! let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+//! candidate
+//!     .run_while_leader(shutdown, |leadership| async move {
+//!         coordinate(leadership).await;
+//!     })
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **What it promises.** While [`Leadership::is_valid`] says yes, the store has granted the lease
+//! to nobody else, as long as the clocks of this machine and the store's differ in rate by less
+//! than the margin of the [`Timings`]. The task is told to stop, and aborted, before that ends.
+//!
+//! **What it does not promise.** No lease can stop a write that is already on its way: a process may
+//! be frozen between its check and its write. Whatever must not be written by an old leader has to
+//! be written with the [epoch](Leadership::epoch), to a receiver that refuses smaller ones.
+
+mod candidate;
+mod leadership;
+mod task;
+
+pub mod config;
+pub mod observe;
+pub mod store;
+
+mod clock;
+mod driver;
+mod random;
+mod term;
+
+pub use candidate::{Candidate, ConnectError, LeadershipGuard, RunError, Term};
+pub use config::{Config, ConfigError, OnOverrun};
+pub use leadership::{Leadership, NotLeading};
+pub use task::TaskResult;
+pub use tenure_core::lease::keeper::{EndReason, Timings, TimingsError, TimingsOptions};
+pub use tenure_core::{CandidateId, ElectionName, Epoch, Name};
+
+/// The README's code is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

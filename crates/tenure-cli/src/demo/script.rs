@@ -1,0 +1,371 @@
+//! What happens in the demo, and when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::fleet::Fleet;
+use super::measure;
+use super::passes::{Pass, Passes};
+use super::report::Report;
+use crate::cli::Demo;
+
+/// What the workers compete for.
+pub(super) const ELECTION: &str = "demo/log-rollup";
+
+/// What a machine that is busy with other things may add to a failover: starting the new leader's
+/// task, and its first pass.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// How long a clean hand-over may take: the old leader's last pass, the release, the new one's
+/// first pass; and the same slack.
+const HANDOVER: Duration = Duration::from_millis(200);
+
+/// How often to look at the table.
+const LOOK: Duration = Duration::from_millis(4);
+
+/// Plays the demo; tells whether all that was promised was kept.
+pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
+    let seconds = Duration::from_secs(arguments.seconds);
+    // Two failovers that wait for an expiry fit into the time with room to look around.
+    let lease_duration = (seconds / 10).min(Duration::from_secs(3));
+    let report = Report::new(arguments.json);
+    let fleet = Fleet::start(arguments.workers, lease_duration)?;
+    let passes = Passes::open(&fleet.database())?;
+    let interrupted = notice_interrupts()?;
+    let mut stage = Stage {
+        fleet,
+        passes,
+        report,
+        lease_duration,
+        interrupted,
+        failovers: Vec::new(),
+        told: 0,
+    };
+
+    stage.open(arguments.workers)?;
+    stage.idle_until(seconds.mul_f64(0.15))?;
+    stage.kill_the_leader()?;
+    stage.idle_until(seconds.mul_f64(0.45))?;
+    stage.freeze_the_leader()?;
+    stage.idle_until(seconds.mul_f64(0.80))?;
+    stage.stop_the_leader()?;
+    stage.idle_until(seconds)?;
+    stage.close()
+}
+
+struct Stage {
+    fleet: Fleet,
+    passes: Passes,
+    report: Report,
+    lease_duration: Duration,
+    interrupted: Arc<AtomicBool>,
+    failovers: Vec<Failover>,
+    /// The epoch of the last leader that was told of.
+    told: u64,
+}
+
+/// One leader's end, and the next one's beginning.
+struct Failover {
+    without_leader: Duration,
+    bound: Duration,
+}
+
+impl Stage {
+    fn open(&mut self, workers: u32) -> anyhow::Result<()> {
+        let (store, lease) = (self.fleet.address(), self.lease_duration);
+        self.report.event(
+            "started",
+            json!({"store": format!("http://{store}"), "workers": workers, "election": ELECTION,
+                   "lease_duration_ms": lease.as_millis(),
+                   "folder": self.fleet.folder().to_string_lossy()}),
+            &format!(
+                "a lease store at http://{store} and {workers} workers compete for {ELECTION} \
+                 (lease {lease:.1?}); whoever leads rolls up log files into a table"
+            ),
+        )?;
+        let patience = Instant::now() + self.lease_duration + Duration::from_secs(10);
+        self.until("a first leader", patience, |pass| pass.accepted)?;
+        Ok(())
+    }
+
+    fn kill_the_leader(&mut self) -> anyhow::Result<()> {
+        let leader = self.leader()?;
+        let old = leader.worker.clone();
+        self.fault(
+            "sigkill",
+            &old,
+            "is killed (SIGKILL): it can't say good-bye, so its lease must expire",
+        )?;
+        self.fleet.signal(&old, Signal::SIGKILL)?;
+        self.failover("sigkill", &leader, self.lease_duration + SLACK)?;
+        self.fleet.start_worker(old.clone())?;
+        self.report.event(
+            "restarted",
+            json!({"worker": old}),
+            &format!("{old} is started again, and waits in line"),
+        )
+    }
+
+    fn freeze_the_leader(&mut self) -> anyhow::Result<()> {
+        let leader = self.freeze_in_mid_pass()?;
+        let old = leader.worker.clone();
+        self.fault(
+            "sigstop",
+            &old,
+            "is frozen (SIGSTOP) in the middle of a pass, and still believes that it leads",
+        )?;
+        self.failover("sigstop", &leader, self.lease_duration + SLACK)?;
+        self.idle_until(self.report.elapsed() + self.lease_duration / 4)?;
+
+        self.fault(
+            "sigcont",
+            &old,
+            "goes on (SIGCONT), and its pass wants to be written",
+        )?;
+        self.fleet.signal(&old, Signal::SIGCONT)?;
+        let patience = Instant::now() + Duration::from_secs(3);
+        let stale = |pass: &Pass| pass.epoch == leader.epoch && !pass.accepted;
+        match self.until("the stale write", patience, stale) {
+            Ok(refused) => self.report.event(
+                "refused",
+                json!({"worker": old, "epoch": refused.epoch}),
+                &format!(
+                    "{old}'s write was refused by its old epoch {}",
+                    refused.epoch
+                ),
+            ),
+            Err(Waiting::InVain(_)) => self.report.event(
+                "stepped_down",
+                json!({"worker": old}),
+                &format!("{old} noticed that its term had passed, and wrote nothing"),
+            ),
+            Err(Waiting::Failed(error)) => Err(error),
+        }
+    }
+
+    fn stop_the_leader(&mut self) -> anyhow::Result<()> {
+        let leader = self.leader()?;
+        let old = leader.worker.clone();
+        self.fault(
+            "sigterm",
+            &old,
+            "is stopped (SIGTERM): it ends its task, then releases the lease",
+        )?;
+        self.fleet.signal(&old, Signal::SIGTERM)?;
+        self.failover("sigterm", &leader, HANDOVER + SLACK)?;
+        self.fleet.wait_for_end(&old)
+    }
+
+    /// Stops everything, and says what the table proves.
+    fn close(mut self) -> anyhow::Result<bool> {
+        self.fleet.stop()?;
+        self.passes.read()?;
+        let passes = &self.passes.all;
+        let reigns = measure::reigns(passes);
+        let overlap = measure::overlap(&reigns);
+        let refused = measure::refused(passes);
+        let in_time = self
+            .failovers
+            .iter()
+            .all(|failover| failover.without_leader <= failover.bound);
+        let kept = in_time && overlap.is_zero() && measure::fence_held(passes);
+        let failovers: Vec<u128> = self
+            .failovers
+            .iter()
+            .map(|failover| failover.without_leader.as_millis())
+            .collect();
+
+        self.report.say("")?;
+        self.report.event(
+            "summary",
+            json!({"terms": reigns.len(), "failovers_ms": failovers,
+                   "overlap_ms": overlap.as_millis(), "refused_writes": refused,
+                   "writes": passes.len() - refused, "kept": kept}),
+            &format!(
+                "{} terms, {} writes; without a leader for {} ms after the kill, the freeze and the \
+                 stop; two leaders at once for {} ms; stale writes refused: {refused}",
+                reigns.len(),
+                passes.len() - refused,
+                failovers.iter().map(u128::to_string).collect::<Vec<_>>().join(", "),
+                overlap.as_millis(),
+            ),
+        )?;
+        if !kept {
+            self.report
+                .say("A promise was NOT kept: see the figures above.")?;
+        }
+        Ok(kept)
+    }
+
+    fn fault(&self, kind: &str, worker: &str, text: &str) -> anyhow::Result<()> {
+        let fields = json!({"kind": kind, "worker": worker});
+        self.report
+            .event("fault", fields, &format!("{worker} {text}"))
+    }
+
+    /// Waits for the next leader after `old`'s reign and tells how long nobody led.
+    fn failover(&mut self, fault: &str, old: &Pass, bound: Duration) -> anyhow::Result<()> {
+        let patience = Instant::now() + bound + 2 * self.lease_duration + Duration::from_secs(5);
+        let next = self.until("the next leader", patience, |pass| {
+            pass.accepted && pass.epoch > old.epoch
+        })?;
+        let reigns = measure::reigns(&self.passes.all);
+        let last = reigns
+            .iter()
+            .find(|reign| reign.epoch == old.epoch)
+            .context("no old reign")?
+            .last;
+        let without_leader = next.at.saturating_sub(last);
+        let overlap = measure::overlap(&reigns);
+        self.failovers.push(Failover {
+            without_leader,
+            bound,
+        });
+        self.report.event(
+            "failover",
+            json!({"fault": fault, "from": old.worker, "to": next.worker, "epoch": next.epoch,
+                   "without_leader_ms": without_leader.as_millis(), "bound_ms": bound.as_millis(),
+                   "overlap_ms": overlap.as_millis()}),
+            &format!(
+                "{} took over: nobody led for {:.2} s (bound {:.1} s), {}",
+                next.worker,
+                without_leader.as_secs_f64(),
+                bound.as_secs_f64(),
+                if overlap.is_zero() {
+                    "two never acted"
+                } else {
+                    "TWO ACTED"
+                },
+            ),
+        )
+    }
+
+    /// Freezes the leader between its check and its write: right after a pass, because it begins
+    /// the next one at once. Not while it has the table locked; see [`Passes::is_unlocked`].
+    fn freeze_in_mid_pass(&mut self) -> anyhow::Result<Pass> {
+        for _ in 0..20 {
+            let known = self.passes.all.len();
+            let patience = Instant::now() + Duration::from_secs(5);
+            let mut leader = self.until("a pass", patience, |pass| pass.accepted)?;
+            if let Some(newest) = self.passes.all[known..].iter().rfind(|pass| pass.accepted) {
+                leader = newest.clone();
+            }
+            std::thread::sleep(LOOK);
+            self.fleet.signal(&leader.worker, Signal::SIGSTOP)?;
+            if self.passes.is_unlocked() {
+                return Ok(leader);
+            }
+            self.fleet.signal(&leader.worker, Signal::SIGCONT)?;
+        }
+        bail!("the leader held the table's lock each time it was frozen")
+    }
+
+    /// The last pass that was accepted.
+    fn leader(&self) -> anyhow::Result<Pass> {
+        let accepted = self.passes.all.iter().rfind(|pass| pass.accepted);
+        Ok(accepted.context("nobody has led yet")?.clone())
+    }
+
+    fn idle_until(&mut self, elapsed: Duration) -> anyhow::Result<()> {
+        while self.report.elapsed() < elapsed {
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a new pass of which `wanted` holds.
+    fn until(
+        &mut self,
+        what: &'static str,
+        patience: Instant,
+        wanted: impl Fn(&Pass) -> bool,
+    ) -> Result<Pass, Waiting> {
+        while Instant::now() < patience {
+            let known = self.passes.all.len();
+            self.look()?;
+            if let Some(found) = self.passes.all[known..].iter().find(|pass| wanted(pass)) {
+                return Ok(found.clone());
+            }
+        }
+        Err(Waiting::InVain(what))
+    }
+
+    /// Writes some log lines, reads the new passes, and tells of a new leader.
+    fn look(&mut self) -> anyhow::Result<()> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            bail!("interrupted; all processes of the demo are stopped");
+        }
+        std::thread::sleep(LOOK);
+        let tick = u64::try_from(self.report.elapsed().as_millis() / 20).unwrap_or_default();
+        self.fleet.write_logs(tick)?;
+        let passes = self.passes.read()?;
+        let newest = passes
+            .iter()
+            .rfind(|pass| pass.accepted && pass.epoch > self.told)
+            .cloned();
+        if let Some(pass) = newest {
+            self.told = pass.epoch;
+            self.report.event(
+                "leader",
+                json!({"worker": pass.worker, "epoch": pass.epoch}),
+                &format!("{} leads with epoch {}", pass.worker, pass.epoch),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Why waiting has ended without what was waited for.
+enum Waiting {
+    InVain(&'static str),
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Waiting {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Waiting> for anyhow::Error {
+    fn from(waiting: Waiting) -> Self {
+        match waiting {
+            Waiting::InVain(what) => Self::msg(format!("waited for {what} in vain")),
+            Waiting::Failed(error) => error,
+        }
+    }
+}
+
+/// Whether Ctrl-C or SIGTERM has come. The workers are in process groups of their own, so they get
+/// theirs from here.
+fn notice_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = interrupted.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        (
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        )
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        flag.store(true, Ordering::Relaxed);
+    });
+    Ok(interrupted)
+}

@@ -1,0 +1,102 @@
+//! How the command ends.
+
+use std::process::ExitCode;
+
+use tenure::store::StoreError;
+use tenure::{ConfigError, RunError};
+
+/// Usage or configuration is wrong (clap uses the same for usage).
+pub(crate) const BAD_CONFIGURATION: u8 = 2;
+/// The store refused, or there is no such lease.
+pub(crate) const REFUSED: u8 = 3;
+/// The store can't be reached: `EX_UNAVAILABLE` of sysexits.
+pub(crate) const UNREACHABLE: u8 = 69;
+/// `run --once` was stopped before it led: `EX_TEMPFAIL` of sysexits.
+pub(crate) const NEVER_LED: u8 = 75;
+/// `run --once` lost its leadership before the command had ended: `EX_PROTOCOL` of sysexits.
+pub(crate) const LOST: u8 = 76;
+/// The command can't be executed, and can't be found: as shells say it.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// For `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0    done
+  1    failed, for a reason told on stderr (the demo: a promise was not kept)
+  2    wrong usage or configuration
+  3    the store refused, or there is no such lease
+  69   the store can't be reached
+  70   run: the command could not be stopped in time
+  75   run --once: stopped before it led
+  76   run --once: leadership was lost before the command had ended
+  126  run: the command can't be executed
+  127  run: the command was not found
+  run --once passes on the command's exit code, 128 + N if signal N ended it";
+
+/// Why the command ends without having done what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            code,
+            error: error.into(),
+        }
+    }
+
+    /// Tells stderr, with all causes, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        anstream::eprintln!("tenure: {:#}", self.error);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(1, error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(1, error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(BAD_CONFIGURATION, error)
+    }
+}
+
+impl From<tenure::ConnectError> for Failure {
+    fn from(error: tenure::ConnectError) -> Self {
+        Self::new(1, error)
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let code = if matches!(error, RunError::Refused(_)) {
+            REFUSED
+        } else {
+            1
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Problem(problem) if !problem.code.is_transient() => REFUSED,
+            _ => UNREACHABLE,
+        };
+        Self::new(code, error)
+    }
+}

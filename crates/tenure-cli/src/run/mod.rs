@@ -1,0 +1,162 @@
+//! `tenure run`: a command that runs only while this process leads.
+
+mod group;
+mod supervise;
+mod watchdog;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tenure::config::{ConfigError, Origin};
+use tenure::{Candidate, Config, EndReason, OnOverrun};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::cli::Run;
+use crate::exit::{Failure, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
+use supervise::supervise;
+
+pub(crate) use watchdog::watchdog;
+
+pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
+    let config = config(arguments)?;
+    // Better now than after winning an election that others could have won.
+    find(&arguments.command[0])?;
+    group::adopt_orphans()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(compete(config, &arguments.command, arguments.once))
+}
+
+async fn compete(config: Config, command: &[OsString], once: bool) -> Result<ExitCode, Failure> {
+    let shutdown = shutdown_on_signals()?;
+    let candidate = Candidate::connect(config).await?;
+    let command: Arc<[OsString]> = command.into();
+    // The exit code of the last run of the command; negative before the first.
+    let last_code = Arc::new(AtomicI32::new(-1));
+    loop {
+        let term = candidate
+            .run_one_term(shutdown.cancelled(), |leadership| {
+                let (command, last_code) = (command.clone(), last_code.clone());
+                async move {
+                    let code = supervise(&leadership, &command).await?;
+                    last_code.store(code.into(), Ordering::Relaxed);
+                    match code {
+                        0 => Ok(()),
+                        code => Err(anyhow::anyhow!("the command ended with exit code {code}")),
+                    }
+                }
+            })
+            .await?;
+        let Some(term) = term else {
+            return Ok(if once {
+                ExitCode::from(NEVER_LED)
+            } else {
+                ExitCode::SUCCESS
+            });
+        };
+        let code = u8::try_from(last_code.load(Ordering::Relaxed)).ok();
+        match term.reason {
+            EndReason::ShutDown if !once => return Ok(ExitCode::SUCCESS),
+            EndReason::ShutDown | EndReason::TaskReturned | EndReason::TaskFailed if once => {
+                return Ok(ExitCode::from(code.unwrap_or(1)));
+            }
+            reason if once => {
+                info!(%reason, "leadership was lost before the command had ended");
+                return Ok(ExitCode::from(LOST));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// SIGTERM and Ctrl-C, and the end of the terminal.
+fn shutdown_on_signals() -> std::io::Result<CancellationToken> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let token = CancellationToken::new();
+    let shutdown = token.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        shutdown.cancel();
+    });
+    Ok(token)
+}
+
+/// File, then environment, then flags.
+fn config(arguments: &Run) -> Result<Config, ConfigError> {
+    let mut settings = Config::settings();
+    if let Some(path) = &arguments.store.config {
+        Config::read_file(&mut settings, path)?;
+    }
+    Config::read_environment(&mut settings);
+    let flags = [
+        ("election", "--election", &arguments.election),
+        ("candidate", "--candidate", &arguments.candidate),
+        (
+            "lease_duration",
+            "--lease-duration",
+            &arguments.lease_duration,
+        ),
+        ("stop_grace", "--stop-grace", &arguments.stop_grace),
+    ];
+    for (key, flag, value) in flags {
+        if let Some(value) = value {
+            settings.set(key, [value], Origin::Flag(flag.into()));
+        }
+    }
+    if !arguments.store.server.is_empty() {
+        settings.set(
+            "servers",
+            &arguments.store.server,
+            Origin::Flag("--server".into()),
+        );
+    }
+    let config = Config::from_settings(&settings)?;
+    // A command that can't be stopped is left behind with this process's end, and the watchdog
+    // kills it then.
+    let chosen = settings.origin("on_overrun").is_some();
+    Ok(if chosen {
+        config
+    } else {
+        config.with_on_overrun(OnOverrun::Exit)
+    })
+}
+
+/// Looks the command up as the system will.
+fn find(command: &OsStr) -> Result<(), Failure> {
+    let executable = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let candidates: Vec<PathBuf> = if Path::new(command).components().count() > 1 {
+        vec![command.into()]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(command))
+            .collect()
+    };
+    if candidates.iter().any(|path| executable(path)) {
+        return Ok(());
+    }
+    let name = command.display();
+    Err(match candidates.iter().find(|path| path.exists()) {
+        Some(path) => {
+            let error = anyhow::anyhow!("{} is not executable", path.display());
+            Failure::new(NOT_EXECUTABLE, error)
+        }
+        None => Failure::new(NOT_FOUND, anyhow::anyhow!("command {name:?} was not found")),
+    })
+}

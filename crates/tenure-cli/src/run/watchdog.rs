@@ -1,0 +1,111 @@
+//! The watchdog of a command: a process of its own that kills the command when nobody has told it
+//! for too long that the term goes on.
+//!
+//! `tenure run` stops the command by itself when the term ends. But `tenure run` may be killed, or
+//! frozen while the command is not (`kill -STOP`, a debugger, a full pipe on stderr). Then the
+//! watchdog, which leads the command's process group, kills the group and itself: at the end of the
+//! file, and when the last deadline it was told has passed. The deadline is on the clock that the
+//! term is counted on.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::sys::signal::{Signal, killpg};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::getpgrp;
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::Watchdog;
+use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+
+/// How often the clock is looked at, at least: timers stand still while a machine is suspended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The clock of deadlines: the one that terms are counted on.
+pub(super) fn now() -> Duration {
+    // If the clock can't be read, every deadline has passed.
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from)
+}
+
+pub(crate) fn watchdog(arguments: &Watchdog) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(watch_over(arguments))
+}
+
+async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
+    // The command gets the signals of its group; this process outlives them to tell how it ended.
+    // Handlers, because ignored signals would be inherited by the command.
+    let _handled = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ]
+    .map(signal);
+    let mut deadline = follow(&arguments.deadlines)?;
+    // A term that has passed before the command has begun is not begun.
+    deadline
+        .wait_for(|deadline| !deadline.is_zero())
+        .await
+        .context("no deadline was told")?;
+    kill_if_passed(&deadline);
+
+    let command = &arguments.command;
+    let mut child = Command::new(&command[0])
+        .args(&command[1..])
+        .spawn()
+        .map_err(|error| {
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            let code = if missing { NOT_FOUND } else { NOT_EXECUTABLE };
+            let error = anyhow::Error::new(error);
+            Failure::new(
+                code,
+                error.context(format!("can't run {}", command[0].display())),
+            )
+        })?;
+    loop {
+        let left = deadline.borrow().saturating_sub(now());
+        tokio::select! {
+            status = child.wait() => {
+                let status = status?;
+                let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+                let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+                return Ok(ExitCode::from(code));
+            }
+            () = tokio::time::sleep(left.min(LOOK)) => kill_if_passed(&deadline),
+        }
+    }
+}
+
+/// Kills the whole group, this process with it, once the deadline has passed.
+fn kill_if_passed(deadline: &watch::Receiver<Duration>) {
+    if now() >= *deadline.borrow() {
+        let _ = killpg(getpgrp(), Signal::SIGKILL);
+    }
+}
+
+/// Reads deadlines on a thread of its own. The end of the file is the end of `tenure run`: the
+/// group is killed.
+fn follow(fifo: &Path) -> anyhow::Result<watch::Receiver<Duration>> {
+    let mut file = File::open(fifo).with_context(|| format!("can't open {}", fifo.display()))?;
+    // Both ends are open: the name is no longer needed, and would stay if `tenure run` is killed.
+    let _ = fs::remove_file(fifo);
+    let _ = fifo.parent().map(fs::remove_dir);
+    let (sender, receiver) = watch::channel(Duration::ZERO);
+    std::thread::spawn(move || {
+        let mut nanos = [0; 8];
+        while file.read_exact(&mut nanos).is_ok() {
+            sender.send_replace(Duration::from_nanos(u64::from_le_bytes(nanos)));
+        }
+        let _ = killpg(getpgrp(), Signal::SIGKILL);
+    });
+    Ok(receiver)
+}

@@ -1,0 +1,118 @@
+//! `tenure serve`: hosts a lease store.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use nix::sys::signal::Signal;
+use tenure::config::{ConfigError, Origin, Settings};
+use tenure_server::{Config, EngineConfig, Server, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+use crate::cli::Serve;
+use crate::exit::{BAD_CONFIGURATION, Failure};
+use crate::output;
+
+const KEYS: &[&str] = &["listen", "data_dir", "engine"];
+const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
+const DEFAULT_DATA_DIR: &str = "tenure-data";
+
+pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
+    if arguments.exit_with_parent {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)
+            .map_err(|errno| Failure::new(1, anyhow::Error::new(errno)))?;
+    }
+    let settings = settings(arguments)?;
+    let listen = listen(&settings)?;
+    let engine = engine(&settings)?;
+    if !listen.ip().is_loopback() {
+        warn!(%listen, "everybody who reaches this address can take and break leases: the store \
+            has no authentication");
+    }
+
+    let store = Store::open(Config::new(engine))
+        .map_err(|error| Failure::new(BAD_CONFIGURATION, anyhow::Error::new(error)))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let server =
+            Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
+        output::line(format_args!("listening on http://{}", server.local_addr()))?;
+        let shutdown = async move {
+            let signal = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            info!(signal, "stopping");
+        };
+        server
+            .serve(shutdown)
+            .await
+            .context("the store has failed")?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// File, then environment, then flags.
+fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::new(KEYS);
+    if let Some(path) = &arguments.config {
+        settings.read_file(path, Some("serve"), &[])?;
+    }
+    settings.read_environment("TENURE_", std::env::vars());
+    let flags = [
+        ("listen", "--listen", arguments.listen.clone()),
+        ("engine", "--engine", arguments.engine.clone()),
+        (
+            "data_dir",
+            "--data-dir",
+            arguments.data_dir.as_deref().map(text),
+        ),
+    ];
+    for (key, flag, value) in flags {
+        if let Some(value) = value {
+            settings.set(key, [value], Origin::Flag(flag.into()));
+        }
+    }
+    Ok(settings)
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn listen(settings: &Settings) -> Result<SocketAddr, ConfigError> {
+    let resolve = |text: &str| {
+        text.to_socket_addrs()
+            .map_err(|error| error.to_string())
+            .and_then(|mut addresses| addresses.next().ok_or_else(|| "no address".into()))
+            .map_err(|error| {
+                format!("{error}; write an address and a port, such as 127.0.0.1:7400")
+            })
+    };
+    Ok(match settings.with("listen", resolve)? {
+        Some(address) => address,
+        None => DEFAULT_LISTEN.parse().expect("the default is an address"),
+    })
+}
+
+fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
+    let data_dir = settings.with("data_dir", |text| match text {
+        "" => Err("name a folder".into()),
+        text => Ok(text.into()),
+    })?;
+    let embedded = EngineConfig::Embedded {
+        data_dir: data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
+    };
+    let engine = settings.with("engine", |text| match text {
+        "embedded" => Ok(embedded.clone()),
+        "memory" => Ok(EngineConfig::Memory),
+        _ => Err("must be \"embedded\" or \"memory\"".into()),
+    })?;
+    Ok(engine.unwrap_or(embedded))
+}

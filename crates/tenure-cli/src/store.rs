@@ -1,0 +1,181 @@
+//! `tenure list`, `status` and `break`: looking at a store's leases, and ending them.
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chrono::{DateTime, Local, Utc};
+use comfy_table::Table;
+use tenure::Config;
+use tenure::config::Origin;
+use tenure::store::{
+    BreakRequest, DurationMs, LeaseList, LeaseView, State, StoreClient, StoreError,
+};
+
+use crate::cli::{Break, List, Status, StoreArgs};
+use crate::exit::{Failure, REFUSED};
+use crate::output;
+
+pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
+    let client = client(&arguments.store)?;
+    let leases = ask(async {
+        let mut leases = Vec::new();
+        let mut after = None;
+        loop {
+            let (namespace, prefix) = (&arguments.namespace, arguments.prefix.as_ref());
+            let page = client.list(namespace, prefix, after.as_deref()).await?;
+            leases.extend(page.leases);
+            after = page.next;
+            if after.is_none() {
+                return Ok(leases);
+            }
+        }
+    })?;
+    if arguments.json {
+        output::json(&LeaseList { leases, next: None })?;
+    } else {
+        output::print_table(&table(&leases))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn status(arguments: &Status) -> Result<ExitCode, Failure> {
+    let client = client(&arguments.store)?;
+    let Some(view) = ask(client.lease(&arguments.name))? else {
+        let name = &arguments.name;
+        let error = anyhow::anyhow!("there is no lease {name}: nobody has ever competed for it");
+        return Err(Failure::new(REFUSED, error));
+    };
+    show(&view, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn break_lease(arguments: &Break) -> Result<ExitCode, Failure> {
+    let client = client(&arguments.store)?;
+    let request = BreakRequest {
+        break_period_ms: Some(arguments.period.into()),
+        reason: arguments.reason.clone(),
+    };
+    let view = ask(client.break_lease(&arguments.name, &request))?;
+    show(&view, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A client of the store that flags, environment and file name, in this order.
+pub(crate) fn client(arguments: &StoreArgs) -> Result<StoreClient, Failure> {
+    let mut settings = Config::settings();
+    if let Some(path) = &arguments.config {
+        Config::read_file(&mut settings, path)?;
+    }
+    Config::read_environment(&mut settings);
+    if !arguments.server.is_empty() {
+        settings.set(
+            "servers",
+            &arguments.server,
+            Origin::Flag("--server".into()),
+        );
+    }
+    let servers = Config::servers_of(&settings)?;
+    Ok(StoreClient::new(&servers).map_err(anyhow::Error::new)?)
+}
+
+fn ask<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(question)?)
+}
+
+fn table(leases: &[LeaseView]) -> Table {
+    let mut table = output::table(&[
+        "NAME", "STATE", "HOLDER", "EPOCH", "LEFT", "WAITERS", "SINCE",
+    ]);
+    for view in leases {
+        table.add_row([
+            view.lease.clone(),
+            state(view.state).into(),
+            view.holder.clone().unwrap_or_else(none),
+            view.epoch.map_or_else(none, |epoch| epoch.to_string()),
+            left(view),
+            view.waiters.to_string(),
+            since(view),
+        ]);
+    }
+    table
+}
+
+fn show(view: &LeaseView, json: bool) -> Result<(), Failure> {
+    if json {
+        output::json(view)?;
+        return Ok(());
+    }
+    let mut rows = vec![
+        ("lease", format!("{}/{}", view.namespace, view.lease)),
+        ("state", state(view.state).into()),
+    ];
+    if let (Some(holder), Some(epoch)) = (&view.holder, view.epoch) {
+        rows.push(("holder", holder.clone()));
+        rows.push(("epoch", epoch.to_string()));
+        rows.push(("since", since(view)));
+        rows.push(("duration", duration(view.duration_ms)));
+        rows.push(("left", left(view)));
+    }
+    rows.push(("waiters", view.waiters.to_string()));
+    rows.push(("revision", view.revision.to_string()));
+    for (key, value) in view.metadata.iter().flatten() {
+        rows.push(("metadata", format!("{key} = {value}")));
+    }
+    for (key, value) in rows {
+        output::line(format_args!("{key:<10}{value}"))?;
+    }
+    Ok(())
+}
+
+fn none() -> String {
+    "-".into()
+}
+
+const fn state(state: State) -> &'static str {
+    match state {
+        State::Available => "available",
+        State::Leased => "leased",
+        State::Breaking => "breaking",
+        State::Broken => "broken",
+        State::Expired => "expired",
+    }
+}
+
+fn duration(duration: Option<DurationMs>) -> String {
+    match duration {
+        Some(DurationMs::Infinite) => "infinite".into(),
+        Some(DurationMs::Fixed(number)) => number.within("duration_ms", 0, u64::MAX).map_or_else(
+            |_| none(),
+            |ms| humantime::format_duration(Duration::from_millis(ms)).to_string(),
+        ),
+        None => none(),
+    }
+}
+
+fn left(view: &LeaseView) -> String {
+    match (view.remaining_ms, view.duration_ms) {
+        (Some(ms), _) => format!("{:.1}s", Duration::from_millis(ms).as_secs_f64()),
+        (None, Some(DurationMs::Infinite)) => "infinite".into(),
+        (None, _) => none(),
+    }
+}
+
+/// The beginning of the term in local time, and how long ago that is by this machine's wall clock.
+fn since(view: &LeaseView) -> String {
+    let Some(text) = &view.granted_at else {
+        return none();
+    };
+    let Ok(granted) = DateTime::parse_from_rfc3339(text) else {
+        return text.clone();
+    };
+    let ago = (Utc::now() - granted.to_utc()).to_std().unwrap_or_default();
+    let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
+    format!(
+        "{} ({ago} ago)",
+        granted.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S")
+    )
+}

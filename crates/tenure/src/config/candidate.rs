@@ -1,0 +1,370 @@
+//! What a candidate must be told, and what it may be.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use tenure_core::lease::Rules;
+use tenure_core::lease::keeper::{Timings, TimingsOptions};
+use tenure_core::wire::{DEFAULT_PRIORITY, MAX_METADATA_BYTES};
+use tenure_core::{CandidateId, ElectionName, Epoch};
+
+use super::settings::{ConfigError, Origin, Settings};
+
+/// Keys of a candidate's file; `TENURE_` and the key in upper case in the environment.
+const KEYS: &[&str] = &[
+    "election",
+    "candidate",
+    "servers",
+    "priority",
+    "lease_duration",
+    "renew_interval",
+    "renew_deadline",
+    "stop_grace",
+    "cool_down",
+    "lock_delay",
+    "on_overrun",
+];
+
+/// The prefix of environment variables.
+const PREFIX: &str = "TENURE_";
+
+/// The store's address for who gives none: one on this machine, at the store's default port.
+const DEFAULT_SERVER: &str = "http://127.0.0.1:7400";
+
+/// A candidate's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) election: ElectionName,
+    pub(crate) candidate: CandidateId,
+    pub(crate) servers: Vec<Url>,
+    pub(crate) priority: u32,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) lock_delay: Duration,
+    pub(crate) timings: Timings,
+    pub(crate) on_overrun: OnOverrun,
+}
+
+/// What to do when a task is still running after it was aborted (it blocks its thread), while others
+/// may lead soon.
+#[derive(Clone, Default)]
+pub enum OnOverrun {
+    /// Log an error, and wait until the task is gone. The lease is not renewed after a loss, so
+    /// another candidate may lead meanwhile; the epoch is what keeps the old task's writes out.
+    #[default]
+    Report,
+    /// End the process with [`OnOverrun::EXIT_CODE`]: the only way to stop a blocked thread.
+    Exit,
+    /// Call this with the term's epoch, on the driver's thread.
+    Call(Arc<dyn Fn(Epoch) + Send + Sync>),
+}
+
+impl OnOverrun {
+    /// The exit code of a process that ends itself because its task overran: `EX_SOFTWARE` of
+    /// sysexits.
+    pub const EXIT_CODE: i32 = 70;
+}
+
+impl fmt::Debug for OnOverrun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Report => "Report",
+            Self::Exit => "Exit",
+            Self::Call(_) => "Call",
+        })
+    }
+}
+
+impl Config {
+    /// The defaults for this election: a store at `http://127.0.0.1:7400`, a candidate id of host
+    /// name, process id and random letters, and the default [`Timings`].
+    #[must_use]
+    pub fn new(election: ElectionName) -> Self {
+        Self {
+            election,
+            candidate: fresh_candidate_id(),
+            servers: vec![default_server()],
+            priority: DEFAULT_PRIORITY,
+            metadata: BTreeMap::new(),
+            lock_delay: Duration::ZERO,
+            timings: Timings::default(),
+            on_overrun: OnOverrun::default(),
+        }
+    }
+
+    /// Reads a TOML file, overridden by `TENURE_*` environment variables.
+    ///
+    /// ```toml
+    /// election = "billing/nightly"         # or just "nightly"; required
+    /// servers = ["http://127.0.0.1:7400"]  # the store's addresses
+    /// candidate = "worker-1"               # default: host-pid-random
+    /// priority = 100                       # lower goes first among those who wait
+    /// lease_duration = "15s"               # the other timings follow from it:
+    /// renew_interval = "5s"
+    /// renew_deadline = "10s"
+    /// stop_grace = "4s"
+    /// cool_down = "5s"
+    /// lock_delay = "0s"
+    /// on_overrun = "report"                # or "exit"
+    ///
+    /// [metadata]
+    /// address = "http://10.0.0.7:8080"
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with file, line, key, value and what would be right.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let mut settings = Self::settings();
+        Self::read_file(&mut settings, path.as_ref())?;
+        Self::read_environment(&mut settings);
+        Self::from_settings(&settings)
+    }
+
+    /// Reads `TENURE_*` environment variables only.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with variable, value and what would be right.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        let mut settings = Self::settings();
+        Self::read_environment(&mut settings);
+        Self::from_settings(&settings)
+    }
+
+    /// No settings yet, for a program that has sources of its own (flags): fill them in with
+    /// [`Config::read_file`], [`Config::read_environment`] and [`Settings::set`], in rising order of
+    /// precedence, then make them a configuration with [`Config::from_settings`].
+    #[must_use]
+    pub const fn settings() -> Settings {
+        Settings::new(KEYS)
+            .with_tables(&["metadata"])
+            .with_aliases(&[("server", "servers")])
+    }
+
+    /// Reads a candidate's settings from a file. Its table `[serve]` is the store's and left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with file, line and key.
+    pub fn read_file(settings: &mut Settings, path: &Path) -> Result<(), ConfigError> {
+        settings.read_file(path, None, &["serve"])
+    }
+
+    /// Reads a candidate's settings from this process's environment.
+    pub fn read_environment(settings: &mut Settings) {
+        for stranger in settings.read_environment(PREFIX, std::env::vars()) {
+            tracing::debug!(name = stranger, "not a setting of a candidate");
+        }
+    }
+
+    /// The configuration that these settings make.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with origin, key, value and what would be right.
+    pub fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
+        let election = settings
+            .parse("election")?
+            .ok_or_else(|| ConfigError::Missing {
+                key: "election",
+                reason: "name what is competed for, such as election = \"billing/nightly\"".into(),
+            })?;
+        let mut config = Self::new(election);
+        if let Some(candidate) = settings.parse("candidate")? {
+            config.candidate = candidate;
+        }
+        if let Some(priority) = settings.with("priority", |text| {
+            text.parse()
+                .map_err(|_| format!("must be a whole number, 0 to {}", u32::MAX))
+        })? {
+            config.priority = priority;
+        }
+        config.servers = Self::servers_of(settings)?;
+        config.timings = timings(settings)?;
+        if let Some(lock_delay) = settings.duration("lock_delay")? {
+            if lock_delay > Rules::NATIVE.max_duration {
+                return Err(settings.invalid("lock_delay", "must be 0s to 24h".into()));
+            }
+            config.lock_delay = lock_delay;
+        }
+        if let Some(on_overrun) = settings.with("on_overrun", |text| match text {
+            "report" => Ok(OnOverrun::Report),
+            "exit" => Ok(OnOverrun::Exit),
+            _ => Err("must be \"report\" or \"exit\"".into()),
+        })? {
+            config.on_overrun = on_overrun;
+        }
+        config.metadata = metadata(settings)?;
+        Ok(config)
+    }
+
+    /// The store's addresses that these settings name, or the default one.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] for what is no `http` or `https` address.
+    pub fn servers_of(settings: &Settings) -> Result<Vec<Url>, ConfigError> {
+        if settings.origin("servers").is_none() {
+            return Ok(vec![default_server()]);
+        }
+        let parse = |text: &str| {
+            let right = "write it like http://127.0.0.1:7400";
+            let url = Url::parse(text).map_err(|error| format!("{text:?}: {error}; {right}"))?;
+            if matches!(url.scheme(), "http" | "https") && url.query().is_none() {
+                Ok(url)
+            } else {
+                Err(format!("{text:?} is no http or https address; {right}"))
+            }
+        };
+        let texts = settings
+            .list("servers")
+            .into_iter()
+            .filter(|text| !text.is_empty());
+        let servers: Vec<Url> = texts
+            .map(parse)
+            .collect::<Result<_, String>>()
+            .map_err(|reason| settings.invalid("servers", reason))?;
+        if servers.is_empty() {
+            return Err(settings.invalid("servers", "name at least one address".into()));
+        }
+        Ok(servers)
+    }
+
+    /// The election that is competed in.
+    #[must_use]
+    pub const fn election(&self) -> &ElectionName {
+        &self.election
+    }
+
+    /// The candidate's id.
+    #[must_use]
+    pub const fn candidate(&self) -> &CandidateId {
+        &self.candidate
+    }
+
+    /// The store's addresses.
+    #[must_use]
+    pub fn servers(&self) -> &[Url] {
+        &self.servers
+    }
+
+    /// The timeline of a term.
+    #[must_use]
+    pub const fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
+    /// Competes under this id; it must be unique per start of a process.
+    #[must_use]
+    pub fn with_candidate(self, candidate: CandidateId) -> Self {
+        Self { candidate, ..self }
+    }
+
+    /// Asks the store at these addresses, one after the other when one fails. An empty list leaves
+    /// the default.
+    #[must_use]
+    pub fn with_servers(self, servers: impl IntoIterator<Item = Url>) -> Self {
+        let servers: Vec<Url> = servers.into_iter().collect();
+        if servers.is_empty() {
+            self
+        } else {
+            Self { servers, ..self }
+        }
+    }
+
+    /// Goes before waiting candidates with a greater number; default 100.
+    #[must_use]
+    pub fn with_priority(self, priority: u32) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// Says this about itself while it leads, up to 4 KiB.
+    #[must_use]
+    pub fn with_metadata(self, metadata: BTreeMap<String, String>) -> Self {
+        Self { metadata, ..self }
+    }
+
+    /// Has nobody granted for so long after its term has *expired or been broken*, so that work in
+    /// flight ends; default none.
+    #[must_use]
+    pub fn with_lock_delay(self, lock_delay: Duration) -> Self {
+        Self { lock_delay, ..self }
+    }
+
+    /// Lives by this timeline.
+    #[must_use]
+    pub fn with_timings(self, timings: Timings) -> Self {
+        Self { timings, ..self }
+    }
+
+    /// Does this when the task is still running after it was aborted; default
+    /// [`OnOverrun::Report`].
+    #[must_use]
+    pub fn with_on_overrun(self, on_overrun: OnOverrun) -> Self {
+        Self { on_overrun, ..self }
+    }
+}
+
+fn default_server() -> Url {
+    Url::parse(DEFAULT_SERVER).expect("the default address is one")
+}
+
+fn timings(settings: &Settings) -> Result<Timings, ConfigError> {
+    let options = TimingsOptions {
+        lease_duration: settings.duration("lease_duration")?,
+        renew_interval: settings.duration("renew_interval")?,
+        renew_deadline: settings.duration("renew_deadline")?,
+        stop_grace: settings.duration("stop_grace")?,
+        cool_down: settings.duration("cool_down")?,
+    };
+    Timings::new(&options).map_err(|source| ConfigError::Timings {
+        origins: [
+            "lease_duration",
+            "renew_interval",
+            "renew_deadline",
+            "stop_grace",
+        ]
+        .iter()
+        .filter_map(|key| settings.origin(key).cloned())
+        .collect::<Vec<Origin>>(),
+        source,
+    })
+}
+
+fn metadata(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError> {
+    let metadata = settings.table("metadata");
+    let bytes: usize = metadata
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    match metadata.keys().next() {
+        Some(first) if bytes > MAX_METADATA_BYTES => Err(settings.invalid(
+            &format!("metadata.{first}"),
+            format!("all metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are taken"),
+        )),
+        _ => Ok(metadata),
+    }
+}
+
+/// Host name, process id and random letters: unique per start of a process, and a person can find
+/// the process by it.
+fn fresh_candidate_id() -> CandidateId {
+    let host = nix::unistd::gethostname()
+        .ok()
+        .and_then(|host| host.into_string().ok());
+    let host: String = host
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+        .take(64)
+        .collect();
+    let random = getrandom::u32().unwrap_or_default();
+    let id = format!("{}-{}-{random:08x}", host.as_str(), std::process::id());
+    let id = id.trim_start_matches('-');
+    id.parse()
+        .expect("letters, digits, dots and hyphens make a candidate id")
+}

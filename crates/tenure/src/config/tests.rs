@@ -1,0 +1,218 @@
+use std::fs;
+use std::time::Duration;
+
+use super::{Config, ConfigError, Origin, Settings};
+
+/// What a file gives, and what the environment makes of it.
+fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    fs::write(&path, text).unwrap();
+    let mut settings = Config::settings();
+    let environment = environment
+        .iter()
+        .map(|&(name, value)| (name.into(), value.into()));
+    let config = Config::read_file(&mut settings, &path).and_then(|()| {
+        settings.read_environment("TENURE_", environment);
+        Config::from_settings(&settings)
+    });
+    let folder = format!("{}/", folder.path().display());
+    config.map_err(|error| error.to_string().replace(&folder, ""))
+}
+
+fn refused(text: &str) -> String {
+    load(text, &[]).unwrap_err()
+}
+
+#[test]
+fn one_line_is_a_configuration() {
+    let config = load("election = \"billing/nightly\"", &[]).unwrap();
+    assert_eq!(config.election().to_string(), "billing/nightly");
+    assert_eq!(config.servers()[0].as_str(), "http://127.0.0.1:7400/");
+    assert_eq!(config.timings().lease_duration(), Duration::from_secs(15));
+    let other = load("election = \"billing/nightly\"", &[]).unwrap();
+    assert_ne!(
+        config.candidate(),
+        other.candidate(),
+        "each start has an id of its own"
+    );
+}
+
+#[test]
+fn every_key_is_taken() {
+    let config = load(
+        r#"
+            election = "nightly"
+            candidate = "worker-1"
+            servers = ["http://a:1", "https://b:2/base"]
+            priority = 7
+            lease_duration = "30s"
+            renew_interval = "4s"
+            renew_deadline = "12s"
+            stop_grace = "6s"
+            cool_down = "1m"
+            lock_delay = "2s"
+            on_overrun = "exit"
+            [metadata]
+            address = "http://10.0.0.7"
+            [serve]
+            listen = "0.0.0.0:7400"
+        "#,
+        &[],
+    )
+    .unwrap();
+    assert_eq!(config.candidate().as_str(), "worker-1");
+    assert_eq!((config.servers().len(), config.priority), (2, 7));
+    assert_eq!(config.timings().hard_stop(), Duration::from_secs(18));
+    assert_eq!(config.timings().cool_down(), Duration::from_secs(60));
+    assert_eq!(config.lock_delay, Duration::from_secs(2));
+    assert_eq!(config.metadata["address"], "http://10.0.0.7");
+}
+
+#[test]
+fn the_environment_overrides_the_file_and_other_names_are_left_alone() {
+    let config = load(
+        "election = \"a\"\nservers = [\"http://file:1\"]",
+        &[
+            ("TENURE_ELECTION", "b/c"),
+            ("TENURE_SERVER", "http://x:1,http://y:2"),
+            ("TENURE_EPOCH", "7"),
+            ("TENURE_PORT_7400_TCP", "tcp://10.0.0.1:7400"),
+            ("PATH", "/bin"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(config.election().to_string(), "b/c");
+    let servers: Vec<_> = config.servers().iter().map(|url| url.as_str()).collect();
+    assert_eq!(servers, ["http://x:1/", "http://y:2/"]);
+}
+
+#[test]
+fn a_wrong_value_is_told_with_file_line_key_value_and_what_is_right() {
+    for (line, parts) in [
+        (
+            "lease_duration = \"15\"",
+            ["lease_duration", "\"15\"", "\"15s\""],
+        ),
+        (
+            "lease_duration = 15",
+            ["lease_duration", "\"15\"", "\"15s\""],
+        ),
+        ("priority = -1", ["priority", "\"-1\"", "0 to 4294967295"]),
+        (
+            "candidate = \"a b\"",
+            ["candidate", "\"a b\"", "visible ASCII"],
+        ),
+        (
+            "servers = [\"ftp://x\"]",
+            ["servers", "ftp://x", "http://127.0.0.1:7400"],
+        ),
+        (
+            "servers = [\"127.0.0.1:7400\"]",
+            ["servers", "127.0.0.1:7400", "http://127.0.0.1:7400"],
+        ),
+        ("servers = []", ["servers", "\"\"", "at least one"]),
+        ("lock_delay = \"25h\"", ["lock_delay", "25h", "24h"]),
+        (
+            "on_overrun = \"panic\"",
+            ["on_overrun", "panic", "\"exit\""],
+        ),
+        ("cool_down = { a = 1 }", ["cool_down", "table", "text"]),
+        ("candidate = 1.5", ["candidate", "float", "text"]),
+    ] {
+        let error = refused(&format!("election = \"a\"\n\n{line}\n"));
+        assert!(error.starts_with("tenure.toml:3: "), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let error = refused("election = \"a b\"");
+    assert!(
+        error.starts_with("tenure.toml:1: election = \"a b\": "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_wrong_environment_variable_is_told_by_name() {
+    let error = load("election = \"a\"", &[("TENURE_STOP_GRACE", "soon")]).unwrap_err();
+    assert!(
+        error.starts_with("environment variable TENURE_STOP_GRACE: stop_grace"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() {
+    let error = refused("election = \"a\"\nlease_duratoin = \"1s\"\n");
+    assert_eq!(
+        error,
+        "tenure.toml:2: unknown key lease_duratoin; did you mean lease_duration?"
+    );
+    let error = refused("election = \"a\"\nzzz = 1\n");
+    assert!(error.contains("known are election, candidate"), "{error}");
+    assert!(
+        refused("[server]\nx = 1").contains("unknown key server"),
+        "a table nobody knows"
+    );
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_line_and_column() {
+    let error = refused("election = \"a\"\nlease_duration = = \"1s\"\n");
+    assert!(
+        error.contains("tenure.toml") && error.contains("line 2"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told_by_name() {
+    let error = Config::load("/nowhere/tenure.toml").unwrap_err();
+    assert!(matches!(error, ConfigError::Unreadable { .. }));
+    assert!(error.to_string().contains("/nowhere/tenure.toml"));
+}
+
+#[test]
+fn a_missing_election_is_told() {
+    assert!(refused("priority = 1").contains("election is not set"));
+}
+
+#[test]
+fn impossible_timings_are_told_with_both_numbers_and_their_places() {
+    let error = refused("election = \"a\"\nlease_duration = \"3s\"\nstop_grace = \"4s\"\n");
+    for part in ["3s", "4s", "tenure.toml:2", "tenure.toml:3"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn too_much_metadata_is_refused() {
+    let error = refused(&format!(
+        "election = \"a\"\n[metadata]\nk = \"{}\"",
+        "x".repeat(4096)
+    ));
+    assert!(error.contains("4097") && error.contains("4096"), "{error}");
+}
+
+#[test]
+fn a_section_has_its_own_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();
+    let mut settings = Settings::new(&["listen"]);
+    settings.read_file(&path, Some("serve"), &[]).unwrap();
+    assert_eq!(settings.list("listen"), ["x"]);
+    assert!(matches!(
+        settings.origin("listen"),
+        Some(Origin::File { line: 3, .. })
+    ));
+
+    fs::write(&path, "[serve]\nlisen = \"x\"\n").unwrap();
+    let error = settings
+        .read_file(&path, Some("serve"), &[])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(":2: unknown key lisen; did you mean listen?"),
+        "{error}"
+    );
+}

@@ -1,0 +1,309 @@
+//! The thread that does what the keeper says.
+//!
+//! It has its own async runtime, so that a task that blocks the application's runtime can stop
+//! neither the renewals nor the watchdog that ends the term.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread;
+
+use tenure_core::lease::keeper::{Answer, EndReason, Keeper, Output, Request, Standing, TaskEnd};
+use tenure_core::{Epoch, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{debug, error, info, warn};
+
+use crate::clock;
+use crate::config::{Config, OnOverrun};
+use crate::random::OsRandom;
+use crate::store::Transport;
+use crate::term::TermState;
+
+/// What the rest of the library asks of the driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Compete; the term is sent when one begins.
+    Campaign(oneshot::Sender<Result<Arc<TermState>, String>>),
+    /// Whoever campaigned has gone, and took up no term.
+    GiveUp,
+    /// End the campaign or the term; answered when that is done.
+    ResignAny(oneshot::Sender<()>),
+    /// End this term, if it is still on.
+    Resign { term: Epoch, reason: EndReason },
+    /// The task of this term is gone.
+    TaskEnded { term: Epoch, end: TaskEnd },
+}
+
+/// A way to the driver. When the last one is dropped the driver gives up what it holds, and ends.
+#[derive(Clone, Debug)]
+pub(crate) struct DriverHandle {
+    pub(crate) config: Arc<Config>,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+impl DriverHandle {
+    /// Sends a command; false if the driver has gone.
+    pub(crate) fn command(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok()
+    }
+}
+
+/// Starts the thread.
+pub(crate) fn spawn(config: Config, transport: Transport) -> std::io::Result<DriverHandle> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (sender, commands) = mpsc::unbounded_channel();
+    let config = Arc::new(config);
+    let driver = Driver {
+        keeper: Keeper::new(config.timings),
+        config: config.clone(),
+        transport: Arc::new(transport),
+        in_flight: None,
+        campaigner: None,
+        resigners: Vec::new(),
+        term: None,
+        last_leader: None,
+    };
+    thread::Builder::new()
+        .name("tenure-driver".into())
+        .spawn(move || runtime.block_on(driver.run(commands)))?;
+    Ok(DriverHandle {
+        config,
+        commands: sender,
+    })
+}
+
+/// A request under way, with the attempt that it is.
+type InFlight = Pin<Box<dyn Future<Output = (u64, Answer)> + Send>>;
+
+struct Driver {
+    config: Arc<Config>,
+    transport: Arc<Transport>,
+    keeper: Keeper,
+    /// At most one request, so that dropping it is all there is to giving it up.
+    in_flight: Option<InFlight>,
+    campaigner: Option<oneshot::Sender<Result<Arc<TermState>, String>>>,
+    resigners: Vec<oneshot::Sender<()>>,
+    term: Option<Arc<TermState>>,
+    last_leader: Option<String>,
+}
+
+/// If the driver goes, whatever takes it, nobody renews any more: the term is over.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(term) = &self.term {
+            term.abandon();
+        }
+    }
+}
+
+impl Driver {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let mut open = true;
+        loop {
+            self.obey();
+            // A campaign that was asked for while the last term was still ending.
+            if self.campaigner.is_some() && self.keeper.standing(clock::now()) == Standing::Idle {
+                self.keeper.campaign(clock::now(), &mut OsRandom);
+                continue;
+            }
+            if !open && self.keeper.standing(clock::now()) == Standing::Idle {
+                return;
+            }
+            let wake = self.keeper.poll_timeout();
+            tokio::select! {
+                command = commands.recv(), if open => match command {
+                    Some(command) => self.handle_command(command),
+                    None => {
+                        open = false;
+                        self.keeper.resign(clock::now(), EndReason::ShutDown, &mut OsRandom);
+                    }
+                },
+                (attempt, answer) = next_answer(&mut self.in_flight) => {
+                    self.in_flight = None;
+                    self.keeper.handle_message(clock::now(), attempt, answer, &mut OsRandom);
+                }
+                () = sleep_until(wake) => {
+                    self.keeper.handle_timeout(clock::now(), &mut OsRandom);
+                }
+            }
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        let now = clock::now();
+        match command {
+            Command::Campaign(campaigner) => {
+                self.campaigner = Some(campaigner);
+            }
+            Command::GiveUp => {
+                self.campaigner = None;
+                self.give_up();
+            }
+            Command::ResignAny(done) => {
+                self.resigners.push(done);
+                self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
+            }
+            Command::Resign { term, reason } => {
+                if self.is_current(term) {
+                    self.keeper.resign(now, reason, &mut OsRandom);
+                }
+            }
+            Command::TaskEnded { term, end } => {
+                if self.is_current(term) {
+                    self.keeper.task_ended(now, end, &mut OsRandom);
+                }
+            }
+        }
+    }
+
+    fn is_current(&self, epoch: Epoch) -> bool {
+        self.term.as_ref().is_some_and(|term| term.epoch == epoch)
+    }
+
+    /// Ends what is on, where there is no task to wait for.
+    fn give_up(&mut self) {
+        let now = clock::now();
+        self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
+        self.keeper
+            .task_ended(now, TaskEnd::Returned, &mut OsRandom);
+    }
+
+    /// Does what the keeper says, until it says nothing more.
+    fn obey(&mut self) {
+        self.publish();
+        while let Some(output) = self.keeper.poll_output() {
+            self.do_output(output);
+            self.publish();
+        }
+        if self.keeper.standing(clock::now()) == Standing::Idle {
+            for done in self.resigners.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Lets the task see how the term stands.
+    fn publish(&self) {
+        if let Some(term) = &self.term {
+            let valid_until = match self.keeper.standing(clock::now()) {
+                Standing::Leading { until, .. } => Some(until),
+                Standing::Idle | Standing::Campaigning | Standing::Ending => None,
+            };
+            term.update(valid_until, self.keeper.stop_by());
+        }
+    }
+
+    fn do_output(&mut self, output: Output) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        match output {
+            Output::Send {
+                attempt,
+                request,
+                timeout,
+            } => {
+                debug!(%election, %candidate, attempt, request = name(&request), "request");
+                let transport = self.transport.clone();
+                self.in_flight = Some(Box::pin(async move {
+                    (attempt, transport.send(request, timeout).await)
+                }));
+            }
+            Output::Began(epoch) => self.begin(epoch),
+            Output::AtRisk(at_risk) => {
+                if let Some(term) = &self.term {
+                    term.at_risk.send_replace(at_risk);
+                }
+            }
+            Output::Cancel(reason) => {
+                if let Some(term) = &self.term {
+                    info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
+                    term.cancel(reason);
+                }
+            }
+            Output::Abort => {
+                if let Some(term) = &self.term {
+                    warn!(%election, %candidate, epoch = %term.epoch,
+                        "the task has not stopped within the stop grace and is aborted");
+                    term.abort();
+                }
+            }
+            Output::Overrun => self.overrun(),
+            Output::Ended(epoch, reason) => {
+                info!(%election, %candidate, %epoch, %reason, "leadership lost");
+                if let Some(term) = self.term.take() {
+                    term.update(None, None);
+                    term.ended.send_replace(Some(reason));
+                }
+            }
+            Output::Withdrawn => {}
+            Output::Failed(why) => {
+                error!(%election, %candidate, error = why, "the store refuses this candidate");
+                if let Some(campaigner) = self.campaigner.take() {
+                    let _ = campaigner.send(Err(why));
+                }
+            }
+            Output::SeenLeader(leader) => {
+                let leader = leader.map(|(id, epoch)| format!("{id} (epoch {epoch})"));
+                if self.last_leader != leader {
+                    info!(%election, %candidate, leader, "following");
+                    self.last_leader = leader;
+                }
+            }
+            Output::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
+        }
+    }
+
+    fn begin(&mut self, epoch: Epoch) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        info!(%election, %candidate, %epoch, "leadership gained");
+        self.last_leader = None;
+        let term = Arc::new(TermState::new(epoch));
+        self.term = Some(term.clone());
+        self.publish();
+        let taken = self
+            .campaigner
+            .take()
+            .is_some_and(|waiting| waiting.send(Ok(term)).is_ok());
+        if !taken {
+            self.give_up();
+        }
+    }
+
+    fn overrun(&self) {
+        let Some(term) = &self.term else { return };
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        error!(%election, %candidate, epoch = %term.epoch,
+            "the task is still running after it was aborted; others may lead soon");
+        match &self.config.on_overrun {
+            OnOverrun::Report => {}
+            OnOverrun::Exit => {
+                error!(%election, %candidate, "exiting, so that the task ends");
+                std::process::exit(OnOverrun::EXIT_CODE);
+            }
+            OnOverrun::Call(call) => call(term.epoch),
+        }
+    }
+}
+
+const fn name(request: &Request) -> &'static str {
+    match request {
+        Request::Acquire { .. } => "acquire",
+        Request::Renew(_) => "renew",
+        Request::Release(_) => "release",
+    }
+}
+
+async fn next_answer(in_flight: &mut Option<InFlight>) -> (u64, Answer) {
+    match in_flight {
+        Some(answer) => answer.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep(wake.since(clock::now())).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,118 @@
+//! Watching who leads.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use tenure_core::{CandidateId, ElectionName, Epoch};
+use tokio::sync::mpsc;
+
+use crate::store::{LeaseView, StoreClient};
+
+/// How long one question may wait in the store for a change.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// How long to leave a store alone that has failed to answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is known of an election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Observed {
+    /// This candidate leads.
+    Leader {
+        /// Who leads.
+        candidate: CandidateId,
+        /// Under which epoch.
+        epoch: Epoch,
+        /// What the leader says about itself.
+        metadata: BTreeMap<String, String>,
+    },
+    /// Nobody leads now.
+    NoLeader,
+    /// The store can't be asked, for this reason; what was seen before may be true no more.
+    Unknown(String),
+}
+
+/// A stream of what is known of an election: first as it is, then each change. It never ends by
+/// itself. A slow reader misses nothing that still holds when it reads on: it is behind, at most.
+///
+/// It is a hint: whoever acts on it must expect it to be late.
+#[derive(Debug)]
+pub struct Observer {
+    changes: mpsc::Receiver<Observed>,
+}
+
+impl Observer {
+    pub(crate) fn new(store: StoreClient, election: ElectionName) -> Self {
+        // Room for one: a reader that is slow holds the watching up, and sees the newest after it.
+        let (sender, changes) = mpsc::channel(1);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = watch(&store, &election, &sender) => {}
+                () = sender.closed() => {}
+            }
+        });
+        Self { changes }
+    }
+
+    /// Waits for the next change.
+    pub async fn next(&mut self) -> Observed {
+        match self.changes.recv().await {
+            Some(observed) => observed,
+            // The watching task ends with the runtime only.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Stream for Observer {
+    type Item = Observed;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Observed>> {
+        self.changes.poll_recv(context)
+    }
+}
+
+async fn watch(store: &StoreClient, election: &ElectionName, changes: &mpsc::Sender<Observed>) {
+    let mut last = None;
+    let mut revision = 0;
+    loop {
+        let observed = match store.lease_after(election, revision, WAIT).await {
+            Ok(Some(view)) => {
+                revision = view.revision;
+                seen(&view)
+            }
+            Ok(None) => {
+                // Nobody has ever competed, so there is nothing to wait for in the store.
+                revision = 0;
+                Observed::NoLeader
+            }
+            Err(error) => Observed::Unknown(error.to_string()),
+        };
+        let pause = matches!(observed, Observed::Unknown(_)) || revision == 0;
+        if last.as_ref() != Some(&observed) {
+            if changes.send(observed.clone()).await.is_err() {
+                return;
+            }
+            last = Some(observed);
+        }
+        if pause {
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+fn seen(view: &LeaseView) -> Observed {
+    let holder = view.holder.as_ref().and_then(|holder| holder.parse().ok());
+    match (holder, view.epoch.and_then(Epoch::new)) {
+        (Some(candidate), Some(epoch)) => Observed::Leader {
+            candidate,
+            epoch,
+            metadata: view.metadata.clone().unwrap_or_default(),
+        },
+        _ => Observed::NoLeader,
+    }
+}

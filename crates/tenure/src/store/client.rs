@@ -1,0 +1,275 @@
+//! The store's HTTP API.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use reqwest::{Client, Method, Response, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tenure_core::wire::{BreakRequest, LeaseList, LeaseView, Problem};
+use tenure_core::{ElectionName, Name};
+
+/// How long a request that does not wait in the store may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Largest answer that is read: a full page of leases with full metadata fits.
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// A client of one lease store, at one or several addresses. Clones are cheap and share connections.
+#[derive(Clone, Debug)]
+pub struct StoreClient {
+    http: Client,
+    endpoints: Arc<[Url]>,
+    /// The endpoint to ask next; moves on when one can't be reached.
+    current: Arc<AtomicUsize>,
+}
+
+/// Why a request to the store has not given what was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No answer came, so nothing is known of what the store did.
+    #[error("can't reach the store at {endpoint}: {reason}")]
+    Unreachable {
+        /// Who was asked.
+        endpoint: Url,
+        /// What went wrong, the last cause first.
+        reason: String,
+    },
+    /// The store refused, and says why.
+    #[error("{} ({})", .0.detail, .0.code.as_str())]
+    Problem(Problem),
+    /// Something answered that does not speak like a lease store.
+    #[error("{endpoint} answered {status}, which is not an answer of a lease store")]
+    NotAStore {
+        /// Who was asked.
+        endpoint: Url,
+        /// The HTTP status that it answered with.
+        status: u16,
+    },
+}
+
+impl StoreClient {
+    /// A client of the store at these addresses (at least one).
+    ///
+    /// # Errors
+    ///
+    /// The HTTP client can't be set up, for example because the system's TLS roots can't be read.
+    pub fn new(endpoints: &[Url]) -> Result<Self, reqwest::Error> {
+        let http = Client::builder()
+            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+            // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
+            // silently would stay in the pool, and fail every renewal after it.
+            .http1_only()
+            // A repeated request must be one that the keeper counts from.
+            .retry(reqwest::retry::never())
+            .redirect(reqwest::redirect::Policy::none())
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(5))
+            .pool_idle_timeout(Duration::from_secs(60))
+            .build()?;
+        let (endpoints, current) = (endpoints.into(), Arc::default());
+        Ok(Self {
+            http,
+            endpoints,
+            current,
+        })
+    }
+
+    /// One lease, or `None` if it was never acquired.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn lease(&self, election: &ElectionName) -> Result<Option<LeaseView>, StoreError> {
+        known(
+            self.ask_any(Method::GET, &path(election, ""), None::<&()>)
+                .await,
+        )
+    }
+
+    /// One lease, when its revision is greater than `after`, or after `wait` as it is then.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn lease_after(
+        &self,
+        election: &ElectionName,
+        after: u64,
+        wait: Duration,
+    ) -> Result<Option<LeaseView>, StoreError> {
+        let query = format!(
+            "{}?after={after}&wait_ms={}",
+            path(election, ""),
+            wait.as_millis()
+        );
+        known(
+            self.ask_once(Method::GET, &query, None::<&()>, wait + REQUEST_TIMEOUT)
+                .await,
+        )
+    }
+
+    /// The leases of a namespace whose names begin with `prefix` and come after `after`, a page of
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn list(
+        &self,
+        namespace: &Name,
+        prefix: Option<&Name>,
+        after: Option<&str>,
+    ) -> Result<LeaseList, StoreError> {
+        let mut path = format!("v1/namespaces/{namespace}/leases?limit=1000");
+        // Names need no escaping in a query.
+        if let Some(prefix) = prefix {
+            path += &format!("&prefix={prefix}");
+        }
+        if let Some(after) = after {
+            path += &format!("&after={after}");
+        }
+        self.ask_any(Method::GET, &path, None::<&()>).await
+    }
+
+    /// Breaks a lease.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn break_lease(
+        &self,
+        election: &ElectionName,
+        request: &BreakRequest,
+    ) -> Result<LeaseView, StoreError> {
+        self.ask_any(Method::POST, &path(election, "/break"), Some(request))
+            .await
+    }
+
+    /// Asks one endpoint after the other until one answers.
+    async fn ask_any<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<T, StoreError> {
+        for _ in 1..self.endpoints.len() {
+            match self
+                .ask_once(method.clone(), path, body, REQUEST_TIMEOUT)
+                .await
+            {
+                Err(StoreError::Unreachable { .. }) => {}
+                answer => return answer,
+            }
+        }
+        self.ask_once(method, path, body, REQUEST_TIMEOUT).await
+    }
+
+    /// Asks the current endpoint, once. If it gives no answer, or one that says that it can't help
+    /// now, the next request goes to the next endpoint.
+    pub(crate) async fn ask_once<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        timeout: Duration,
+    ) -> Result<T, StoreError> {
+        let index = self.current.load(Ordering::Relaxed);
+        let answer = self.ask(index, method, path, body, timeout).await;
+        let unwell = match &answer {
+            Err(StoreError::Problem(problem)) => problem.code.is_transient(),
+            Err(_) => true,
+            Ok(_) => false,
+        };
+        if unwell {
+            // Only one of several requests that failed at the same endpoint moves on.
+            let next = (index + 1) % self.endpoints.len();
+            let order = Ordering::Relaxed;
+            let _ = self.current.compare_exchange(index, next, order, order);
+        }
+        answer
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        index: usize,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        timeout: Duration,
+    ) -> Result<T, StoreError> {
+        let endpoint = &self.endpoints[index];
+        let unreachable = |error: reqwest::Error| StoreError::Unreachable {
+            endpoint: endpoint.clone(),
+            reason: causes(&error),
+        };
+        let url = format!("{}/{path}", endpoint.as_str().trim_end_matches('/'));
+        let mut request = self.http.request(method, url).timeout(timeout);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let not_a_store = || StoreError::NotAStore {
+            endpoint: endpoint.clone(),
+            status: status.as_u16(),
+        };
+        let bytes = read(response)
+            .await
+            .map_err(unreachable)?
+            .ok_or_else(not_a_store)?;
+        if status.is_success() {
+            serde_json::from_slice(&bytes).map_err(|_| not_a_store())
+        } else {
+            let problem = serde_json::from_slice(&bytes).map_err(|_| not_a_store())?;
+            Err(StoreError::Problem(problem))
+        }
+    }
+}
+
+/// The path of an election's lease, with what follows it.
+pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
+    format!(
+        "v1/namespaces/{}/leases/{}{rest}",
+        election.namespace(),
+        election.name()
+    )
+}
+
+/// `None` for a lease that the store does not know.
+fn known(answer: Result<LeaseView, StoreError>) -> Result<Option<LeaseView>, StoreError> {
+    match answer {
+        Err(StoreError::Problem(problem))
+            if problem.code == tenure_core::wire::Code::UnknownLease =>
+        {
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
+}
+
+/// The whole body; `None` if it is larger than any answer of a store.
+async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > MAX_ANSWER_BYTES {
+            return Ok(None);
+        }
+    }
+    Ok(Some(bytes))
+}
+
+/// An error with its causes, without the URL, which the message has already.
+fn causes(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".into();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

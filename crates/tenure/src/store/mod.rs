@@ -1,0 +1,13 @@
+//! The lease store as a client sees it.
+//!
+//! [`StoreClient`] speaks the store's HTTP API, for tools and for watching. A candidate's own
+//! requests go the same way, with their answers put into the keeper's words.
+
+mod client;
+mod transport;
+
+pub use client::{StoreClient, StoreError};
+pub use tenure_core::lease::State;
+pub use tenure_core::wire::{BreakRequest, Code, DurationMs, LeaseList, LeaseView, Problem};
+
+pub(crate) use transport::Transport;

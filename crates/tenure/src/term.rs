@@ -1,0 +1,101 @@
+//! A running term, as its driver and its task share it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tenure_core::lease::keeper::EndReason;
+use tenure_core::{Epoch, Instant};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A running term. The driver writes, the task and its helpers read, on any thread and without
+/// waiting for each other.
+#[derive(Debug)]
+pub(crate) struct TermState {
+    pub(crate) epoch: Epoch,
+    /// Until when the term is valid, in nanoseconds of [`clock`](crate::clock); 0 once it is lost.
+    valid_until: AtomicU64,
+    /// When the task is aborted at the latest, likewise.
+    stop_by: AtomicU64,
+    /// Cancelled when the task is to stop.
+    pub(crate) lost: CancellationToken,
+    reason: OnceLock<EndReason>,
+    pub(crate) at_risk: watch::Sender<bool>,
+    /// Set when the term is over and the lease is released.
+    pub(crate) ended: watch::Sender<Option<EndReason>>,
+    abort: Mutex<Abort>,
+}
+
+#[derive(Debug, Default)]
+struct Abort {
+    handle: Option<AbortHandle>,
+    /// The abort came before the task was known.
+    asked: bool,
+}
+
+impl TermState {
+    pub(crate) fn new(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            valid_until: AtomicU64::new(0),
+            stop_by: AtomicU64::new(0),
+            lost: CancellationToken::new(),
+            reason: OnceLock::new(),
+            at_risk: watch::Sender::new(false),
+            ended: watch::Sender::new(None),
+            abort: Mutex::default(),
+        }
+    }
+
+    /// How things stand, after each step of the keeper.
+    pub(crate) fn update(&self, valid_until: Option<Instant>, stop_by: Option<Instant>) {
+        let nanos = |instant: Option<Instant>| instant.map_or(0, Instant::as_nanos);
+        // Release/Acquire: whoever sees the term lost also sees why.
+        self.stop_by.store(nanos(stop_by), Ordering::Release);
+        self.valid_until
+            .store(nanos(valid_until), Ordering::Release);
+    }
+
+    pub(crate) fn valid_until(&self) -> Instant {
+        Instant::from_nanos(self.valid_until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn stop_by(&self) -> Instant {
+        Instant::from_nanos(self.stop_by.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn cancel(&self, reason: EndReason) {
+        let _ = self.reason.set(reason);
+        self.lost.cancel();
+    }
+
+    pub(crate) fn reason(&self) -> Option<EndReason> {
+        self.reason.get().copied()
+    }
+
+    /// Tells whom to abort.
+    pub(crate) fn set_task(&self, handle: AbortHandle) {
+        let mut abort = self.abort.lock().unwrap_or_else(PoisonError::into_inner);
+        if abort.asked {
+            handle.abort();
+        }
+        abort.handle = Some(handle);
+    }
+
+    pub(crate) fn abort(&self) {
+        let mut abort = self.abort.lock().unwrap_or_else(PoisonError::into_inner);
+        abort.asked = true;
+        if let Some(handle) = &abort.handle {
+            handle.abort();
+        }
+    }
+
+    /// Ends the term at once, for a driver that can't go on: nobody renews any more.
+    pub(crate) fn abandon(&self) {
+        self.update(None, None);
+        self.cancel(EndReason::RenewDeadline);
+        self.abort();
+        self.ended.send_replace(Some(EndReason::RenewDeadline));
+    }
+}

@@ -1,0 +1,38 @@
+//! Workers of which one rolls up the log files of a directory into a summary table in SQLite.
+//!
+//! Start a store with `tenure serve`, then several of these:
+//!
+//! ```text
+//! cargo run -p tenure-examples --example log_rollup -- /var/log/my-service summary.db
+//! ```
+//!
+//! Stop the one that leads in any way you like (Ctrl-C, `kill -9`, `kill -STOP`): another goes on,
+//! and `sqlite3 summary.db 'SELECT * FROM summary'` never shows a number of a stale leader.
+
+mod job;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use tenure::{Candidate, Config};
+
+use job::LogRollup;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt::init();
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let (logs, database) = arguments
+        .next()
+        .zip(arguments.next())
+        .context("usage: log_rollup DIRECTORY-OF-LOGS DATABASE")?;
+
+    let candidate = Candidate::connect(Config::new("log-rollup".parse()?)).await?;
+    let rollup = LogRollup { logs, database, pace: Duration::from_secs(1) };
+    let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    candidate
+        .run_while_leader(shutdown, |leadership| rollup.clone().lead(leadership))
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! The smallest leader task: one process out of many prints the time.
+//!
+//! Start a store with `tenure serve`, then this as often as you like:
+//! `cargo run -p tenure-examples --example smallest`
+
+use std::time::Duration;
+
+use tenure::{Candidate, Config, Leadership};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt::init();
+    let candidate = Candidate::connect(Config::new("clock".parse()?)).await?;
+    let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    candidate.run_while_leader(shutdown, tell_the_time).await?;
+    Ok(())
+}
+
+async fn tell_the_time(leadership: Leadership) {
+    while leadership.is_valid() {
+        println!("{}: it is {:?}", leadership.epoch(), std::time::SystemTime::now());
+        tokio::select! {
+            _ = leadership.lost() => return,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
