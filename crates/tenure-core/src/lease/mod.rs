@@ -30,7 +30,7 @@ mod queue;
 
 pub mod keeper;
 
-pub use apply::{Applied, Change, Rejection, apply};
+pub use apply::{Applied, Change, Rejection, apply, deletable};
 pub use duration::LeaseDuration;
 pub use id::{LeaseId, LeaseIdError};
 pub use operation::{Acquire, Metadata, Operation};

@@ -70,6 +70,20 @@ impl<T> Queue<T> {
         Some(taken)
     }
 
+    /// Takes out the one who waits under `lease_id`, if `gone` holds: the request was given up.
+    pub fn leave(
+        &mut self,
+        lease_id: LeaseId,
+        gone: impl FnOnce(&Waiting<T>) -> bool,
+    ) -> Option<Waiting<T>> {
+        let place = *self.places.get(&lease_id)?;
+        if !self.waiting.get(&place).is_some_and(gone) {
+            return None;
+        }
+        self.places.remove(&lease_id);
+        self.waiting.remove(&place)
+    }
+
     /// Takes out everyone for whom `gone` holds: their requests were given up.
     pub fn drop_where(&mut self, mut gone: impl FnMut(&Waiting<T>) -> bool) {
         let places = &mut self.places;
@@ -159,5 +173,24 @@ mod tests {
         assert_eq!(taken.reply_to, "second");
         queue.drop_where(|waiting| waiting.reply_to == "first");
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn who_leaves_does_not_take_the_place_of_who_replaced_it() {
+        let mut queue = Queue::default();
+        queue.join(100, waiting(1, "lost"));
+        queue.join(100, waiting(1, "again"));
+        let id = LeaseId::from_random_bits(0, 1);
+        assert!(
+            queue
+                .leave(id, |waiting| waiting.reply_to == "lost")
+                .is_none()
+        );
+        assert!(
+            queue
+                .leave(id, |waiting| waiting.reply_to == "again")
+                .is_some()
+        );
+        assert!(queue.is_empty() && queue.leave(id, |_| true).is_none());
     }
 }

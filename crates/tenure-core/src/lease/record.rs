@@ -31,6 +31,8 @@ pub struct Record {
     pub(super) reserved: Option<Box<Reservation>>,
     /// Ids of ended terms, oldest first.
     pub(super) retired: Vec<(LeaseId, Instant)>,
+    /// The first grant is numbered above this; of no use after it.
+    pub(super) floor: Option<Epoch>,
 }
 
 /// Where a lease is; the public [`State`] is this one seen at a given now.
@@ -110,6 +112,18 @@ pub enum Lapse {
 }
 
 impl Record {
+    /// A lease that was never granted, whose first grant is numbered above `floor`.
+    ///
+    /// A store that has deleted leases gives the greatest epoch that it forgot with them: a lease
+    /// made again under an old name goes on fencing off the old one's holders.
+    #[must_use]
+    pub fn above(floor: Option<Epoch>) -> Self {
+        Self {
+            floor,
+            ..Self::default()
+        }
+    }
+
     /// The state at `now`.
     #[must_use]
     pub fn state(&self, now: Instant) -> State {
@@ -154,10 +168,11 @@ impl Record {
         self.held(now).and(self.metadata.as_deref())
     }
 
-    /// The greatest epoch ever granted here.
+    /// The greatest epoch ever granted here, or the floor that the record was made above.
     #[must_use]
     pub fn last_epoch(&self) -> Option<Epoch> {
-        self.grant.as_ref().map(|grant| grant.epoch)
+        let granted = self.grant.as_ref().map(|grant| grant.epoch);
+        granted.max(self.floor)
     }
 
     /// The current term's grant, or the last one's.
@@ -181,6 +196,16 @@ impl Record {
             .flatten()
             .filter(|&instant| instant > now)
             .min()
+    }
+
+    /// Whether [`Record::settle`] would end a term at `now`.
+    #[must_use]
+    pub fn has_lapsed(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Leased { expires } => expires.is_some_and(|expires| now >= expires),
+            Phase::Breaking { until } => now >= until,
+            Phase::Available | Phase::Broken | Phase::Expired => false,
+        }
     }
 
     /// Makes a term that time has ended by `now` an ended one. What it returns is a change like any
@@ -230,5 +255,47 @@ impl Record {
 
     pub(super) fn is_retired(&self, lease_id: LeaseId) -> bool {
         self.retired.iter().any(|&(id, _)| id == lease_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Acquire, Operation, Rejection, Rules, apply, deletable};
+
+    fn acquire(record: &mut Record, now: Instant) {
+        let request = Acquire {
+            lease_id: LeaseId::from_random_bits(0, 1),
+            holder: "a".parse().unwrap(),
+            duration: LeaseDuration::Fixed(Duration::from_secs(15)),
+            lock_delay: Duration::from_secs(5),
+            metadata: Metadata::new(),
+        };
+        let operation = Operation::Acquire(request, UnixMillis::new(0));
+        apply(record, &operation, now, &Rules::NATIVE).unwrap();
+    }
+
+    #[test]
+    fn a_record_above_a_floor_is_first_granted_above_it() {
+        let floor = Epoch::new(41);
+        let mut record = Record::above(floor);
+        assert_eq!((record.last_epoch(), record.last_grant()), (floor, None));
+        acquire(&mut record, Instant::default());
+        assert_eq!(record.last_epoch(), Epoch::new(42));
+    }
+
+    #[test]
+    fn a_lease_may_be_forgotten_once_nothing_would_be_forgotten_with_it() {
+        let mut record = Record::default();
+        let at = |secs| Instant::default() + Duration::from_secs(secs);
+        acquire(&mut record, at(0));
+        assert!(!record.has_lapsed(at(14)) && record.has_lapsed(at(15)));
+        let held = deletable(&record, at(14));
+        assert!(matches!(held, Err(Rejection::Held { .. })));
+        record.settle(at(15));
+        assert!(!record.has_lapsed(at(15)));
+        let barred = deletable(&record, at(19));
+        assert!(matches!(barred, Err(Rejection::LockDelay { .. })));
+        assert_eq!(deletable(&record, at(20)), Ok(()));
     }
 }

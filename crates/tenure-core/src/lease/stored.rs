@@ -97,6 +97,7 @@ impl Record {
                 .into()
             }),
             retired: stored.retired.into_iter().map(|id| (id, now)).collect(),
+            floor: None,
         }
     }
 }

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::DurationMs;
+use crate::Instant;
 use crate::lease::{LeaseId, Record, Remaining, State};
 use crate::time::millis;
-use crate::{Instant, Name};
 
 /// One lease, as the store shows it. Fields that don't apply in its state are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,12 @@ pub struct LeaseView {
 impl LeaseView {
     /// The view of `record` at `now`. `granted_at` is left to whoever can format wall-clock time.
     #[must_use]
-    pub fn of(namespace: &Name, lease: &Name, record: &Record, now: Instant) -> Self {
+    pub fn of(
+        namespace: &(impl ToString + ?Sized),
+        lease: &(impl ToString + ?Sized),
+        record: &Record,
+        now: Instant,
+    ) -> Self {
         let held = record.held(now);
         Self {
             namespace: namespace.to_string(),

@@ -233,20 +233,7 @@ fn acquire(
             _ => Err(held_by_another(record, grant, now)),
         };
     }
-    if let Some(until) = record.barred_until.filter(|&until| now < until) {
-        return Err(Rejection::LockDelay {
-            remaining: until.since(now),
-        });
-    }
-    if let Some(reserved) = record
-        .reserved
-        .as_deref()
-        .filter(|reserved| now < reserved.until)
-        && reserved.to != request.holder
-    {
-        let (to, remaining) = (reserved.to.clone(), reserved.until.since(now));
-        return Err(Rejection::Reserved { to, remaining });
-    }
+    grantable(record, Some(&request.holder), now)?;
 
     // Every grant has a number of its own, greater than all before: what the last holder still has
     // in flight can be told apart for ever.
@@ -265,6 +252,44 @@ fn acquire(
     record.reserved = None;
     record.retired.retain(|&(id, _)| id != request.lease_id);
     durable(Change::Granted(epoch))
+}
+
+/// Whether a lease that nobody holds may be granted to `candidate`; to just anybody, if `None`.
+fn grantable(
+    record: &Record,
+    candidate: Option<&CandidateId>,
+    now: Instant,
+) -> Result<(), Rejection> {
+    if let Some(until) = record.barred_until.filter(|&until| now < until) {
+        return Err(Rejection::LockDelay {
+            remaining: until.since(now),
+        });
+    }
+    if let Some(reserved) = record
+        .reserved
+        .as_deref()
+        .filter(|reserved| now < reserved.until)
+        && Some(&reserved.to) != candidate
+    {
+        let (to, remaining) = (reserved.to.clone(), reserved.until.since(now));
+        return Err(Rejection::Reserved { to, remaining });
+    }
+    Ok(())
+}
+
+/// Whether everything about the lease may be forgotten at `now`: nobody holds it, and no lock delay
+/// or reservation is left that would be forgotten with it.
+///
+/// The greatest epoch must outlive it: see [`Record::above`].
+///
+/// # Errors
+///
+/// [`Rejection::Held`], [`Rejection::LockDelay`] or [`Rejection::Reserved`].
+pub fn deletable(record: &Record, now: Instant) -> Result<(), Rejection> {
+    match record.held(now) {
+        Some(grant) => Err(held_by_another(record, grant, now)),
+        None => grantable(record, None, now),
+    }
 }
 
 fn boxed(request: &Acquire) -> Option<alloc::boxed::Box<super::Metadata>> {

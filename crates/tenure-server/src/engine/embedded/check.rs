@@ -1,0 +1,108 @@
+//! Reads the whole database and believes none of it.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension};
+use tenure_core::Epoch;
+
+use super::folder::FORMAT;
+use super::row::Row;
+use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
+use crate::engine::{Loaded, OpenError};
+
+/// Everything in the database, if all of it is as it was written.
+pub(super) fn load(connection: &Connection, path: &Path) -> Result<(Loaded, Meta), OpenError> {
+    let failed = |error: rusqlite::Error| broken(path, &error);
+    check_owner(connection, path)?;
+    let verdict: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(failed)?;
+    if verdict != "ok" {
+        return Err(damaged(path, verdict));
+    }
+    let meta = read_meta(connection, path)?;
+    let mut counted = Meta {
+        row_count: 0,
+        digest: 0,
+        ..meta.clone()
+    };
+    let mut leases = Vec::new();
+    let mut select = connection.prepare(SELECT_ALL).map_err(failed)?;
+    let mut rows = select.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let (row, crc) = Row::read(row).map_err(|error| damaged(path, error.to_string()))?;
+        if row.crc() != crc {
+            let detail = format!("the row of {} does not fit its checksum", row.name());
+            return Err(damaged(path, detail));
+        }
+        if row.revision > meta.revision {
+            let detail = format!("the row of {} is newer than the whole", row.name());
+            return Err(damaged(path, detail));
+        }
+        counted.account(None, Some(crc));
+        leases.push(row.into_lease().map_err(|detail| damaged(path, detail))?);
+    }
+    if counted != meta {
+        let detail = format!(
+            "it has {} leases and should have {}, or other ones",
+            counted.row_count, meta.row_count
+        );
+        return Err(damaged(path, detail));
+    }
+    let loaded = Loaded {
+        leases,
+        revision: meta.revision,
+        floor: meta.floor,
+    };
+    Ok((loaded, meta))
+}
+
+fn check_owner(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let number = |pragma: &str| {
+        connection
+            .query_row(pragma, [], |row| row.get::<_, i64>(0))
+            .map_err(|error| broken(path, &error))
+    };
+    if number("PRAGMA application_id")? != i64::from(APPLICATION_ID) {
+        return Err(damaged(path, "it belongs to another program"));
+    }
+    let found = number("PRAGMA user_version")?;
+    match u32::try_from(found) {
+        Ok(FORMAT) => Ok(()),
+        Ok(found) if found > FORMAT => Err(OpenError::Newer {
+            path: path.into(),
+            found,
+            known: FORMAT,
+        }),
+        _ => Err(damaged(path, format!("it has the unknown format {found}"))),
+    }
+}
+
+fn read_meta(connection: &Connection, path: &Path) -> Result<Meta, OpenError> {
+    let read = |row: &rusqlite::Row<'_>| {
+        let floor: Option<u64> = row.get(1)?;
+        let meta = Meta {
+            revision: row.get(0)?,
+            floor: floor.and_then(Epoch::new),
+            row_count: row.get(2)?,
+            digest: row.get(3)?,
+        };
+        Ok((meta, row.get::<_, u32>(4)?))
+    };
+    match connection.query_row(SELECT_META, [], read).optional() {
+        Ok(Some((meta, crc))) if meta.crc() == crc => Ok(meta),
+        Ok(Some(_)) => Err(damaged(
+            path,
+            "the row about the whole does not fit its checksum",
+        )),
+        Ok(None) => Err(damaged(path, "the row about the whole is missing")),
+        Err(error) => Err(damaged(path, error.to_string())),
+    }
+}
+
+fn damaged(path: &Path, detail: impl Into<String>) -> OpenError {
+    OpenError::Damaged {
+        path: path.into(),
+        detail: detail.into(),
+    }
+}

@@ -1,0 +1,291 @@
+//! One lease as a row.
+
+use std::time::Duration;
+
+use rusqlite::{CachedStatement, params};
+use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Metadata, Stored, StoredState};
+use tenure_core::time::millis;
+use tenure_core::{Epoch, Name, UnixMillis};
+
+use crate::table::Key;
+
+/// The columns of a row, but for the checksum over them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    namespace: String,
+    lease: String,
+    state: String,
+    holder: Option<String>,
+    epoch: Option<u64>,
+    granted_at_ms: Option<u64>,
+    duration_ms: Option<u64>,
+    lease_id: Option<Vec<u8>>,
+    break_ms: Option<u64>,
+    lock_delay_ms: Option<u64>,
+    metadata: String,
+    reserved_for: Option<String>,
+    reserved_ms: Option<u64>,
+    retired: Vec<u8>,
+    pub(super) revision: u64,
+}
+
+impl Row {
+    pub(super) fn of(key: &Key, stored: &Stored, revision: u64) -> Self {
+        let grant = stored.grant.as_ref();
+        let (state, break_ms) = match stored.state {
+            StoredState::Available => ("available", None),
+            StoredState::Leased => ("leased", None),
+            StoredState::Breaking(left) => ("breaking", Some(whole_millis(left))),
+            StoredState::Broken => ("broken", None),
+            StoredState::Expired => ("expired", None),
+        };
+        let reserved = stored.reserved.as_ref();
+        Self {
+            namespace: key.namespace().into(),
+            lease: key.lease().into(),
+            state: state.into(),
+            holder: grant.map(|grant| grant.holder.to_string()),
+            epoch: grant.map(|grant| grant.epoch.get()),
+            granted_at_ms: grant.map(|grant| grant.granted_at.get()),
+            duration_ms: grant.and_then(|grant| match grant.duration {
+                LeaseDuration::Fixed(duration) => Some(whole_millis(duration)),
+                LeaseDuration::Infinite => None,
+            }),
+            lease_id: grant.map(|grant| grant.lease_id.to_bytes().into()),
+            break_ms,
+            lock_delay_ms: grant.map(|grant| whole_millis(grant.lock_delay)),
+            metadata: serde_json::to_string(&stored.metadata).unwrap_or_default(),
+            reserved_for: reserved.map(|(to, _)| to.to_string()),
+            reserved_ms: reserved.map(|&(_, within)| whole_millis(within)),
+            retired: stored.retired.iter().flat_map(|id| id.to_bytes()).collect(),
+            revision,
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("{:?}/{:?}", self.namespace, self.lease)
+    }
+
+    /// The lease in this row. The row fits its checksum, so a value that makes no sense was written
+    /// by something else than a store of this format.
+    pub(super) fn into_lease(self) -> Result<(Key, Stored, u64), String> {
+        let name = self.name();
+        let nonsense = |column: &str| format!("the row of {name} has a senseless {column}");
+        let namespace: Name = self.namespace.parse().map_err(|_| nonsense("namespace"))?;
+        let lease: Name = self.lease.parse().map_err(|_| nonsense("lease"))?;
+        let state = match (self.state.as_str(), self.break_ms) {
+            ("available", None) => StoredState::Available,
+            ("leased", None) => StoredState::Leased,
+            ("breaking", Some(left)) => StoredState::Breaking(Duration::from_millis(left)),
+            ("broken", None) => StoredState::Broken,
+            ("expired", None) => StoredState::Expired,
+            _ => return Err(nonsense("state")),
+        };
+        let lock_delay = self
+            .lock_delay_ms
+            .ok_or_else(|| nonsense("lock_delay_ms"))?;
+        let grant = Grant {
+            lease_id: lease_id(&self.lease_id.unwrap_or_default())
+                .ok_or_else(|| nonsense("lease_id"))?,
+            holder: self
+                .holder
+                .and_then(|holder| holder.parse().ok())
+                .ok_or_else(|| nonsense("holder"))?,
+            epoch: self
+                .epoch
+                .and_then(Epoch::new)
+                .ok_or_else(|| nonsense("epoch"))?,
+            granted_at: UnixMillis::new(self.granted_at_ms.unwrap_or(0)),
+            duration: match self.duration_ms {
+                Some(duration) => LeaseDuration::Fixed(Duration::from_millis(duration)),
+                None => LeaseDuration::Infinite,
+            },
+            lock_delay: Duration::from_millis(lock_delay),
+        };
+        let metadata: Metadata =
+            serde_json::from_str(&self.metadata).map_err(|_| nonsense("metadata"))?;
+        let reserved = match (self.reserved_for, self.reserved_ms) {
+            (Some(to), Some(within)) => Some((
+                to.parse().map_err(|_| nonsense("reserved_for"))?,
+                Duration::from_millis(within),
+            )),
+            (None, None) => None,
+            _ => return Err(nonsense("reserved_ms")),
+        };
+        let retired: Option<Vec<LeaseId>> = self.retired.chunks(16).map(lease_id).collect();
+        let stored = Stored {
+            state,
+            grant: Some(grant),
+            metadata,
+            reserved,
+            retired: retired.ok_or_else(|| nonsense("retired"))?,
+        };
+        Ok((Key::new(&namespace, &lease), stored, self.revision))
+    }
+
+    /// The checksum over all columns: each with its length, so that no text can slip from one into
+    /// the next.
+    pub(super) fn crc(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        let mut column = |bytes: Option<&[u8]>| {
+            let len = bytes.map_or(u64::MAX, |bytes| bytes.len() as u64);
+            hasher.update(&len.to_le_bytes());
+            hasher.update(bytes.unwrap_or_default());
+        };
+        let texts = [Some(&self.namespace), Some(&self.lease), Some(&self.state)];
+        let more = [
+            self.holder.as_ref(),
+            Some(&self.metadata),
+            self.reserved_for.as_ref(),
+        ];
+        for text in texts.into_iter().chain(more) {
+            column(text.map(String::as_bytes));
+        }
+        column(self.lease_id.as_deref());
+        column(Some(&self.retired));
+        for number in [
+            self.epoch,
+            self.granted_at_ms,
+            self.duration_ms,
+            self.break_ms,
+            self.lock_delay_ms,
+            self.reserved_ms,
+            Some(self.revision),
+        ] {
+            column(
+                number
+                    .map(u64::to_le_bytes)
+                    .as_ref()
+                    .map(<[u8; 8]>::as_slice),
+            );
+        }
+        hasher.finalize()
+    }
+
+    pub(super) fn write(&self, upsert: &mut CachedStatement<'_>, crc: u32) -> rusqlite::Result<()> {
+        upsert.execute(params![
+            self.namespace,
+            self.lease,
+            self.state,
+            self.holder,
+            self.epoch,
+            self.granted_at_ms,
+            self.duration_ms,
+            self.lease_id,
+            self.break_ms,
+            self.lock_delay_ms,
+            self.metadata,
+            self.reserved_for,
+            self.reserved_ms,
+            self.retired,
+            self.revision,
+            crc,
+        ])?;
+        Ok(())
+    }
+
+    /// The row and the checksum that stands in it.
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Self, u32)> {
+        let read = Self {
+            namespace: row.get(0)?,
+            lease: row.get(1)?,
+            state: row.get(2)?,
+            holder: row.get(3)?,
+            epoch: row.get(4)?,
+            granted_at_ms: row.get(5)?,
+            duration_ms: row.get(6)?,
+            lease_id: row.get(7)?,
+            break_ms: row.get(8)?,
+            lock_delay_ms: row.get(9)?,
+            metadata: row.get(10)?,
+            reserved_for: row.get(11)?,
+            reserved_ms: row.get(12)?,
+            retired: row.get(13)?,
+            revision: row.get(14)?,
+        };
+        Ok((read, row.get(15)?))
+    }
+}
+
+fn lease_id(bytes: &[u8]) -> Option<LeaseId> {
+    bytes.try_into().ok().map(LeaseId::from_bytes)
+}
+
+/// Milliseconds, rounded up: what was promised until some instant must not end before it.
+fn whole_millis(duration: Duration) -> u64 {
+    millis(duration.saturating_add(Duration::from_nanos(999_999)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::CandidateId;
+
+    fn stored() -> Stored {
+        let holder: CandidateId = "a-1".parse().unwrap();
+        Stored {
+            state: StoredState::Breaking(Duration::from_millis(5)),
+            grant: Some(Grant {
+                lease_id: LeaseId::from_random_bits(1, 2),
+                holder: holder.clone(),
+                epoch: Epoch::MAX,
+                granted_at: UnixMillis::new(7),
+                duration: LeaseDuration::Fixed(Duration::from_secs(15)),
+                lock_delay: Duration::from_millis(3),
+            }),
+            metadata: Metadata::from([("address".into(), "\"ä\n".into())]),
+            reserved: Some((holder, Duration::from_secs(1))),
+            retired: vec![
+                LeaseId::from_random_bits(3, 4),
+                LeaseId::from_random_bits(5, 6),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_lease_comes_back_from_its_row_as_it_was() {
+        let key = Key::of_text("ns/lease");
+        let row = Row::of(&key, &stored(), 9);
+        assert_eq!(row.into_lease(), Ok((key, stored(), 9)));
+    }
+
+    #[test]
+    fn what_is_left_of_a_time_is_rounded_up() {
+        assert_eq!(whole_millis(Duration::from_nanos(1)), 1);
+        assert_eq!(whole_millis(Duration::from_millis(2)), 2);
+        assert_eq!(whole_millis(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn each_column_counts_for_the_checksum() {
+        let row = Row::of(&Key::of_text("ns/lease"), &stored(), 9);
+        let change: [fn(&mut Row); 15] = [
+            |row| row.namespace.push('x'),
+            |row| row.lease.push('x'),
+            |row| row.state = "leased".into(),
+            |row| row.holder = None,
+            |row| row.epoch = Some(1),
+            |row| row.granted_at_ms = None,
+            |row| row.duration_ms = None,
+            |row| row.lease_id = None,
+            |row| row.break_ms = Some(6),
+            |row| row.lock_delay_ms = Some(0),
+            |row| row.metadata = "{}".into(),
+            |row| row.reserved_for = None,
+            |row| row.reserved_ms = None,
+            |row| row.retired.clear(),
+            |row| row.revision += 1,
+        ];
+        for change in change {
+            let mut changed = row.clone();
+            change(&mut changed);
+            assert_ne!(changed.crc(), row.crc(), "{changed:?}");
+        }
+        let slipped = Row {
+            namespace: "nsl".into(),
+            lease: "ease".into(),
+            ..row.clone()
+        };
+        assert_ne!(slipped.crc(), row.crc());
+    }
+}

@@ -1,0 +1,191 @@
+//! The tables, and how to connect to them.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{CachedStatement, Connection, OpenFlags, params};
+use tenure_core::Epoch;
+
+use super::folder::{FORMAT, private};
+use crate::engine::OpenError;
+
+/// "tenr": says in the file's header whose database it is.
+pub(super) const APPLICATION_ID: i32 = 0x7465_6e72;
+
+/// Columns that people can query; times in milliseconds, `duration_ms` null for an infinite lease.
+const TABLES: &str = "
+    CREATE TABLE leases (
+        namespace TEXT NOT NULL,
+        lease TEXT NOT NULL,
+        state TEXT NOT NULL,
+        holder TEXT,
+        epoch INTEGER,
+        granted_at_ms INTEGER,
+        duration_ms INTEGER,
+        lease_id BLOB,
+        break_ms INTEGER,
+        lock_delay_ms INTEGER,
+        metadata TEXT NOT NULL,
+        reserved_for TEXT,
+        reserved_ms INTEGER,
+        retired BLOB NOT NULL,
+        revision INTEGER NOT NULL,
+        crc INTEGER NOT NULL,
+        PRIMARY KEY (namespace, lease)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE meta (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        revision INTEGER NOT NULL,
+        floor INTEGER,
+        row_count INTEGER NOT NULL,
+        digest INTEGER NOT NULL,
+        crc INTEGER NOT NULL
+    ) STRICT;
+";
+
+pub(super) const SELECT_CRC: &str = "SELECT crc FROM leases WHERE namespace = ?1 AND lease = ?2";
+
+pub(super) const DELETE: &str = "DELETE FROM leases WHERE namespace = ?1 AND lease = ?2";
+
+pub(super) const UPSERT: &str = "
+    INSERT INTO leases (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id,
+        break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+    ON CONFLICT (namespace, lease) DO UPDATE SET state = ?3, holder = ?4, epoch = ?5,
+        granted_at_ms = ?6, duration_ms = ?7, lease_id = ?8, break_ms = ?9, lock_delay_ms = ?10,
+        metadata = ?11, reserved_for = ?12, reserved_ms = ?13, retired = ?14, revision = ?15,
+        crc = ?16";
+
+pub(super) const SELECT_ALL: &str = "
+    SELECT namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id, break_ms,
+        lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc FROM leases";
+
+pub(super) const SELECT_META: &str =
+    "SELECT revision, floor, row_count, digest, crc FROM meta WHERE id = 1";
+
+pub(super) const UPDATE_META: &str = "
+    INSERT OR REPLACE INTO meta (id, revision, floor, row_count, digest, crc)
+    VALUES (1, ?1, ?2, ?3, ?4, ?5)";
+
+/// What is known about all rows together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meta {
+    /// The greatest revision committed.
+    pub(super) revision: u64,
+    /// The greatest epoch that was deleted with its lease.
+    pub(super) floor: Option<Epoch>,
+    pub(super) row_count: u64,
+    /// All rows' checksums, xor.
+    pub(super) digest: u32,
+}
+
+impl Meta {
+    /// One row is another one now, or new, or gone.
+    pub(super) fn account(&mut self, old: Option<u32>, new: Option<u32>) {
+        if let Some(crc) = old {
+            self.digest ^= crc;
+            self.row_count = self.row_count.saturating_sub(1);
+        }
+        if let Some(crc) = new {
+            self.digest ^= crc;
+            self.row_count += 1;
+        }
+    }
+
+    pub(super) fn crc(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.revision.to_le_bytes());
+        let floor = self.floor.map_or(u64::MAX, Epoch::get);
+        hasher.update(&floor.to_le_bytes());
+        hasher.update(&self.row_count.to_le_bytes());
+        hasher.update(&self.digest.to_le_bytes());
+        hasher.finalize()
+    }
+
+    pub(super) fn write(&self, update: &mut CachedStatement<'_>) -> rusqlite::Result<()> {
+        let floor = self.floor.map(Epoch::get);
+        update.execute(params![
+            self.revision,
+            floor,
+            self.row_count,
+            self.digest,
+            self.crc()
+        ])?;
+        Ok(())
+    }
+}
+
+/// Makes the database, all of it in one transaction and all of it in the main file.
+///
+/// A start that was cut short here has left an empty database or none, and no marker; it is made
+/// again. A database with tables in it is never touched.
+pub(super) fn create(path: &Path) -> Result<(), OpenError> {
+    private(OpenOptions::new().write(true).create(true).truncate(false))
+        .open(path)
+        .map_err(OpenError::io(path))?;
+    let connection = connect(path)?;
+    let run = || -> rusqlite::Result<bool> {
+        let tables: u32 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if tables > 0 {
+            let owner: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+            return Ok(owner == APPLICATION_ID);
+        }
+        let transaction = connection.unchecked_transaction()?;
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+        Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;
+        transaction.commit()?;
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(true)
+    };
+    match run() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(OpenError::Database {
+            path: path.into(),
+            detail: "it belongs to another program, use another folder".into(),
+        }),
+        Err(error) => Err(broken(path, &error)),
+    }
+}
+
+/// Connects for writing, with everything set for durability.
+pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
+    let run = || -> rusqlite::Result<Connection> {
+        // The file is there; one that vanishes in between must not be made anew.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        // A store that refuses the file leaves it as it is, also when it closes it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            return Err(rusqlite::Error::InvalidQuery);
+        }
+        connection.execute_batch(
+            // Checkpoints are made by hand: SQLite's own drop their errors, and a failed fsync
+            // must not be forgotten.
+            "PRAGMA wal_autocheckpoint = 0;
+             PRAGMA synchronous = FULL;
+             PRAGMA trusted_schema = OFF;
+             PRAGMA cell_size_check = ON;
+             PRAGMA temp_store = MEMORY;",
+        )?;
+        Ok(connection)
+    };
+    run().map_err(|error| broken(path, &error))
+}
+
+/// An error while opening, told as damage where the database says so.
+pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    let path = path.to_owned();
+    let detail = error.to_string();
+    match error.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => OpenError::Damaged { path, detail },
+        _ => OpenError::Database { path, detail },
+    }
+}

@@ -1,0 +1,121 @@
+//! Looks at the write-ahead log before SQLite does.
+//!
+//! SQLite reads the log up to the first frame that does not fit its checksum and silently drops the
+//! rest: right for a tail that a power cut tore, wrong for a bit that fell over in the middle of
+//! commits which were acknowledged. Here the two are told apart. The format is that of "The SQLite
+//! database file format", section 4, "The Write-Ahead Log".
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use crate::engine::OpenError;
+
+const HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+
+/// The log of the database `path` may be read by SQLite, or there is none.
+///
+/// A transaction is fsynced before the next one is written, so if a frame is bad and a *later*
+/// transaction follows it, the bad one was durable once: that is damage. If none follows, it is the
+/// tail of the last transaction, which nobody was told of.
+pub(super) fn check(path: &Path) -> Result<(), OpenError> {
+    let path = log_of(path);
+    let mut file = match File::open(&path) {
+        Ok(file) => BufReader::new(file),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(OpenError::Io { path, error }),
+    };
+    let len = file
+        .get_ref()
+        .metadata()
+        .map_err(OpenError::io(&path))?
+        .len();
+    if len <= HEADER as u64 {
+        // Not a frame in it.
+        return Ok(());
+    }
+    match first_damage(&mut file) {
+        Ok(None) => Ok(()),
+        Ok(Some(detail)) => Err(OpenError::Damaged { path, detail }),
+        Err(error) => Err(OpenError::Io { path, error }),
+    }
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push("-wal");
+    path.into()
+}
+
+fn first_damage(log: &mut impl Read) -> std::io::Result<Option<String>> {
+    let mut header = [0; HEADER];
+    log.read_exact(&mut header)?;
+    let order = match number(&header, 0) {
+        0x377f_0682 => u32::from_le_bytes,
+        0x377f_0683 => u32::from_be_bytes,
+        _ => return Ok(Some("its header is not one of a log".into())),
+    };
+    // The header is fsynced before the first frame is written, so where there are frames it is whole.
+    let mut sum = checksum((0, 0), &header[..24], order);
+    if sum != (number(&header, 24), number(&header, 28)) {
+        return Ok(Some("its header does not fit its checksum".into()));
+    }
+    let page_size = number(&header, 8) as usize;
+    if !page_size.is_power_of_two() || !(512..=65536).contains(&page_size) {
+        return Ok(Some(format!("its header has the page size {page_size}")));
+    }
+    let mut frame = vec![0; FRAME_HEADER + page_size];
+    let mut bad = None;
+    let mut ends_later = false;
+    for index in 1.. {
+        if !read_whole(log, &mut frame)? {
+            break;
+        }
+        // Frames with other salts are from before the log was last begun anew.
+        let is_of_this_log = frame[8..16] == header[16..24];
+        let Some(bad) = bad else {
+            sum = checksum(sum, &frame[..8], order);
+            sum = checksum(sum, &frame[FRAME_HEADER..], order);
+            let fits = is_of_this_log && sum == (number(&frame, 16), number(&frame, 20));
+            if !fits {
+                bad = Some(index);
+                // The bad frame may itself be the last of its transaction.
+                ends_later = number(&frame, 4) != 0;
+            }
+            continue;
+        };
+        if is_of_this_log {
+            if ends_later {
+                return Ok(Some(format!(
+                    "its frame {bad} is bad and frame {index} belongs to a later transaction"
+                )));
+            }
+            ends_later = number(&frame, 4) != 0;
+        }
+    }
+    Ok(None)
+}
+
+/// Fills the buffer; `false` if the log ends before.
+fn read_whole(log: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> {
+    match log.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn checksum(sum: (u32, u32), bytes: &[u8], order: fn([u8; 4]) -> u32) -> (u32, u32) {
+    let (mut first, mut second) = sum;
+    for pair in bytes.chunks_exact(8) {
+        let word = |at: usize| order([pair[at], pair[at + 1], pair[at + 2], pair[at + 3]]);
+        first = first.wrapping_add(word(0)).wrapping_add(second);
+        second = second.wrapping_add(word(4)).wrapping_add(first);
+    }
+    (first, second)
+}

@@ -1,0 +1,92 @@
+//! Where changes are kept: what an engine must be able to do, and which there are.
+//!
+//! An engine is given batches of changes, in order, by one thread; it makes each batch durable as a
+//! whole or not at all. The engine in memory is none: there the journal counts a change as durable
+//! at once.
+
+mod embedded;
+mod error;
+
+use tenure_core::lease::Stored;
+use tenure_core::{Epoch, Instant};
+
+use crate::config::EngineConfig;
+use crate::table::{Entry, Key};
+
+pub(crate) use error::CommitError;
+pub use error::OpenError;
+
+/// Keeps changes. Calls block; one thread makes them.
+pub(crate) trait Engine: Send {
+    /// Makes all these writes durable, in order, or none of them.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`] says whether the engine may be used again.
+    fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError>;
+
+    /// Whatever keeps the engine in shape; called after answers have left.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::commit`]; what was committed stays durable.
+    fn tidy(&mut self) -> Result<(), CommitError>;
+
+    /// Whatever makes the next start quick. Everything committed is durable without it.
+    fn close(&mut self);
+}
+
+/// One write: the whole of a lease as of a revision.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) key: Key,
+    pub(crate) revision: u64,
+    pub(crate) content: Content,
+}
+
+/// What there is of a lease after a change.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// All this.
+    Lease(Box<Stored>),
+    /// Nothing, and epochs up to this one must not be granted again to anybody.
+    Deleted(Option<Epoch>),
+}
+
+/// What an engine had kept.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) leases: Vec<(Key, Stored, u64)>,
+    /// The greatest revision ever committed.
+    pub(crate) revision: u64,
+    /// The greatest epoch that was deleted with its lease.
+    pub(crate) floor: Option<Epoch>,
+}
+
+impl Loaded {
+    /// The greatest epoch that was ever granted.
+    pub(crate) fn last_epoch(&self) -> Option<Epoch> {
+        let granted = self.leases.iter();
+        let granted = granted.filter_map(|(_, stored, _)| stored.grant.as_ref());
+        granted.map(|grant| grant.epoch).max().max(self.floor)
+    }
+
+    /// The leases for a table that starts at `now`.
+    pub(crate) fn entries(self, now: Instant) -> impl Iterator<Item = (Key, Entry)> {
+        self.leases.into_iter().map(move |(key, stored, revision)| {
+            let record = tenure_core::lease::Record::restore(stored, now);
+            (key, Entry::new(record, revision))
+        })
+    }
+}
+
+/// Opens what `config` names; no engine means that nothing is kept.
+pub(crate) fn open(config: &EngineConfig) -> Result<(Loaded, Option<Box<dyn Engine>>), OpenError> {
+    match config {
+        EngineConfig::Memory => Ok((Loaded::default(), None)),
+        EngineConfig::Embedded { data_dir } => {
+            let (loaded, engine) = embedded::open(data_dir)?;
+            Ok((loaded, Some(Box::new(engine))))
+        }
+    }
+}

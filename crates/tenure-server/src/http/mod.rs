@@ -1,0 +1,74 @@
+//! The HTTP API: routes, and the nets around them.
+
+mod body;
+mod health;
+mod leases;
+mod path;
+mod problem;
+mod query;
+
+use std::any::Any;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use tenure_core::wire::{Code, Problem};
+use tower_http::catch_panic::CatchPanicLayer;
+use tracing::error;
+
+use self::body::MAX_BODY_BYTES;
+use self::problem::Failure;
+use crate::Store;
+
+/// The store's HTTP API as a router, for a server of one's own or for tests. Whoever serves it sets
+/// timeouts for slow clients; [`Server`](crate::Server) does.
+pub fn router(store: Store) -> Router {
+    let leases = "/v1/namespaces/{namespace}/leases";
+    let lease = "/v1/namespaces/{namespace}/leases/{lease}";
+    Router::new()
+        .route(leases, get(leases::list))
+        .route(lease, get(leases::view).delete(leases::delete))
+        .route(&format!("{lease}/acquire"), post(leases::acquire))
+        .route(&format!("{lease}/renew"), post(leases::renew))
+        .route(&format!("{lease}/change"), post(leases::change))
+        .route(&format!("{lease}/release"), post(leases::release))
+        .route(&format!("{lease}/break"), post(leases::break_lease))
+        .route(&format!("{lease}/handover"), post(leases::hand_over))
+        .route(&format!("{lease}/verify"), post(leases::verify))
+        .route(&format!("{lease}/metadata"), put(leases::set_metadata))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(store)
+}
+
+async fn unknown_route(uri: Uri) -> Failure {
+    Failure(Problem::new(
+        Code::UnknownRoute,
+        format!("there is no path {}", uri.path()),
+    ))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Failure {
+    Failure(Problem::new(
+        Code::MethodNotAllowed,
+        format!("{} does not take {method}", uri.path()),
+    ))
+}
+
+/// The last net: a fault of ours ends one request and nothing else.
+#[allow(clippy::needless_pass_by_value)] // The layer wants it so.
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    error!(error = text, "a request failed by a fault in the store");
+    Failure(Problem::new(Code::Internal, "see the store's log")).into_response()
+}

@@ -1,0 +1,114 @@
+//! Values in the query, as strict as bodies.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use tenure_core::Name;
+use tenure_core::name::NameError;
+use tenure_core::wire::{Code, Number, Problem, check_wait};
+
+use super::path::name;
+use super::problem::Failure;
+
+/// Most leases of one page of a list: some hundred kilobytes.
+const MAX_LIMIT: u64 = 1_000;
+const DEFAULT_LIMIT: u64 = 100;
+
+/// No query: this call has none.
+pub(super) struct NoQuery;
+
+/// The query of a long poll; without `after` and `wait_ms` it is none.
+pub(super) struct PollQuery {
+    pub(super) after: Option<u64>,
+    pub(super) wait: std::time::Duration,
+}
+
+/// The query of a list.
+pub(super) struct ListQuery {
+    pub(super) prefix: String,
+    pub(super) limit: usize,
+    pub(super) after: Option<Name>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let [] = values(parts, [])?;
+        Ok(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PollQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let [after, wait_ms] = values(parts, ["after", "wait_ms"])?;
+        let after = after.map(|text| number("after", &text)).transpose()?;
+        let wait_ms = wait_ms.map(|text| number("wait_ms", &text)).transpose()?;
+        Ok(Self {
+            after: after
+                .map(|after| after.within("after", 0, u64::MAX))
+                .transpose()?,
+            wait: check_wait(wait_ms)?,
+        })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let [prefix, limit, after] = values(parts, ["prefix", "limit", "after"])?;
+        let limit = match limit {
+            Some(text) => number("limit", &text)?.within("limit", 1, MAX_LIMIT)?,
+            None => DEFAULT_LIMIT,
+        };
+        let prefix = prefix.unwrap_or_default();
+        match prefix.parse::<Name>() {
+            // These are no names, but names may start so.
+            Ok(_) | Err(NameError::Empty | NameError::Dots { .. }) => {}
+            Err(_) => drop(name("prefix", &prefix)?),
+        }
+        Ok(Self {
+            prefix,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            after: after.map(|text| name("after", &text)).transpose()?,
+        })
+    }
+}
+
+/// The values of these fields, in this order, and of no others.
+fn values<const N: usize>(
+    parts: &Parts,
+    fields: [&str; N],
+) -> Result<[Option<String>; N], Failure> {
+    let Query(pairs): Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri)
+        .map_err(|error| malformed(format!("query: {}", error.body_text())))?;
+    let mut values = [const { None }; N];
+    for (field, value) in pairs {
+        let Some(index) = fields.iter().position(|known| *known == field) else {
+            let known = match N {
+                0 => "this call has no query".to_owned(),
+                _ => format!("known are {}", fields.join(", ")),
+            };
+            let detail = format!("unknown query parameter {field:?}: {known}");
+            return Err(Failure(Problem::new(Code::UnknownField, detail)));
+        };
+        if values[index].replace(value).is_some() {
+            return Err(malformed(format!(
+                "query parameter {field:?} is there twice"
+            )));
+        }
+    }
+    Ok(values)
+}
+
+/// A whole number. It is read as in a body, so the same texts are numbers here and there.
+fn number(field: &str, text: &str) -> Result<Number, Failure> {
+    serde_json::from_str(text)
+        .map_err(|_| malformed(format!("{field} is {text:?} and must be a whole number")))
+}
+
+fn malformed(detail: String) -> Failure {
+    Failure(Problem::new(Code::Malformed, detail))
+}

@@ -1,0 +1,316 @@
+//! The order of changes, and which of them are durable.
+//!
+//! A change takes its revision and its place in the queue under one lock, so that order of
+//! revisions, of the queue and of commits are the same. One thread takes all that is queued, commits
+//! it at once and publishes how far the journal is durable. Whoever answers waits for its ticket.
+//!
+//! Where there is no engine a change is durable at once and nothing is queued.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::lease::Record;
+use tokio::sync::watch;
+
+use crate::engine::{CommitError, Write};
+use crate::store::Event;
+use crate::table::Key;
+
+/// The journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    /// All revisions up to this one are durable.
+    durable: AtomicU64,
+    queue: Mutex<Pending>,
+    wake: Condvar,
+    keeping: Keeping,
+}
+
+/// Whether there is an engine behind the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// Changes are durable when the engine has committed them.
+    Durably,
+    /// Changes are kept in memory only.
+    InMemory,
+}
+
+#[derive(Debug)]
+struct Pending {
+    last: u64,
+    changes: Vec<Change>,
+    /// Of the present generation: a generation ends when its changes are undone.
+    progress: Arc<watch::Sender<Progress>>,
+    closing: bool,
+}
+
+/// How far a generation of changes has come.
+#[derive(Clone, Debug)]
+struct Progress {
+    durable: u64,
+    undone: Option<Undone>,
+}
+
+/// Steps that one lease took under one lock, committed together.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) key: Key,
+    /// What the lease goes back to if this is undone.
+    pub(crate) before: Before,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A lease as it was.
+#[derive(Debug)]
+pub(crate) struct Before {
+    pub(crate) record: Record,
+    pub(crate) revision: u64,
+}
+
+/// One step, and what to tell of it once it is durable.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) write: Write,
+    pub(crate) event: Event,
+}
+
+/// Why changes were undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undone {
+    /// The disk is full.
+    DiskFull,
+    /// Somebody else has the database locked.
+    Busy,
+    /// The engine failed for good.
+    Failed,
+}
+
+impl From<&CommitError> for Undone {
+    fn from(error: &CommitError) -> Self {
+        match error {
+            CommitError::DiskFull(_) => Self::DiskFull,
+            CommitError::Busy(_) => Self::Busy,
+            CommitError::Fatal(_) => Self::Failed,
+        }
+    }
+}
+
+impl Journal {
+    /// A journal whose revisions go on after `last`.
+    pub(crate) fn new(last: u64, keeping: Keeping) -> Self {
+        Self {
+            durable: AtomicU64::new(last),
+            queue: Mutex::new(Pending {
+                last,
+                changes: Vec::new(),
+                progress: generation(last),
+                closing: false,
+            }),
+            wake: Condvar::new(),
+            keeping,
+        }
+    }
+
+    /// Gives the steps their revisions and queues them. Returns the last revision.
+    ///
+    /// The caller holds the lease's shard, so nobody sees the change before it has its revision.
+    pub(crate) fn append(&self, mut change: Change) -> u64 {
+        let mut pending = self.lock();
+        for step in &mut change.steps {
+            pending.last += 1;
+            step.write.revision = pending.last;
+        }
+        let last = pending.last;
+        match self.keeping {
+            Keeping::Durably => {
+                pending.changes.push(change);
+                drop(pending);
+                self.wake.notify_one();
+            }
+            Keeping::InMemory => {
+                self.durable.store(last, Ordering::Release);
+                drop(pending);
+                change.tell();
+            }
+        }
+        last
+    }
+
+    /// All up to here is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// What an answer that rests on `revision` must wait for; `None` if that is durable.
+    ///
+    /// The caller holds the shard in which it saw the revision. Undoing takes all shards, so the
+    /// revision belongs to the present generation.
+    pub(crate) fn ticket(&self, revision: u64) -> Option<Ticket> {
+        if revision <= self.durable() {
+            return None;
+        }
+        let progress = self.lock().progress.subscribe();
+        Some(Ticket { revision, progress })
+    }
+
+    /// Blocks until something is queued, and takes all of it; `None` once the journal is closed and
+    /// nothing is left.
+    pub(crate) fn take(&self) -> Option<Vec<Change>> {
+        let mut pending = self.lock();
+        loop {
+            if !pending.changes.is_empty() {
+                return Some(std::mem::take(&mut pending.changes));
+            }
+            if pending.closing {
+                return None;
+            }
+            pending = self
+                .wake
+                .wait(pending)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// All up to `revision` is durable: answers may leave.
+    pub(crate) fn publish(&self, revision: u64) {
+        self.durable.store(revision, Ordering::Release);
+        let progress = Arc::clone(&self.lock().progress);
+        progress.send_modify(|progress| progress.durable = revision);
+    }
+
+    /// Takes what is queued behind changes that are to be undone: it may rest on them. The caller
+    /// holds all shards, and calls the result when it has undone everything.
+    pub(crate) fn end_generation(&self, undone: Undone) -> (Vec<Change>, impl FnOnce()) {
+        let mut pending = self.lock();
+        let behind = std::mem::take(&mut pending.changes);
+        let ended = std::mem::replace(&mut pending.progress, generation(self.durable()));
+        let tell = move || ended.send_modify(|progress| progress.undone = Some(undone));
+        (behind, tell)
+    }
+
+    /// Lets [`Journal::take`] end after what is queued. The caller sees to it that nothing is
+    /// appended from now on.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.wake.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn generation(durable: u64) -> Arc<watch::Sender<Progress>> {
+    Arc::new(watch::Sender::new(Progress {
+        durable,
+        undone: None,
+    }))
+}
+
+impl Change {
+    /// Logs what happened. Only what is durable has happened.
+    pub(crate) fn tell(&self) {
+        for step in &self.steps {
+            step.event.log(&step.write);
+        }
+    }
+}
+
+/// The right to answer, once a revision is durable.
+#[derive(Clone, Debug)]
+pub(crate) struct Ticket {
+    revision: u64,
+    progress: watch::Receiver<Progress>,
+}
+
+impl Ticket {
+    /// Waits until the revision is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Undone`]: it never will be, and what was seen is no longer so.
+    pub(crate) async fn durable(mut self) -> Result<(), Undone> {
+        let revision = self.revision;
+        let decided =
+            |progress: &Progress| progress.durable >= revision || progress.undone.is_some();
+        match self.progress.wait_for(decided).await {
+            Ok(progress) if progress.durable >= revision => Ok(()),
+            Ok(progress) => Err(progress.undone.unwrap_or(Undone::Failed)),
+            // The journal is gone and has not said that it was durable.
+            Err(_) => Err(Undone::Failed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Content;
+
+    fn change() -> Change {
+        let key = Key::of_text("a/b");
+        let write = Write {
+            key: key.clone(),
+            revision: 0,
+            content: Content::Deleted(None),
+        };
+        let before = Before {
+            record: Record::default(),
+            revision: 0,
+        };
+        let event = Event::Deleted;
+        let steps = vec![Step { write, event }];
+        Change { key, before, steps }
+    }
+
+    fn is_pending(ticket: &Ticket) -> bool {
+        let progress = ticket.progress.borrow();
+        progress.durable < ticket.revision && progress.undone.is_none()
+    }
+
+    #[tokio::test]
+    async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
+        let journal = Journal::new(10, Keeping::Durably);
+        assert!(journal.ticket(10).is_none());
+        assert_eq!(journal.append(change()), 11);
+        let ticket = journal.ticket(11).unwrap();
+        assert_eq!(journal.take().unwrap().len(), 1);
+        journal.publish(10);
+        assert!(is_pending(&ticket));
+        journal.publish(11);
+        assert_eq!(ticket.durable().await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn what_was_undone_stays_so_whatever_becomes_durable_later() {
+        let journal = Journal::new(0, Keeping::Durably);
+        let (first, second) = (journal.append(change()), journal.append(change()));
+        let (kept, lost) = (journal.ticket(first), journal.ticket(second));
+        journal.publish(first);
+        let (behind, tell) = journal.end_generation(Undone::DiskFull);
+        tell();
+        assert_eq!(behind.len(), 2);
+        let third = journal.append(change());
+        let later = journal.ticket(third).unwrap();
+        journal.publish(third);
+        assert_eq!(kept.unwrap().durable().await, Ok(()));
+        assert_eq!(lost.unwrap().durable().await, Err(Undone::DiskFull));
+        assert_eq!(later.durable().await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_journal_that_is_gone_does_not_say_yes() {
+        let journal = Journal::new(0, Keeping::Durably);
+        journal.append(change());
+        let ticket = journal.ticket(1).unwrap();
+        drop(journal);
+        assert_eq!(ticket.durable().await, Err(Undone::Failed));
+    }
+
+    #[test]
+    fn without_an_engine_everything_is_durable_at_once() {
+        let journal = Journal::new(0, Keeping::InMemory);
+        let revision = journal.append(change());
+        assert!(journal.ticket(revision).is_none());
+    }
+}

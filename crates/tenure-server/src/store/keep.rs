@@ -1,0 +1,102 @@
+//! The store's two threads: one commits what is queued, one looks at leases when time changes them.
+
+use std::time::Duration;
+
+use tracing::{error, warn};
+
+use super::{Inner, Status};
+use crate::engine::{CommitError, Content, Engine, Write};
+use crate::journal::{Change, Undone};
+use crate::table::{self, Key};
+
+/// After an undone change, how long until those who wait for the lease are looked at again: a full
+/// disk is not asked in a hot loop.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Inner {
+    /// Looks at leases that somebody waits for, when it is time, until the timer is closed.
+    pub(super) fn watch_time(&self) {
+        while let Some(key) = self.timer.next(&self.clock) {
+            self.look(&key);
+        }
+    }
+
+    /// Commits what is queued, until the journal is closed or the engine has failed.
+    pub(super) fn keep(&self, mut engine: Box<dyn Engine>) {
+        while let Some(batch) = self.journal.take() {
+            let steps = batch.iter().flat_map(|change| &change.steps);
+            let writes: Vec<Write> = steps.map(|step| step.write.clone()).collect();
+            let Some(last) = writes.last().map(|write| write.revision) else {
+                continue;
+            };
+            match engine.commit(&writes) {
+                Ok(()) => {
+                    self.journal.publish(last);
+                    self.forget_deleted(&writes);
+                    batch.iter().for_each(Change::tell);
+                    if let Err(error) = engine.tidy() {
+                        return self.end(Vec::new(), &error);
+                    }
+                }
+                // Not closed: nothing may be written any more, not even to tidy up.
+                Err(error @ CommitError::Fatal(_)) => return self.end(batch, &error),
+                Err(error) => {
+                    warn!(%error, "changes were undone");
+                    self.undo(batch, Undone::from(&error));
+                }
+            }
+        }
+        engine.close();
+    }
+
+    /// The engine failed for good: everybody is told so, and nothing is tried again.
+    fn end(&self, batch: Vec<Change>, error: &CommitError) {
+        error!(%error, "the engine failed; the store ends");
+        self.undo(batch, Undone::Failed);
+        self.failed.cancel();
+    }
+
+    /// A deletion is durable: the lease need not be remembered as deleted any more.
+    fn forget_deleted(&self, writes: &[Write]) {
+        for write in writes {
+            if matches!(write.content, Content::Deleted(_)) {
+                let mut shard = self.table.lock(&write.key);
+                table::tidy(&mut shard, &write.key, self.journal.durable());
+            }
+        }
+    }
+
+    /// Makes leases what they were before these changes and all that are queued behind them.
+    ///
+    /// Nothing that rested on any of these was told to anybody: every answer waits for the revision
+    /// that it saw. All shards are locked, so nobody sees a table that is half undone, and nothing
+    /// can be queued on top.
+    fn undo(&self, batch: Vec<Change>, undone: Undone) {
+        let mut shards = self.table.lock_all();
+        if undone == Undone::Failed {
+            self.set_status(Status::Failed);
+        }
+        let (behind, tell) = self.journal.end_generation(undone);
+        let mut waited_for: Vec<Key> = Vec::new();
+        for change in batch.into_iter().chain(behind).rev() {
+            let shard = shards.shard_of(&change.key);
+            // A lease with changes that are not durable is never taken out of the table.
+            let Some(entry) = shard.get_mut(&change.key) else {
+                continue;
+            };
+            entry.record = change.before.record;
+            entry.revision = change.before.revision;
+            if let Some(interest) = &mut entry.interest {
+                interest.changed.send_replace(entry.revision);
+                interest.armed = None;
+                waited_for.push(change.key.clone());
+            }
+            table::tidy(shard, &change.key, self.journal.durable());
+        }
+        drop(shards);
+        tell();
+        for key in waited_for {
+            self.timer.arm(self.clock.now() + LOOK_AGAIN, key);
+        }
+    }
+}

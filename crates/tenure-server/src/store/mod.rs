@@ -1,0 +1,245 @@
+//! The store: what requests do, apart from how they come in.
+//!
+//! Every call works in two halves. Under the lock of one shard it looks, changes and takes a place
+//! in the journal, without ever waiting. Then, without a lock, it waits until what it saw is
+//! durable, and only then answers: grants, refusals, reads, lists and long polls alike. What was
+//! seen may have been undone meanwhile because the disk was full; whoever only looked looks again.
+
+mod event;
+mod keep;
+mod operate;
+mod poll;
+mod wait;
+mod work;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tenure_core::Epoch;
+use tenure_core::wire::{Code, Problem};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::clock::{self, Clock};
+use crate::config::Config;
+use crate::engine::{self, Engine, Loaded, OpenError};
+use crate::journal::{Journal, Keeping};
+use crate::table::Table;
+use crate::timer::Timer;
+
+pub(crate) use event::Event;
+
+/// A lease store. Clones are handles to the same one; when the last is dropped it is closed.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+    running: Arc<Running>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    table: Table,
+    journal: Journal,
+    timer: Timer,
+    clock: Clock,
+    /// One more than the greatest epoch that was deleted with its lease; zero if there is none.
+    floor: AtomicU64,
+    /// How many acquires and long polls wait.
+    waiting: AtomicUsize,
+    status: Mutex<Status>,
+    /// Nobody may wait any more.
+    stopping: CancellationToken,
+    /// The engine failed for good.
+    failed: CancellationToken,
+}
+
+/// Whether the table may be used. It changes only while all shards are locked, so it holds for as
+/// long as one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Open,
+    Closed,
+    Failed,
+}
+
+/// The store's threads.
+#[derive(Debug)]
+struct Running {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Store {
+    /// Opens the store that `config` names. Leases that were held when it was closed, or when its
+    /// process was killed, count as renewed now, for their full durations.
+    ///
+    /// It blocks while it reads and checks what is on disk.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] names the file and says what to do. Files that are damaged are left untouched.
+    #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
+    pub fn open(config: Config) -> Result<Self, OpenError> {
+        let (loaded, engine) = engine::open(&config.engine)?;
+        warn_of_a_late_clock(loaded.last_epoch());
+        Self::start(loaded, engine).map_err(OpenError::io("a thread"))
+    }
+
+    /// A store of these leases, that keeps changes in `engine`; in memory only, if there is none.
+    fn start(loaded: Loaded, engine: Option<Box<dyn Engine>>) -> io::Result<Self> {
+        let clock = Clock::start();
+        let keeping = match engine {
+            Some(_) => Keeping::Durably,
+            None => Keeping::InMemory,
+        };
+        let inner = Arc::new(Inner {
+            journal: Journal::new(loaded.revision, keeping),
+            floor: AtomicU64::new(loaded.floor.map_or(0, |floor| floor.get() + 1)),
+            table: Table::new(loaded.entries(clock.now())),
+            timer: Timer::default(),
+            clock,
+            waiting: AtomicUsize::new(0),
+            status: Mutex::new(Status::Open),
+            stopping: CancellationToken::new(),
+            failed: CancellationToken::new(),
+        });
+        let running = Running {
+            inner: Arc::clone(&inner),
+            threads: Mutex::default(),
+        };
+        running.start(engine)?;
+        Ok(Self {
+            inner,
+            running: Arc::new(running),
+        })
+    }
+
+    /// Answers everybody who waits, and takes nothing new but renewals and releases.
+    pub(crate) fn stop(&self) {
+        self.inner.stopping.cancel();
+    }
+
+    /// Commits what is queued and closes the engine. Blocks.
+    pub(crate) fn close(&self) {
+        self.running.close();
+    }
+
+    /// Done when the engine has failed for good.
+    pub(crate) async fn engine_failed(&self) {
+        self.inner.failed.cancelled().await;
+    }
+
+    /// Whether the engine has failed for good.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.inner.failed.is_cancelled()
+    }
+
+    /// Whether requests are taken.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Stopping`] or [`Code::EngineUnavailable`].
+    pub(crate) fn ready(&self) -> Result<(), Problem> {
+        self.inner.check_open()?;
+        if self.inner.stopping.is_cancelled() {
+            return Err(stopping());
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn check_open(&self) -> Result<(), Problem> {
+        match *self.status.lock().unwrap_or_else(PoisonError::into_inner) {
+            Status::Open => Ok(()),
+            Status::Closed => Err(stopping()),
+            Status::Failed => Err(failed()),
+        }
+    }
+
+    fn set_status(&self, status: Status) {
+        let mut current = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        // Failed is for ever.
+        if *current == Status::Open {
+            *current = status;
+        }
+    }
+
+    /// The greatest epoch that was deleted with its lease.
+    fn floor(&self) -> Option<Epoch> {
+        let above = self.floor.load(Ordering::Relaxed);
+        above.checked_sub(1).and_then(Epoch::new)
+    }
+}
+
+impl Running {
+    fn start(&self, engine: Option<Box<dyn Engine>>) -> io::Result<()> {
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+            self.lock().push(thread);
+            io::Result::Ok(())
+        };
+        let inner = Arc::clone(&self.inner);
+        spawn("tenure-timer", Box::new(move || inner.watch_time()))?;
+        if let Some(engine) = engine {
+            let inner = Arc::clone(&self.inner);
+            spawn("tenure-journal", Box::new(move || inner.keep(engine)))?;
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        let inner = &self.inner;
+        inner.stopping.cancel();
+        let shards = inner.table.lock_all();
+        inner.set_status(Status::Closed);
+        inner.journal.close();
+        drop(shards);
+        inner.timer.close();
+        let threads = std::mem::take(&mut *self.lock());
+        for thread in threads {
+            // A thread that panicked has said so, and there is nothing left to do for it.
+            let _ = thread.join();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn stopping() -> Problem {
+    Problem::new(Code::Stopping, "the store is stopping")
+}
+
+fn failed() -> Problem {
+    Problem::new(
+        Code::EngineUnavailable,
+        "the store's engine failed and the store is ending",
+    )
+}
+
+/// Epochs go on increasing whatever the clock says; but only while the disk is not lost.
+fn warn_of_a_late_clock(last: Option<Epoch>) {
+    let wall = clock::wall();
+    if let Some(last) = last
+        && wall.get() < last.get()
+    {
+        warn!(
+            epoch = last.get(),
+            wall_clock_ms = wall.get(),
+            "the wall clock is behind the last epoch granted; epochs go on from the last one"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! Calls that don't wait for others: they look or change, wait for the disk, and answer.
+
+use tenure_core::Epoch;
+use tenure_core::lease::{Change, Operation};
+use tenure_core::wire::{Code, LeaseList, LeaseView, Problem, VerifyReply};
+
+use super::work::{Seen, Unknown, Work};
+use super::{Inner, Store, failed};
+use crate::journal::Undone;
+use crate::table::Key;
+
+/// How often a call that changes nothing is done again because what it saw was undone. More, and it
+/// would spin on a full disk.
+const ATTEMPTS: u32 = 3;
+
+impl Store {
+    /// Does one operation on a lease that is there. The view is the lease as it is right after it.
+    pub(crate) async fn operate(
+        &self,
+        key: &Key,
+        operation: &Operation,
+        reason: Option<String>,
+    ) -> Result<LeaseView, Problem> {
+        if !matches!(operation, Operation::Renew(..) | Operation::Release(_)) {
+            self.ready()?;
+        }
+        let proposed = match operation {
+            Operation::Change { proposed, .. } => Some(*proposed),
+            _ => None,
+        };
+        let work = |work: &mut Work<'_>| {
+            work.apply(operation, reason.clone())
+                .map_err(|rejection| Problem::from(&rejection))?;
+            let view = work.view();
+            Ok(match proposed {
+                Some(lease_id) => view.with_lease_id(lease_id),
+                None => view,
+            })
+        };
+        self.with_lease(key, Unknown::Refuse, work).await
+    }
+
+    /// Whether the term of `epoch` still holds.
+    pub(crate) async fn verify(&self, key: &Key, epoch: Epoch) -> Result<VerifyReply, Problem> {
+        self.ready()?;
+        let work = |work: &mut Work<'_>| {
+            let applied = work
+                .apply(&Operation::Verify(epoch), None)
+                .map_err(|rejection| Problem::from(&rejection))?;
+            let (current, epoch) = match applied.change {
+                Change::Verified { current, epoch } => (current, epoch),
+                _ => (false, None),
+            };
+            let epoch = epoch.map(Epoch::get);
+            Ok(VerifyReply { current, epoch })
+        };
+        let seen = self
+            .answer(|| self.inner.work(key, Unknown::Refuse, work))
+            .await?;
+        seen.value.ok_or_else(|| unknown(key))?
+    }
+
+    /// The lease as it is.
+    pub(crate) async fn view(&self, key: &Key) -> Result<LeaseView, Problem> {
+        self.ready()?;
+        self.with_lease(key, Unknown::Refuse, |work| Ok(work.view()))
+            .await
+    }
+
+    /// Forgets a lease that nobody holds.
+    pub(crate) async fn delete(&self, key: &Key) -> Result<(), Problem> {
+        self.ready()?;
+        let work =
+            |work: &mut Work<'_>| work.delete().map_err(|rejection| Problem::from(&rejection));
+        let seen = self
+            .answer(|| self.inner.work(key, Unknown::Refuse, work))
+            .await?;
+        seen.value.ok_or_else(|| unknown(key))?
+    }
+
+    /// Up to `limit` leases of `namespace` whose names start with `prefix`, after the name `after`.
+    pub(crate) async fn list(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<LeaseList, Problem> {
+        self.ready()?;
+        let prefix = format!("{namespace}/{prefix}");
+        let mut leases = Vec::new();
+        let mut last = after.cloned();
+        loop {
+            // One more than asked for tells whether there are more. Leases that were deleted or
+            // not made yet are passed over, so this may take several rounds.
+            let count = limit + 1 - leases.len();
+            let keys = self.inner.table.keys(&prefix, last.as_ref(), count);
+            let found = keys.len();
+            let mut seen = Vec::with_capacity(found);
+            for key in keys {
+                let view = |work: &mut Work<'_>| work.view();
+                seen.push((self.inner.work(&key, Unknown::Refuse, view)?, key));
+            }
+            for (first, key) in seen {
+                let mut first = Some(first);
+                let again = || match first.take() {
+                    Some(first) => Ok(first),
+                    None => self.inner.work(&key, Unknown::Refuse, |work| work.view()),
+                };
+                let seen = self.answer(again).await?;
+                leases.extend(seen.value.map(|view| at(view, seen.revision)));
+                last = Some(key);
+            }
+            if found < count || leases.len() > limit {
+                break;
+            }
+        }
+        let has_more = leases.len() > limit;
+        leases.truncate(limit);
+        let next = leases.last().filter(|_| has_more);
+        let next = next.map(|view| view.lease.clone());
+        Ok(LeaseList { leases, next })
+    }
+
+    async fn with_lease(
+        &self,
+        key: &Key,
+        unknown_lease: Unknown,
+        work: impl Fn(&mut Work<'_>) -> Result<LeaseView, Problem>,
+    ) -> Result<LeaseView, Problem> {
+        let seen = self
+            .answer(|| self.inner.work(key, unknown_lease, &work))
+            .await?;
+        let view = seen.value.ok_or_else(|| unknown(key))??;
+        Ok(at(view, seen.revision))
+    }
+
+    /// Does `attempt`, waits until what it saw is durable, and only then lets it be told.
+    pub(super) async fn answer<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<Seen<T>, Problem>,
+    ) -> Result<Seen<T>, Problem> {
+        let mut attempts = 0;
+        loop {
+            let mut seen = attempt()?;
+            attempts += 1;
+            let Some(ticket) = seen.ticket.take() else {
+                return Ok(seen);
+            };
+            match ticket.durable().await {
+                Ok(()) => return Ok(seen),
+                Err(Undone::Failed) => return Err(failed()),
+                // It rested on somebody else's change, and that is gone: look again.
+                Err(_) if seen.repeatable && attempts < ATTEMPTS => {}
+                Err(undone) => return Err(not_kept(undone)),
+            }
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+}
+
+/// The view, as of this revision.
+pub(super) fn at(view: LeaseView, revision: u64) -> LeaseView {
+    LeaseView { revision, ..view }
+}
+
+pub(super) fn unknown(key: &Key) -> Problem {
+    Problem::new(
+        Code::UnknownLease,
+        format!("namespace {} has no lease {}", key.namespace(), key.lease()),
+    )
+}
+
+pub(super) fn not_kept(undone: Undone) -> Problem {
+    match undone {
+        Undone::DiskFull => Problem::new(
+            Code::DiskFull,
+            "the store's disk is full, so the change was undone; renewals still work",
+        ),
+        Undone::Busy => Problem::new(
+            Code::EngineUnavailable,
+            "another program has the store's database locked, so the change was undone",
+        ),
+        Undone::Failed => failed(),
+    }
+}

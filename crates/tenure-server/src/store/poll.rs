@@ -1,0 +1,85 @@
+//! Long polls: waiting for a lease to change.
+
+use std::time::Duration;
+
+use tenure_core::wire::{LeaseView, Problem};
+use tokio::sync::watch;
+use tokio::time::{self, Instant};
+
+use super::operate::{at, unknown};
+use super::wait::{MAX_WAITING, Place, over_limit};
+use super::work::{Unknown, Work};
+use super::{Store, stopping};
+use crate::table::Key;
+
+/// One long poll. Dropped, it gives its room back.
+struct Poll {
+    place: Place,
+    key: Key,
+    changed: Option<watch::Receiver<u64>>,
+}
+
+impl Store {
+    /// The lease as it is once its revision is above `after`, or as it is after `wait`.
+    pub(crate) async fn poll(
+        &self,
+        key: &Key,
+        after: u64,
+        wait: Duration,
+    ) -> Result<LeaseView, Problem> {
+        self.ready()?;
+        let until = Instant::now() + wait;
+        let Some(place) = Place::take(&self.inner) else {
+            return Err(over_limit("the store", MAX_WAITING));
+        };
+        let mut poll = Poll {
+            place,
+            key: key.clone(),
+            changed: None,
+        };
+        loop {
+            let subscribed = &mut poll.changed;
+            let look = |work: &mut Work<'_>| {
+                let changed = &work.entry.interest().changed;
+                subscribed
+                    .get_or_insert_with(|| changed.subscribe())
+                    .mark_unchanged();
+                work.view()
+            };
+            // It subscribes under the same lock under which it looks: no change falls in between.
+            let mut look = Some(look);
+            let seen = self
+                .answer(|| match look.take() {
+                    Some(look) => self.inner.work(key, Unknown::Refuse, look),
+                    None => self.inner.work(key, Unknown::Refuse, |work| work.view()),
+                })
+                .await?;
+            let Some(view) = seen.value else {
+                return Err(unknown(key));
+            };
+            if seen.revision > after || Instant::now() >= until {
+                return Ok(at(view, seen.revision));
+            }
+            let Some(changed) = &mut poll.changed else {
+                return Ok(at(view, seen.revision));
+            };
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = self.inner.stopping.cancelled() => return Err(stopping()),
+                () = time::sleep_until(until) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Poll {
+    fn drop(&mut self) {
+        drop(self.changed.take());
+        let inner = &self.place.inner;
+        let mut shard = inner.table.lock(&self.key);
+        if let Some(entry) = shard.get_mut(&self.key) {
+            entry.drop_idle_interest();
+            crate::table::tidy(&mut shard, &self.key, inner.journal.durable());
+        }
+    }
+}

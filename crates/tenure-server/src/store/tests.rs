@@ -1,0 +1,402 @@
+//! The store over an engine that does what a test wants: what is told when, and what becomes of
+//! changes that could not be kept.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation};
+use tenure_core::wire::{Code, LeaseView, Problem, Queued};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Store;
+use crate::engine::{CommitError, Content, Engine, Loaded, Write};
+use crate::table::Key;
+
+/// Long enough for anything that happens at all.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Long enough to notice an answer that leaves too early, if the machine is not very busy. A test
+/// passes wrongly at worst; it never fails wrongly.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+/// An engine that shows every batch and does with it what it is told.
+struct Scripted {
+    batches: Sender<Vec<Write>>,
+    verdicts: Receiver<Result<(), CommitError>>,
+}
+
+/// The test's end of a [`Scripted`].
+struct Script {
+    batches: Receiver<Vec<Write>>,
+    verdicts: Sender<Result<(), CommitError>>,
+}
+
+impl Engine for Scripted {
+    fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError> {
+        let _ = self.batches.send(writes.to_vec());
+        // A test that has ended lets everything through.
+        self.verdicts.recv().unwrap_or(Ok(()))
+    }
+
+    fn tidy(&mut self) -> Result<(), CommitError> {
+        Ok(())
+    }
+
+    fn close(&mut self) {}
+}
+
+impl Script {
+    /// The next batch; it stays uncommitted until the verdict is given.
+    fn batch(&self) -> Vec<Write> {
+        self.batches.recv_timeout(SOON).expect("a batch")
+    }
+
+    fn decide(&self, verdict: Result<(), CommitError>) {
+        self.verdicts.send(verdict).unwrap();
+    }
+
+    fn commit(&self) -> Vec<Write> {
+        let batch = self.batch();
+        self.decide(Ok(()));
+        batch
+    }
+
+    fn refuse(&self) {
+        self.batch();
+        self.decide(Err(CommitError::DiskFull("no space".into())));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.batches.try_recv().is_err()
+    }
+}
+
+fn scripted() -> (Store, Script) {
+    let (batches, shown) = channel();
+    let (verdicts, told) = channel();
+    let engine = Scripted {
+        batches,
+        verdicts: told,
+    };
+    let store = Store::start(Loaded::default(), Some(Box::new(engine))).unwrap();
+    let script = Script {
+        batches: shown,
+        verdicts,
+    };
+    (store, script)
+}
+
+fn key() -> Key {
+    Key::of_text("ns/lease")
+}
+
+fn id(number: u64) -> LeaseId {
+    LeaseId::from_random_bits(0, number)
+}
+
+fn queued(number: u64, wait: Duration) -> Queued {
+    Queued {
+        request: Acquire {
+            lease_id: id(number),
+            holder: format!("candidate-{number}").parse().unwrap(),
+            duration: LeaseDuration::Fixed(Duration::from_secs(60)),
+            lock_delay: Duration::ZERO,
+            metadata: Metadata::new(),
+        },
+        wait,
+        priority: 100,
+    }
+}
+
+type Answer = JoinHandle<Result<LeaseView, Problem>>;
+
+fn acquire(store: &Store, number: u64, wait: Duration) -> Answer {
+    let store = store.clone();
+    tokio::spawn(async move { store.acquire(&key(), &queued(number, wait)).await })
+}
+
+fn operate(store: &Store, operation: Operation) -> Answer {
+    let store = store.clone();
+    tokio::spawn(async move { store.operate(&key(), &operation, None).await })
+}
+
+fn view(store: &Store) -> Answer {
+    let store = store.clone();
+    tokio::spawn(async move { store.view(&key()).await })
+}
+
+async fn answer(answer: Answer) -> Result<LeaseView, Problem> {
+    timeout(SOON, answer).await.expect("an answer").unwrap()
+}
+
+async fn refusal(of: Answer) -> Code {
+    answer(of).await.unwrap_err().code
+}
+
+/// Waits until so many are in the queue.
+async fn queue_of(store: &Store, count: usize) {
+    let waiting = &store.inner.waiting;
+    let until = tokio::time::Instant::now() + SOON;
+    while waiting.load(std::sync::atomic::Ordering::Relaxed) != count {
+        assert!(tokio::time::Instant::now() < until);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// A store whose lease candidate 1 holds, durably.
+async fn held() -> (Store, Script) {
+    let (store, script) = scripted();
+    let granted = acquire(&store, 1, Duration::ZERO);
+    on_engine(&script, |script| script.commit()).await;
+    answer(granted).await.unwrap();
+    (store, script)
+}
+
+/// Talks to the engine's thread without blocking the runtime for long: answers go on meanwhile.
+async fn on_engine<T>(script: &Script, talk: impl FnOnce(&Script) -> T) -> T {
+    tokio::task::block_in_place(|| talk(script))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_leaves_before_what_it_rests_on_is_durable() {
+    let (store, script) = scripted();
+    let granted = acquire(&store, 1, Duration::ZERO);
+    on_engine(&script, Script::batch).await;
+    let refused = acquire(&store, 2, Duration::ZERO);
+    let read = view(&store);
+    let renewed = operate(&store, Operation::Renew(id(1), None));
+    let listed = tokio::spawn({
+        let store = store.clone();
+        async move { store.list("ns", "", None, 10).await }
+    });
+    let polled = tokio::spawn({
+        let store = store.clone();
+        async move { store.poll(&key(), 0, SOON).await }
+    });
+    tokio::time::sleep(A_MOMENT).await;
+    let early = [
+        granted.is_finished(),
+        refused.is_finished(),
+        read.is_finished(),
+        renewed.is_finished(),
+        listed.is_finished(),
+        polled.is_finished(),
+    ];
+    assert_eq!(early, [false; 6]);
+
+    script.decide(Ok(()));
+    assert_eq!(answer(granted).await.unwrap().revision, 1);
+    assert_eq!(refusal(refused).await, Code::LeaseHeld);
+    assert_eq!(answer(read).await.unwrap().revision, 1);
+    assert!(answer(renewed).await.is_ok());
+    assert_eq!(listed.await.unwrap().unwrap().leases.len(), 1);
+    assert_eq!(polled.await.unwrap().unwrap().revision, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_writes_nothing_and_waits_for_no_disk() {
+    let (store, script) = held().await;
+    let released = {
+        // The engine hangs in the commit of another lease.
+        let other = store.clone();
+        let other = tokio::spawn(async move {
+            let key = Key::of_text("ns/other");
+            other.acquire(&key, &queued(9, Duration::ZERO)).await
+        });
+        on_engine(&script, Script::batch).await;
+        for _ in 0..100 {
+            answer(operate(&store, Operation::Renew(id(1), None)))
+                .await
+                .unwrap();
+        }
+        assert!(on_engine(&script, Script::is_idle).await);
+        script.decide(Ok(()));
+        other
+    };
+    released.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_and_the_grant_to_the_next_are_one_commit() {
+    let (store, script) = held().await;
+    let next = acquire(&store, 2, SOON);
+    queue_of(&store, 1).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    let batch = on_engine(&script, Script::batch).await;
+    let states: Vec<String> = batch.iter().map(|write| holder(write)).collect();
+    assert_eq!(states, ["candidate-1", "candidate-2"]);
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!next.is_finished() && !released.is_finished());
+    script.decide(Ok(()));
+    assert_eq!(answer(released).await.unwrap().revision, 2);
+    assert_eq!(answer(next).await.unwrap().revision, 3);
+}
+
+fn holder(write: &Write) -> String {
+    match &write.content {
+        Content::Lease(stored) => stored.grant.as_ref().unwrap().holder.to_string(),
+        Content::Deleted(_) => String::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_full_disk_nothing_has_happened_and_renewals_go_on() {
+    let (store, script) = held().await;
+    let next = acquire(&store, 2, SOON);
+    queue_of(&store, 1).await;
+
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::refuse).await;
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    assert_eq!(refusal(next).await, Code::DiskFull);
+    // It is as it was: held by the first, who may renew.
+    let renewed = answer(operate(&store, Operation::Renew(id(1), None))).await;
+    assert_eq!(renewed.unwrap().revision, 1);
+    assert_eq!(
+        answer(view(&store)).await.unwrap().holder.as_deref(),
+        Some("candidate-1")
+    );
+
+    // Once there is space it works again, and revisions and epochs go on.
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::commit).await;
+    assert_eq!(answer(released).await.unwrap().revision, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_queued_behind_an_undone_change_is_undone_with_it() {
+    let (store, script) = scripted();
+    let granted = acquire(&store, 1, Duration::ZERO);
+    on_engine(&script, Script::batch).await;
+    // These rest on the grant, and are queued behind it.
+    let described = operate(
+        &store,
+        Operation::SetMetadata(id(1), Metadata::from([("a".into(), "b".into())])),
+    );
+    let released = loop {
+        // Once the description is in the queue, its revision is handed out.
+        let described_is_queued = {
+            let shard = store.inner.table.lock(&key());
+            shard.get(&key()).is_some_and(|entry| entry.revision == 2)
+        };
+        if described_is_queued {
+            break operate(&store, Operation::Release(id(1)));
+        }
+        tokio::task::yield_now().await;
+    };
+    tokio::time::sleep(A_MOMENT).await;
+    script.decide(Err(CommitError::DiskFull("no space".into())));
+    assert_eq!(refusal(granted).await, Code::DiskFull);
+    assert_eq!(refusal(described).await, Code::DiskFull);
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    // The lease was never acquired.
+    assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    assert!(store.inner.table.lock(&key()).is_empty());
+    assert!(on_engine(&script, Script::is_idle).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_saw_an_undone_change_looks_again() {
+    let (store, script) = held().await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::batch).await;
+    let read = view(&store);
+    let refused = operate(&store, Operation::Renew(id(1), None));
+    tokio::time::sleep(A_MOMENT).await;
+    script.decide(Err(CommitError::DiskFull("no space".into())));
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    assert_eq!(
+        answer(read).await.unwrap().holder.as_deref(),
+        Some("candidate-1")
+    );
+    assert!(answer(refused).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_io_error_nothing_is_written_and_everybody_is_told() {
+    let (store, script) = held().await;
+    let next = acquire(&store, 2, SOON);
+    queue_of(&store, 1).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::batch).await;
+    script.decide(Err(CommitError::Fatal("fsync: EIO".into())));
+    assert_eq!(refusal(released).await, Code::EngineUnavailable);
+    assert_eq!(refusal(next).await, Code::EngineUnavailable);
+    timeout(SOON, store.engine_failed()).await.unwrap();
+    assert_eq!(
+        refusal(acquire(&store, 3, Duration::ZERO)).await,
+        Code::EngineUnavailable
+    );
+    assert_eq!(refusal(view(&store)).await, Code::EngineUnavailable);
+    assert!(store.has_failed());
+    assert!(on_engine(&script, Script::is_idle).await);
+    // Closing does not hang on the thread that has ended.
+    tokio::task::block_in_place(|| store.close());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_is_not_told_before_it_is_durable_nor_forgotten_if_undone() {
+    let (store, script) = held().await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::commit).await;
+    answer(released).await.unwrap();
+
+    let delete = || {
+        let store = store.clone();
+        tokio::spawn(async move { store.delete(&key()).await })
+    };
+    let undone = delete();
+    on_engine(&script, Script::batch).await;
+    let read = view(&store);
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!read.is_finished());
+    script.decide(Err(CommitError::DiskFull("no space".into())));
+    assert_eq!(undone.await.unwrap().unwrap_err().code, Code::DiskFull);
+    assert!(answer(read).await.is_ok());
+
+    let deleted = delete();
+    on_engine(&script, Script::commit).await;
+    deleted.await.unwrap().unwrap();
+    assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    assert!(store.inner.table.lock(&key()).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closing_store_commits_what_is_queued_and_takes_nothing_more() {
+    let (store, script) = scripted();
+    let granted = acquire(&store, 1, Duration::ZERO);
+    on_engine(&script, Script::batch).await;
+    let closing = tokio::task::spawn_blocking({
+        let store = store.clone();
+        move || store.close()
+    });
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!closing.is_finished());
+    script.decide(Ok(()));
+    closing.await.unwrap();
+    answer(granted).await.unwrap();
+    assert_eq!(
+        refusal(operate(&store, Operation::Renew(id(1), None))).await,
+        Code::Stopping
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_requests_that_went_away() {
+    let store = Store::open(crate::Config::memory()).unwrap();
+    answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
+    let waiters: Vec<Answer> = (2..20)
+        .map(|number| acquire(&store, number, SOON))
+        .collect();
+    let poll = tokio::spawn({
+        let store = store.clone();
+        async move { store.poll(&key(), 1, SOON).await }
+    });
+    queue_of(&store, 19).await;
+    poll.abort();
+    waiters.iter().for_each(JoinHandle::abort);
+    queue_of(&store, 0).await;
+    let shard = store.inner.table.lock(&key());
+    assert!(shard.get(&key()).unwrap().interest.is_none());
+}

@@ -1,0 +1,230 @@
+//! Acquires that may wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tenure_core::lease::{LeaseId, Operation, Rejection, Waiting};
+use tenure_core::wire::{Code, LeaseView, Problem, Queued};
+use tokio::sync::oneshot;
+use tokio::time;
+
+use super::operate::{at, not_kept};
+use super::work::{Seen, Unknown, Work};
+use super::{Inner, Store, stopping};
+use crate::clock;
+use crate::table::{Key, Reply};
+
+/// Most acquires that wait for one lease. Each release looks at them in order, so this bounds how
+/// long a shard is locked (below a millisecond); a lease with more candidates wants fewer of them.
+const MAX_WAITERS_OF_A_LEASE: usize = 10_000;
+
+/// Most acquires and long polls that wait in all: each has a connection and some kilobytes.
+pub(super) const MAX_WAITING: usize = 50_000;
+
+/// What came of trying to acquire.
+enum Tried {
+    Granted(LeaseView),
+    Refused(Problem),
+    Waiting(Waiter),
+}
+
+impl Store {
+    /// Holds the lease, at once or when it is this request's turn.
+    pub(crate) async fn acquire(&self, key: &Key, queued: &Queued) -> Result<LeaseView, Problem> {
+        self.ready()?;
+        let tried = self.answer(|| self.try_acquire(key, queued, !queued.wait.is_zero()));
+        let waiter = match tried.await?.into_result()? {
+            Ok(view) => return Ok(view.with_lease_id(queued.request.lease_id)),
+            Err(waiter) => waiter,
+        };
+        self.wait(waiter, queued).await
+    }
+
+    async fn wait(&self, mut waiter: Waiter, queued: &Queued) -> Result<LeaseView, Problem> {
+        let reply = tokio::select! {
+            // If the grant comes at the very moment at which the time is up, it wins.
+            biased;
+            reply = &mut waiter.reply => reply.ok(),
+            () = self.inner.stopping.cancelled() => waiter.leave(),
+            () = time::sleep(queued.wait) => waiter.leave(),
+        };
+        match reply {
+            Some(Reply::Granted(view, ticket)) => {
+                if let Some(ticket) = ticket {
+                    ticket.durable().await.map_err(not_kept)?;
+                }
+                Ok(view.with_lease_id(queued.request.lease_id))
+            }
+            Some(Reply::Replaced(problem, ticket)) => {
+                if let Some(ticket) = ticket {
+                    ticket.durable().await.map_err(not_kept)?;
+                }
+                Err(*problem)
+            }
+            None if self.inner.is_stopping() => Err(stopping()),
+            // The time is up: the answer is as of now.
+            None => {
+                let tried = self.answer(|| self.try_acquire(&waiter.key, queued, false));
+                match tried.await?.into_result()? {
+                    Ok(view) => Ok(view.with_lease_id(queued.request.lease_id)),
+                    Err(_) => Err(stopping()),
+                }
+            }
+        }
+    }
+
+    fn try_acquire(
+        &self,
+        key: &Key,
+        queued: &Queued,
+        may_wait: bool,
+    ) -> Result<Seen<Tried>, Problem> {
+        let seen = self.inner.work(key, Unknown::Make, |work| {
+            let operation = Operation::Acquire(queued.request.clone(), clock::wall());
+            match work.apply(&operation, None) {
+                Ok(_) => Tried::Granted(work.view()),
+                Err(rejection) if may_wait && is_worth_waiting(&rejection) => {
+                    self.join(work, key, queued, &rejection)
+                }
+                Err(rejection) => Tried::Refused((&rejection).into()),
+            }
+        })?;
+        // `Unknown::Make` makes one.
+        let value = seen.value.unwrap_or_else(|| Tried::Refused(stopping()));
+        Ok(Seen {
+            // One who waits tells nothing yet.
+            ticket: seen.ticket.filter(|_| !matches!(value, Tried::Waiting(_))),
+            value,
+            revision: seen.revision,
+            repeatable: seen.repeatable,
+        })
+    }
+
+    fn join(
+        &self,
+        work: &mut Work<'_>,
+        key: &Key,
+        queued: &Queued,
+        rejection: &Rejection,
+    ) -> Tried {
+        let Some(place) = Place::take(&self.inner) else {
+            return Tried::Refused(over_limit("the store", MAX_WAITING));
+        };
+        let revision = work.entry.revision;
+        let interest = work.entry.interest();
+        if interest.queue.len() >= MAX_WAITERS_OF_A_LEASE {
+            return Tried::Refused(over_limit("the lease", MAX_WAITERS_OF_A_LEASE));
+        }
+        let (reply_to, reply) = oneshot::channel();
+        let waiting = Waiting {
+            request: queued.request.clone(),
+            reply_to,
+        };
+        if let Some(replaced) = interest.queue.join(queued.priority, waiting) {
+            let ticket = self.inner.journal.ticket(revision);
+            let problem = Problem {
+                detail: format!("{rejection}; a later request with this lease id waits instead"),
+                ..Problem::from(rejection)
+            };
+            // If nobody listens any more, the better.
+            let _ = replaced
+                .reply_to
+                .send(Reply::Replaced(problem.into(), ticket));
+        }
+        Tried::Waiting(Waiter {
+            place,
+            key: key.clone(),
+            lease_id: queued.request.lease_id,
+            reply,
+        })
+    }
+}
+
+impl Seen<Tried> {
+    fn into_result(self) -> Result<Result<LeaseView, Waiter>, Problem> {
+        match self.value {
+            Tried::Granted(view) => Ok(Ok(at(view, self.revision))),
+            Tried::Waiting(waiter) => Ok(Err(waiter)),
+            Tried::Refused(problem) => Err(problem),
+        }
+    }
+}
+
+const fn is_worth_waiting(rejection: &Rejection) -> bool {
+    matches!(
+        rejection,
+        Rejection::Held { .. } | Rejection::LockDelay { .. } | Rejection::Reserved { .. }
+    )
+}
+
+pub(super) fn over_limit(whose: &str, limit: usize) -> Problem {
+    Problem::new(
+        Code::OverLimit,
+        format!("{whose} has {limit} requests waiting already, which is the limit"),
+    )
+}
+
+/// One of the places for those who wait.
+pub(super) struct Place {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl Place {
+    pub(super) fn take(inner: &Arc<Inner>) -> Option<Self> {
+        let waiting = inner.waiting.fetch_add(1, Ordering::Relaxed);
+        let place = Self {
+            inner: Arc::clone(inner),
+        };
+        (waiting < MAX_WAITING).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.inner.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One acquire that waits. Dropped (because its client went away), it leaves the queue.
+struct Waiter {
+    place: Place,
+    key: Key,
+    lease_id: LeaseId,
+    reply: oneshot::Receiver<Reply>,
+}
+
+impl Waiter {
+    /// Leaves the queue, unless a reply was given already: then it is that.
+    fn leave(&mut self) -> Option<Reply> {
+        // From here on nobody can grant to it.
+        self.reply.close();
+        let reply = self.reply.try_recv().ok();
+        let inner = &self.place.inner;
+        let mut shard = inner.table.lock(&self.key);
+        if let Some(entry) = shard.get_mut(&self.key) {
+            if let Some(interest) = &mut entry.interest {
+                let is_gone =
+                    |waiting: &Waiting<oneshot::Sender<Reply>>| waiting.reply_to.is_closed();
+                interest.queue.leave(self.lease_id, is_gone);
+            }
+            entry.drop_idle_interest();
+            crate::table::tidy(&mut shard, &self.key, inner.journal.durable());
+        }
+        reply
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(Reply::Granted(..)) = self.leave() {
+            // Granted at the very moment at which the client went away: it will not know. It gives
+            // the lease up rather than let all others wait for its expiry. Best effort: if the store
+            // is closing, the lease expires.
+            let release = Operation::Release(self.lease_id);
+            let inner = &self.place.inner;
+            let _ = inner.work(&self.key, Unknown::Refuse, |work| {
+                work.apply(&release, None).is_ok()
+            });
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What is done to one lease under its shard's lock.
+
+use tenure_core::lease::Record;
+use tenure_core::lease::{
+    self, Applied, Change as LeaseChange, LeaseId, Operation, Rejection, Rules,
+};
+use tenure_core::wire::{LeaseView, Problem};
+use tenure_core::{Epoch, Instant};
+use tokio::sync::oneshot;
+
+use super::{Event, Inner};
+use crate::clock;
+use crate::engine::{Content, Write};
+use crate::journal::{Before, Change, Step, Ticket};
+use crate::table::{self, Entry, Key, Reply};
+
+/// What was seen or done, and what to wait for before it may be told.
+pub(super) struct Seen<T> {
+    pub(super) value: T,
+    /// The lease's revision as it was seen.
+    pub(super) revision: u64,
+    pub(super) ticket: Option<Ticket>,
+    /// Whether it did nothing that must be durable: then it may be done again if what it rested on
+    /// was undone.
+    pub(super) repeatable: bool,
+}
+
+/// What to do with a lease that nobody acquired.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// Make it.
+    Make,
+    /// Tell that it is not there.
+    Refuse,
+}
+
+/// One lease, locked, and the steps it takes.
+pub(super) struct Work<'a> {
+    inner: &'a Inner,
+    key: &'a Key,
+    pub(super) entry: &'a mut Entry,
+    pub(super) now: Instant,
+    before: Option<Before>,
+    steps: Vec<Step>,
+    granted: Vec<ToTell>,
+    /// Whether a step is the request's own doing.
+    asked: bool,
+}
+
+/// One who waited and was granted.
+struct ToTell {
+    lease_id: LeaseId,
+    reply_to: oneshot::Sender<Reply>,
+    view: Box<LeaseView>,
+    step: usize,
+}
+
+impl Inner {
+    /// Locks the lease and lets `work` be done on it, for which there is a lease, or `None`. Those
+    /// who wait longer are served before.
+    pub(super) fn work<T>(
+        &self,
+        key: &Key,
+        unknown: Unknown,
+        work: impl FnOnce(&mut Work<'_>) -> T,
+    ) -> Result<Seen<Option<T>>, Problem> {
+        let mut shard = self.table.lock(key);
+        self.check_open()?;
+        if unknown == Unknown::Make && !shard.contains_key(key) {
+            let record = Record::above(self.floor());
+            shard.insert(key.clone(), Entry::new(record, 0));
+        }
+        let Some(entry) = shard.get_mut(key) else {
+            return Ok(Seen {
+                value: None,
+                revision: 0,
+                ticket: None,
+                repeatable: true,
+            });
+        };
+        let mut seen = Seen {
+            value: None,
+            revision: entry.revision,
+            ticket: None,
+            repeatable: true,
+        };
+        if entry.is_known() || unknown == Unknown::Make {
+            let mut step = Work::new(self, key, entry);
+            step.settle();
+            step.grant_next();
+            seen.value = Some(work(&mut step));
+            seen.repeatable = !step.asked;
+            let steps_seen = step.steps.len();
+            step.grant_next();
+            let first = step.finish();
+            if steps_seen > 0 {
+                seen.revision = first + steps_seen as u64 - 1;
+            }
+        }
+        seen.ticket = self.journal.ticket(entry.revision);
+        entry.drop_idle_interest();
+        if entry.is_vacant(self.journal.durable()) {
+            shard.remove(key);
+        }
+        Ok(seen)
+    }
+
+    /// Looks at a lease because time may have changed it, or nobody may wait for it any more.
+    pub(super) fn look(&self, key: &Key) {
+        let mut shard = self.table.lock(key);
+        if let Some(entry) = shard.get_mut(key) {
+            entry.drop_idle_interest();
+            if self.check_open().is_ok()
+                && let Some(interest) = &mut entry.interest
+            {
+                interest.armed = None;
+                let mut step = Work::new(self, key, entry);
+                step.settle();
+                step.grant_next();
+                step.finish();
+                entry.drop_idle_interest();
+            }
+            table::tidy(&mut shard, key, self.journal.durable());
+        }
+    }
+}
+
+impl<'a> Work<'a> {
+    fn new(inner: &'a Inner, key: &'a Key, entry: &'a mut Entry) -> Self {
+        Self {
+            inner,
+            key,
+            // Read under the lock: what is done to one lease is in order of its instants.
+            now: inner.clock.now(),
+            entry,
+            before: None,
+            steps: Vec::new(),
+            granted: Vec::new(),
+            asked: false,
+        }
+    }
+
+    /// Makes a term that time has ended an ended one.
+    fn settle(&mut self) {
+        if self.entry.record.has_lapsed(self.now) {
+            self.remember();
+            if let Some(lapse) = self.entry.record.settle(self.now) {
+                self.push(Event::Lapsed(lapse));
+            }
+        }
+    }
+
+    /// Does what is asked for.
+    pub(super) fn apply(
+        &mut self,
+        operation: &Operation,
+        reason: Option<String>,
+    ) -> Result<Applied, Rejection> {
+        // These two never change anything that must be durable, so there is nothing to undo.
+        if !matches!(operation, Operation::Renew(_, None) | Operation::Verify(_)) {
+            self.remember();
+        }
+        let applied = lease::apply(&mut self.entry.record, operation, self.now, &Rules::NATIVE)?;
+        if applied.durable {
+            self.asked = true;
+            let reason = reason.map(String::into_boxed_str);
+            self.push(Event::Asked(applied.change.clone(), reason));
+        }
+        Ok(applied)
+    }
+
+    /// Forgets the lease, but for the greatest epoch.
+    pub(super) fn delete(&mut self) -> Result<(), Rejection> {
+        lease::deletable(&self.entry.record, self.now)?;
+        self.remember();
+        self.asked = true;
+        let last = self.entry.record.last_epoch();
+        let above = last.map_or(0, |last| last.get() + 1);
+        self.inner
+            .floor
+            .fetch_max(above, std::sync::atomic::Ordering::Relaxed);
+        self.entry.record = Record::above(self.inner.floor());
+        self.push_content(Content::Deleted(last), Event::Deleted);
+        Ok(())
+    }
+
+    /// Grants the lease to the first who waits and may have it.
+    fn grant_next(&mut self) {
+        let Some(interest) = &mut self.entry.interest else {
+            return;
+        };
+        let record = &mut self.entry.record;
+        if interest.queue.is_empty() || record.held(self.now).is_some() {
+            return;
+        }
+        let before = Before {
+            record: record.clone(),
+            revision: self.entry.revision,
+        };
+        let (now, wall) = (self.now, clock::wall());
+        let (mut epoch, mut barred) = (None, false);
+        let taken = interest.queue.take_first(|waiting| {
+            if barred || waiting.reply_to.is_closed() {
+                return false;
+            }
+            let operation = Operation::Acquire(waiting.request.clone(), wall);
+            match lease::apply(record, &operation, now, &Rules::NATIVE) {
+                Ok(Applied {
+                    change: LeaseChange::Granted(granted),
+                    ..
+                }) => {
+                    epoch = Some(granted);
+                    true
+                }
+                // It can't be a renewal, for nobody held the lease.
+                Ok(_) => false,
+                Err(rejection) => {
+                    // That is so for everybody.
+                    barred = matches!(rejection, Rejection::LockDelay { .. });
+                    false
+                }
+            }
+        });
+        if let (Some(waiting), Some(epoch)) = (taken, epoch) {
+            self.before.get_or_insert(before);
+            self.hand_to(waiting.request.lease_id, waiting.reply_to, epoch);
+        }
+    }
+
+    fn hand_to(&mut self, lease_id: LeaseId, reply_to: oneshot::Sender<Reply>, epoch: Epoch) {
+        let step = self.steps.len();
+        self.push(Event::Asked(LeaseChange::Granted(epoch), None));
+        self.granted.push(ToTell {
+            lease_id,
+            reply_to,
+            view: view(self.key, self.entry, self.now).into(),
+            step,
+        });
+    }
+
+    /// The lease as everybody may see it now. Its revision is told with what was [`Seen`].
+    pub(super) fn view(&self) -> LeaseView {
+        view(self.key, self.entry, self.now)
+    }
+
+    /// Puts the steps into the journal and tells those who wait. Returns the first step's revision.
+    fn finish(mut self) -> u64 {
+        let mut first_of_all = None;
+        while !self.steps.is_empty() {
+            let steps = std::mem::take(&mut self.steps);
+            let count = steps.len() as u64;
+            let before = self.before.take().unwrap_or_else(|| self.as_it_is());
+            let key = self.key.clone();
+            // A release and the grant to the next are one change: one commit, or undone together.
+            let last = self.inner.journal.append(Change { key, before, steps });
+            let first = last + 1 - count;
+            first_of_all.get_or_insert(first);
+            self.entry.revision = last;
+            for lease_id in self.tell_granted(first) {
+                // Who waited left at this very moment and will never know. Nobody was told of the
+                // grant, so it is given up in the same breath, and the next one is served.
+                if self.apply(&Operation::Release(lease_id), None).is_ok() {
+                    self.grant_next();
+                }
+            }
+        }
+        let revision = self.entry.revision;
+        let next = self.entry.record.next_lapse(self.now);
+        if let Some(interest) = &mut self.entry.interest {
+            if first_of_all.is_some() {
+                interest.changed.send_replace(revision);
+            }
+            if let Some(at) = next
+                && interest.armed.is_none_or(|armed| at < armed)
+            {
+                interest.armed = Some(at);
+                self.inner.timer.arm(at, self.key.clone());
+            }
+        }
+        first_of_all.unwrap_or(revision)
+    }
+
+    /// Tells those who were granted. Returns the ids of those who have gone.
+    fn tell_granted(&mut self, first_revision: u64) -> Vec<LeaseId> {
+        let ticket = self.inner.journal.ticket(self.entry.revision);
+        let mut gone = Vec::new();
+        for mut told in self.granted.drain(..) {
+            told.view.revision = first_revision + told.step as u64;
+            let reply = Reply::Granted(told.view, ticket.clone());
+            if told.reply_to.send(reply).is_err() {
+                gone.push(told.lease_id);
+            }
+        }
+        gone
+    }
+
+    /// Keeps the lease as it is before its first step, for undoing.
+    fn remember(&mut self) {
+        if self.before.is_none() {
+            self.before = Some(self.as_it_is());
+        }
+    }
+
+    fn as_it_is(&self) -> Before {
+        Before {
+            record: self.entry.record.clone(),
+            revision: self.entry.revision,
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        let stored = self.entry.record.store(self.now);
+        self.push_content(Content::Lease(stored.into()), event);
+    }
+
+    fn push_content(&mut self, content: Content, event: Event) {
+        self.steps.push(Step {
+            write: Write {
+                key: self.key.clone(),
+                revision: 0,
+                content,
+            },
+            event,
+        });
+    }
+}
+
+fn view(key: &Key, entry: &Entry, now: Instant) -> LeaseView {
+    let mut view = LeaseView::of(key.namespace(), key.lease(), &entry.record, now);
+    let granted = entry.record.held(now);
+    view.granted_at = granted.and_then(|grant| clock::rfc3339(grant.granted_at));
+    view.waiters = entry.waiters();
+    view
+}

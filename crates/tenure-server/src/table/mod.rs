@@ -1,0 +1,149 @@
+//! All leases in memory, in shards, so that renewals of different leases don't share one lock.
+
+mod entry;
+mod key;
+
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use entry::{Entry, Reply};
+pub(crate) use key::Key;
+
+/// How many shards there are: many more than cores, so that two busy leases seldom meet, and few
+/// enough to lock them all when changes must be undone.
+const SHARDS: usize = 64;
+
+/// One shard: some of the leases, in order of their keys.
+pub(crate) type Shard = BTreeMap<Key, Entry>;
+
+/// All leases.
+#[derive(Debug)]
+pub(crate) struct Table {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+}
+
+/// All shards, locked.
+pub(crate) struct Locked<'a> {
+    shards: Vec<MutexGuard<'a, Shard>>,
+    table: &'a Table,
+}
+
+impl Table {
+    pub(crate) fn new(entries: impl IntoIterator<Item = (Key, Entry)>) -> Self {
+        let table = Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+        };
+        let mut locked = table.lock_all();
+        for (key, entry) in entries {
+            locked.shard_of(&key).insert(key, entry);
+        }
+        drop(locked);
+        table
+    }
+
+    /// The shard that `key` is in, locked. Nobody holds two of these; who needs more takes
+    /// [`Table::lock_all`].
+    pub(crate) fn lock(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[self.index(key)])
+    }
+
+    /// All shards, locked in order.
+    pub(crate) fn lock_all(&self) -> Locked<'_> {
+        Locked {
+            shards: self.shards.iter().map(lock).collect(),
+            table: self,
+        }
+    }
+
+    /// The first `count` keys that start with `prefix` and come after `after`, in order.
+    pub(crate) fn keys(&self, prefix: &str, after: Option<&Key>, count: usize) -> BTreeSet<Key> {
+        let start = match after {
+            Some(after) if after.as_str() >= prefix => Bound::Excluded(after.as_str()),
+            _ => Bound::Included(prefix),
+        };
+        let mut first = BTreeSet::new();
+        for shard in &self.shards {
+            for key in lock(shard)
+                .range::<str, _>((start, Bound::Unbounded))
+                .map(|(key, _)| key)
+            {
+                let comes_too_late =
+                    first.len() == count && first.last().is_none_or(|last| key > last);
+                if comes_too_late || !key.as_str().starts_with(prefix) {
+                    break;
+                }
+                first.insert(key.clone());
+                if first.len() > count {
+                    first.pop_last();
+                }
+            }
+        }
+        first
+    }
+
+    fn index(&self, key: &Key) -> usize {
+        // The remainder is below 64.
+        (self.hasher.hash_one(key) % SHARDS as u64) as usize
+    }
+}
+
+impl Locked<'_> {
+    pub(crate) fn shard_of(&mut self, key: &Key) -> &mut Shard {
+        &mut self.shards[self.table.index(key)]
+    }
+}
+
+/// Takes `key` out again if nothing is known of it and nobody waits for it.
+pub(crate) fn tidy(shard: &mut Shard, key: &Key, durable: u64) {
+    if let btree_map::Entry::Occupied(occupied) = shard.entry(key.clone())
+        && occupied.get().is_vacant(durable)
+    {
+        occupied.remove();
+    }
+}
+
+/// A lock whose holder panicked is taken over: what is under it changes in `lease::apply`, which
+/// does not panic half way, and the answer to the request that panicked was 500.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::lease::Record;
+
+    fn keys(table: &Table, prefix: &str, after: Option<&str>, count: usize) -> Vec<String> {
+        let after = after.map(Key::of_text);
+        let keys = table.keys(prefix, after.as_ref(), count);
+        keys.iter().map(|key| key.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn keys_come_in_order_from_all_shards() {
+        let names = ["a/x", "ns/b", "ns/a1", "ns/a2", "ns/c", "ns2/a", "ns-1/a"];
+        let entries = names.map(|name| (Key::of_text(name), Entry::new(Record::default(), 1)));
+        let table = Table::new(entries);
+        assert_eq!(
+            keys(&table, "ns/", None, 9),
+            ["ns/a1", "ns/a2", "ns/b", "ns/c"]
+        );
+        assert_eq!(keys(&table, "ns/", None, 2), ["ns/a1", "ns/a2"]);
+        assert_eq!(keys(&table, "ns/", Some("ns/a2"), 1), ["ns/b"]);
+        assert_eq!(keys(&table, "ns/a", Some("ns/a1"), 9), ["ns/a2"]);
+        assert_eq!(keys(&table, "ns/b", Some("ns/a1"), 9), ["ns/b"]);
+        assert!(keys(&table, "ns/a", Some("ns/c"), 9).is_empty());
+    }
+
+    #[test]
+    fn a_million_leases_fit_into_half_a_gigabyte() {
+        // An entry lives in a tree node that is at least half full, next to its key; the names
+        // and the holder's id are on the heap, at most 64 bytes together for usual ones.
+        let worst = 2 * (size_of::<Entry>() + size_of::<Key>()) + 64;
+        assert!(worst <= 560, "{worst}");
+    }
+}
