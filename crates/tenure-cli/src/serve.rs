@@ -32,7 +32,7 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
             has no authentication");
     }
 
-    let store = Store::open(Config::new(engine))
+    let store = Store::open(Config { engine })
         .map_err(|error| Failure::new(BAD_CONFIGURATION, anyhow::Error::new(error)))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -42,7 +42,7 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let server =
             Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
-        output::line(format_args!("listening on http://{}", server.local_addr()))?;
+        output::line(format_args!("listening on http://{}", server.local_addr()?))?;
         let shutdown = async move {
             let signal = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",

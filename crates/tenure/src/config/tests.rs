@@ -150,7 +150,7 @@ fn an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() {
     let error = refused("election = \"a\"\nzzz = 1\n");
     assert!(error.contains("known are election, candidate"), "{error}");
     assert!(
-        refused("[server]\nx = 1").contains("unknown key server"),
+        refused("[mine]\nx = 1").contains("unknown key mine"),
         "a table nobody knows"
     );
 }

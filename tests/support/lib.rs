@@ -1,0 +1,43 @@
+//! What the whole-system tests share: stores, processes, a network that fails on demand, and
+//! waiting for a condition with a limit.
+
+pub mod process;
+pub mod proxy;
+pub mod store;
+
+use std::time::{Duration, Instant};
+
+/// How long a test waits for something that will happen. Only a test that fails waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` gives something.
+///
+/// # Panics
+///
+/// If it does not within [`PATIENCE`], with what was waited for.
+pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(value) = condition() {
+            return value;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("waited for {what} in vain");
+}
+
+/// Waits until `condition` gives something, without blocking the runtime.
+///
+/// # Panics
+///
+/// If it does not within [`PATIENCE`], with what was waited for.
+pub async fn wait_until<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(value) = condition().await {
+            return value;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("waited for {what} in vain");
+}

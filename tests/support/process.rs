@@ -1,0 +1,244 @@
+//! The `tenure` command as processes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::wait_for;
+
+/// The command that belongs to the tests that run.
+///
+/// # Panics
+///
+/// If it was not built: `cargo test --workspace` builds it.
+#[must_use]
+pub fn tenure() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let folder = test
+        .ancestors()
+        .nth(2)
+        .expect("tests lie in target/PROFILE/deps");
+    let path = folder.join("tenure");
+    assert!(
+        path.exists(),
+        "{} is missing: run the tests with --workspace",
+        path.display()
+    );
+    path
+}
+
+/// Runs the command to its end.
+///
+/// # Panics
+///
+/// If it can't be started.
+#[must_use]
+pub fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the command starts")
+}
+
+/// The command with arguments, and without what the environment of the tests says of it.
+#[must_use]
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(tenure());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("TENURE_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// A process that is killed when it is dropped. What it writes is kept.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdout: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
+}
+
+impl Process {
+    /// Starts the command with these arguments.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be started.
+    #[must_use]
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::spawn(&mut command(arguments))
+    }
+
+    /// Starts this command.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be started.
+    #[must_use]
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let stdout = collect(child.stdout.take().expect("a pipe"));
+        let stderr = collect(child.stderr.take().expect("a pipe"));
+        Self {
+            child,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Sends a signal to it alone.
+    ///
+    /// # Panics
+    ///
+    /// If it has ended and was waited for.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("a process to signal");
+    }
+
+    /// What it has written to stdout so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stdout
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// What it has written to stderr so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    ///
+    /// If it does not end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        wait_for("a process to end", || {
+            child.try_wait().expect("a process to wait for")
+        })
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not say.
+    pub fn has_ended(&mut self) -> bool {
+        self.child
+            .try_wait()
+            .expect("a process to wait for")
+            .is_some()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let sink = text.clone();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            sink.push_str(&line);
+            sink.push('\n');
+        }
+    });
+    text
+}
+
+/// A store as a process, on the embedded engine.
+#[derive(Debug)]
+pub struct StoreProcess {
+    /// The process.
+    pub process: Process,
+    address: SocketAddr,
+}
+
+impl StoreProcess {
+    /// Starts a store on a free port, with its data in this folder.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come up.
+    #[must_use]
+    pub fn start(data_dir: &Path) -> Self {
+        Self::start_at(data_dir, "127.0.0.1:0")
+    }
+
+    /// Starts a store at this address, with its data in this folder.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come up.
+    #[must_use]
+    pub fn start_at(data_dir: &Path, listen: &str) -> Self {
+        let folder = data_dir.to_str().expect("a folder in UTF-8");
+        let mut process = Process::start(&["serve", "--listen", listen, "--data-dir", folder]);
+        let address = wait_for("the store to listen", || {
+            assert!(
+                !process.has_ended(),
+                "the store has ended: {}",
+                process.stderr()
+            );
+            let line = process.stdout();
+            line.strip_prefix("listening on http://")?
+                .strip_suffix('\n')?
+                .parse()
+                .ok()
+        });
+        Self { process, address }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens, for `--server`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+/// Whether a process lives (and is no zombie).
+#[must_use]
+pub fn is_alive(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .starts_with(" Z")
+    })
+}

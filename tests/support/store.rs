@@ -1,0 +1,86 @@
+//! A store in this process, with a runtime of its own.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use reqwest::Url;
+use tenure_server::{Config, Server, Store};
+use tokio::sync::oneshot;
+
+/// A store in memory, on threads of its own, so that nothing a test does to its runtime touches it.
+/// It stops when it is dropped.
+#[derive(Debug)]
+pub struct LocalStore {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl LocalStore {
+    /// Starts one on a free port.
+    ///
+    /// # Panics
+    ///
+    /// If it can't.
+    #[must_use]
+    pub fn start() -> Self {
+        let (started, address) = std::sync::mpsc::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(async {
+                let store = Store::open(Config::memory()).expect("a store");
+                let any = "127.0.0.1:0".parse().expect("an address");
+                let server = Server::bind(store, any).expect("a port");
+                started
+                    .send(server.local_addr().expect("an address"))
+                    .expect("a test that waits");
+                let shutdown = async {
+                    let _ = stopped.await;
+                };
+                server.serve(shutdown).await.expect("a store that works");
+            });
+        });
+        let address = address.recv().expect("a store that starts");
+        Self {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens, as a client wants it.
+    #[must_use]
+    pub fn url(&self) -> Url {
+        url(self.address)
+    }
+}
+
+/// A store's address as a client wants it.
+///
+/// # Panics
+///
+/// Never: every socket address makes a URL.
+#[must_use]
+pub fn url(address: SocketAddr) -> Url {
+    format!("http://{address}")
+        .parse()
+        .expect("an address makes a URL")
+}
+
+impl Drop for LocalStore {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
