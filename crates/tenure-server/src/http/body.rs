@@ -83,7 +83,7 @@ async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Fail
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| {
+    let parsed = serde_json::from_slice(body).map_err(|error| {
         let detail = error.to_string();
         // The parser has no code for it, but its words are fixed by serde's trait for errors.
         let code = if detail.starts_with("unknown field") {
@@ -92,5 +92,12 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
             Code::Malformed
         };
         Failure(Problem::new(code, detail))
-    })
+    })?;
+    // Serde also takes an array for a struct, field by field: nobody means that.
+    if body.trim_ascii_start().first() == Some(&b'{') {
+        Ok(parsed)
+    } else {
+        let detail = "the body must be a JSON object";
+        Err(Failure(Problem::new(Code::Malformed, detail)))
+    }
 }

@@ -224,7 +224,7 @@ async fn a_release_and_the_grant_to_the_next_are_one_commit() {
     queue_of(&store, 1).await;
     let released = operate(&store, Operation::Release(id(1)));
     let batch = on_engine(&script, Script::batch).await;
-    let states: Vec<String> = batch.iter().map(|write| holder(write)).collect();
+    let states: Vec<String> = batch.iter().map(holder).collect();
     assert_eq!(states, ["candidate-1", "candidate-2"]);
     tokio::time::sleep(A_MOMENT).await;
     assert!(!next.is_finished() && !released.is_finished());

@@ -1,0 +1,288 @@
+//! Each call of the HTTP API, as a client sees it.
+
+mod common;
+
+use common::{Api, answer, assert_ok, assert_refused, id, in_memory, minute};
+use serde_json::{Value, json};
+
+/// No lease id anywhere in an answer for observers.
+fn assert_secret(view: &Value) {
+    assert!(view.get("lease_id").is_none(), "{view}");
+    assert!(!view.to_string().contains("6f1c9a64"), "{view}");
+}
+
+#[tokio::test]
+async fn an_acquire_answers_with_the_whole_view_and_the_lease_id() {
+    let server = in_memory();
+    let body = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1),
+        "metadata": {"address": "10.0.0.1:80"}});
+    let (status, view) = server.api.post("job", "acquire", body).await;
+    assert_eq!(status, 200);
+    assert_eq!(view["namespace"], "ns");
+    assert_eq!(view["lease"], "job");
+    assert_eq!(view["state"], "leased");
+    assert_eq!(view["holder"], "c1");
+    assert!(view["epoch"].as_u64().unwrap() > 1_700_000_000_000);
+    assert_eq!(view["duration_ms"], 60_000);
+    assert!((59_000..=60_000).contains(&view["remaining_ms"].as_u64().unwrap()));
+    let granted_at = view["granted_at"].as_str().unwrap();
+    assert!(
+        chrono::DateTime::parse_from_rfc3339(granted_at).is_ok(),
+        "{granted_at}"
+    );
+    assert_eq!(view["metadata"], json!({"address": "10.0.0.1:80"}));
+    assert_eq!(view["waiters"], 0);
+    assert_eq!(view["revision"], 1);
+    assert_eq!(view["lease_id"], id(1));
+}
+
+#[tokio::test]
+async fn a_store_makes_a_lease_id_for_who_has_none() {
+    let api = in_memory().api;
+    let body = json!({"holder": "c1", "duration_ms": "infinite"});
+    let (_, view) = api.post("job", "acquire", body).await;
+    assert_eq!(view["duration_ms"], "infinite");
+    assert_eq!(view["remaining_ms"], Value::Null);
+    let renewed = api
+        .post("job", "renew", json!({"lease_id": view["lease_id"]}))
+        .await;
+    assert_ok(&renewed);
+}
+
+#[tokio::test]
+async fn nobody_else_ever_sees_a_lease_id() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let metadata = json!({"lease_id": id(1), "metadata": {"a": "b"}});
+    let put = api.http.put(api.url("job", "metadata")).json(&metadata);
+    for (_, view) in [
+        api.get("job").await,
+        api.list("").await,
+        api.acquire("job", 2).await,
+        api.renew("job", 1).await,
+        answer(put.send().await.unwrap()).await,
+        api.post("job", "verify", json!({"epoch": 1})).await,
+        api.post("job", "renew", json!({"lease_id": id(9)})).await,
+        api.post("job", "break", json!({"break_period_ms": 0}))
+            .await,
+        api.release("job", 1).await,
+    ] {
+        assert_secret(&view);
+    }
+}
+
+#[tokio::test]
+async fn a_held_lease_is_refused_with_who_holds_it() {
+    let api = in_memory().api;
+    let (_, granted) = api.acquire("job", 1).await;
+    let refused = api.acquire("job", 2).await;
+    assert_refused(&refused, 409, "lease_held");
+    let (_, problem) = refused;
+    assert_eq!(problem["holder"], "c1");
+    assert_eq!(problem["epoch"], granted["epoch"]);
+    assert!(problem["remaining_ms"].as_u64().unwrap() > 59_000);
+    // The holder itself may ask again: it renews.
+    let (status, again) = api.acquire("job", 1).await;
+    assert_eq!((status, &again["epoch"]), (200, &granted["epoch"]));
+    assert_eq!(again["revision"], granted["revision"]);
+}
+
+#[tokio::test]
+async fn a_released_lease_goes_to_the_next_with_a_greater_epoch() {
+    let api = in_memory().api;
+    let (_, first) = api.acquire("job", 1).await;
+    let (status, released) = api.release("job", 1).await;
+    assert_eq!((status, &released["state"]), (200, &json!("available")));
+    assert_eq!(released["holder"], Value::Null);
+    assert!(released["revision"].as_u64() > first["revision"].as_u64());
+    let (_, second) = api.acquire("job", 2).await;
+    assert!(second["epoch"].as_u64() > first["epoch"].as_u64());
+    assert_refused(&api.renew("job", 1).await, 409, "lease_id_mismatch");
+    assert_ok(&api.release("job", 2).await);
+    assert_refused(&api.acquire("job", 1).await, 409, "lease_id_retired");
+}
+
+#[tokio::test]
+async fn a_changed_lease_id_is_told_and_takes_over() {
+    let api = in_memory().api;
+    let (_, granted) = api.acquire("job", 1).await;
+    let change = json!({"lease_id": id(1), "proposed_lease_id": id(2)});
+    let (status, changed) = api.post("job", "change", change).await;
+    assert_eq!((status, &changed["lease_id"]), (200, &json!(id(2))));
+    assert_eq!(changed["epoch"], granted["epoch"]);
+    assert_refused(&api.renew("job", 1).await, 409, "lease_id_mismatch");
+    assert_ok(&api.renew("job", 2).await);
+}
+
+#[tokio::test]
+async fn a_break_needs_no_body_and_may_have_a_period() {
+    let api = in_memory().api;
+    let infinite = json!({"holder": "c1", "duration_ms": "infinite", "lease_id": id(1)});
+    assert_ok(&api.post("job", "acquire", infinite).await);
+    let breaking = api
+        .post("job", "break", json!({"break_period_ms": 30_000}))
+        .await;
+    assert_eq!(breaking.1["state"], "breaking");
+    assert!(breaking.1["remaining_ms"].as_u64().unwrap() > 29_000);
+    assert_refused(&api.renew("job", 1).await, 409, "lease_broken");
+    assert_ok(
+        &api.post(
+            "job",
+            "break",
+            json!({"break_period_ms": 0, "reason": "now"}),
+        )
+        .await,
+    );
+    assert_eq!(api.get("job").await.1["state"], "broken");
+
+    assert_ok(&api.acquire("job", 2).await);
+    let empty = api.http.post(api.url("job", "break")).send().await.unwrap();
+    assert_eq!(empty.status(), 200);
+}
+
+#[tokio::test]
+async fn a_lease_handed_over_goes_to_nobody_else() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let hand_over = json!({"lease_id": id(1), "to": "c3", "within_ms": 60_000});
+    assert_ok(&api.post("job", "handover", hand_over).await);
+    assert_refused(&api.acquire("job", 2).await, 409, "lease_held");
+    assert_refused(&api.delete("job").await, 409, "lease_held");
+    assert_ok(&api.acquire("job", 3).await);
+}
+
+#[tokio::test]
+async fn an_epoch_can_be_verified() {
+    let api = in_memory().api;
+    let (_, granted) = api.acquire("job", 1).await;
+    let epoch = granted["epoch"].as_u64().unwrap();
+    let verify = async |epoch: u64| api.post("job", "verify", json!({"epoch": epoch})).await.1;
+    assert_eq!(
+        verify(epoch).await,
+        json!({"current": true, "epoch": epoch})
+    );
+    assert_eq!(
+        verify(epoch - 1).await,
+        json!({"current": false, "epoch": epoch})
+    );
+    api.release("job", 1).await;
+    assert_eq!(
+        verify(epoch).await,
+        json!({"current": false, "epoch": null})
+    );
+}
+
+#[tokio::test]
+async fn metadata_are_replaced_by_the_holder_only() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let put = async |number: u32| {
+        let body = json!({"lease_id": id(number), "metadata": {"version": "2"}});
+        let request = api.http.put(api.url("job", "metadata")).json(&body);
+        answer(request.send().await.unwrap()).await
+    };
+    assert_refused(&put(2).await, 409, "lease_id_mismatch");
+    assert_eq!(put(1).await.1["metadata"], json!({"version": "2"}));
+    assert_eq!(api.get("job").await.1["metadata"], json!({"version": "2"}));
+}
+
+#[tokio::test]
+async fn a_lease_that_was_never_acquired_is_unknown() {
+    let api = in_memory().api;
+    assert_refused(&api.get("job").await, 404, "unknown_lease");
+    assert_refused(&api.renew("job", 1).await, 404, "unknown_lease");
+    assert_refused(&api.delete("job").await, 404, "unknown_lease");
+    let polled = format!("{}?after=0&wait_ms=60000", api.url("job", ""));
+    let polled = answer(api.http.get(polled).send().await.unwrap()).await;
+    assert_refused(&polled, 404, "unknown_lease");
+}
+
+#[tokio::test]
+async fn a_list_comes_in_pages_in_order_of_names() {
+    let api = in_memory().api;
+    for name in ["c", "a2", "a1", "b", "a3"] {
+        assert_ok(&api.acquire(name, 1).await);
+    }
+    let elsewhere = format!("{}/v1/namespaces/other/leases/a1/acquire", api.origin);
+    assert!(
+        api.http
+            .post(elsewhere)
+            .json(&minute(1))
+            .send()
+            .await
+            .unwrap()
+            .status()
+            .is_success()
+    );
+    let names = |list: &Value| -> Vec<String> {
+        let leases = list["leases"].as_array().unwrap().iter();
+        leases
+            .map(|view| view["lease"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let (_, all) = api.list("").await;
+    assert_eq!(
+        (names(&all), &all["next"]),
+        (
+            vec!["a1", "a2", "a3", "b", "c"]
+                .into_iter()
+                .map(String::from)
+                .collect(),
+            &Value::Null
+        )
+    );
+    let (_, page) = api.list("?prefix=a&limit=2").await;
+    assert_eq!(
+        (names(&page), &page["next"]),
+        (vec!["a1".into(), "a2".into()], &json!("a2"))
+    );
+    let (_, page) = api.list("?prefix=a&limit=2&after=a2").await;
+    assert_eq!(
+        (names(&page), &page["next"]),
+        (vec!["a3".into()], &Value::Null)
+    );
+    let (_, none) = api.list("?prefix=zz").await;
+    assert_eq!(none, json!({"leases": [], "next": null}));
+}
+
+#[tokio::test]
+async fn a_deleted_lease_is_unknown_and_made_again_above_its_epochs() {
+    let api = in_memory().api;
+    let (_, first) = api.acquire("job", 1).await;
+    assert_refused(&api.delete("job").await, 409, "lease_held");
+    assert_ok(&api.release("job", 1).await);
+    assert_eq!(api.delete("job").await, (204, Value::Null));
+    assert_refused(&api.get("job").await, 404, "unknown_lease");
+    assert_refused(&api.delete("job").await, 404, "unknown_lease");
+    assert_eq!(api.list("").await.1["leases"], json!([]));
+    let (_, again) = api.acquire("job", 1).await;
+    assert!(again["epoch"].as_u64() > first["epoch"].as_u64());
+}
+
+#[tokio::test]
+async fn a_lock_delay_keeps_a_broken_lease_from_everybody() {
+    let api = in_memory().api;
+    let mut body = minute(1);
+    body["lock_delay_ms"] = json!(60_000);
+    assert_ok(&api.post("job", "acquire", body).await);
+    assert_ok(
+        &api.post("job", "break", json!({"break_period_ms": 0}))
+            .await,
+    );
+    let refused = api.acquire("job", 2).await;
+    assert_refused(&refused, 409, "lease_held");
+    assert!(refused.1["remaining_ms"].as_u64().unwrap() > 59_000);
+    assert_refused(&api.delete("job").await, 409, "lease_held");
+}
+
+#[tokio::test]
+async fn a_server_says_that_it_lives_and_is_ready() {
+    let Api { origin, http } = in_memory().api;
+    for path in ["/livez", "/readyz"] {
+        let response = http.get(format!("{origin}{path}")).send().await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), response.text().await.unwrap()),
+            (200, "ok\n".into())
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! A shutdown is orderly: nobody hangs, nothing is lost.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{SOON, assert_ok, assert_refused, id, in_memory, outcome, start};
+use serde_json::json;
+use tenure_server::Config;
+use tokio::time::{Instant, timeout};
+
+#[tokio::test]
+async fn those_who_wait_are_told_at_once_and_the_server_ends() {
+    let server = in_memory();
+    let api = server.api.clone();
+    assert_ok(&api.acquire("job", 1).await);
+    let waiting = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let poll = {
+        let url = format!("{}?after=1&wait_ms=60000", api.url("job", ""));
+        let request = api.http.get(url).send();
+        tokio::spawn(async move { request.await.unwrap() })
+    };
+    // The poll is in when a change would wake it; here it is enough that it is on its way.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let begun = Instant::now();
+    let ended = server.begin_stop();
+    assert_refused(&outcome(waiting).await.0, 503, "stopping");
+    let polled = outcome(poll).await;
+    assert_eq!(polled.status(), 503);
+    assert!(polled.headers().contains_key("retry-after"));
+    outcome(ended).await.unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_server_ends_though_clients_keep_their_connections() {
+    let server = in_memory();
+    let address = server
+        .api
+        .origin
+        .strip_prefix("http://")
+        .unwrap()
+        .to_owned();
+    let _silent = tokio::net::TcpStream::connect(&address).await.unwrap();
+    // The pool keeps this one.
+    assert_ok(&server.api.acquire("job", 1).await);
+    timeout(SOON, server.stop()).await.unwrap().unwrap();
+    assert!(tokio::net::TcpStream::connect(&address).await.is_err());
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_shutdown() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(Config::embedded(folder.path()));
+    let (_, granted) = server.api.acquire("job", 1).await;
+    server.stop().await.unwrap();
+    let log = folder.path().join("leases.db-wal");
+    assert!(std::fs::metadata(log).map_or(0, |log| log.len()) == 0);
+
+    let server = start(Config::embedded(folder.path()));
+    let (_, view) = server.api.get("job").await;
+    assert_eq!(view["epoch"], granted["epoch"]);
+    let renewed = server
+        .api
+        .post("job", "renew", json!({"lease_id": id(1)}))
+        .await;
+    assert_ok(&renewed);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_is_free_for_the_next_store_as_soon_as_serve_has_returned() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let server = start(Config::embedded(folder.path()));
+        assert_ok(&server.api.acquire("job", 1).await);
+        server.stop().await.unwrap();
+    }
+}

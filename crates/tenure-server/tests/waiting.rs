@@ -1,0 +1,252 @@
+//! Who waits is granted in order, promptly, and only while still there.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{SOON, answer, assert_ok, assert_refused, id, in_memory, outcome};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+/// How late a grant may be on a machine that does other things too. The figures that people may
+/// count on are measured elsewhere.
+const PROMPTLY: Duration = Duration::from_millis(200);
+
+#[tokio::test]
+async fn those_who_wait_are_granted_in_order_of_arrival() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let mut waiting = Vec::new();
+    for number in 2..=5 {
+        waiting.push(api.waiting("job", number, &json!({})));
+        api.queue_of("job", u64::from(number) - 1).await;
+    }
+    for (number, next) in (2..).zip(waiting) {
+        let released = Instant::now();
+        assert_ok(&api.release("job", number - 1).await);
+        let (granted, at) = outcome(next).await;
+        assert_ok(&granted);
+        assert_eq!(granted.1["lease_id"], id(number));
+        assert!(at.duration_since(released) < PROMPTLY);
+    }
+}
+
+#[tokio::test]
+async fn a_lower_priority_number_goes_first() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let ordinary = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let preferred = api.waiting("job", 3, &json!({"priority": 1}));
+    api.queue_of("job", 2).await;
+    assert_ok(&api.release("job", 1).await);
+    assert_ok(&outcome(preferred).await.0);
+    assert!(!ordinary.is_finished());
+    assert_ok(&api.release("job", 3).await);
+    assert_ok(&outcome(ordinary).await.0);
+}
+
+#[tokio::test]
+async fn an_expired_lease_goes_to_the_next_waiter_at_once_and_not_before() {
+    let api = in_memory().api;
+    let asked = Instant::now();
+    let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
+    assert_ok(&api.post("job", "acquire", body).await);
+    let answered = Instant::now();
+    let next = api.waiting("job", 2, &json!({}));
+    let (granted, at) = outcome(next).await;
+    assert_ok(&granted);
+    let lease = Duration::from_secs(1);
+    assert!(
+        at.duration_since(asked) >= lease,
+        "{:?}",
+        at.duration_since(asked)
+    );
+    assert!(
+        at.duration_since(answered) < lease + PROMPTLY,
+        "{:?}",
+        at.duration_since(answered)
+    );
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_those_who_wait_waiting() {
+    let api = in_memory().api;
+    let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
+    assert_ok(&api.post("job", "acquire", body).await);
+    let next = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let mut renewed = Instant::now();
+    for _ in 0..6 {
+        sleep(Duration::from_millis(250)).await;
+        renewed = Instant::now();
+        assert_ok(&api.renew("job", 1).await);
+    }
+    assert!(!next.is_finished());
+    let (granted, at) = outcome(next).await;
+    assert_ok(&granted);
+    assert!(at.duration_since(renewed) >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_lock_delay_and_a_reservation_are_waited_out() {
+    let api = in_memory().api;
+    let body =
+        json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1), "lock_delay_ms": 300});
+    assert_ok(&api.post("job", "acquire", body).await);
+    let next = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let broken = Instant::now();
+    assert_ok(
+        &api.post("job", "break", json!({"break_period_ms": 0}))
+            .await,
+    );
+    let (granted, at) = outcome(next).await;
+    assert_ok(&granted);
+    assert!(at.duration_since(broken) >= Duration::from_millis(300));
+
+    let third = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 1).await;
+    let handed_over = Instant::now();
+    let hand_over = json!({"lease_id": id(2), "to": "nobody", "within_ms": 300});
+    assert_ok(&api.post("job", "handover", hand_over).await);
+    let (granted, at) = outcome(third).await;
+    assert_ok(&granted);
+    let took = at.duration_since(handed_over);
+    assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(300) + PROMPTLY);
+}
+
+#[tokio::test]
+async fn a_lease_handed_over_goes_to_the_one_named_even_if_others_wait_longer() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let longer = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let named = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 2).await;
+    let hand_over = json!({"lease_id": id(1), "to": "c3", "within_ms": 60_000});
+    assert_ok(&api.post("job", "handover", hand_over).await);
+    assert_ok(&outcome(named).await.0);
+    assert!(!longer.is_finished());
+}
+
+#[tokio::test]
+async fn who_waits_no_longer_is_passed_over() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let gone = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let stays = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 2).await;
+    // Its request is dropped, so its connection is closed.
+    gone.abort();
+    api.queue_of("job", 1).await;
+    assert_ok(&api.release("job", 1).await);
+    assert_ok(&outcome(stays).await.0);
+}
+
+#[tokio::test]
+async fn asking_again_with_the_same_id_takes_the_place_over() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let lost = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let second = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 2).await;
+    let again = api.waiting("job", 2, &json!({}));
+    assert_refused(&outcome(lost).await.0, 409, "lease_held");
+    api.queue_of("job", 2).await;
+    assert_ok(&api.release("job", 1).await);
+    assert_ok(&outcome(again).await.0);
+    assert!(!second.is_finished());
+}
+
+#[tokio::test]
+async fn who_waited_in_vain_is_told_who_holds_the_lease_now() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let asked = Instant::now();
+    let (refused, at) = outcome(api.waiting("job", 2, &json!({"wait_ms": 200}))).await;
+    assert_refused(&refused, 409, "lease_held");
+    assert_eq!(refused.1["holder"], "c1");
+    assert!(at.duration_since(asked) >= Duration::from_millis(200));
+    assert_eq!(api.get("job").await.1["waiters"], 0);
+}
+
+#[tokio::test]
+async fn who_comes_later_does_not_go_before_those_who_wait() {
+    let api = in_memory().api;
+    let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
+    assert_ok(&api.post("job", "acquire", body).await);
+    let first = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    // Somebody asks all the time, also in the moment after the expiry.
+    let until = Instant::now() + SOON;
+    while !first.is_finished() {
+        assert!(Instant::now() < until);
+        assert_refused(&api.acquire("job", 3).await, 409, "lease_held");
+    }
+    assert_ok(&outcome(first).await.0);
+}
+
+#[tokio::test]
+async fn a_long_poll_answers_when_the_lease_changes() {
+    let api = in_memory().api;
+    let (_, view) = api.acquire("job", 1).await;
+    let poll = |after: u64, wait_ms: u64| {
+        let url = format!("{}?after={after}&wait_ms={wait_ms}", api.url("job", ""));
+        let http = api.http.clone();
+        tokio::spawn(async move { answer(http.get(url).send().await.unwrap()).await })
+    };
+    let revision = view["revision"].as_u64().unwrap();
+    assert_eq!(outcome(poll(0, 60_000)).await.1["revision"], revision);
+
+    let asked = Instant::now();
+    assert_eq!(outcome(poll(revision, 200)).await.1["revision"], revision);
+    assert!(asked.elapsed() >= Duration::from_millis(200));
+
+    let polling = poll(revision, 60_000);
+    assert_ok(&api.renew("job", 1).await);
+    sleep(Duration::from_millis(20)).await;
+    assert!(!polling.is_finished());
+    assert_ok(&api.release("job", 1).await);
+    assert_eq!(outcome(polling).await.1["state"], "available");
+}
+
+#[tokio::test]
+async fn a_long_poll_answers_when_the_lease_expires() {
+    let api = in_memory().api;
+    let asked = Instant::now();
+    let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
+    let (_, view) = api.post("job", "acquire", body).await;
+    let url = format!(
+        "{}?after={}&wait_ms=60000",
+        api.url("job", ""),
+        view["revision"]
+    );
+    let (status, expired) = answer(api.http.get(url).send().await.unwrap()).await;
+    let took = asked.elapsed();
+    assert_eq!((status, &expired["state"]), (200, &json!("expired")));
+    assert!(expired["revision"].as_u64() > view["revision"].as_u64());
+    assert!(
+        took >= Duration::from_secs(1) && took < Duration::from_secs(1) + PROMPTLY,
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_long_poll_ends_when_the_lease_is_deleted() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let (_, view) = api.release("job", 1).await;
+    let url = format!(
+        "{}?after={}&wait_ms=60000",
+        api.url("job", ""),
+        view["revision"]
+    );
+    let http = api.http.clone();
+    let polling = tokio::spawn(async move { answer(http.get(url).send().await.unwrap()).await });
+    sleep(Duration::from_millis(20)).await;
+    assert_eq!(api.delete("job").await.0, 204);
+    assert_refused(&outcome(polling).await, 404, "unknown_lease");
+}
