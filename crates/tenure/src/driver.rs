@@ -291,6 +291,7 @@ const fn name(request: &Request) -> &'static str {
         Request::Acquire { .. } => "acquire",
         Request::Renew(_) => "renew",
         Request::Release(_) => "release",
+        Request::HandOver { .. } => "handover",
     }
 }
 

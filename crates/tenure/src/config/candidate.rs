@@ -25,6 +25,7 @@ const KEYS: &[&str] = &[
     "renew_deadline",
     "stop_grace",
     "cool_down",
+    "progress_deadline",
     "lock_delay",
     "on_overrun",
 ];
@@ -320,6 +321,7 @@ fn timings(settings: &Settings) -> Result<Timings, ConfigError> {
         renew_deadline: settings.duration("renew_deadline")?,
         stop_grace: settings.duration("stop_grace")?,
         cool_down: settings.duration("cool_down")?,
+        progress_deadline: settings.duration("progress_deadline")?,
     };
     Timings::new(&options).map_err(|source| ConfigError::Timings {
         origins: [

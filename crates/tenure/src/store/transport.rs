@@ -6,7 +6,9 @@ use reqwest::Method;
 use tenure_core::lease::LeaseDuration;
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::keeper::{Answer, Request};
-use tenure_core::wire::{AcquireRequest, Code, LeaseView, Problem, ReleaseRequest, RenewRequest};
+use tenure_core::wire::{
+    AcquireRequest, Code, HandOverRequest, LeaseView, Problem, ReleaseRequest, RenewRequest,
+};
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
 use super::client::{StoreClient, StoreError, path};
@@ -61,6 +63,19 @@ impl Transport {
                     reason: None,
                 };
                 let answer = self.post("/release", &body, timeout).await;
+                answer.map_or_else(refused, |_| Answer::Released)
+            }
+            Request::HandOver {
+                lease_id,
+                to,
+                within,
+            } => {
+                let body = HandOverRequest {
+                    lease_id: text(lease_id),
+                    to: to.to_string(),
+                    within_ms: within.into(),
+                };
+                let answer = self.post("/handover", &body, timeout).await;
                 answer.map_or_else(refused, |_| Answer::Released)
             }
         }

@@ -6,7 +6,8 @@ use core::time::Duration;
 use super::Timings;
 use super::machine::{Next, Pending, Wire};
 use super::message::{Answer, Output, Request};
-use super::term::{Release, Term};
+use super::release::Release;
+use super::term::Term;
 use crate::lease::LeaseId;
 use crate::{Instant, Random};
 
@@ -70,7 +71,13 @@ impl Campaign {
                 self.ask(now, timings, wire);
             }
             Answer::Held(epoch) => {
-                return Next::Lead(Term::new(self.lease_id, epoch, sent, timings, random));
+                return Next::Lead(Term::new(
+                    self.lease_id,
+                    epoch,
+                    (sent, now),
+                    timings,
+                    random,
+                ));
             }
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;

@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use super::campaign::Campaign;
 use super::message::{Answer, EndReason, Output, Request, Standing, TaskEnd};
-use super::term::{Release, Term};
+use super::release::Release;
+use super::term::Term;
 use super::{LOOK_INTERVAL, Timings};
-use crate::{Epoch, Instant, Random};
+use crate::{CandidateId, Epoch, Instant, Random};
 
 /// The candidate's state machine; see the [module](super) for how to drive it.
 #[derive(Debug)]
@@ -125,11 +126,30 @@ impl Keeper {
             Phase::Idle | Phase::Releasing(_) => Next::Stay,
             Phase::Campaigning(campaign) => campaign.withdraw(now, &self.timings),
             Phase::Leading(term) => {
-                term.begin_ending(now, reason, &mut self.wire);
+                match reason {
+                    EndReason::Unhealthy => term.give_up_on_task(now, &mut self.wire),
+                    reason => term.begin_ending(now, reason, &mut self.wire),
+                }
                 Next::Stay
             }
         };
         self.follow(next, now, random);
+    }
+
+    /// Command: like [`Keeper::resign`], but the lease is given up to this candidate. Without effect
+    /// unless it leads.
+    pub fn hand_over(&mut self, now: Instant, to: CandidateId) {
+        if let Phase::Leading(term) = &mut self.phase {
+            term.hand_over(now, to, &mut self.wire);
+        }
+    }
+
+    /// Command: if the next renewal is due soon, send it now. For a driver that sends another one to
+    /// the same store anyway, so that one request may carry both.
+    pub fn renew_early(&mut self, now: Instant) {
+        if let Phase::Leading(term) = &mut self.phase {
+            term.renew_early(now, &self.timings, &mut self.wire);
+        }
     }
 
     /// Command: the term's task is gone.
@@ -166,6 +186,13 @@ impl Keeper {
             }
         };
         self.follow(next, now, random);
+    }
+
+    /// Input: the term's task gets on.
+    pub fn handle_progress(&mut self, now: Instant) {
+        if let Phase::Leading(term) = &mut self.phase {
+            term.show_progress(now);
+        }
     }
 
     /// Input: time has passed. May be called at any time and any number of times.

@@ -8,7 +8,7 @@ use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant};
 
 /// A request for the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Hold the lease under this id; if another holds it, wait in the store for so long.
     Acquire {
@@ -21,6 +21,15 @@ pub enum Request {
     Renew(LeaseId),
     /// Give the lease up.
     Release(LeaseId),
+    /// Give the lease up to this candidate; for so long nobody else is granted.
+    HandOver {
+        /// The id that holds.
+        lease_id: LeaseId,
+        /// The only candidate to be granted.
+        to: CandidateId,
+        /// For how long.
+        within: Duration,
+    },
 }
 
 /// What the store (or the way to it) answered.
@@ -83,6 +92,10 @@ pub enum EndReason {
     TaskPanicked,
     /// No renewal succeeded in time.
     RenewDeadline,
+    /// The leader handed the lease over to a candidate of its choice.
+    HandedOver,
+    /// The leader's task hangs, or says that it is not well.
+    Unhealthy,
     /// Somebody broke the lease.
     Broken,
     /// Another candidate holds the lease, or the store no longer knows it.
@@ -99,8 +112,13 @@ impl EndReason {
     #[must_use]
     pub const fn calls_for_cool_down(self) -> bool {
         match self {
-            Self::TaskReturned | Self::TaskFailed | Self::TaskPanicked | Self::Broken => true,
+            Self::TaskReturned
+            | Self::TaskFailed
+            | Self::TaskPanicked
+            | Self::Unhealthy
+            | Self::Broken => true,
             Self::Resigned
+            | Self::HandedOver
             | Self::RenewDeadline
             | Self::Superseded
             | Self::ShutDown
@@ -116,6 +134,8 @@ impl EndReason {
             Self::TaskReturned => "task_returned",
             Self::TaskFailed => "task_failed",
             Self::TaskPanicked => "task_panicked",
+            Self::HandedOver => "handed_over",
+            Self::Unhealthy => "unhealthy",
             Self::RenewDeadline => "renew_deadline",
             Self::Broken => "broken",
             Self::Superseded => "superseded",

@@ -2,8 +2,9 @@
 //!
 //! [`Keeper`] is a pure state machine. Its methods, in the order in which a driver uses them:
 //!
-//! - commands: [`Keeper::campaign`], [`Keeper::resign`], [`Keeper::task_ended`];
-//! - inputs: [`Keeper::handle_message`], [`Keeper::handle_timeout`];
+//! - commands: [`Keeper::campaign`], [`Keeper::resign`], [`Keeper::hand_over`],
+//!   [`Keeper::renew_early`], [`Keeper::task_ended`];
+//! - inputs: [`Keeper::handle_message`], [`Keeper::handle_timeout`], [`Keeper::handle_progress`];
 //! - outputs, to be drained after each of the above: [`Keeper::poll_output`], then
 //!   [`Keeper::poll_timeout`] for when to come back at the latest;
 //! - getters, at any time: [`Keeper::standing`], [`Keeper::stop_by`].
@@ -60,6 +61,7 @@
 
 mod campaign;
 mod message;
+mod release;
 mod term;
 mod timings;
 

@@ -8,14 +8,16 @@ use super::machine::{Next, Pending, Wire};
 use super::message::{Answer, EndReason, Output, Request, TaskEnd};
 use super::{LOOK_INTERVAL, Timings};
 use crate::lease::LeaseId;
-use crate::{Epoch, Instant, Random};
+use crate::{CandidateId, Epoch, Instant, Random};
+
+use super::release::Release;
 
 /// A pause of this process of at least so long is called a suspension if the term ended in it: five
 /// looks at the clock missed in a row.
 const SUSPENSION: Duration = LOOK_INTERVAL.saturating_mul(5);
 
 /// Shortest time that an attempt gets: a healthy store on another continent answers within it.
-const MIN_ATTEMPT: Duration = Duration::from_millis(100);
+pub(super) const MIN_ATTEMPT: Duration = Duration::from_millis(100);
 
 /// A term.
 #[derive(Debug)]
@@ -29,6 +31,10 @@ pub(super) struct Term {
     /// Whether the lease is gone, so that nothing is left to renew.
     lost: bool,
     ending: Option<Ending>,
+    /// When the task last showed that it gets on; the term's beginning, before it did.
+    progress: Instant,
+    /// Whom the lease is handed over to, if not just to the next one.
+    successor: Option<CandidateId>,
 }
 
 /// The stopping ladder: cancel, grace, abort, overrun.
@@ -46,7 +52,7 @@ impl Term {
     pub(super) fn new(
         lease_id: LeaseId,
         epoch: Epoch,
-        sent: Instant,
+        (sent, now): (Instant, Instant),
         timings: &Timings,
         random: &mut dyn Random,
     ) -> Self {
@@ -58,6 +64,8 @@ impl Term {
             failures: 0,
             lost: false,
             ending: None,
+            progress: now,
+            successor: None,
         }
     }
 
@@ -92,10 +100,53 @@ impl Term {
             }) => Some(*aborted_at + timings.abort_allowance()),
             Some(_) => Some(self.abort_at(timings)),
         };
-        [renewal, self.valid_until(timings), step]
+        let progress = self.progress_due(timings);
+        [renewal, self.valid_until(timings), step, progress]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// When the task counts as hanging, if it shows no progress before.
+    fn progress_due(&self, timings: &Timings) -> Option<Instant> {
+        let deadline = timings.progress_deadline()?;
+        self.ending.is_none().then(|| self.progress + deadline)
+    }
+
+    /// The task gets on.
+    pub(super) fn show_progress(&mut self, now: Instant) {
+        self.progress = self.progress.max(now);
+    }
+
+    /// The task does not get on, or is not well. Nobody renews for it any more: a task that hangs,
+    /// and may never end, must not lead for ever.
+    pub(super) fn give_up_on_task(&mut self, now: Instant, wire: &mut Wire) {
+        if self.ending.is_none() {
+            self.lose(now, EndReason::Unhealthy, None, wire);
+        }
+    }
+
+    /// Begins to end the term for the good of this candidate.
+    pub(super) fn hand_over(&mut self, now: Instant, to: CandidateId, wire: &mut Wire) {
+        if self.ending.is_none() {
+            self.successor = Some(to);
+            self.begin_ending(now, EndReason::HandedOver, wire);
+        }
+    }
+
+    /// Sends the next renewal now, if it is due soon anyway.
+    pub(super) fn renew_early(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+        let soon = now + timings.renew_interval() / 4;
+        if !self.lost && self.pending.due().is_some_and(|due| due <= soon) {
+            self.renew(now, timings, wire);
+        }
+    }
+
+    fn renew(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+        // A third of what is left, so that a lost attempt leaves time for two more.
+        let left = (self.renewed + timings.renew_deadline()).since(now);
+        let timeout = (left / 3).max(MIN_ATTEMPT).min(timings.renew_interval());
+        self.pending = wire.send(now, Request::Renew(self.lease_id), timeout);
     }
 
     /// Begins to end the term; the first reason stays.
@@ -138,12 +189,12 @@ impl Term {
             };
             self.lose(now, reason, None, wire);
         }
+        if self.progress_due(timings).is_some_and(|due| now >= due) {
+            self.give_up_on_task(now, wire);
+        }
         self.climb(now, timings, wire);
         if !self.lost && self.pending.due().is_some_and(|due| now >= due) {
-            // A third of what is left, so that a lost attempt leaves time for two more.
-            let left = (self.renewed + timings.renew_deadline()).since(now);
-            let timeout = (left / 3).max(MIN_ATTEMPT).min(timings.renew_interval());
-            self.pending = wire.send(now, Request::Renew(self.lease_id), timeout);
+            self.renew(now, timings, wire);
         }
     }
 
@@ -244,9 +295,12 @@ impl Term {
         if reason == EndReason::Superseded || now >= self.renewed + timings.lease_duration() {
             return Next::Ended(self.epoch, reason);
         }
+        let successor = self.successor.take().filter(|_| !self.lost);
+        let term = (self.epoch, reason);
         Next::Release(Release::of_term(
             self.lease_id,
-            (self.epoch, reason),
+            term,
+            successor,
             now,
             timings,
         ))
@@ -256,94 +310,5 @@ impl Term {
         self.ending
             .as_ref()
             .map_or(EndReason::Resigned, |ending| ending.reason)
-    }
-}
-
-/// Giving up a lease that nobody uses any more. It is a courtesy to the next candidate: if it does
-/// not succeed, the lease expires.
-#[derive(Debug)]
-pub(super) struct Release {
-    lease_id: LeaseId,
-    /// The term that it ends; `None` for a campaign that was given up.
-    term: Option<(Epoch, EndReason)>,
-    pending: Pending,
-    failures: u32,
-    give_up_at: Instant,
-}
-
-impl Release {
-    pub(super) fn of_term(
-        lease_id: LeaseId,
-        term: (Epoch, EndReason),
-        now: Instant,
-        timings: &Timings,
-    ) -> Self {
-        Self {
-            lease_id,
-            term: Some(term),
-            pending: Pending::At(now),
-            failures: 0,
-            // Whoever shuts down waits for this, so it is not the whole rest of the lease.
-            give_up_at: now + timings.renew_interval(),
-        }
-    }
-
-    pub(super) fn of_campaign(lease_id: LeaseId, now: Instant, timings: &Timings) -> Self {
-        Self {
-            lease_id,
-            term: None,
-            pending: Pending::At(now),
-            failures: 0,
-            give_up_at: now + timings.renew_interval() / 5,
-        }
-    }
-
-    pub(super) fn due(&self) -> Instant {
-        self.pending
-            .due()
-            .map_or(self.give_up_at, |due| due.min(self.give_up_at))
-    }
-
-    pub(super) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        timings: &Timings,
-        wire: &mut Wire,
-    ) -> Next {
-        if now >= self.give_up_at {
-            return self.finish();
-        }
-        if self.pending.due().is_some_and(|due| now >= due) {
-            let timeout = (timings.renew_interval() / 3).max(MIN_ATTEMPT);
-            self.pending = wire.send(now, Request::Release(self.lease_id), timeout);
-        }
-        Next::Stay
-    }
-
-    pub(super) fn handle_answer(
-        &mut self,
-        now: Instant,
-        attempt: u64,
-        answer: &Answer,
-        timings: &Timings,
-        random: &mut dyn Random,
-    ) -> Next {
-        if self.pending.answered(attempt).is_none() {
-            return Next::Stay;
-        }
-        if let Answer::Unknown(_) = answer {
-            self.failures += 1;
-            self.pending = Pending::At(now + retry_delay(self.failures, timings, random));
-            return Next::Stay;
-        }
-        // Released, or it was not held any more.
-        self.finish()
-    }
-
-    const fn finish(&self) -> Next {
-        match self.term {
-            Some((epoch, reason)) => Next::Ended(epoch, reason),
-            None => Next::Withdrawn,
-        }
     }
 }

@@ -30,6 +30,9 @@ pub struct TimingsOptions {
     pub stop_grace: Option<Duration>,
     /// How long the candidate stands back after a term that its task ended. Default 5 s.
     pub cool_down: Option<Duration>,
+    /// How long a leader's task may go without showing progress before its term is ended as
+    /// unhealthy. Default: for ever, because only the task knows what progress is.
+    pub progress_deadline: Option<Duration>,
 }
 
 /// The timeline of a term, counted from the moment the last successful request was *sent*:
@@ -52,6 +55,7 @@ pub struct Timings {
     renew_deadline: Duration,
     stop_grace: Duration,
     cool_down: Duration,
+    progress_deadline: Option<Duration>,
 }
 
 /// The lease duration, the default for everybody.
@@ -70,6 +74,7 @@ impl Default for Timings {
             renew_deadline: lease * 2 / 3,
             stop_grace: lease * 4 / 15,
             cool_down: DEFAULT_COOL_DOWN,
+            progress_deadline: None,
         }
     }
 }
@@ -116,6 +121,11 @@ impl Timings {
         if interval.saturating_mul(3) / 2 > deadline {
             return Err(TimingsError::RenewDeadline { interval, deadline });
         }
+        if let Some(progress) = options.progress_deadline
+            && progress < LOOK_INTERVAL
+        {
+            return Err(TimingsError::ProgressDeadline { progress });
+        }
         let cool_down = options.cool_down.unwrap_or(DEFAULT_COOL_DOWN);
         Ok(Self {
             lease_duration: lease,
@@ -123,6 +133,7 @@ impl Timings {
             renew_deadline: deadline,
             stop_grace: grace,
             cool_down,
+            progress_deadline: options.progress_deadline,
         })
     }
 
@@ -154,6 +165,12 @@ impl Timings {
     #[must_use]
     pub const fn cool_down(&self) -> Duration {
         self.cool_down
+    }
+
+    /// How long a leader's task may go without showing progress; `None` if for ever.
+    #[must_use]
+    pub const fn progress_deadline(&self) -> Option<Duration> {
+        self.progress_deadline
     }
 
     /// How long after the last successful renewal was sent the task is aborted at the latest.
@@ -255,6 +272,12 @@ pub enum TimingsError {
         deadline: Duration,
         /// What was set or follows.
         grace: Duration,
+    },
+    /// A task can't show progress faster than it is looked at.
+    #[error("progress deadline {progress:?} must be at least {LOOK_INTERVAL:?}")]
+    ProgressDeadline {
+        /// What was set.
+        progress: Duration,
     },
     /// One lost renewal would end the term.
     #[error(
@@ -384,6 +407,7 @@ mod tests {
                 renew_deadline: deadline.map(Duration::from_millis),
                 renew_interval: interval.map(Duration::from_millis),
                 cool_down: None,
+                progress_deadline: None,
             };
             if let Ok(timings) = Timings::new(&options) {
                 prop_assert!(timings.renew_interval().mul_f64(1.1) < timings.renew_deadline());

@@ -2,6 +2,7 @@
 
 mod campaigns;
 mod endings;
+mod health;
 mod losses;
 
 mod properties;
@@ -65,8 +66,12 @@ struct Bench {
 impl Bench {
     /// A keeper that campaigns since 0 s.
     fn campaigning() -> Self {
+        Self::campaigning_with(Timings::default())
+    }
+
+    fn campaigning_with(timings: Timings) -> Self {
         let mut bench = Self {
-            keeper: Keeper::new(Timings::default()),
+            keeper: Keeper::new(timings),
             now: at(0),
             random: Middle(0),
             in_flight: None,
@@ -80,7 +85,11 @@ impl Bench {
     /// A keeper that leads epoch 7 since 0.01 s, by a request that was sent at 0 s. Its trace begins
     /// after that.
     fn leading() -> Self {
-        let mut bench = Self::campaigning();
+        Self::leading_with(Timings::default())
+    }
+
+    fn leading_with(timings: Timings) -> Self {
+        let mut bench = Self::campaigning_with(timings);
         bench.wait_until(10).answer(1, held(7));
         bench.assert_trace(
             "0.000 #1 acquire id1, wait 15s, within 20s
@@ -194,6 +203,16 @@ impl Bench {
                     }
                     Request::Renew(lease_id) => format!("renew {}", self.name(lease_id)),
                     Request::Release(lease_id) => format!("release {}", self.name(lease_id)),
+                    Request::HandOver {
+                        lease_id,
+                        to,
+                        within,
+                    } => {
+                        format!(
+                            "hand over {} to {to} within {within:?}",
+                            self.name(lease_id)
+                        )
+                    }
                 };
                 // Microseconds: timeouts are thirds of what is left.
                 let timeout = Duration::from_micros(timeout.as_micros() as u64);

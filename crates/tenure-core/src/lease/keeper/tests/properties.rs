@@ -113,7 +113,7 @@ impl Watch {
             return;
         };
         if let Answer::Held(_) = answer
-            && !matches!(request, Request::Release(_))
+            && matches!(request, Request::Acquire { .. } | Request::Renew(_))
         {
             self.renewed = Some(sent);
         }
@@ -134,16 +134,18 @@ impl Watch {
     fn watch(&mut self, output: &Output) {
         match *output {
             Output::Send {
-                attempt, request, ..
+                attempt,
+                ref request,
+                ..
             } => {
                 assert_eq!(attempt, self.attempts + 1, "attempts are numbered in order");
                 self.attempts = attempt;
-                self.in_flight = Some((attempt, self.now, request));
+                self.in_flight = Some((attempt, self.now, request.clone()));
                 let task_is_going = self.term.as_ref().is_some_and(|term| !term.task_ended);
                 let expected = match request {
                     Request::Acquire { .. } => self.term.is_none(),
                     Request::Renew(_) => task_is_going,
-                    Request::Release(_) => !task_is_going,
+                    Request::Release(_) | Request::HandOver { .. } => !task_is_going,
                 };
                 assert!(expected, "{request:?} while {:?}", self.term);
             }

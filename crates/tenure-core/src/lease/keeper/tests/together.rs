@@ -211,6 +211,15 @@ impl World {
             ),
             Request::Renew(lease_id) => Operation::Renew(lease_id, None),
             Request::Release(lease_id) => Operation::Release(lease_id),
+            Request::HandOver {
+                lease_id,
+                to,
+                within,
+            } => Operation::HandOver {
+                lease_id,
+                to,
+                within,
+            },
         };
         match lease::apply(&mut self.record, &operation, self.now, &Rules::NATIVE) {
             Ok(applied) => match applied.change {
@@ -283,20 +292,20 @@ impl World {
                 request,
                 timeout,
             } => {
-                self.send(number, *attempt, *request, *timeout);
+                self.send(number, *attempt, request, *timeout);
             }
             _ => {}
         }
     }
 
-    fn send(&mut self, from: usize, attempt: u64, request: Request, timeout: Duration) {
+    fn send(&mut self, from: usize, attempt: u64, request: &Request, timeout: Duration) {
         let way = self.ways[self.sent % self.ways.len()];
         self.sent += 1;
         if let Some(there) = way.there {
             let request = |back| Parcel::Request {
                 from,
                 attempt,
-                request,
+                request: request.clone(),
                 back,
             };
             let arrival = self.now + millis(there);

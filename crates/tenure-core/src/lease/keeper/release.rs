@@ -1,0 +1,112 @@
+//! Giving a lease up.
+
+use super::Timings;
+use super::campaign::retry_delay;
+use super::machine::{Next, Pending, Wire};
+use super::message::{Answer, EndReason, Request};
+use super::term::MIN_ATTEMPT;
+use crate::lease::LeaseId;
+use crate::{CandidateId, Epoch, Instant, Random};
+
+/// Giving up a lease that nobody uses any more. It is a courtesy to the next candidate: if it does
+/// not succeed, the lease expires.
+#[derive(Debug)]
+pub(super) struct Release {
+    lease_id: LeaseId,
+    /// The term that it ends; `None` for a campaign that was given up.
+    term: Option<(Epoch, EndReason)>,
+    pending: Pending,
+    failures: u32,
+    give_up_at: Instant,
+    successor: Option<CandidateId>,
+}
+
+impl Release {
+    pub(super) fn of_term(
+        lease_id: LeaseId,
+        term: (Epoch, EndReason),
+        successor: Option<CandidateId>,
+        now: Instant,
+        timings: &Timings,
+    ) -> Self {
+        Self {
+            lease_id,
+            term: Some(term),
+            pending: Pending::At(now),
+            failures: 0,
+            // Whoever shuts down waits for this, so it is not the whole rest of the lease.
+            give_up_at: now + timings.renew_interval(),
+            successor,
+        }
+    }
+
+    pub(super) fn of_campaign(lease_id: LeaseId, now: Instant, timings: &Timings) -> Self {
+        Self {
+            lease_id,
+            term: None,
+            pending: Pending::At(now),
+            failures: 0,
+            give_up_at: now + timings.renew_interval() / 5,
+            successor: None,
+        }
+    }
+
+    pub(super) fn due(&self) -> Instant {
+        self.pending
+            .due()
+            .map_or(self.give_up_at, |due| due.min(self.give_up_at))
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        timings: &Timings,
+        wire: &mut Wire,
+    ) -> Next {
+        if now >= self.give_up_at {
+            return self.finish();
+        }
+        if self.pending.due().is_some_and(|due| now >= due) {
+            let timeout = (timings.renew_interval() / 3).max(MIN_ATTEMPT);
+            let lease_id = self.lease_id;
+            let request = match &self.successor {
+                None => Request::Release(lease_id),
+                Some(to) => Request::HandOver {
+                    lease_id,
+                    to: to.clone(),
+                    // It waits in the store, or comes within a lease duration, or is not there.
+                    within: timings.lease_duration(),
+                },
+            };
+            self.pending = wire.send(now, request, timeout);
+        }
+        Next::Stay
+    }
+
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Instant,
+        attempt: u64,
+        answer: &Answer,
+        timings: &Timings,
+        random: &mut dyn Random,
+    ) -> Next {
+        if self.pending.answered(attempt).is_none() {
+            return Next::Stay;
+        }
+        if let Answer::Unknown(_) = answer {
+            self.failures += 1;
+            self.pending = Pending::At(now + retry_delay(self.failures, timings, random));
+            return Next::Stay;
+        }
+        // Released, or it was not held any more.
+        self.finish()
+    }
+
+    const fn finish(&self) -> Next {
+        match self.term {
+            Some((epoch, reason)) => Next::Ended(epoch, reason),
+            None => Next::Withdrawn,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Tasks that hang, hand-overs, and renewals that go along with others.
+
+use super::*;
+
+fn with_progress_deadline(millis: u64) -> Bench {
+    let options = TimingsOptions {
+        progress_deadline: Some(Duration::from_millis(millis)),
+        ..TimingsOptions::default()
+    };
+    Bench::leading_with(Timings::new(&options).unwrap())
+}
+
+#[test]
+fn a_task_that_shows_no_progress_is_stopped_and_nobody_renews_for_it() {
+    let mut bench = with_progress_deadline(3_000);
+    bench.wait_until(2_000).keeper.handle_progress(at(2_000));
+    bench.wait_until(6_000);
+    assert!(!bench.leads());
+    bench.wait_until(20_000).assert_trace(
+        "5.000 cancel: unhealthy
+         9.000 abort
+         9.250 overrun",
+    );
+}
+
+#[test]
+fn a_task_that_shows_progress_goes_on() {
+    let mut bench = with_progress_deadline(3_000);
+    for second in 1..5 {
+        bench
+            .wait_until(second * 1_000)
+            .keeper
+            .handle_progress(at(second * 1_000));
+    }
+    bench.wait_until(4_990).assert_trace("");
+    assert!(bench.leads());
+}
+
+#[test]
+fn an_unhealthy_task_that_stops_lets_the_next_one_in_and_stands_back() {
+    let mut bench = Bench::leading();
+    bench.wait_until(1_000).resign(EndReason::Unhealthy);
+    assert!(!bench.leads(), "nobody vouches for it any more");
+    bench.wait_until(1_500).task_ended(TaskEnd::Returned);
+    bench.wait_until(1_510).answer(2, Answer::Released);
+    bench.campaign().wait_until(6_509);
+    bench.assert_trace(
+        "1.000 cancel: unhealthy
+         1.500 #2 release id1, within 1.666666s
+         1.510 ended 7: unhealthy",
+    );
+    bench
+        .wait_until(6_510)
+        .assert_trace("6.510 #3 acquire id2, wait 15s, within 20s");
+}
+
+#[test]
+fn a_hand_over_drains_the_task_and_then_names_the_next_one() {
+    let mut bench = Bench::leading();
+    bench
+        .wait_until(1_000)
+        .keeper
+        .hand_over(at(1_000), "b".parse().unwrap());
+    bench.drain();
+    assert!(bench.leads());
+    bench.wait_until(2_000).task_ended(TaskEnd::Returned);
+    bench.wait_until(2_010).answer(2, Answer::Released);
+    bench.assert_trace(
+        "1.000 cancel: handed_over
+         2.000 #2 hand over id1 to b within 15s, within 1.666666s
+         2.010 ended 7: handed_over",
+    );
+}
+
+#[test]
+fn a_renewal_that_is_due_soon_goes_along_with_another_and_one_that_is_not_does_not() {
+    let mut bench = Bench::leading();
+    bench.wait_until(3_000).keeper.renew_early(at(3_000));
+    bench.drain();
+    bench.assert_trace("");
+    bench.wait_until(4_000).keeper.renew_early(at(4_000));
+    bench.drain();
+    bench.wait_until(4_010).answer(2, held(7)).wait_until(9_000);
+    bench.assert_trace(
+        "4.000 #2 renew id1, within 2s
+         9.000 #3 renew id1, within 1.666666s",
+    );
+}
