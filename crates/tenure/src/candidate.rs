@@ -25,7 +25,7 @@ use crate::term::TermState;
 /// and [`campaign`](Self::campaign) wait for each other.
 #[derive(Debug)]
 pub struct Candidate {
-    driver: DriverHandle,
+    pub(crate) driver: DriverHandle,
     store: StoreClient,
     competing: Mutex<()>,
 }
@@ -187,6 +187,18 @@ impl Candidate {
         if self.driver.command(Command::ResignAny(done)) {
             let _ = gone.await;
         }
+    }
+
+    /// The term that is on, if this process leads *now*: for code that did not get the
+    /// [`Leadership`] from the task, such as a request handler.
+    #[must_use]
+    pub fn leadership(&self) -> Option<Leadership> {
+        let term = self.driver.terms.borrow().clone()?;
+        let leadership = Leadership {
+            term,
+            driver: self.driver.clone(),
+        };
+        leadership.is_valid().then_some(leadership)
     }
 
     /// Watches who leads the election, from now on.

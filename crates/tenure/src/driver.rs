@@ -10,7 +10,7 @@ use std::thread;
 
 use tenure_core::lease::keeper::{Answer, EndReason, Keeper, Output, Request, Standing, TaskEnd};
 use tenure_core::{Epoch, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info, warn};
 
 use crate::clock;
@@ -38,6 +38,8 @@ pub(crate) enum Command {
 #[derive(Clone, Debug)]
 pub(crate) struct DriverHandle {
     pub(crate) config: Arc<Config>,
+    /// The term that is on; closed when the driver has gone.
+    pub(crate) terms: watch::Receiver<Option<Arc<TermState>>>,
     commands: mpsc::UnboundedSender<Command>,
 }
 
@@ -54,6 +56,7 @@ pub(crate) fn spawn(config: Config, transport: Transport) -> std::io::Result<Dri
         .enable_all()
         .build()?;
     let (sender, commands) = mpsc::unbounded_channel();
+    let (publish_term, terms) = watch::channel(None);
     let config = Arc::new(config);
     let driver = Driver {
         keeper: Keeper::new(config.timings),
@@ -63,6 +66,7 @@ pub(crate) fn spawn(config: Config, transport: Transport) -> std::io::Result<Dri
         campaigner: None,
         resigners: Vec::new(),
         term: None,
+        publish_term,
         last_leader: None,
     };
     thread::Builder::new()
@@ -70,6 +74,7 @@ pub(crate) fn spawn(config: Config, transport: Transport) -> std::io::Result<Dri
         .spawn(move || runtime.block_on(driver.run(commands)))?;
     Ok(DriverHandle {
         config,
+        terms,
         commands: sender,
     })
 }
@@ -86,6 +91,8 @@ struct Driver {
     campaigner: Option<oneshot::Sender<Result<Arc<TermState>, String>>>,
     resigners: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
+    /// The same for those who only look.
+    publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<String>,
 }
 
@@ -235,6 +242,7 @@ impl Driver {
                     term.update(None, None);
                     term.ended.send_replace(Some(reason));
                 }
+                self.publish_term.send_replace(None);
             }
             Output::Withdrawn => {}
             Output::Failed(why) => {
@@ -261,6 +269,7 @@ impl Driver {
         let term = Arc::new(TermState::new(epoch));
         self.term = Some(term.clone());
         self.publish();
+        self.publish_term.send_replace(Some(term.clone()));
         let taken = self
             .campaigner
             .take()
