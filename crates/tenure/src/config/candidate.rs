@@ -157,7 +157,10 @@ impl Config {
 
     /// Reads a candidate's settings from this process's environment.
     pub fn read_environment(settings: &mut Settings) {
-        for stranger in settings.read_environment(PREFIX, std::env::vars()) {
+        // Text that is no UTF-8 becomes text that no setting is.
+        let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let environment = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));
+        for stranger in settings.read_environment(PREFIX, environment) {
             tracing::debug!(name = stranger, "not a setting of a candidate");
         }
     }
