@@ -71,9 +71,9 @@ pub(crate) struct Serve {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// End when the process that started this one ends
+    /// End when this process, which started this one, ends
     #[arg(long, hide = true)]
-    pub(crate) exit_with_parent: bool,
+    pub(crate) parent: Option<i32>,
 }
 
 /// Where the store is.
@@ -181,14 +181,17 @@ pub(crate) struct Demo {
 
 #[derive(Debug, Args)]
 pub(crate) struct Watchdog {
+    /// The inherited file descriptor to read deadlines from
     #[arg(long)]
-    pub(crate) deadlines: PathBuf,
+    pub(crate) deadlines: i32,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoWorker {
+    #[arg(long)]
+    pub(crate) parent: i32,
     #[arg(long)]
     pub(crate) store: SocketAddr,
     #[arg(long)]

@@ -1,6 +1,8 @@
 //! How the command ends.
 
-use std::process::ExitCode;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 use tenure::store::StoreError;
 use tenure::{ConfigError, RunError};
@@ -18,6 +20,14 @@ pub(crate) const LOST: u8 = 76;
 /// The command can't be executed, and can't be found: as shells say it.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The exit code of a program that ended so, as shells say it.
+pub(crate) fn code_of(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
 
 /// For `--help`.
 pub(crate) const HELP: &str = "\
@@ -51,7 +61,8 @@ impl Failure {
 
     /// Tells stderr, with all causes, and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        anstream::eprintln!("tenure: {:#}", self.error);
+        // Without anybody who listens the code still tells.
+        let _ = writeln!(anstream::stderr(), "tenure: {:#}", self.error);
         ExitCode::from(self.code)
     }
 }

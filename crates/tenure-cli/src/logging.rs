@@ -23,7 +23,9 @@ pub(crate) fn start(format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_target(false);
+        .with_target(false)
+        // It would panic where stderr is a pipe that nobody reads any more.
+        .log_internal_errors(false);
     match format {
         LogFormat::Text => builder.with_ansi(coloured).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

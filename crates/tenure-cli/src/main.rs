@@ -5,6 +5,7 @@ mod demo;
 mod exit;
 mod logging;
 mod output;
+mod parent;
 mod run;
 mod serve;
 mod store;

@@ -1,11 +1,10 @@
 //! `tenure serve`: hosts a lease store.
 
+use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use nix::sys::signal::Signal;
 use tenure::config::{ConfigError, Origin, Settings};
 use tenure_server::{Config, EngineConfig, Server, Store};
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,15 +13,15 @@ use tracing::{info, warn};
 use crate::cli::Serve;
 use crate::exit::{BAD_CONFIGURATION, Failure};
 use crate::output;
+use crate::parent;
 
 const KEYS: &[&str] = &["listen", "data_dir", "engine"];
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR: &str = "tenure-data";
 
 pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
-    if arguments.exit_with_parent {
-        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)
-            .map_err(|errno| Failure::new(1, anyhow::Error::new(errno)))?;
+    if let Some(parent) = arguments.parent {
+        parent::end_with(parent)?;
     }
     let settings = settings(arguments)?;
     let listen = listen(&settings)?;
@@ -64,14 +63,19 @@ fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
     if let Some(path) = &arguments.config {
         settings.read_file(path, Some("serve"), &[])?;
     }
-    settings.read_environment("TENURE_", std::env::vars());
+    // Text that is no UTF-8 becomes text that no setting is.
+    let environment = std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value)));
+    settings.read_environment("TENURE_", environment);
     let flags = [
         ("listen", "--listen", arguments.listen.clone()),
         ("engine", "--engine", arguments.engine.clone()),
         (
             "data_dir",
             "--data-dir",
-            arguments.data_dir.as_deref().map(text),
+            arguments
+                .data_dir
+                .as_ref()
+                .map(|folder| lossy(folder.as_os_str())),
         ),
     ];
     for (key, flag, value) in flags {
@@ -82,8 +86,8 @@ fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+fn lossy(text: &OsStr) -> String {
+    text.to_string_lossy().into_owned()
 }
 
 fn listen(settings: &Settings) -> Result<SocketAddr, ConfigError> {
@@ -104,6 +108,9 @@ fn listen(settings: &Settings) -> Result<SocketAddr, ConfigError> {
 fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
     let data_dir = settings.with("data_dir", |text| match text {
         "" => Err("name a folder".into()),
+        text if text.contains(char::REPLACEMENT_CHARACTER) => {
+            Err("the folder's name must be UTF-8".into())
+        }
         text => Ok(text.into()),
     })?;
     let embedded = EngineConfig::Embedded {

@@ -123,12 +123,23 @@ fn show(view: &LeaseView, json: bool) -> Result<(), Failure> {
     rows.push(("waiters", view.waiters.to_string()));
     rows.push(("revision", view.revision.to_string()));
     for (key, value) in view.metadata.iter().flatten() {
-        rows.push(("metadata", format!("{key} = {value}")));
+        rows.push(("metadata", format!("{} = {}", tame(key), tame(value))));
     }
     for (key, value) in rows {
         output::line(format_args!("{key:<10}{value}"))?;
     }
     Ok(())
+}
+
+/// Anybody may hold a lease and say what they like: no line ends, nothing for the terminal.
+fn tame(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_default());
+            let plain = (!c.is_control()).then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
 }
 
 fn none() -> String {

@@ -15,11 +15,12 @@ use nix::unistd::Pid;
 /// A store and workers, in a folder of their own. They are killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Fleet {
-    folder: tempfile::TempDir,
     lease_duration: Duration,
     store: Process,
     address: SocketAddr,
     workers: Vec<(String, Process)>,
+    /// The last to go: the others write to it.
+    folder: tempfile::TempDir,
 }
 
 /// A process that does not outlive its owner.
@@ -61,14 +62,10 @@ impl Fleet {
     pub(super) fn start(workers: u32, lease_duration: Duration) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("tenure-demo-").tempdir()?;
         fs::create_dir(folder.path().join("logs"))?;
+        let parent = std::process::id().to_string();
         let mut store = Command::new("/proc/self/exe")
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--exit-with-parent",
-                "--data-dir",
-            ])
+            .args(["serve", "--listen", "127.0.0.1:0", "--parent", &parent])
+            .arg("--data-dir")
             .arg(folder.path().join("store"))
             .process_group(0)
             .stdin(Stdio::null())
@@ -89,11 +86,11 @@ impl Fleet {
             bail!("the store did not start: {line}{log}");
         };
         let mut fleet = Self {
-            folder,
             lease_duration,
             store,
             address,
             workers: Vec::new(),
+            folder,
         };
         for number in 1..=workers {
             fleet.start_worker(format!("worker-{number}"))?;
@@ -106,13 +103,9 @@ impl Fleet {
         let log = self.folder.path().join(format!("{name}.log"));
         let log = File::options().create(true).append(true).open(log)?;
         let process = Command::new("/proc/self/exe")
-            .args([
-                "demo-worker",
-                "--store",
-                &self.address.to_string(),
-                "--candidate",
-                &name,
-            ])
+            .args(["demo-worker", "--candidate", &name])
+            .args(["--parent", &std::process::id().to_string()])
+            .args(["--store", &self.address.to_string()])
             .args([
                 "--lease-duration",
                 &format!("{}ms", self.lease_duration.as_millis()),

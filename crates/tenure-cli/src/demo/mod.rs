@@ -4,6 +4,7 @@
 //! at the fenced table they wrote to, not from what they say of themselves.
 
 mod fleet;
+mod interrupt;
 mod measure;
 mod passes;
 mod report;
@@ -17,14 +18,18 @@ use std::process::ExitCode;
 
 use crate::cli::Demo;
 use crate::exit::Failure;
+use interrupt::Interrupted;
 
 pub(crate) use worker::worker;
 
 pub(crate) fn demo(arguments: &Demo) -> Result<ExitCode, Failure> {
-    let kept = script::play(arguments)?;
-    Ok(if kept {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    match script::play(arguments) {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        Err(error) => {
+            let signal = error.downcast_ref().map(|Interrupted(signal)| *signal);
+            let code = signal.and_then(|signal| u8::try_from(128 + signal).ok());
+            Err(Failure::new(code.unwrap_or(1), error))
+        }
+    }
 }

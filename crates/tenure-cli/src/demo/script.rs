@@ -1,7 +1,7 @@
 //! What happens in the demo, and when.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::fleet::Fleet;
+use super::interrupt::{self, Interrupted};
 use super::measure;
 use super::passes::{Pass, Passes};
 use super::report::Report;
@@ -33,10 +34,10 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
     let seconds = Duration::from_secs(arguments.seconds);
     // Two failovers that wait for an expiry fit into the time with room to look around.
     let lease_duration = (seconds / 10).min(Duration::from_secs(3));
+    let interrupted = interrupt::notice()?;
     let report = Report::new(arguments.json);
     let fleet = Fleet::start(arguments.workers, lease_duration)?;
     let passes = Passes::open(&fleet.database())?;
-    let interrupted = notice_interrupts()?;
     let mut stage = Stage {
         fleet,
         passes,
@@ -63,7 +64,8 @@ struct Stage {
     passes: Passes,
     report: Report,
     lease_duration: Duration,
-    interrupted: Arc<AtomicBool>,
+    /// The signal that interrupted the demo, or 0.
+    interrupted: Arc<AtomicI32>,
     failovers: Vec<Failover>,
     /// The epoch of the last leader that was told of.
     told: u64,
@@ -297,8 +299,9 @@ impl Stage {
 
     /// Writes some log lines, reads the new passes, and tells of a new leader.
     fn look(&mut self) -> anyhow::Result<()> {
-        if self.interrupted.load(Ordering::Relaxed) {
-            bail!("interrupted; all processes of the demo are stopped");
+        match self.interrupted.load(Ordering::Relaxed) {
+            0 => {}
+            signal => return Err(Interrupted(signal).into()),
         }
         std::thread::sleep(LOOK);
         let tick = u64::try_from(self.report.elapsed().as_millis() / 20).unwrap_or_default();
@@ -339,33 +342,4 @@ impl From<Waiting> for anyhow::Error {
             Waiting::Failed(error) => error,
         }
     }
-}
-
-/// Whether Ctrl-C or SIGTERM has come. The workers are in process groups of their own, so they get
-/// theirs from here.
-fn notice_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = interrupted.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let (mut interrupt, mut terminate) = {
-        let _inside = runtime.enter();
-        (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-        )
-    };
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        });
-        flag.store(true, Ordering::Relaxed);
-    });
-    Ok(interrupted)
 }

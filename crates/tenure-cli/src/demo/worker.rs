@@ -4,8 +4,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use nix::sys::prctl;
-use nix::sys::signal::Signal;
 use tenure::{Candidate, Config, Timings, TimingsOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -13,13 +11,14 @@ use super::job::LogRollup;
 use super::script::ELECTION;
 use crate::cli::DemoWorker;
 use crate::exit::{BAD_CONFIGURATION, Failure};
+use crate::parent;
 
 /// How long a pass over the log files takes at least: like a directory with some more of them.
 const PACE: Duration = Duration::from_millis(40);
 
 pub(crate) fn worker(arguments: DemoWorker) -> Result<ExitCode, Failure> {
     // A demo that is killed leaves no workers behind.
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| Failure::new(1, errno))?;
+    parent::end_with(arguments.parent)?;
     let bad = |error: anyhow::Error| Failure::new(BAD_CONFIGURATION, error);
     let options = TimingsOptions {
         lease_duration: Some(arguments.lease_duration),

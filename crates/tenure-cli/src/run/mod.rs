@@ -1,16 +1,19 @@
 //! `tenure run`: a command that runs only while this process leads.
 
 mod group;
+mod orphans;
 mod supervise;
 mod watchdog;
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use nix::sys::signal::Signal;
+use nix::unistd::{AccessFlags, access};
 use tenure::config::{ConfigError, Origin};
 use tenure::{Candidate, Config, EndReason, OnOverrun};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,11 +26,14 @@ use supervise::supervise;
 
 pub(crate) use watchdog::watchdog;
 
+/// Where the system looks for commands when there is no PATH.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let config = config(arguments)?;
     // Better now than after winning an election that others could have won.
     find(&arguments.command[0])?;
-    group::adopt_orphans()?;
+    orphans::adopt()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -80,18 +86,38 @@ async fn compete(config: Config, command: &[OsString], once: bool) -> Result<Exi
 fn shutdown_on_signals() -> std::io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
+    // Whoever started this with `nohup` wants it to go on.
+    let mut hangup = if is_ignored(Signal::SIGHUP) {
+        None
+    } else {
+        Some(signal(SignalKind::hangup())?)
+    };
     let token = CancellationToken::new();
     let shutdown = token.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+            Some(_) = next(&mut hangup) => {}
         }
         shutdown.cancel();
     });
     Ok(token)
+}
+
+/// The next signal, if this kind of signal is listened for.
+async fn next(signals: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
+    signals.as_mut()?.recv().await
+}
+
+/// Whether this process was started with this signal ignored.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal as u32 - 1) & 1 == 1)
 }
 
 /// File, then environment, then flags.
@@ -136,27 +162,29 @@ fn config(arguments: &Run) -> Result<Config, ConfigError> {
 
 /// Looks the command up as the system will.
 fn find(command: &OsStr) -> Result<(), Failure> {
-    let executable = |path: &Path| {
-        path.metadata()
-            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    let candidates: Vec<PathBuf> = if Path::new(command).components().count() > 1 {
+    let candidates: Vec<PathBuf> = if command.is_empty() {
+        Vec::new()
+    } else if command.as_bytes().contains(&b'/') {
         vec![command.into()]
     } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
         std::env::split_paths(&path)
             .map(|folder| folder.join(command))
             .collect()
     };
-    if candidates.iter().any(|path| executable(path)) {
+    let executable = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    if candidates.iter().any(executable) {
         return Ok(());
     }
-    let name = command.display();
     Err(match candidates.iter().find(|path| path.exists()) {
         Some(path) => {
             let error = anyhow::anyhow!("{} is not executable", path.display());
             Failure::new(NOT_EXECUTABLE, error)
         }
-        None => Failure::new(NOT_FOUND, anyhow::anyhow!("command {name:?} was not found")),
+        None => {
+            let name = command.display();
+            let error = anyhow::anyhow!("command \"{name}\" was not found");
+            Failure::new(NOT_FOUND, error)
+        }
     })
 }

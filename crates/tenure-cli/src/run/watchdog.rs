@@ -4,29 +4,35 @@
 //! `tenure run` stops the command by itself when the term ends. But `tenure run` may be killed, or
 //! frozen while the command is not (`kill -STOP`, a debugger, a full pipe on stderr). Then the
 //! watchdog, which leads the command's process group, kills the group and itself: at the end of the
-//! file, and when the last deadline it was told has passed. The deadline is on the clock that the
+//! pipe, and when the last deadline it was told has passed. The deadline is on the clock that the
 //! term is counted on.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::getpgrp;
-use tokio::process::Command;
+use nix::unistd::{close, getpgrp};
+use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
+use super::orphans;
 use crate::cli::Watchdog;
-use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND, code_of};
 
 /// How often the clock is looked at, at least: timers stand still while a machine is suspended.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long background processes that the command has left behind get to stop by themselves.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+
+/// How often to look whether they have.
+const LEFTOVER_LOOK: Duration = Duration::from_millis(5);
 
 /// The clock of deadlines: the one that terms are counted on.
 pub(super) fn now() -> Duration {
@@ -35,6 +41,7 @@ pub(super) fn now() -> Duration {
 }
 
 pub(crate) fn watchdog(arguments: &Watchdog) -> Result<ExitCode, Failure> {
+    orphans::adopt()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -48,9 +55,13 @@ async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
         SignalKind::terminate(),
         SignalKind::interrupt(),
         SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::alarm(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
     ]
     .map(signal);
-    let mut deadline = follow(&arguments.deadlines)?;
+    let mut deadline = follow(arguments.deadlines)?;
     // A term that has passed before the command has begun is not begun.
     deadline
         .wait_for(|deadline| !deadline.is_zero())
@@ -58,31 +69,42 @@ async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
         .context("no deadline was told")?;
     kill_if_passed(&deadline);
 
-    let command = &arguments.command;
-    let mut child = Command::new(&command[0])
-        .args(&command[1..])
-        .spawn()
-        .map_err(|error| {
-            let missing = error.kind() == std::io::ErrorKind::NotFound;
-            let code = if missing { NOT_FOUND } else { NOT_EXECUTABLE };
-            let error = anyhow::Error::new(error);
-            Failure::new(
-                code,
-                error.context(format!("can't run {}", command[0].display())),
-            )
-        })?;
-    loop {
+    let mut child = start(arguments)?;
+    let pid = child.id();
+    let code = loop {
         let left = deadline.borrow().saturating_sub(now());
         tokio::select! {
-            status = child.wait() => {
-                let status = status?;
-                let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-                let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-                return Ok(ExitCode::from(code));
+            status = child.wait() => break code_of(status?),
+            () = sleep(left.min(LOOK)) => {
+                kill_if_passed(&deadline);
+                orphans::collect_except(pid);
             }
-            () = tokio::time::sleep(left.min(LOOK)) => kill_if_passed(&deadline),
+        }
+    };
+    // Here, and not in `tenure run`: the deadline holds for what was left behind, too.
+    if !orphans::collect_own_group() {
+        let _ = killpg(getpgrp(), Signal::SIGTERM);
+        let patience = now() + LEFTOVER_GRACE;
+        while !orphans::collect_own_group() && now() < patience {
+            kill_if_passed(&deadline);
+            sleep(LEFTOVER_LOOK).await;
         }
     }
+    Ok(ExitCode::from(code))
+}
+
+fn start(arguments: &Watchdog) -> Result<Child, Failure> {
+    let command = &arguments.command;
+    let started = Command::new(&command[0]).args(&command[1..]).spawn();
+    started.map_err(|error| {
+        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        let code = if missing { NOT_FOUND } else { NOT_EXECUTABLE };
+        let error = anyhow::Error::new(error);
+        Failure::new(
+            code,
+            error.context(format!("can't run {}", command[0].display())),
+        )
+    })
 }
 
 /// Kills the whole group, this process with it, once the deadline has passed.
@@ -92,13 +114,12 @@ fn kill_if_passed(deadline: &watch::Receiver<Duration>) {
     }
 }
 
-/// Reads deadlines on a thread of its own. The end of the file is the end of `tenure run`: the
-/// group is killed.
-fn follow(fifo: &Path) -> anyhow::Result<watch::Receiver<Duration>> {
-    let mut file = File::open(fifo).with_context(|| format!("can't open {}", fifo.display()))?;
-    // Both ends are open: the name is no longer needed, and would stay if `tenure run` is killed.
-    let _ = fs::remove_file(fifo);
-    let _ = fifo.parent().map(fs::remove_dir);
+/// Reads deadlines from an inherited pipe, on a thread of its own. The end of the pipe is the end
+/// of `tenure run`: the group is killed.
+fn follow(pipe: i32) -> anyhow::Result<watch::Receiver<Duration>> {
+    // Opened anew it is closed when the command starts; the inherited one would not be.
+    let mut file = File::open(format!("/proc/self/fd/{pipe}")).context("can't open the pipe")?;
+    close(pipe)?;
     let (sender, receiver) = watch::channel(Duration::ZERO);
     std::thread::spawn(move || {
         let mut nanos = [0; 8];
