@@ -14,8 +14,9 @@ pub use number::{DurationMs, Number};
 pub use problem::{Code, Problem};
 pub use request::{
     AcquireRequest, BreakRequest, ChangeRequest, DEFAULT_PRIORITY, HandOverRequest,
-    MAX_METADATA_BYTES, MAX_REASON_BYTES, MAX_WAIT, MetadataRequest, Queued, ReleaseRequest,
-    RenewRequest, VerifyReply, VerifyRequest, check_wait,
+    MAX_METADATA_BYTES, MAX_REASON_BYTES, MAX_RENEWALS, MAX_WAIT, MetadataRequest, Queued,
+    ReleaseRequest, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
+    VerifyReply, VerifyRequest, check_wait,
 };
 pub use view::{LeaseList, LeaseView};
 

@@ -1,13 +1,15 @@
 //! Bodies of requests, and what makes them valid.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Code, DurationMs, Number, Problem};
+use super::{Code, DurationMs, LeaseView, Number, Problem};
 use crate::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Priority, Rules};
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Random};
@@ -113,6 +115,44 @@ impl RenewRequest {
             duration,
         ))
     }
+}
+
+/// Most renewals in one request.
+pub const MAX_RENEWALS: usize = 1_000;
+
+/// The body of a namespace's `renew`: renewals of several leases in one request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenewManyRequest {
+    /// At most [`MAX_RENEWALS`].
+    pub leases: Vec<RenewOne>,
+}
+
+/// One of several renewals; the duration stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenewOne {
+    /// The lease's name.
+    pub lease: String,
+    /// The lease id that holds.
+    pub lease_id: String,
+}
+
+/// The answer to [`RenewManyRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenewManyReply {
+    /// In the order of the request.
+    pub results: Vec<RenewResult>,
+}
+
+/// What came of one of several renewals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RenewResult {
+    /// Renewed.
+    View(Box<LeaseView>),
+    /// Refused.
+    Problem(Box<Problem>),
 }
 
 /// The body of `change`.

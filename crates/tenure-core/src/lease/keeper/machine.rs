@@ -8,6 +8,7 @@ use super::message::{Answer, EndReason, Output, Request, Standing, TaskEnd};
 use super::release::Release;
 use super::term::Term;
 use super::{LOOK_INTERVAL, Timings};
+use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant, Random};
 
 /// The candidate's state machine; see the [module](super) for how to drive it.
@@ -248,6 +249,15 @@ impl Keeper {
                 _ => Standing::Ending,
             },
             Phase::Releasing(_) => Standing::Ending,
+        }
+    }
+
+    /// The lease id of the current term: the holder's secret.
+    #[must_use]
+    pub fn lease_id(&self) -> Option<LeaseId> {
+        match &self.phase {
+            Phase::Leading(term) => Some(term.lease_id()),
+            Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => None,
         }
     }
 

@@ -73,6 +73,10 @@ impl Term {
         self.epoch
     }
 
+    pub(super) const fn lease_id(&self) -> LeaseId {
+        self.lease_id
+    }
+
     /// Until when nobody else can have been granted, for sure; `None` once the lease is gone.
     pub(super) fn valid_until(&self, timings: &Timings) -> Option<Instant> {
         (!self.lost).then(|| self.renewed + timings.renew_deadline())
