@@ -25,14 +25,22 @@
 //!
 //! **What it does not promise.** No lease can stop a write that is already on its way: a process may
 //! be frozen between its check and its write. Whatever must not be written by an old leader has to
-//! be written with the [epoch](Leadership::epoch), to a receiver that refuses smaller ones.
+//! be written with the [epoch](Leadership::epoch), to a receiver that refuses smaller ones:
+//! [`fence`].
+//!
+//! Features, both off by default: `axum` for `Candidate::router`, routes that say who leads; `tower`
+//! for `fence::FenceLayer`, which refuses stale requests in front of an HTTP service.
 
 mod candidate;
+mod guarantee;
 mod leadership;
 mod task;
 
 pub mod config;
+pub mod fence;
 pub mod observe;
+#[cfg(feature = "axum")]
+pub mod router;
 pub mod store;
 
 mod clock;
@@ -42,6 +50,7 @@ mod term;
 
 pub use candidate::{Candidate, ConnectError, LeadershipGuard, RunError, Term};
 pub use config::{Config, ConfigError, OnOverrun};
+pub use guarantee::Guarantee;
 pub use leadership::{Leadership, NotLeading};
 pub use task::TaskResult;
 pub use tenure_core::lease::keeper::{EndReason, Timings, TimingsError, TimingsOptions};

@@ -1,0 +1,50 @@
+//! Requests that carry their epoch.
+
+use reqwest::RequestBuilder;
+use reqwest::header::{HeaderMap, HeaderValue};
+
+use super::{ELECTION_HEADER, EPOCH_HEADER};
+use crate::leadership::{Leadership, NotLeading};
+
+/// Stamps a request with the epoch of the leader that sends it.
+pub trait Fenced: Sized {
+    /// The request with the headers [`EPOCH_HEADER`] and [`ELECTION_HEADER`], if this process leads
+    /// now. What the request had there before is replaced.
+    ///
+    /// Call it last, right before sending. The request may still arrive after the term: that is what
+    /// the receiver's fence is for.
+    ///
+    /// # Errors
+    ///
+    /// [`NotLeading`] if the term is over; nothing was sent, and the task should stop.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tenure::Leadership;
+    /// use tenure::fence::Fenced;
+    ///
+    /// # async fn example(leadership: Leadership) -> Result<(), Box<dyn std::error::Error>> {
+    /// let http = reqwest::Client::new();
+    /// let request = http.post("http://10.0.0.9:8080/entries").body("42");
+    /// let answer = request.fenced(&leadership)?.send().await?;
+    /// if answer.status() == reqwest::StatusCode::CONFLICT {
+    ///     return Err("another leader has written already".into());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn fenced(self, leadership: &Leadership) -> Result<Self, NotLeading>;
+}
+
+impl Fenced for RequestBuilder {
+    fn fenced(self, leadership: &Leadership) -> Result<Self, NotLeading> {
+        let mut headers = HeaderMap::new();
+        headers.insert(EPOCH_HEADER, leadership.check()?.get().into());
+        // The letters of a name all go into a header.
+        if let Ok(election) = HeaderValue::try_from(leadership.election().to_string()) {
+            headers.insert(ELECTION_HEADER, election);
+        }
+        Ok(self.headers(headers))
+    }
+}

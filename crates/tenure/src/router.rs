@@ -1,0 +1,217 @@
+//! Routes that say how a candidate is, for load balancers, probes and clients that look for the
+//! leader.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::candidate::Candidate;
+use crate::clock;
+use crate::config::Config;
+use crate::fence::EPOCH_HEADER;
+use crate::observe::{Observed, Observer};
+use crate::term::TermState;
+
+/// The HTTP header with the leader's address, where another candidate leads that has told one.
+pub const LEADER_HEADER: &str = "tenure-leader";
+
+/// The key under which a candidate tells its address in its
+/// [metadata](crate::Config::with_metadata).
+pub const ADDRESS: &str = "address";
+
+impl Candidate {
+    /// Routes that say how this candidate is, to merge into a service's own or to serve apart:
+    ///
+    /// | route | answer |
+    /// |---|---|
+    /// | `GET` or `HEAD` `/leader` | 200 on the leader, 503 elsewhere: for a load balancer that sends everything to the leader |
+    /// | `GET /livez` | 200 while the process answers |
+    /// | `GET /readyz` | 200 while the candidate's driver works, else 503; whether it leads does not matter |
+    ///
+    /// The body of `/leader`; `leader` is null when nobody leads, or nobody knows:
+    ///
+    /// ```json
+    /// {
+    ///   "election": "billing/nightly", "candidate": "worker-2", "leading": false,
+    ///   "leader": {
+    ///     "candidate": "worker-1", "epoch": 1795230310385, "address": "http://10.0.0.7:8080",
+    ///     "metadata": {"address": "http://10.0.0.7:8080"}
+    ///   }
+    /// }
+    /// ```
+    ///
+    /// On the leader the header [`EPOCH_HEADER`] has its epoch; elsewhere [`LEADER_HEADER`] has the
+    /// leader's address, if the leader has told one in its metadata, under [`ADDRESS`].
+    ///
+    /// **200 means that this process leads at this instant**, by its own clock and nothing else. Who
+    /// leads elsewhere comes from watching the store: it is a hint, and may be late.
+    ///
+    /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. Whoever
+    /// has routes of these names nests it: `Router::new().nest("/tenure", candidate.router())`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, on which it watches who leads until the router is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use axum::routing::get;
+    /// use tenure::{Candidate, Config};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let candidate = Candidate::connect(Config::load("tenure.toml")?).await?;
+    /// let app = axum::Router::new()
+    ///     .route("/", get(async || "hello"))
+    ///     .merge(candidate.router());
+    /// let listener = tokio::net::TcpListener::bind("0.0.0.0:8080").await?;
+    /// axum::serve(listener, app).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn router(&self) -> Router {
+        let view = View {
+            config: self.driver.config.clone(),
+            terms: self.driver.terms.clone(),
+            seen: follow(self.observe()),
+        };
+        Router::new()
+            .route("/leader", get(leader))
+            .route("/livez", get(async || "alive\n"))
+            .route("/readyz", get(readyz))
+            .with_state(view)
+    }
+}
+
+/// What the routes look at. None of it keeps the driver going.
+#[derive(Clone)]
+struct View {
+    config: Arc<Config>,
+    terms: watch::Receiver<Option<Arc<TermState>>>,
+    seen: watch::Receiver<Observed>,
+}
+
+#[derive(Serialize)]
+struct Standing {
+    election: String,
+    candidate: String,
+    leading: bool,
+    leader: Option<Leader>,
+}
+
+#[derive(Serialize)]
+struct Leader {
+    candidate: String,
+    epoch: u64,
+    address: Option<String>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl Leader {
+    fn new(candidate: String, epoch: u64, metadata: BTreeMap<String, String>) -> Self {
+        Self {
+            candidate,
+            epoch,
+            address: metadata.get(ADDRESS).cloned(),
+            metadata,
+        }
+    }
+}
+
+impl View {
+    /// This process, if it leads now.
+    fn own(&self) -> Option<Leader> {
+        let term = self.terms.borrow().clone()?;
+        let config = &self.config;
+        (clock::now() < term.valid_until()).then(|| {
+            Leader::new(
+                config.candidate.to_string(),
+                term.epoch.get(),
+                config.metadata.clone(),
+            )
+        })
+    }
+
+    /// Who leads elsewhere, as far as anybody knows.
+    fn other(&self) -> Option<Leader> {
+        match &*self.seen.borrow() {
+            // The store still names this candidate for a moment after its term, and a client that
+            // was sent here would only come back.
+            Observed::Leader { candidate, .. } if *candidate == self.config.candidate => None,
+            Observed::Leader {
+                candidate,
+                epoch,
+                metadata,
+            } => Some(Leader::new(
+                candidate.to_string(),
+                epoch.get(),
+                metadata.clone(),
+            )),
+            Observed::NoLeader | Observed::Unknown(_) => None,
+        }
+    }
+}
+
+async fn leader(State(view): State<View>) -> Response {
+    let own = view.own();
+    let leading = own.is_some();
+    let leader = own.or_else(|| view.other());
+    let mut headers = HeaderMap::new();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(leader) = &leader {
+        if leading {
+            headers.insert(EPOCH_HEADER, leader.epoch.into());
+        } else if let Some(address) = &leader.address
+            // Another process chose this text; what can't stand in a header stays in the body.
+            && let Ok(address) = HeaderValue::from_str(address)
+        {
+            headers.insert(LEADER_HEADER, address);
+        }
+    }
+    let status = if leading {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let standing = Standing {
+        election: view.config.election.to_string(),
+        candidate: view.config.candidate.to_string(),
+        leading,
+        leader,
+    };
+    (status, headers, Json(standing)).into_response()
+}
+
+async fn readyz(State(view): State<View>) -> (StatusCode, &'static str) {
+    // The driver closes this channel when it ends, whatever ends it.
+    if view.terms.has_changed().is_ok() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        let why = "the candidate's driver has ended\n";
+        (StatusCode::SERVICE_UNAVAILABLE, why)
+    }
+}
+
+/// Keeps the last thing observed, as long as somebody looks.
+fn follow(mut observer: Observer) -> watch::Receiver<Observed> {
+    let (sender, seen) = watch::channel(Observed::Unknown("not asked yet".into()));
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                observed = observer.next() => {
+                    sender.send_replace(observed);
+                }
+                () = sender.closed() => return,
+            }
+        }
+    });
+    seen
+}
