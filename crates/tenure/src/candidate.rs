@@ -1,33 +1,41 @@
 //! The candidate: campaigns, leads, resigns.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use tenure_core::lease::keeper::{EndReason, TaskEnd};
+use tenure_core::lease::keeper::EndReason;
 use tenure_core::{CandidateId, ElectionName, Epoch};
-use tokio::sync::{Mutex, MutexGuard, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
+use tokio::task::JoinError;
 
 use crate::clock;
 use crate::config::Config;
 use crate::driver::{self, Command, DriverHandle};
+use crate::in_use::{InUse, Task};
 use crate::leadership::Leadership;
 use crate::observe::Observer;
 use crate::store::{StoreClient, Transport};
 use crate::task::TaskResult;
-use crate::term::TermState;
 
 /// A process that competes in one election.
 ///
 /// Renewals and the watchdog run on a thread of their own, so neither a blocked runtime nor a busy
 /// one delays them. A candidate competes once at a time: [`run_while_leader`](Self::run_while_leader)
 /// and [`campaign`](Self::campaign) wait for each other.
+///
+/// The thread ends when the candidate is dropped and nothing uses its last term any more. It gives
+/// the lease up before, but nobody waits for that: a process that ends right after the drop may leave
+/// a lease behind that has to expire. To be sure, complete `shutdown` of
+/// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
     pub(crate) driver: DriverHandle,
     store: StoreClient,
-    competing: Mutex<()>,
+    competing: Arc<Mutex<()>>,
 }
 
 /// A term that is over.
@@ -38,7 +46,7 @@ pub struct Term {
     pub epoch: Epoch,
     /// Why it ended.
     pub reason: EndReason,
-    /// The error that the task returned, if it did.
+    /// The error that the task returned, or the message that it panicked with.
     pub error: Option<String>,
 }
 
@@ -87,12 +95,15 @@ impl Candidate {
         tracing::info!(election = %config.election, candidate = %config.candidate,
             timings = %config.timings, "candidate");
         let store = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
-        let transport = Transport::new(store.clone(), &config);
+        // A client of its own: the connections of a client live on the runtime that opened them, and
+        // those that renew must not live on the caller's, which a task may block.
+        let own = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
+        let transport = Transport::new(own, &config);
         let driver = driver::spawn(config, transport).map_err(ConnectError::Thread)?;
         Ok(Self {
             driver,
             store,
-            competing: Mutex::new(()),
+            competing: Arc::default(),
         })
     }
 
@@ -131,15 +142,8 @@ impl Candidate {
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
         tokio::pin!(shutdown);
-        let competing = self.competing.lock().await;
-        while let Some(term) = self
-            .one_term(&competing, shutdown.as_mut(), &mut task)
-            .await?
-        {
-            if term.reason == EndReason::ShutDown {
-                break;
-            }
-        }
+        let _competing = self.competing.lock().await;
+        while let Next::GoOn(_) = self.one_term(shutdown.as_mut(), &mut task).await? {}
         Ok(())
     }
 
@@ -160,8 +164,11 @@ impl Candidate {
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
         tokio::pin!(shutdown);
-        let competing = self.competing.lock().await;
-        self.one_term(&competing, shutdown, &mut task).await
+        let _competing = self.competing.lock().await;
+        match self.one_term(shutdown, &mut task).await? {
+            Next::GoOn(term) => Ok(Some(term)),
+            Next::ShutDown(term) => Ok(term),
+        }
     }
 
     /// Competes until this candidate leads, and returns the term as a guard. The term ends when the
@@ -172,16 +179,21 @@ impl Candidate {
     /// # Errors
     ///
     /// [`RunError`]: the store refuses this candidate.
-    pub async fn campaign(&self) -> Result<LeadershipGuard<'_>, RunError> {
-        let competing = self.competing.lock().await;
-        let leadership = self.win().await?;
+    pub async fn campaign(&self) -> Result<LeadershipGuard, RunError> {
+        let competing = self.competing.clone().lock_owned().await;
+        let in_use = self.win().await?;
         Ok(LeadershipGuard {
-            leadership,
-            _competing: competing,
+            leadership: in_use.leadership(),
+            in_use,
+            competing,
         })
     }
 
-    /// Ends the term that is on, if there is one, and gives a campaign up.
+    /// Ends the term that is on, if there is one: its task is told to stop. Waits until that has
+    /// ended and the lease is released, or can't be.
+    ///
+    /// A campaign goes on, and [`run_while_leader`](Self::run_while_leader) campaigns again; those
+    /// end with their `shutdown`, or when their future is dropped.
     pub async fn resign(&self) {
         let (done, gone) = oneshot::channel();
         if self.driver.command(Command::ResignAny(done)) {
@@ -194,63 +206,71 @@ impl Candidate {
     #[must_use]
     pub fn leadership(&self) -> Option<Leadership> {
         let term = self.driver.terms.borrow().clone()?;
-        let leadership = Leadership {
-            term,
-            driver: self.driver.clone(),
-        };
+        let leadership = Leadership::new(term, &self.driver);
         leadership.is_valid().then_some(leadership)
     }
 
     /// Watches who leads the election, from now on.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime: it watches in a task of it.
     #[must_use]
     pub fn observe(&self) -> Observer {
-        Observer::new(self.store.clone(), self.election().clone())
+        let lease = self.driver.config.timings.lease_duration();
+        Observer::new(self.store.clone(), self.election().clone(), lease)
     }
 
     async fn one_term<S, F, Fut>(
         &self,
-        _competing: &MutexGuard<'_, ()>,
-        mut shutdown: std::pin::Pin<&mut S>,
+        mut shutdown: Pin<&mut S>,
         task: &mut F,
-    ) -> Result<Option<Term>, RunError>
+    ) -> Result<Next, RunError>
     where
         S: Future<Output = ()>,
         F: FnMut(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
-        let leadership = tokio::select! {
+        let in_use = tokio::select! {
             biased;
             () = shutdown.as_mut() => {
-                self.resign().await;
-                return Ok(None);
+                self.settle().await;
+                return Ok(Next::ShutDown(None));
             }
-            leadership = self.win() => leadership?,
+            in_use = self.win() => in_use?,
         };
-        let failure = start(task(leadership.clone()), &leadership);
+        let leadership = in_use.leadership();
         // If the caller drops this future the term must end, too.
         let resign_on_drop = ResignOnDrop(&leadership);
+        // It runs on the caller's runtime. Should making the task panic, the term is dropped here.
+        let running = tokio::spawn(Task::new(task(leadership.clone()), in_use));
+        leadership.term.set_task(running.abort_handle());
         let mut ended = leadership.term.ended.subscribe();
-        let reason = tokio::select! {
+        let (reason, shut_down) = tokio::select! {
             biased;
-            reason = until_ended(&mut ended) => reason,
+            reason = until_ended(&mut ended) => (reason, false),
             () = shutdown => {
-                leadership.driver.command(Command::Resign {
-                    term: leadership.epoch(),
-                    reason: EndReason::ShutDown,
-                });
-                until_ended(&mut ended).await
+                leadership.end(EndReason::ShutDown);
+                (until_ended(&mut ended).await, true)
             }
         };
+        // The term has ended because the task has. Only if the driver died it may still be going.
+        let error = running.await.map_or_else(panic_message, Result::err);
         std::mem::forget(resign_on_drop);
-        let error = failure.await.ok();
-        Ok(Some(Term {
-            epoch: leadership.epoch(),
+        let epoch = leadership.epoch();
+        let term = Term {
+            epoch,
             reason,
             error,
-        }))
+        };
+        Ok(if shut_down {
+            Next::ShutDown(Some(term))
+        } else {
+            Next::GoOn(term)
+        })
     }
 
-    async fn win(&self) -> Result<Leadership, RunError> {
+    async fn win(&self) -> Result<InUse, RunError> {
         let (sender, won) = oneshot::channel();
         if !self.driver.command(Command::Campaign(sender)) {
             return Err(RunError::DriverGone);
@@ -258,46 +278,36 @@ impl Candidate {
         let give_up_on_drop = GiveUpOnDrop(&self.driver);
         let won = won.await;
         std::mem::forget(give_up_on_drop);
-        let term: Arc<TermState> = won
-            .map_err(|_| RunError::DriverGone)?
-            .map_err(RunError::Refused)?;
-        Ok(Leadership {
-            term,
-            driver: self.driver.clone(),
-        })
+        won.map_err(|_| RunError::DriverGone)?
+            .map_err(RunError::Refused)
+    }
+
+    /// Waits until what was given up is given back.
+    async fn settle(&self) {
+        let (done, settled) = oneshot::channel();
+        if self.driver.command(Command::Settle(done)) {
+            let _ = settled.await;
+        }
     }
 }
 
-/// Runs the task on the caller's runtime, and tells the driver when it is gone. The receiver gets
-/// the task's error, if it returns one.
-fn start<Fut>(task: Fut, leadership: &Leadership) -> oneshot::Receiver<String>
-where
-    Fut: Future<Output: TaskResult> + Send + 'static,
-{
-    let (failed, failure) = oneshot::channel();
-    let running = tokio::spawn(task);
-    leadership.term.set_task(running.abort_handle());
-    let leadership = leadership.clone();
-    tokio::spawn(async move {
-        let end = match running.await.map(TaskResult::into_result) {
-            Ok(Ok(())) => TaskEnd::Returned,
-            Ok(Err(error)) => {
-                tracing::warn!(election = %leadership.election(), epoch = %leadership.epoch(),
-                    error, "the task has failed");
-                let _ = failed.send(error);
-                TaskEnd::Failed
-            }
-            Err(error) if error.is_panic() => TaskEnd::Panicked,
-            Err(_) => TaskEnd::Aborted,
-        };
-        // However the term ends, the driver learns here, and only here, that the task is gone: it
-        // releases after this, never before.
-        leadership.driver.command(Command::TaskEnded {
-            term: leadership.epoch(),
-            end,
-        });
-    });
-    failure
+/// What follows a try at one term.
+enum Next {
+    /// The term is over, and there may be another.
+    GoOn(Term),
+    /// `shutdown` has completed and must not be asked again; the term, if there was one, is over,
+    /// for whatever reason it began to end.
+    ShutDown(Option<Term>),
+}
+
+/// What the task panicked with, if it did and that was text.
+fn panic_message(error: JoinError) -> Option<String> {
+    let panic: Box<dyn Any + Send> = error.try_into_panic().ok()?;
+    panic
+        .downcast::<String>()
+        .map(|message| *message)
+        .or_else(|panic| panic.downcast::<&str>().map(|message| message.to_string()))
+        .ok()
 }
 
 async fn until_ended(ended: &mut tokio::sync::watch::Receiver<Option<EndReason>>) -> EndReason {
@@ -326,32 +336,34 @@ impl Drop for GiveUpOnDrop<'_> {
 /// A term that lasts as long as its holder keeps it, or until it is lost.
 ///
 /// The holder is the task here: the term has ended for the store only when the guard is gone. A
-/// guard that is kept past the hard stop is an overrun.
+/// guard that is kept past the hard stop is an overrun. While it lives its candidate can't campaign
+/// again.
 #[must_use = "dropping the guard resigns"]
-pub struct LeadershipGuard<'a> {
+pub struct LeadershipGuard {
     leadership: Leadership,
-    _competing: MutexGuard<'a, ()>,
+    // Fields are dropped in this order: the term ends before the next campaign begins.
+    in_use: InUse,
+    competing: OwnedMutexGuard<()>,
 }
 
-impl LeadershipGuard<'_> {
-    /// Ends the term and waits until the lease is released (or can't be).
+impl LeadershipGuard {
+    /// Ends the term, waits until the lease is released (or can't be), and says why the term ended:
+    /// it may have been lost before.
     pub async fn resign(self) -> EndReason {
-        let mut ended = self.leadership.term.ended.subscribe();
-        self.end();
-        until_ended(&mut ended).await
-    }
-
-    fn end(&self) {
-        let term = self.leadership.epoch();
-        self.leadership.resign();
-        self.leadership.driver.command(Command::TaskEnded {
-            term,
-            end: TaskEnd::Returned,
-        });
+        let Self {
+            leadership,
+            in_use,
+            competing,
+        } = self;
+        let mut ended = leadership.term.ended.subscribe();
+        drop(in_use);
+        let reason = until_ended(&mut ended).await;
+        drop(competing);
+        reason
     }
 }
 
-impl Deref for LeadershipGuard<'_> {
+impl Deref for LeadershipGuard {
     type Target = Leadership;
 
     fn deref(&self) -> &Leadership {
@@ -359,13 +371,7 @@ impl Deref for LeadershipGuard<'_> {
     }
 }
 
-impl Drop for LeadershipGuard<'_> {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl fmt::Debug for LeadershipGuard<'_> {
+impl fmt::Debug for LeadershipGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LeadershipGuard")
             .field(&self.leadership.epoch())

@@ -4,6 +4,7 @@
 //! neither the renewals nor the watchdog that ends the term.
 
 use std::future::Future;
+use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
@@ -15,6 +16,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::clock;
 use crate::config::{Config, OnOverrun};
+use crate::in_use::InUse;
 use crate::random::OsRandom;
 use crate::store::Transport;
 use crate::term::TermState;
@@ -23,16 +25,21 @@ use crate::term::TermState;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Compete; the term is sent when one begins.
-    Campaign(oneshot::Sender<Result<Arc<TermState>, String>>),
-    /// Whoever campaigned has gone, and took up no term.
+    Campaign(Campaigner),
+    /// Whoever campaigned has gone. If a term has begun for it meanwhile, that was dropped.
     GiveUp,
-    /// End the campaign or the term; answered when that is done.
+    /// End the term that is on, if there is one; answered when that is done.
     ResignAny(oneshot::Sender<()>),
+    /// Answered when nothing is held and nobody campaigns.
+    Settle(oneshot::Sender<()>),
     /// End this term, if it is still on.
     Resign { term: Epoch, reason: EndReason },
     /// The task of this term is gone.
     TaskEnded { term: Epoch, end: TaskEnd },
 }
+
+/// Whoever waits for a term to begin, or for why none can.
+type Campaigner = oneshot::Sender<Result<InUse, String>>;
 
 /// A way to the driver. When the last one is dropped the driver gives up what it holds, and ends.
 #[derive(Clone, Debug)]
@@ -48,6 +55,23 @@ impl DriverHandle {
     pub(crate) fn command(&self, command: Command) -> bool {
         self.commands.send(command).is_ok()
     }
+
+    pub(crate) fn downgrade(&self) -> WeakDriverHandle {
+        WeakDriverHandle(self.commands.downgrade())
+    }
+}
+
+/// A way to the driver that does not keep it.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakDriverHandle(mpsc::WeakUnboundedSender<Command>);
+
+impl WeakDriverHandle {
+    /// Sends a command, if the driver is still there.
+    pub(crate) fn command(&self, command: Command) {
+        if let Some(commands) = self.0.upgrade() {
+            let _ = commands.send(command);
+        }
+    }
 }
 
 /// Starts the thread.
@@ -62,9 +86,11 @@ pub(crate) fn spawn(config: Config, transport: Transport) -> std::io::Result<Dri
         keeper: Keeper::new(config.timings),
         config: config.clone(),
         transport: Arc::new(transport),
+        commands: sender.downgrade(),
         in_flight: None,
         campaigner: None,
         resigners: Vec::new(),
+        settlers: Vec::new(),
         term: None,
         publish_term,
         last_leader: None,
@@ -88,8 +114,11 @@ struct Driver {
     keeper: Keeper,
     /// At most one request, so that dropping it is all there is to giving it up.
     in_flight: Option<InFlight>,
-    campaigner: Option<oneshot::Sender<Result<Arc<TermState>, String>>>,
+    /// For the terms that begin; the driver does not keep itself.
+    commands: mpsc::WeakUnboundedSender<Command>,
+    campaigner: Option<Campaigner>,
     resigners: Vec<oneshot::Sender<()>>,
+    settlers: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
     /// The same for those who only look.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
@@ -122,8 +151,10 @@ impl Driver {
             tokio::select! {
                 command = commands.recv(), if open => match command {
                     Some(command) => self.handle_command(command),
+                    // Whoever campaigned or used a term had a way to the driver, so they are gone.
                     None => {
                         open = false;
+                        self.campaigner = None;
                         self.keeper.resign(clock::now(), EndReason::ShutDown, &mut OsRandom);
                     }
                 },
@@ -146,12 +177,19 @@ impl Driver {
             }
             Command::GiveUp => {
                 self.campaigner = None;
-                self.give_up();
+                // Only a campaign: a term is in the hands of whoever uses it, and the task of an
+                // earlier one may still be stopping.
+                if self.keeper.standing(now) == Standing::Campaigning {
+                    self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
+                }
             }
             Command::ResignAny(done) => {
                 self.resigners.push(done);
-                self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
+                if self.term.is_some() {
+                    self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
+                }
             }
+            Command::Settle(done) => self.settlers.push(done),
             Command::Resign { term, reason } => {
                 if self.is_current(term) {
                     self.keeper.resign(now, reason, &mut OsRandom);
@@ -169,14 +207,6 @@ impl Driver {
         self.term.as_ref().is_some_and(|term| term.epoch == epoch)
     }
 
-    /// Ends what is on, where there is no task to wait for.
-    fn give_up(&mut self) {
-        let now = clock::now();
-        self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
-        self.keeper
-            .task_ended(now, TaskEnd::Returned, &mut OsRandom);
-    }
-
     /// Does what the keeper says, until it says nothing more.
     fn obey(&mut self) {
         self.publish();
@@ -184,10 +214,11 @@ impl Driver {
             self.do_output(output);
             self.publish();
         }
-        if self.keeper.standing(clock::now()) == Standing::Idle {
-            for done in self.resigners.drain(..) {
-                let _ = done.send(());
-            }
+        if self.term.is_none() {
+            answer(&mut self.resigners);
+        }
+        if self.campaigner.is_none() && self.keeper.standing(clock::now()) == Standing::Idle {
+            answer(&mut self.settlers);
         }
     }
 
@@ -270,12 +301,23 @@ impl Driver {
         self.term = Some(term.clone());
         self.publish();
         self.publish_term.send_replace(Some(term.clone()));
-        let taken = self
-            .campaigner
-            .take()
-            .is_some_and(|waiting| waiting.send(Ok(term)).is_ok());
-        if !taken {
-            self.give_up();
+        match self.commands.upgrade() {
+            Some(commands) => {
+                let driver = DriverHandle {
+                    config: self.config.clone(),
+                    terms: self.publish_term.subscribe(),
+                    commands,
+                };
+                let in_use = InUse::new(term, driver);
+                // If nobody receives it any more it is dropped, and the term ends by that.
+                if let Some(campaigner) = self.campaigner.take() {
+                    let _ = campaigner.send(Ok(in_use));
+                }
+            }
+            // Everybody has gone.
+            None => self
+                .keeper
+                .task_ended(clock::now(), TaskEnd::Aborted, &mut OsRandom),
         }
     }
 
@@ -290,7 +332,13 @@ impl Driver {
                 error!(%election, %candidate, "exiting, so that the task ends");
                 std::process::exit(OnOverrun::EXIT_CODE);
             }
-            OnOverrun::Call(call) => call(term.epoch),
+            OnOverrun::Call(call) => {
+                // Renewals and watchdog must survive it.
+                let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
+                if called.is_err() {
+                    error!(%election, %candidate, "the overrun policy has panicked");
+                }
+            }
         }
     }
 }
@@ -301,6 +349,13 @@ const fn name(request: &Request) -> &'static str {
         Request::Renew(_) => "renew",
         Request::Release(_) => "release",
         Request::HandOver { .. } => "handover",
+    }
+}
+
+fn answer(waiting: &mut Vec<oneshot::Sender<()>>) {
+    for done in waiting.drain(..) {
+        // Whoever waits no more needs no answer.
+        let _ = done.send(());
     }
 }
 

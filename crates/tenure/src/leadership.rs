@@ -8,17 +8,28 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::driver::{Command, DriverHandle};
+use crate::config::Config;
+use crate::driver::{Command, DriverHandle, WeakDriverHandle};
 use crate::term::TermState;
 
-/// A term, in the hands of its task. Clones are cheap and all speak of the same term.
+/// A term, in the hands of its task. Clones are cheap and all speak of the same term. One that is
+/// kept after the term says for ever that it is over; it keeps neither the lease nor the candidate.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     pub(crate) term: Arc<TermState>,
-    pub(crate) driver: DriverHandle,
+    config: Arc<Config>,
+    driver: WeakDriverHandle,
 }
 
 impl Leadership {
+    pub(crate) fn new(term: Arc<TermState>, driver: &DriverHandle) -> Self {
+        Self {
+            term,
+            config: driver.config.clone(),
+            driver: driver.downgrade(),
+        }
+    }
+
     /// The term's number: **the fencing token**. Give it along with every write, to a receiver that
     /// refuses a smaller one than it has seen.
     #[must_use]
@@ -29,17 +40,22 @@ impl Leadership {
     /// The election that is led.
     #[must_use]
     pub fn election(&self) -> &ElectionName {
-        &self.driver.config.election
+        &self.config.election
     }
 
     /// The candidate that leads.
     #[must_use]
     pub fn candidate(&self) -> &CandidateId {
-        &self.driver.config.candidate
+        &self.config.candidate
     }
 
     /// Whether this process leads *now*: it compares two numbers, without asking anyone. Ask before
     /// every unit of work; a yes from before a pause means nothing.
+    ///
+    /// It says whether the lease is held, not whether the task may go on: after the candidate has
+    /// resigned, or is shutting down, it still says yes while the task stops, because the lease is
+    /// renewed until the task has ended. That is the time to finish a unit of work, or to write down
+    /// where it stopped. Whether to stop is what [`lost`](Self::lost) says.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         clock::now() < self.term.valid_until()
@@ -77,11 +93,15 @@ impl Leadership {
         *self.term.at_risk.borrow()
     }
 
-    /// Waits until renewals are failing: a good moment to begin nothing new.
+    /// Waits until renewals are failing, or the task is to stop anyway: a good moment to begin
+    /// nothing new.
     pub async fn at_risk(&self) {
         let mut at_risk = self.term.at_risk.subscribe();
-        // The sender lives in the term, which `self` keeps.
-        let _ = at_risk.wait_for(|at_risk| *at_risk).await;
+        tokio::select! {
+            // The sender lives in the term, which `self` keeps.
+            _ = at_risk.wait_for(|at_risk| *at_risk) => {}
+            () = self.term.lost.cancelled() => {}
+        }
     }
 
     /// Waits until the task is to stop, and says why. From then on it has the stop grace.
@@ -97,12 +117,14 @@ impl Leadership {
     }
 
     /// Asks to end the term: the task is told to stop, and the lease is released after it. The next
-    /// candidate that waits is granted it.
+    /// candidate that waits is granted it. Without effect after the term.
     pub fn resign(&self) {
-        self.driver.command(Command::Resign {
-            term: self.epoch(),
-            reason: EndReason::Resigned,
-        });
+        self.end(EndReason::Resigned);
+    }
+
+    pub(crate) fn end(&self, reason: EndReason) {
+        let term = self.epoch();
+        self.driver.command(Command::Resign { term, reason });
     }
 }
 

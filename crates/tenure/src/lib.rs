@@ -45,6 +45,7 @@ pub mod store;
 
 mod clock;
 mod driver;
+mod in_use;
 mod random;
 mod term;
 

@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 use crate::store::{LeaseView, StoreClient};
 
-/// How long one question may wait in the store for a change.
-const WAIT: Duration = Duration::from_secs(30);
+/// Longest time that one question may wait in the store for a change.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// How long to leave a store alone that has failed to answer.
 const RETRY: Duration = Duration::from_secs(1);
@@ -46,12 +46,14 @@ pub struct Observer {
 }
 
 impl Observer {
-    pub(crate) fn new(store: StoreClient, election: ElectionName) -> Self {
+    /// `lease` is how long a lease lasts: a path that died silently is noticed soon after so long.
+    pub(crate) fn new(store: StoreClient, election: ElectionName, lease: Duration) -> Self {
+        let wait = lease.min(MAX_WAIT);
         // Room for one: a reader that is slow holds the watching up, and sees the newest after it.
         let (sender, changes) = mpsc::channel(1);
         tokio::spawn(async move {
             tokio::select! {
-                () = watch(&store, &election, &sender) => {}
+                () = watch(&store, &election, wait, &sender) => {}
                 () = sender.closed() => {}
             }
         });
@@ -76,11 +78,16 @@ impl Stream for Observer {
     }
 }
 
-async fn watch(store: &StoreClient, election: &ElectionName, changes: &mpsc::Sender<Observed>) {
+async fn watch(
+    store: &StoreClient,
+    election: &ElectionName,
+    wait: Duration,
+    changes: &mpsc::Sender<Observed>,
+) {
     let mut last = None;
     let mut revision = 0;
     loop {
-        let observed = match store.lease_after(election, revision, WAIT).await {
+        let observed = match store.lease_after(election, revision, wait).await {
             Ok(Some(view)) => {
                 revision = view.revision;
                 seen(&view)
@@ -90,16 +97,24 @@ async fn watch(store: &StoreClient, election: &ElectionName, changes: &mpsc::Sen
                 revision = 0;
                 Observed::NoLeader
             }
-            Err(error) => Observed::Unknown(error.to_string()),
+            Err(error) => {
+                // Whatever answers next may count its revisions from elsewhere.
+                revision = 0;
+                Observed::Unknown(error.to_string())
+            }
         };
-        let pause = matches!(observed, Observed::Unknown(_)) || revision == 0;
-        if last.as_ref() != Some(&observed) {
+        // Another reason for knowing nothing is no change.
+        let still_unknown = matches!(
+            (&last, &observed),
+            (Some(Observed::Unknown(_)), Observed::Unknown(_))
+        );
+        if last.as_ref() != Some(&observed) && !still_unknown {
             if changes.send(observed.clone()).await.is_err() {
                 return;
             }
             last = Some(observed);
         }
-        if pause {
+        if revision == 0 {
             tokio::time::sleep(RETRY).await;
         }
     }

@@ -51,7 +51,7 @@ impl TermState {
     /// How things stand, after each step of the keeper.
     pub(crate) fn update(&self, valid_until: Option<Instant>, stop_by: Option<Instant>) {
         let nanos = |instant: Option<Instant>| instant.map_or(0, Instant::as_nanos);
-        // Release/Acquire: whoever sees the term lost also sees why.
+        // Release/Acquire: whoever sees a new end of validity also sees when the task is aborted.
         self.stop_by.store(nanos(stop_by), Ordering::Release);
         self.valid_until
             .store(nanos(valid_until), Ordering::Release);

@@ -59,7 +59,8 @@ pub enum OnOverrun {
     Report,
     /// End the process with [`OnOverrun::EXIT_CODE`]: the only way to stop a blocked thread.
     Exit,
-    /// Call this with the term's epoch, on the driver's thread.
+    /// Call this with the term's epoch, on the driver's thread, which renews nothing meanwhile: it
+    /// must not block.
     Call(Arc<dyn Fn(Epoch) + Send + Sync>),
 }
 

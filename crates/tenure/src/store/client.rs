@@ -13,6 +13,10 @@ use tenure_core::{ElectionName, Name};
 /// How long a request that does not wait in the store may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long connecting may take, of that. An address whose machine is gone is left for the next one
+/// after so long, and not when a request that may wait for a lease would have ended.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Largest answer that is read: a full page of leases with full metadata fits.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
@@ -50,6 +54,16 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether another address of the same store might help.
+    const fn is_of_the_endpoint(&self) -> bool {
+        match self {
+            Self::Problem(problem) => problem.code.is_transient(),
+            Self::Unreachable { .. } | Self::NotAStore { .. } => true,
+        }
+    }
+}
+
 impl StoreClient {
     /// A client of the store at these addresses (at least one).
     ///
@@ -65,6 +79,7 @@ impl StoreClient {
             // A repeated request must be one that the keeper counts from.
             .retry(reqwest::retry::never())
             .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(5))
             .pool_idle_timeout(Duration::from_secs(60))
@@ -84,8 +99,13 @@ impl StoreClient {
     /// [`StoreError`].
     pub async fn lease(&self, election: &ElectionName) -> Result<Option<LeaseView>, StoreError> {
         known(
-            self.ask_any(Method::GET, &path(election, ""), None::<&()>)
-                .await,
+            self.ask_any(
+                Method::GET,
+                &path(election, ""),
+                None::<&()>,
+                REQUEST_TIMEOUT,
+            )
+            .await,
         )
     }
 
@@ -106,7 +126,7 @@ impl StoreClient {
             wait.as_millis()
         );
         known(
-            self.ask_once(Method::GET, &query, None::<&()>, wait + REQUEST_TIMEOUT)
+            self.ask_any(Method::GET, &query, None::<&()>, wait + REQUEST_TIMEOUT)
                 .await,
         )
     }
@@ -131,7 +151,8 @@ impl StoreClient {
         if let Some(after) = after {
             path += &format!("&after={after}");
         }
-        self.ask_any(Method::GET, &path, None::<&()>).await
+        self.ask_any(Method::GET, &path, None::<&()>, REQUEST_TIMEOUT)
+            .await
     }
 
     /// Breaks a lease.
@@ -144,27 +165,26 @@ impl StoreClient {
         election: &ElectionName,
         request: &BreakRequest,
     ) -> Result<LeaseView, StoreError> {
-        self.ask_any(Method::POST, &path(election, "/break"), Some(request))
+        let path = path(election, "/break");
+        self.ask_any(Method::POST, &path, Some(request), REQUEST_TIMEOUT)
             .await
     }
 
-    /// Asks one endpoint after the other until one answers.
+    /// Asks one endpoint after the other until one can help.
     async fn ask_any<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
+        timeout: Duration,
     ) -> Result<T, StoreError> {
         for _ in 1..self.endpoints.len() {
-            match self
-                .ask_once(method.clone(), path, body, REQUEST_TIMEOUT)
-                .await
-            {
-                Err(StoreError::Unreachable { .. }) => {}
+            match self.ask_once(method.clone(), path, body, timeout).await {
+                Err(error) if error.is_of_the_endpoint() => {}
                 answer => return answer,
             }
         }
-        self.ask_once(method, path, body, REQUEST_TIMEOUT).await
+        self.ask_once(method, path, body, timeout).await
     }
 
     /// Asks the current endpoint, once. If it gives no answer, or one that says that it can't help
@@ -178,12 +198,7 @@ impl StoreClient {
     ) -> Result<T, StoreError> {
         let index = self.current.load(Ordering::Relaxed);
         let answer = self.ask(index, method, path, body, timeout).await;
-        let unwell = match &answer {
-            Err(StoreError::Problem(problem)) => problem.code.is_transient(),
-            Err(_) => true,
-            Ok(_) => false,
-        };
-        if unwell {
+        if answer.as_ref().is_err_and(StoreError::is_of_the_endpoint) {
             // Only one of several requests that failed at the same endpoint moves on.
             let next = (index + 1) % self.endpoints.len();
             let order = Ordering::Relaxed;
