@@ -149,7 +149,15 @@ fn config(arguments: &Run) -> Result<Config, ConfigError> {
             Origin::Flag("--server".into()),
         );
     }
-    let config = Config::from_settings(&settings)?;
+    let config = Config::from_settings(&settings).map_err(|error| match error {
+        ConfigError::Missing {
+            key: "election", ..
+        } => ConfigError::Missing {
+            key: "election",
+            reason: "name what is competed for, such as --election billing/nightly".into(),
+        },
+        error => error,
+    })?;
     // A command that can't be stopped is left behind with this process's end, and the watchdog
     // kills it then.
     let chosen = settings.origin("on_overrun").is_some();

@@ -1,0 +1,183 @@
+//! How the command is started, and what it sees.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use nix::unistd::getpgrp;
+use tenure_tests::process::{Process, command, tenure};
+use tenure_tests::wait_for;
+
+use super::{BEAT, Bench, ELECTION, candidate, processes_of, wait_until_gone};
+
+#[test]
+fn the_command_is_told_election_candidate_and_epoch() {
+    let bench = Bench::new();
+    let id = candidate("told");
+    let script = r#"echo "$TENURE_ELECTION $TENURE_CANDIDATE $TENURE_EPOCH"; exec sleep 60"#;
+    let leader = bench.script(&id, &[], script);
+    let told = wait_for("the command's words", || {
+        leader.stdout().strip_suffix('\n').map(str::to_owned)
+    });
+    let status = bench.status();
+    assert_eq!(status["holder"], *id);
+    assert_eq!(told, format!("{ELECTION} {id} {}", status["epoch"]));
+}
+
+#[test]
+fn an_election_without_a_namespace_is_told_in_full() {
+    let bench = Bench::new();
+    let url = bench.store.url();
+    let mut command = command(&["run", "--once", "--election", "nightly", "--server", &url]);
+    let output = command
+        .args(["--", "printenv", "TENURE_ELECTION"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "default/nightly\n");
+}
+
+#[test]
+fn arguments_arrive_as_they_are_because_there_is_no_shell() {
+    let bench = Bench::new();
+    let arguments: [&OsStr; 9] = [
+        OsStr::new("printf"),
+        OsStr::new("[%s]"),
+        OsStr::new("two words"),
+        OsStr::new("$HOME"),
+        OsStr::new("*"),
+        OsStr::new(""),
+        OsStr::new("--once"),
+        OsStr::new("'\"\n"),
+        OsStr::from_bytes(b"\xff\xfe"),
+    ];
+    let mut command = bench.command(&candidate("verbatim"), &["--once"], &arguments);
+    let output = command.output().unwrap();
+    assert_eq!(
+        output.stdout,
+        b"[two words][$HOME][*][][--once]['\"\n][\xff\xfe]",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn the_command_has_a_process_group_of_its_own() {
+    let bench = Bench::new();
+    let id = candidate("group");
+    let program = ["sh", "-c", "cut -d' ' -f5 /proc/$$/stat; exec sleep 60"];
+    let leader = bench.run(&id, &[], &program);
+    let group: i32 = wait_for("the group", || leader.stdout().trim().parse().ok());
+    assert_ne!(group, getpgrp().as_raw());
+    assert_ne!(group, leader.pid().as_raw());
+}
+
+#[test]
+fn standard_input_passes_through() {
+    let bench = Bench::new();
+    let mut command = bench.command(&candidate("stdin"), &["--once"], &["cat"]);
+    let mut run = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = run.stdin.take().unwrap();
+    stdin.write_all(b"words for the command").unwrap();
+    drop(stdin);
+    let mut words = String::new();
+    run.stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut words)
+        .unwrap();
+    assert!(run.wait().unwrap().success());
+    assert_eq!(words, "words for the command");
+}
+
+#[test]
+fn nothing_is_needed_of_the_temporary_folder() {
+    let bench = Bench::new();
+    let mut command = bench.command(&candidate("tmp"), &["--once"], &["true"]);
+    let output = command
+        .env("TMPDIR", "/nonexistent/folder")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+}
+
+#[test]
+fn an_environment_that_is_no_utf8_is_passed_on() {
+    let bench = Bench::new();
+    let program = ["printenv", "ODD"];
+    let mut command = bench.command(&candidate("odd"), &["--once"], &program);
+    let output = command
+        .env("ODD", OsStr::from_bytes(b"\xff"))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"\xff\n", "{stderr}");
+}
+
+#[test]
+fn a_program_that_is_replaced_while_it_waits_still_leads() {
+    let bench = Bench::new();
+    let copy = bench.folder.path().join("tenure");
+    fs::copy(tenure(), &copy).unwrap();
+    let (first, second) = (candidate("first"), candidate("second"));
+    let mut leader = bench.script(&first, &[], BEAT);
+    let epoch = bench.next_epoch(0);
+
+    let mut original = bench.command(&second, &[], &["sh", "-c", BEAT]);
+    original.arg(bench.journal_path());
+    let mut copied = std::process::Command::new(&copy);
+    copied.args(original.get_args());
+    let _follower = Process::spawn(&mut copied);
+    bench.wait_for_waiters(1);
+    fs::write(bench.folder.path().join("new"), "#!/bin/false\n").unwrap();
+    fs::rename(bench.folder.path().join("new"), &copy).unwrap();
+    leader.signal(Signal::SIGTERM);
+    assert!(leader.wait().success());
+    bench.next_epoch(epoch);
+}
+
+#[test]
+fn it_goes_on_when_nobody_reads_its_stderr_any_more() {
+    let bench = Bench::new();
+    let id = candidate("unread");
+    let mut command = bench.command(&id, &["--once"], &["sh", "-c", "sleep 1; exit 4"]);
+    let mut run = command
+        .env("TENURE_LOG", "debug")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0];
+    let mut stderr = run.stderr.take().unwrap();
+    stderr.read_exact(&mut first).unwrap();
+    drop(stderr);
+    assert_eq!(run.wait().unwrap().code(), Some(4));
+    wait_until_gone(&id);
+}
+
+#[test]
+fn it_survives_its_terminal_under_nohup() {
+    let bench = Bench::new();
+    let id = candidate("nohup");
+    let plain = bench.command(&id, &[], &["sleep", "60"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    shell.arg(plain.get_program()).args(plain.get_args());
+    let mut run = Process::spawn(shell.process_group(0));
+    wait_for("the command", || {
+        (processes_of(&id).len() == 2).then_some(())
+    });
+    run.signal(Signal::SIGHUP);
+    run.signal(Signal::SIGTERM);
+    assert!(run.wait().success());
+    assert!(run.stderr().contains("shut_down"), "{}", run.stderr());
+}

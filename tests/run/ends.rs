@@ -1,0 +1,104 @@
+//! How a run ends, and what its exit code says.
+
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use tenure_tests::process::run;
+use tenure_tests::wait_for;
+
+use super::{BEAT, Bench, ELECTION, candidate, processes_of, wait_until_gone};
+
+fn code(command: &mut Command) -> Option<i32> {
+    command.output().unwrap().status.code()
+}
+
+#[test]
+fn once_passes_the_exit_code_on_and_releases_the_lease() {
+    let bench = Bench::new();
+    for (script, expected) in [("exit 0", 0), ("exit 3", 3), ("exit 255", 255)] {
+        let id = candidate("once");
+        let program = ["sh", "-c", script];
+        let ended = code(&mut bench.command(&id, &["--once"], &program));
+        assert_eq!(ended, Some(expected), "{script}");
+        assert_eq!(bench.status()["state"], "available");
+        wait_until_gone(&id);
+    }
+}
+
+#[test]
+fn once_tells_the_signal_that_ended_the_command() {
+    let bench = Bench::new();
+    for (signal, expected) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
+        let script = format!("kill -{signal} $$");
+        let program = ["sh", "-c", &script];
+        let ended = code(&mut bench.command(&candidate("signal"), &["--once"], &program));
+        assert_eq!(ended, Some(expected), "{signal}");
+    }
+}
+
+#[test]
+fn once_that_is_stopped_before_it_led_says_so() {
+    let bench = Bench::new();
+    let _leader = bench.script(&candidate("leader"), &[], BEAT);
+    bench.next_epoch(0);
+    let waiting = candidate("waiting");
+    let mut run = bench.run(&waiting, &["--once"], &["true"]);
+    bench.wait_for_waiters(1);
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.wait().code(), Some(75));
+    bench.wait_for_waiters(0);
+}
+
+#[test]
+fn once_that_loses_its_leadership_says_so() {
+    let bench = Bench::new();
+    let id = candidate("broken");
+    let mut leader = bench.script(&id, &["--once"], BEAT);
+    bench.next_epoch(0);
+    let url = bench.store.url();
+    let broken = run(&["break", ELECTION, "--period", "1s", "--server", &url]);
+    assert!(broken.status.success());
+    assert_eq!(leader.wait().code(), Some(76), "{}", leader.stderr());
+    assert!(processes_of(&id).is_empty());
+}
+
+#[test]
+fn once_that_is_stopped_passes_on_how_the_command_ended() {
+    let bench = Bench::new();
+    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut leader = bench.script(&candidate("stopped"), &["--once"], script);
+    wait_for("the command", || {
+        leader.stdout().contains("ready").then_some(())
+    });
+    leader.signal(Signal::SIGTERM);
+    assert_eq!(leader.wait().code(), Some(9), "{}", leader.stderr());
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_well_whichever_signal_it_is() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let bench = Bench::new();
+        let id = candidate("stopped");
+        let mut leader = bench.script(&id, &[], BEAT);
+        bench.next_epoch(0);
+        leader.signal(signal);
+        assert_eq!(leader.wait().code(), Some(0), "{signal}");
+        assert!(processes_of(&id).is_empty());
+        assert_eq!(bench.status()["state"], "available");
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_while_the_store_is_away_ends_within_the_lease_duration() {
+    let bench = Bench::new();
+    let id = candidate("alone");
+    let mut leader = bench.script(&id, &[], BEAT);
+    bench.next_epoch(0);
+    bench.store.process.signal(Signal::SIGSTOP);
+    let begin = std::time::Instant::now();
+    leader.signal(Signal::SIGTERM);
+    assert_eq!(leader.wait().code(), Some(0));
+    let took = begin.elapsed();
+    assert!(took < 2 * super::LEASE, "{took:?}");
+    assert!(processes_of(&id).is_empty());
+}

@@ -1,0 +1,135 @@
+//! Stores and runs that are killed and frozen: the command stops in time all the same.
+
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+use tenure_tests::process::StoreProcess;
+use tenure_tests::wait_for;
+
+use super::{BEAT, Bench, LEASE, STUBBORN_BEAT, candidate, processes_of, wait_until_gone};
+
+/// The command is gone before the lease that was renewed before the fault has expired.
+fn command_stops_in_time_after(signal: Signal, script: &str) {
+    let bench = Bench::new();
+    let id = candidate("leader");
+    let mut leader = bench.script(&id, &[], script);
+    bench.next_epoch(0);
+    let begin = Instant::now();
+    bench.store.process.signal(signal);
+    wait_until_gone(&id);
+    let took = begin.elapsed();
+    assert!(took < LEASE, "the command ran for {took:?} after {signal}");
+    assert!(!leader.has_ended(), "it campaigns on");
+}
+
+#[test]
+fn a_command_stops_in_time_when_the_store_is_killed() {
+    command_stops_in_time_after(Signal::SIGKILL, BEAT);
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_stops_in_time_when_the_store_is_killed() {
+    command_stops_in_time_after(Signal::SIGKILL, STUBBORN_BEAT);
+}
+
+#[test]
+fn a_command_stops_in_time_when_the_store_is_frozen() {
+    command_stops_in_time_after(Signal::SIGSTOP, BEAT);
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_stops_in_time_when_the_store_is_frozen() {
+    command_stops_in_time_after(Signal::SIGSTOP, STUBBORN_BEAT);
+}
+
+#[test]
+fn a_command_outlives_a_short_outage_of_the_store() {
+    let bench = Bench::new();
+    let id = candidate("leader");
+    let _leader = bench.script(&id, &["--lease-duration", "3s"], BEAT);
+    let epoch = bench.next_epoch(0);
+    let address = bench.store.address().to_string();
+    let data = bench.folder.path().join("store");
+    drop(bench.store);
+    let store = StoreProcess::start_at(&data, &address);
+    let bench = Bench { store, ..bench };
+    // Longer than it could have gone on without a renewal.
+    let begin = Instant::now();
+    wait_for("a lease duration", || {
+        (begin.elapsed() >= 2 * LEASE + LEASE / 2).then_some(())
+    });
+    let status = bench.status();
+    assert_eq!(
+        (&status["holder"], &status["epoch"]),
+        (&id.into(), &epoch.into())
+    );
+    assert_eq!(bench.beats().last(), Some(&epoch));
+}
+
+#[test]
+fn the_whole_group_dies_with_a_run_that_is_killed() {
+    let bench = Bench::new();
+    let (first, second) = (candidate("first"), candidate("second"));
+    let family =
+        r#"trap '' TERM HUP; (while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done) & wait"#;
+    let leader = bench.script(&first, &[], family);
+    let epoch = bench.next_epoch(0);
+    let _follower = bench.script(&second, &[], BEAT);
+    let begin = Instant::now();
+    leader.signal(Signal::SIGKILL);
+    wait_until_gone(&first);
+    let took = begin.elapsed();
+    assert!(took < LEASE / 3, "the group lived on for {took:?}");
+    bench.next_epoch(epoch);
+    bench.assert_one_at_a_time();
+}
+
+#[test]
+fn a_command_whose_run_is_frozen_dies_before_another_leads() {
+    let bench = Bench::new();
+    let (first, second) = (candidate("first"), candidate("second"));
+    let leader = bench.script(&first, &[], STUBBORN_BEAT);
+    let epoch = bench.next_epoch(0);
+    let _follower = bench.script(&second, &[], BEAT);
+    bench.wait_for_waiters(1);
+    leader.signal(Signal::SIGSTOP);
+    let next = bench.next_epoch(epoch);
+    // All that is left is what the frozen run has not collected.
+    assert!(processes_of(&first).is_empty());
+    leader.signal(Signal::SIGCONT);
+    wait_for("the old leader to notice", || {
+        leader.stderr().contains("leadership lost").then_some(())
+    });
+    assert_eq!(bench.beats().last(), Some(&next));
+    bench.assert_one_at_a_time();
+}
+
+#[test]
+fn a_watchdog_that_is_killed_takes_the_command_with_it() {
+    let bench = Bench::new();
+    let id = candidate("leader");
+    let mut leader = bench.script(&id, &["--once"], "echo $PPID; exec sleep 60");
+    let watchdog: i32 = wait_for("the watchdog", || leader.stdout().trim().parse().ok());
+    let watchdog = nix::unistd::Pid::from_raw(watchdog);
+    nix::sys::signal::kill(watchdog, Signal::SIGKILL).unwrap();
+    assert_eq!(leader.wait().code(), Some(137));
+    assert!(processes_of(&id).is_empty());
+}
+
+#[test]
+fn a_group_that_is_frozen_dies_with_its_term() {
+    let bench = Bench::new();
+    let (first, second) = (candidate("first"), candidate("second"));
+    let leader = bench.script(&first, &[], BEAT);
+    let epoch = bench.next_epoch(0);
+    let _follower = bench.script(&second, &[], BEAT);
+    bench.wait_for_waiters(1);
+    for pid in processes_of(&first) {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        let _ = nix::sys::signal::kill(pid, Signal::SIGSTOP);
+    }
+    leader.signal(Signal::SIGTERM);
+    bench.next_epoch(epoch);
+    assert!(processes_of(&first).is_empty());
+    bench.assert_one_at_a_time();
+}

@@ -1,0 +1,150 @@
+//! `tenure run`: real commands, a real store, and what may happen to them.
+
+mod commands;
+mod ends;
+mod faults;
+mod group;
+mod terms;
+mod wrong;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure_tests::process::{Process, StoreProcess, command, run};
+use tenure_tests::wait_for;
+
+/// What the tests compete for.
+const ELECTION: &str = "tests/job";
+
+/// The lease duration of the tests: the stop grace is 400 ms of it, the renew deadline a second.
+const LEASE: Duration = Duration::from_millis(1500);
+
+/// Writes its epoch again and again, so that two leaders at once would be seen.
+const BEAT: &str = r#"while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done"#;
+
+/// The same, and takes no notice of SIGTERM.
+const STUBBORN_BEAT: &str =
+    r#"trap '' TERM; while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done"#;
+
+/// A store, and a folder for what commands write.
+struct Bench {
+    folder: TempDir,
+    store: StoreProcess,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = StoreProcess::start(&folder.path().join("store"));
+        Self { folder, store }
+    }
+
+    /// `tenure run` in the tests' election, with flags and the command.
+    fn command(&self, candidate: &str, flags: &[&str], program: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = command(&["run", "--election", ELECTION, "--candidate", candidate]);
+        command.args(["--server", &self.store.url()]);
+        if !flags.contains(&"--lease-duration") {
+            command.args(["--lease-duration", &format!("{}ms", LEASE.as_millis())]);
+        }
+        command.env("TENURE_COOL_DOWN", "300ms");
+        command.args(flags).arg("--").args(program);
+        command
+    }
+
+    fn run(&self, candidate: &str, flags: &[&str], program: &[impl AsRef<OsStr>]) -> Process {
+        Process::spawn(&mut self.command(candidate, flags, program))
+    }
+
+    /// A candidate whose command runs this script; `$0` is the journal.
+    fn script(&self, candidate: &str, flags: &[&str], script: &str) -> Process {
+        let journal = self.journal_path();
+        self.run(
+            candidate,
+            flags,
+            &["sh", "-c", script, journal.to_str().unwrap()],
+        )
+    }
+
+    fn journal_path(&self) -> PathBuf {
+        self.folder.path().join("journal")
+    }
+
+    /// The whole lines that commands have written so far.
+    fn journal(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.journal_path()).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(str::to_owned).collect()
+    }
+
+    /// The epochs that [`BEAT`] has written so far.
+    fn beats(&self) -> Vec<u64> {
+        let journal = self.journal();
+        journal.iter().map(|line| line.parse().unwrap()).collect()
+    }
+
+    /// Waits for the first beat of an epoch above this one, and returns that epoch.
+    fn next_epoch(&self, after: u64) -> u64 {
+        wait_for("the next leader's command", || {
+            self.beats().into_iter().find(|epoch| *epoch > after)
+        })
+    }
+
+    /// Fails if a beat came from an old leader after one from a new leader.
+    fn assert_one_at_a_time(&self) {
+        let beats = self.beats();
+        assert!(
+            beats.is_sorted(),
+            "two commands ran at once: {:?}",
+            beats.windows(2).find(|pair| pair[0] > pair[1])
+        );
+    }
+
+    /// What `tenure status` says of the election.
+    fn status(&self) -> Value {
+        let output = run(&["status", ELECTION, "--json", "--server", &self.store.url()]);
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    /// Waits until so many wait for the lease.
+    fn wait_for_waiters(&self, count: u64) {
+        wait_for("waiters", || {
+            (self.status()["waiters"] == count).then_some(())
+        });
+    }
+}
+
+/// A candidate id that nobody else uses.
+fn candidate(name: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{name}-{}-{number}", std::process::id())
+}
+
+/// The living processes of a candidate's commands, watchdogs too.
+fn processes_of(candidate: &str) -> Vec<i32> {
+    let wanted = format!("TENURE_CANDIDATE={candidate}");
+    let of_candidate = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == wanted.as_bytes())
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(of_candidate)
+        .collect()
+}
+
+/// Waits until nothing of a candidate's commands lives.
+fn wait_until_gone(candidate: &str) {
+    wait_for("all processes of the command to be gone", || {
+        processes_of(candidate).is_empty().then_some(())
+    });
+}
