@@ -1,0 +1,1 @@
+//! Every example, as a newcomer starts it.

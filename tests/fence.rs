@@ -1,0 +1,194 @@
+//! Fenced receivers over real sockets, with leaders of a real store.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::Extension;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use reqwest::{Client, RequestBuilder, Response};
+use serde_json::Value;
+use tenure::fence::{Admission, ELECTION_HEADER, EPOCH_HEADER, FenceLayer, Fenced, Gate, Unmarked};
+use tenure::{Candidate, Config, Epoch};
+use tenure_tests::store::LocalStore;
+use tokio::sync::Notify;
+
+/// A service that counts its calls and keeps the headers of the last one, behind a fence.
+struct Receiver {
+    address: SocketAddr,
+    calls: Arc<AtomicUsize>,
+    headers: Arc<Mutex<HeaderMap>>,
+}
+
+impl Receiver {
+    async fn start(fence: FenceLayer) -> Self {
+        let (calls, headers) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<_>>::default());
+        let (counter, keeper) = (calls.clone(), headers.clone());
+        let write = move |headers: HeaderMap| async move {
+            counter.fetch_add(1, Ordering::SeqCst);
+            *keeper.lock().unwrap_or_else(PoisonError::into_inner) = headers;
+            StatusCode::NO_CONTENT
+        };
+        let router = Router::new().route("/", post(write)).layer(fence);
+        Self {
+            address: serve(router).await,
+            calls,
+            headers,
+        }
+    }
+
+    fn request(&self) -> RequestBuilder {
+        Client::new().post(format!("http://{}/", self.address))
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn header(&self, name: &str) -> String {
+        let headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(headers.get_all(name).iter().count(), 1, "{name}");
+        headers[name].to_str().expect("text").to_owned()
+    }
+}
+
+async fn serve(router: Router) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+async fn problem(response: Response) -> Value {
+    assert_eq!(
+        response.headers()["content-type"],
+        "application/problem+json"
+    );
+    let status = response.status().as_u16();
+    let problem: Value = response.json().await.expect("JSON");
+    assert_eq!(problem["status"], status);
+    assert!(problem["type"].is_string() && problem["title"].is_string());
+    problem
+}
+
+async fn candidate(store: &LocalStore, name: &str) -> Candidate {
+    let config = Config::new("billing/nightly".parse().expect("a name"))
+        .with_candidate(name.parse().expect("an id"))
+        .with_servers([store.url()]);
+    Candidate::connect(config).await.expect("a candidate")
+}
+
+#[tokio::test]
+async fn a_stale_request_is_refused_and_changes_nothing() {
+    let receiver = Receiver::start(FenceLayer::new(Gate::new())).await;
+    for epoch in [7_u64, 7, 9] {
+        let answer = receiver.request().header(EPOCH_HEADER, epoch).send().await;
+        assert_eq!(answer.expect("an answer").status(), StatusCode::NO_CONTENT);
+    }
+    let answer = receiver.request().header(EPOCH_HEADER, 8).body("late");
+    let answer = answer.send().await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::CONFLICT);
+    let problem = problem(answer).await;
+    assert_eq!(problem["code"], "stale_epoch");
+    assert_eq!(problem["type"], "urn:tenure:problem:stale_epoch");
+    assert_eq!(problem["epoch"], 9);
+    assert_eq!(receiver.calls(), 3);
+}
+
+#[tokio::test]
+async fn a_request_without_one_right_epoch_is_refused() {
+    let receiver = Receiver::start(FenceLayer::new(Gate::new())).await;
+    let twice = receiver.request().header(EPOCH_HEADER, 7);
+    for request in [
+        receiver.request(),
+        receiver.request().header(EPOCH_HEADER, "seven"),
+        receiver.request().header(EPOCH_HEADER, &b"\xff7"[..]),
+        twice.header(EPOCH_HEADER, 7),
+    ] {
+        let answer = request.send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+        assert_eq!(problem(answer).await["code"], "malformed");
+    }
+    assert_eq!(receiver.calls(), 0);
+
+    let fence = FenceLayer::new(Gate::new()).with_unmarked(Unmarked::Allow);
+    let lenient = Receiver::start(fence).await;
+    let answer = lenient.request().send().await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaders_stamp_their_requests_and_the_old_one_is_kept_out() {
+    let store = LocalStore::start();
+    let election = "billing/nightly".parse().expect("a name");
+    let gate = Arc::new(Gate::new());
+    let receiver = Receiver::start(FenceLayer::by_election([(election, gate.clone())])).await;
+
+    let first = candidate(&store, "first").await;
+    let term = first.campaign().await.expect("a term");
+    let old = (*term).clone();
+    let request = receiver.request().header(EPOCH_HEADER, "of somebody else");
+    let answer = request.fenced(&old).expect("a leader").send().await;
+    assert_eq!(answer.expect("an answer").status(), StatusCode::NO_CONTENT);
+    assert_eq!(receiver.header(EPOCH_HEADER), old.epoch().to_string());
+    assert_eq!(receiver.header(ELECTION_HEADER), "billing/nightly");
+    assert_eq!(gate.current(), old.epoch());
+
+    // Made while it led, and sent much later.
+    let late = receiver.request().fenced(&old).expect("a leader");
+    term.resign().await;
+    let refused = receiver
+        .request()
+        .fenced(&old)
+        .expect_err("the term is over");
+    assert_eq!(refused, tenure::NotLeading(old.epoch()));
+
+    let second = candidate(&store, "second").await;
+    let new = second.campaign().await.expect("a term");
+    assert!(new.epoch() > old.epoch());
+    let answer = receiver.request().fenced(&new).expect("a leader").send();
+    let answer = answer.await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+
+    let answer = late.send().await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::CONFLICT);
+    assert_eq!(problem(answer).await["epoch"], new.epoch().get());
+    assert_eq!(receiver.calls(), 2);
+}
+
+/// The hole of every fence at the door, and how a handler closes it.
+#[tokio::test]
+async fn a_handler_that_was_overtaken_can_still_be_stopped() {
+    let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let (at_work, may_go, log) = (arrived.clone(), go.clone(), written.clone());
+    let write = move |Extension(admission): Extension<Admission>| async move {
+        if admission.epoch() == Epoch::new(7).expect("small") {
+            at_work.notify_one();
+            may_go.notified().await;
+        }
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        match admission.check() {
+            Ok(epoch) => log.push(epoch.get()),
+            Err(_) => return StatusCode::CONFLICT,
+        }
+        StatusCode::NO_CONTENT
+    };
+    let fence = FenceLayer::new(Gate::new());
+    let address = serve(Router::new().route("/", post(write)).layer(fence)).await;
+    let send = move |epoch: u64| {
+        let request = Client::new().post(format!("http://{address}/"));
+        let answer = request.header(EPOCH_HEADER, epoch).send();
+        async move { answer.await.expect("an answer").status() }
+    };
+
+    let slow = tokio::spawn(send(7));
+    arrived.notified().await;
+    assert_eq!(send(9).await, StatusCode::NO_CONTENT);
+    go.notify_one();
+    assert_eq!(slow.await.expect("no panic"), StatusCode::CONFLICT);
+    assert_eq!(*written.lock().unwrap_or_else(PoisonError::into_inner), [9]);
+}

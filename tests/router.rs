@@ -1,0 +1,251 @@
+//! The routes of a candidate over real sockets.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use tenure::fence::EPOCH_HEADER;
+use tenure::router::{ADDRESS, LEADER_HEADER};
+use tenure::{Candidate, Config, Guarantee, Timings, TimingsOptions};
+use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::store::{self, LocalStore};
+use tenure_tests::wait_until;
+
+const HOME: &str = "http://10.0.0.7:8080";
+
+/// A candidate's routes, served.
+struct Routes {
+    address: SocketAddr,
+    http: Client,
+}
+
+struct Answer {
+    status: StatusCode,
+    epoch: Option<String>,
+    leader: Option<String>,
+    body: String,
+}
+
+impl Routes {
+    async fn serve(candidate: &Candidate) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let router: Router = candidate.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let http = Client::new();
+        Self { address, http }
+    }
+
+    async fn ask(&self, method: Method, path: &str) -> Answer {
+        let url = format!("http://{}{path}", self.address);
+        let request = self.http.request(method, url);
+        let answer = request.timeout(Duration::from_secs(10)).send().await;
+        let answer = answer.expect("an answer");
+        let header = |name| {
+            let value = answer.headers().get(name)?;
+            Some(value.to_str().expect("text").to_owned())
+        };
+        Answer {
+            status: answer.status(),
+            epoch: header(EPOCH_HEADER),
+            leader: header(LEADER_HEADER),
+            body: answer.text().await.expect("a body"),
+        }
+    }
+
+    async fn leader(&self) -> (Answer, Value) {
+        let answer = self.ask(Method::GET, "/leader").await;
+        let body = serde_json::from_str(&answer.body).expect("JSON");
+        (answer, body)
+    }
+
+    /// Waits until `/leader` names this candidate, or nobody.
+    async fn names(&self, leader: Option<&str>) -> (Answer, Value) {
+        wait_until("/leader to name who leads", async || {
+            let (answer, body) = self.leader().await;
+            (body["leader"]["candidate"].as_str() == leader).then_some((answer, body))
+        })
+        .await
+    }
+
+    async fn status(&self, path: &str) -> StatusCode {
+        self.ask(Method::GET, path).await.status
+    }
+}
+
+fn config(store: SocketAddr, name: &str) -> Config {
+    Config::new("web/coordinator".parse().expect("a name"))
+        .with_candidate(name.parse().expect("an id"))
+        .with_servers([store::url(store)])
+        .with_metadata(BTreeMap::from([(ADDRESS.into(), HOME.into())]))
+}
+
+fn quick(config: Config) -> Config {
+    let options = TimingsOptions {
+        lease_duration: Some(Duration::from_secs(1)),
+        ..TimingsOptions::default()
+    };
+    config.with_timings(Timings::new(&options).expect("timings"))
+}
+
+async fn connect(config: Config) -> Candidate {
+    Candidate::connect(config).await.expect("a candidate")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_answers_200_and_the_others_say_where_it_is() {
+    let store = LocalStore::start();
+    let leader = connect(config(store.address(), "worker-1")).await;
+    let other = connect(config(store.address(), "worker-2")).await;
+    let (here, there) = (Routes::serve(&leader).await, Routes::serve(&other).await);
+    for routes in [&here, &there] {
+        let (answer, body) = routes.names(None).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!((answer.epoch, answer.leader), (None, None));
+        assert_eq!(
+            (&body["leading"], &body["leader"]),
+            (&json!(false), &json!(null))
+        );
+    }
+
+    let term = leader.campaign().await.expect("a term");
+    let epoch = term.epoch().get();
+    let whole = json!({
+        "candidate": "worker-1", "epoch": epoch, "address": HOME, "metadata": {"address": HOME},
+    });
+    // At once: it does not wait for the store to tell.
+    let (answer, body) = here.leader().await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.epoch, Some(epoch.to_string()));
+    assert_eq!(answer.leader, None);
+    let expected = json!({
+        "election": "web/coordinator", "candidate": "worker-1", "leading": true, "leader": whole,
+    });
+    assert_eq!(body, expected);
+    let head = here.ask(Method::HEAD, "/leader").await;
+    assert_eq!((head.status, head.body.as_str()), (StatusCode::OK, ""));
+    assert_eq!(head.epoch, Some(epoch.to_string()));
+
+    let (answer, body) = there.names(Some("worker-1")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.leader.as_deref(), Some(HOME));
+    assert_eq!(answer.epoch, None);
+    let expected = json!({
+        "election": "web/coordinator", "candidate": "worker-2", "leading": false, "leader": whole,
+    });
+    assert_eq!(body, expected);
+    let head = there.ask(Method::HEAD, "/leader").await;
+    assert_eq!(head.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(head.leader.as_deref(), Some(HOME));
+
+    // Leading or not makes no difference to whether a process is alive and ready.
+    for routes in [&here, &there] {
+        assert_eq!(routes.status("/livez").await, StatusCode::OK);
+        assert_eq!(routes.status("/readyz").await, StatusCode::OK);
+    }
+
+    term.resign().await;
+    let (answer, body) = here.leader().await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(body["leading"], false);
+    there.names(None).await;
+}
+
+/// The one that must not be late: no answer of 200 after the term.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
+    let store = LocalStore::start();
+    let proxy = Proxy::start(store.address()).await;
+    let candidate = connect(quick(config(proxy.address(), "worker-1"))).await;
+    let routes = Routes::serve(&candidate).await;
+    let term = candidate.campaign().await.expect("a term");
+    assert_eq!(routes.status("/leader").await, StatusCode::OK);
+
+    proxy.set(Mode::Hang);
+    wait_until("the term to be over", async || {
+        (!term.is_valid()).then_some(())
+    })
+    .await;
+    let (answer, body) = routes.leader().await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.epoch, None);
+    // What the store said last names this very candidate: nobody is sent here by that.
+    assert_eq!(
+        (&body["leading"], &body["leader"]),
+        (&json!(false), &json!(null))
+    );
+    assert_eq!(answer.leader, None);
+    assert_eq!(routes.status("/readyz").await, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_gone_makes_the_leader_unknown() {
+    let store = LocalStore::start();
+    let proxy = Proxy::start(store.address()).await;
+    let leader = connect(config(store.address(), "worker-1")).await;
+    let other = connect(config(proxy.address(), "worker-2")).await;
+    let routes = Routes::serve(&other).await;
+    let _term = leader.campaign().await.expect("a term");
+    routes.names(Some("worker-1")).await;
+    proxy.set(Mode::Refuse);
+    routes.names(None).await;
+    proxy.set(Mode::Pass);
+    routes.names(Some("worker-1")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_do_not_keep_a_candidate_and_are_not_ready_without_it() {
+    let store = LocalStore::start();
+    let candidate = connect(config(store.address(), "worker-1")).await;
+    let other = connect(config(store.address(), "worker-2")).await;
+    let routes = Routes::serve(&candidate).await;
+    let term = candidate.campaign().await.expect("a term");
+    assert_eq!(routes.status("/leader").await, StatusCode::OK);
+    drop(term);
+    drop(candidate);
+    wait_until("the driver to be missed", async || {
+        (routes.status("/readyz").await == StatusCode::SERVICE_UNAVAILABLE).then_some(())
+    })
+    .await;
+    assert_eq!(routes.status("/livez").await, StatusCode::OK);
+    assert_eq!(
+        routes.status("/leader").await,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
+    // And its lease is free.
+    let _next = other.campaign().await.expect("a term");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_no_header_stays_in_the_body() {
+    let store = LocalStore::start();
+    let forged = "http://10.0.0.7\r\nset-cookie: a=b";
+    let forger = config(store.address(), "worker-1")
+        .with_metadata(BTreeMap::from([(ADDRESS.into(), forged.into())]));
+    let (forger, other) = (
+        connect(forger).await,
+        connect(config(store.address(), "worker-2")).await,
+    );
+    let routes = Routes::serve(&other).await;
+    let _term = forger.campaign().await.expect("a term");
+    let (answer, body) = routes.names(Some("worker-1")).await;
+    assert_eq!(answer.leader, None);
+    assert_eq!(body["leader"]["address"], forged);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_knows_its_own_term_and_what_it_is_promised() {
+    let store = LocalStore::start();
+    let candidate = connect(config(store.address(), "worker-1")).await;
+    assert_eq!(candidate.guarantee(), Guarantee::FencedLease);
+    assert!(candidate.leadership().is_none());
+    let term = candidate.campaign().await.expect("a term");
+    let seen = candidate.leadership().expect("a term that is on");
+    assert_eq!(seen.epoch(), term.epoch());
+    term.resign().await;
+    assert!(candidate.leadership().is_none() && !seen.is_valid());
+}
