@@ -19,7 +19,7 @@ const STYLES: Styles = Styles::styled()
 
 /// Leader election: one process out of many does a job, and stops before anyone else may start.
 #[derive(Debug, Parser)]
-#[command(version, styles = STYLES, after_help = exit::HELP, subcommand_required = true)]
+#[command(name = "tenure", version, styles = STYLES, after_help = exit::HELP, subcommand_required = true)]
 pub(crate) struct Cli {
     /// How log lines on stderr look; TENURE_LOG sets their level (error, warn, info, debug)
     #[arg(

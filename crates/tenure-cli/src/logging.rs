@@ -4,6 +4,12 @@ use std::io::IsTerminal;
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::exit::{BAD_CONFIGURATION, Failure};
+
+/// The environment variable that sets levels.
+const LEVELS: &str = "TENURE_LOG";
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -16,8 +22,8 @@ pub(crate) enum LogFormat {
 }
 
 /// Levels by `TENURE_LOG`, in the syntax of tracing's `EnvFilter`; INFO without it.
-pub(crate) fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("TENURE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
+    let filter = filter()?;
     let coloured = std::io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder = tracing_subscriber::fmt()
@@ -29,5 +35,24 @@ pub(crate) fn start(format: LogFormat) {
     match format {
         LogFormat::Text => builder.with_ansi(coloured).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+fn filter() -> Result<EnvFilter, Failure> {
+    let text = std::env::var_os(LEVELS).unwrap_or_default();
+    let text = text.to_string_lossy();
+    // To the filter a word that is no level is the name of a module, and turns all others off.
+    let is_word = text.chars().all(char::is_alphanumeric) && !text.starts_with("tenure");
+    match text.parse::<EnvFilter>() {
+        _ if text.is_empty() => Ok(EnvFilter::new("info")),
+        Ok(filter) if !is_word || text.parse::<LevelFilter>().is_ok() => Ok(filter),
+        _ => {
+            let error = anyhow::anyhow!(
+                "environment variable {LEVELS}: {text:?} is no level; write error, warn, info, \
+                 debug, or a filter such as tenure=debug"
+            );
+            Err(Failure::new(BAD_CONFIGURATION, error))
+        }
     }
 }

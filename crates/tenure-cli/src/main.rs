@@ -19,8 +19,8 @@ use exit::Failure;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    logging::start(cli.log_format);
-    match dispatch(cli.command) {
+    let done = logging::start(cli.log_format).and_then(|()| dispatch(cli.command));
+    match done {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }

@@ -1,0 +1,101 @@
+//! What the command says of itself, and of wrong usage.
+
+use std::process::{Command, Output};
+
+const SUBCOMMANDS: [&str; 6] = ["serve", "run", "list", "status", "break", "demo"];
+
+fn tenure(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tenure"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn help(arguments: &[&str]) -> String {
+    let output = tenure(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    assert!(output.stderr.is_empty(), "{arguments:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_subcommand_explains_itself_and_its_flags() {
+    let top = help(&["--help"]);
+    for subcommand in SUBCOMMANDS {
+        assert!(top.contains(&format!("  {subcommand}  ")), "{top}");
+        for text in [help(&[subcommand, "--help"]), help(&["help", subcommand])] {
+            assert!(text.contains(&format!("Usage: tenure {subcommand} ")));
+            let flags = text.lines().filter(|line| line.trim().starts_with("--"));
+            assert!(flags.count() >= 3, "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_help_names_every_exit_code() {
+    let top = help(&["--help"]);
+    let (_, codes) = top.split_once("Exit codes:").unwrap();
+    for code in [0, 1, 2, 3, 69, 70, 75, 76, 126, 127] {
+        let named = codes
+            .lines()
+            .any(|line| line.split_whitespace().next() == Some(&code.to_string()));
+        assert!(named, "{code}: {codes}");
+    }
+}
+
+#[test]
+fn what_is_for_the_command_itself_is_not_in_the_help() {
+    let top = help(&["--help"]) + &help(&["serve", "--help"]);
+    for hidden in ["watchdog", "demo-worker", "--parent"] {
+        assert!(!top.contains(hidden), "{hidden}");
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    assert_eq!(
+        help(&["--version"]),
+        concat!("tenure ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}
+
+#[test]
+fn wrong_usage_is_told_on_stderr_with_exit_code_2() {
+    let wrong: [&[&str]; 13] = [
+        &[],
+        &["serv"],
+        &["--no-such-flag"],
+        &["serve", "7400"],
+        &["serve", "--listen"],
+        &["run"],
+        &["run", "--election", "a/b", "true"],
+        &["run", "--election", "a/b", "--"],
+        &["list", "--json=yes"],
+        &["status"],
+        &["status", "a", "b"],
+        &["break", "a", "--period", "5"],
+        &["demo", "--log-format", "xml"],
+    ];
+    for arguments in wrong {
+        let output = tenure(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("Usage:") || said.contains("--help"), "{said}");
+    }
+}
+
+#[test]
+fn a_level_of_logs_that_is_none_is_refused() {
+    for wrong in ["verbose", "=,=", "tenure=loud"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.args(["status", "a/b", "--server", "http://127.0.0.1:1"]);
+        let output = command.env("TENURE_LOG", wrong).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {said}");
+        assert!(
+            said.contains("TENURE_LOG") && said.contains(wrong),
+            "{said}"
+        );
+    }
+}
