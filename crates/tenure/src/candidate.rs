@@ -12,13 +12,15 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::JoinError;
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::config::Config;
-use crate::driver::{self, Command, DriverHandle};
+use crate::driver::{Command, DriverHandle};
+use crate::health::HealthCheck;
 use crate::in_use::{InUse, Task};
 use crate::leadership::Leadership;
 use crate::observe::Observer;
-use crate::store::{StoreClient, Transport};
+use crate::renewer::{ConnectError, Renewer};
+use crate::store::Watcher;
 use crate::task::TaskResult;
 
 /// A process that competes in one election.
@@ -34,7 +36,7 @@ use crate::task::TaskResult;
 #[derive(Debug)]
 pub struct Candidate {
     pub(crate) driver: DriverHandle,
-    store: StoreClient,
+    watcher: Watcher,
     competing: Arc<Mutex<()>>,
 }
 
@@ -50,24 +52,6 @@ pub struct Term {
     pub error: Option<String>,
 }
 
-/// Why a candidate can't start. Nothing was sent.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The machine has no clock that goes on while it is suspended.
-    #[error("can't read the clock that leadership is counted on")]
-    Clock(#[source] nix::Error),
-    /// The operating system gives no random bits for lease ids.
-    #[error("can't get random bits: {0}")]
-    Random(getrandom::Error),
-    /// The HTTP client can't be set up (TLS roots, for instance).
-    #[error("can't set up the HTTP client")]
-    Http(#[source] reqwest::Error),
-    /// The driver's thread can't be started.
-    #[error("can't start the driver thread")]
-    Thread(#[source] std::io::Error),
-}
-
 /// Why a candidate stopped campaigning without being told to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -81,6 +65,14 @@ pub enum RunError {
 }
 
 impl Candidate {
+    pub(crate) fn new(driver: DriverHandle, watcher: Watcher) -> Self {
+        Self {
+            driver,
+            watcher,
+            competing: Arc::default(),
+        }
+    }
+
     /// Starts the candidate's driver. It does not ask the store anything: a store that is down when
     /// a worker starts is no reason for the worker to die.
     ///
@@ -90,21 +82,7 @@ impl Candidate {
     // Async, so that a strategy may meet its peers here without a change to the API.
     #[allow(clippy::unused_async)]
     pub async fn connect(config: Config) -> Result<Self, ConnectError> {
-        clock::read().map_err(ConnectError::Clock)?;
-        getrandom::u64().map_err(ConnectError::Random)?;
-        tracing::info!(election = %config.election, candidate = %config.candidate,
-            timings = %config.timings, "candidate");
-        let store = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
-        // A client of its own: the connections of a client live on the runtime that opened them, and
-        // those that renew must not live on the caller's, which a task may block.
-        let own = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
-        let transport = Transport::new(own, &config);
-        let driver = driver::spawn(config, transport).map_err(ConnectError::Thread)?;
-        Ok(Self {
-            driver,
-            store,
-            competing: Arc::default(),
-        })
+        Renewer::start()?.candidate(config)
     }
 
     /// The election that it competes in.
@@ -218,7 +196,7 @@ impl Candidate {
     #[must_use]
     pub fn observe(&self) -> Observer {
         let lease = self.driver.config.timings.lease_duration();
-        Observer::new(self.store.clone(), self.election().clone(), lease)
+        Observer::new(self.watcher.clone(), self.election().clone(), lease)
     }
 
     async fn one_term<S, F, Fut>(
@@ -245,6 +223,10 @@ impl Candidate {
         // It runs on the caller's runtime. Should making the task panic, the term is dropped here.
         let running = tokio::spawn(Task::new(task(leadership.clone()), in_use));
         leadership.term.set_task(running.abort_handle());
+        if let Some(check) = &self.driver.config.health_check {
+            let clock = self.driver.clock.clone();
+            tokio::spawn(look_after(leadership.clone(), check.clone(), clock));
+        }
         let mut ended = leadership.term.ended.subscribe();
         let (reason, shut_down) = tokio::select! {
             biased;
@@ -289,6 +271,26 @@ impl Candidate {
             let _ = settled.await;
         }
     }
+}
+
+/// Asks after the task's health until the term ends, or ends it.
+async fn look_after(leadership: Leadership, check: HealthCheck, clock: Clock) {
+    let ill = loop {
+        tokio::select! {
+            _ = leadership.lost() => return,
+            () = clock.sleep_until(clock.now() + check.interval) => {}
+        }
+        tokio::select! {
+            _ = leadership.lost() => return,
+            answer = check.ask() => if let Err(error) = answer { break error },
+            () = clock.sleep_until(clock.now() + check.timeout) => {
+                break format!("no answer within {:?}", check.timeout);
+            }
+        }
+    };
+    tracing::warn!(election = %leadership.election(), epoch = %leadership.epoch(), error = ill,
+        "the task is not well");
+    leadership.end(EndReason::Unhealthy);
 }
 
 /// What follows a try at one term.

@@ -1,15 +1,16 @@
 //! What a leader's task holds in its hands.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::lease::keeper::EndReason;
 use tenure_core::{CandidateId, ElectionName, Epoch};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
-use crate::config::Config;
 use crate::driver::{Command, DriverHandle, WeakDriverHandle};
+use crate::store::StoreError;
 use crate::term::TermState;
 
 /// A term, in the hands of its task. Clones are cheap and all speak of the same term. One that is
@@ -17,7 +18,6 @@ use crate::term::TermState;
 #[derive(Clone, Debug)]
 pub struct Leadership {
     pub(crate) term: Arc<TermState>,
-    config: Arc<Config>,
     driver: WeakDriverHandle,
 }
 
@@ -25,7 +25,6 @@ impl Leadership {
     pub(crate) fn new(term: Arc<TermState>, driver: &DriverHandle) -> Self {
         Self {
             term,
-            config: driver.config.clone(),
             driver: driver.downgrade(),
         }
     }
@@ -40,13 +39,13 @@ impl Leadership {
     /// The election that is led.
     #[must_use]
     pub fn election(&self) -> &ElectionName {
-        &self.config.election
+        &self.driver.config.election
     }
 
     /// The candidate that leads.
     #[must_use]
     pub fn candidate(&self) -> &CandidateId {
-        &self.config.candidate
+        &self.driver.config.candidate
     }
 
     /// Whether this process leads *now*: it compares two numbers, without asking anyone. Ask before
@@ -58,7 +57,7 @@ impl Leadership {
     /// where it stopped. Whether to stop is what [`lost`](Self::lost) says.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        clock::now() < self.term.valid_until()
+        !self.remaining().is_zero()
     }
 
     /// The epoch, if this process leads now.
@@ -77,14 +76,14 @@ impl Leadership {
     /// For how long this process still leads if no renewal succeeds any more.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.term.valid_until().since(clock::now())
+        self.term.remaining()
     }
 
     /// How long the task has until it is aborted, as things stand: each renewal that succeeds
     /// moves it, until the term is ending.
     #[must_use]
     pub fn time_to_stop(&self) -> Duration {
-        self.term.stop_by().since(clock::now())
+        self.term.time_to_stop()
     }
 
     /// Whether renewals are failing now. The term may still be saved.
@@ -122,6 +121,44 @@ impl Leadership {
         self.end(EndReason::Resigned);
     }
 
+    /// Like [`resign`](Self::resign), but for a lease duration nobody but `to` is granted. If that
+    /// candidate does not come, the next one is.
+    pub fn hand_over(&self, to: CandidateId) {
+        self.driver.command(Command::HandOver {
+            term: self.epoch(),
+            to,
+        });
+    }
+
+    /// Says this about the leader, for everybody to see ([`Observed`](crate::observe::Observed)), in
+    /// place of what was said before: up to 4 KiB of keys and values.
+    ///
+    /// # Errors
+    ///
+    /// [`ProclaimError`]: the term is over, or the store did not take it. The term goes on in the
+    /// latter case.
+    pub async fn proclaim(&self, metadata: BTreeMap<String, String>) -> Result<(), ProclaimError> {
+        let (done, proclaimed) = oneshot::channel();
+        let over = ProclaimError::NotLeading(NotLeading(self.epoch()));
+        if !self.driver.command(Command::Proclaim {
+            term: self.epoch(),
+            metadata,
+            done,
+        }) {
+            return Err(over);
+        }
+        match proclaimed.await {
+            Ok(Some(answer)) => Ok(answer?),
+            Ok(None) | Err(_) => Err(over),
+        }
+    }
+
+    /// Shows that the task gets on. With a progress deadline in the [`Timings`](crate::Timings) a task
+    /// that does not say so in time is taken to hang, and its term ends. It costs an atomic write.
+    pub fn report_progress(&self) {
+        self.term.report_progress();
+    }
+
     pub(crate) fn end(&self, reason: EndReason) {
         let term = self.epoch();
         self.driver.command(Command::Resign { term, reason });
@@ -132,3 +169,15 @@ impl Leadership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the term of epoch {0} is over")]
 pub struct NotLeading(pub Epoch);
+
+/// Why a proclamation has not arrived.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProclaimError {
+    /// The term is over; nothing was sent.
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+    /// The store did not take it, or did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

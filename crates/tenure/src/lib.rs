@@ -33,7 +33,9 @@
 
 mod candidate;
 mod guarantee;
+mod health;
 mod leadership;
+mod renewer;
 mod task;
 
 pub mod config;
@@ -42,6 +44,7 @@ pub mod observe;
 #[cfg(feature = "axum")]
 pub mod router;
 pub mod store;
+pub mod testing;
 
 mod clock;
 mod driver;
@@ -49,10 +52,12 @@ mod in_use;
 mod random;
 mod term;
 
-pub use candidate::{Candidate, ConnectError, LeadershipGuard, RunError, Term};
+pub use candidate::{Candidate, LeadershipGuard, RunError, Term};
 pub use config::{Config, ConfigError, OnOverrun};
 pub use guarantee::Guarantee;
-pub use leadership::{Leadership, NotLeading};
+pub use health::HealthCheck;
+pub use leadership::{Leadership, NotLeading, ProclaimError};
+pub use renewer::{ConnectError, Renewer};
 pub use task::TaskResult;
 pub use tenure_core::lease::keeper::{EndReason, Timings, TimingsError, TimingsOptions};
 pub use tenure_core::{CandidateId, ElectionName, Epoch, Name};

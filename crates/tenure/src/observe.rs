@@ -9,7 +9,7 @@ use futures_core::Stream;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::mpsc;
 
-use crate::store::{LeaseView, StoreClient};
+use crate::store::{LeaseView, Watcher};
 
 /// Longest time that one question may wait in the store for a change.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub struct Observer {
 
 impl Observer {
     /// `lease` is how long a lease lasts: a path that died silently is noticed soon after so long.
-    pub(crate) fn new(store: StoreClient, election: ElectionName, lease: Duration) -> Self {
+    pub(crate) fn new(store: Watcher, election: ElectionName, lease: Duration) -> Self {
         let wait = lease.min(MAX_WAIT);
         // Room for one: a reader that is slow holds the watching up, and sees the newest after it.
         let (sender, changes) = mpsc::channel(1);
@@ -79,7 +79,7 @@ impl Stream for Observer {
 }
 
 async fn watch(
-    store: &StoreClient,
+    store: &Watcher,
     election: &ElectionName,
     wait: Duration,
     changes: &mpsc::Sender<Observed>,

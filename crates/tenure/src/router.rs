@@ -14,7 +14,6 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::candidate::Candidate;
-use crate::clock;
 use crate::config::Config;
 use crate::fence::EPOCH_HEADER;
 use crate::observe::{Observed, Observer};
@@ -131,7 +130,7 @@ impl View {
     fn own(&self) -> Option<Leader> {
         let term = self.terms.borrow().clone()?;
         let config = &self.config;
-        (clock::now() < term.valid_until()).then(|| {
+        (!term.remaining().is_zero()).then(|| {
             Leader::new(
                 config.candidate.to_string(),
                 term.epoch.get(),

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tenure_core::lease::keeper::EndReason;
 use tenure_core::{Epoch, Instant};
@@ -9,15 +10,20 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
+
 /// A running term. The driver writes, the task and its helpers read, on any thread and without
 /// waiting for each other.
 #[derive(Debug)]
 pub(crate) struct TermState {
     pub(crate) epoch: Epoch,
-    /// Until when the term is valid, in nanoseconds of [`clock`](crate::clock); 0 once it is lost.
+    clock: Clock,
+    /// Until when the term is valid, in nanoseconds of the clock; 0 once it is lost.
     valid_until: AtomicU64,
     /// When the task is aborted at the latest, likewise.
     stop_by: AtomicU64,
+    /// When the task last said that it gets on, likewise.
+    progress: AtomicU64,
     /// Cancelled when the task is to stop.
     pub(crate) lost: CancellationToken,
     reason: OnceLock<EndReason>,
@@ -35,9 +41,11 @@ struct Abort {
 }
 
 impl TermState {
-    pub(crate) fn new(epoch: Epoch) -> Self {
+    pub(crate) fn new(epoch: Epoch, clock: Clock) -> Self {
         Self {
             epoch,
+            progress: AtomicU64::new(clock.now().as_nanos()),
+            clock,
             valid_until: AtomicU64::new(0),
             stop_by: AtomicU64::new(0),
             lost: CancellationToken::new(),
@@ -57,12 +65,27 @@ impl TermState {
             .store(nanos(valid_until), Ordering::Release);
     }
 
-    pub(crate) fn valid_until(&self) -> Instant {
-        Instant::from_nanos(self.valid_until.load(Ordering::Acquire))
+    /// For how long the term is still valid, if nothing renews it.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.until(&self.valid_until)
     }
 
-    pub(crate) fn stop_by(&self) -> Instant {
-        Instant::from_nanos(self.stop_by.load(Ordering::Acquire))
+    /// How long it is until the task is aborted, as things stand.
+    pub(crate) fn time_to_stop(&self) -> Duration {
+        self.until(&self.stop_by)
+    }
+
+    fn until(&self, deadline: &AtomicU64) -> Duration {
+        Instant::from_nanos(deadline.load(Ordering::Acquire)).since(self.clock.now())
+    }
+
+    pub(crate) fn report_progress(&self) {
+        let now = self.clock.now().as_nanos();
+        self.progress.fetch_max(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn progress(&self) -> Instant {
+        Instant::from_nanos(self.progress.load(Ordering::Relaxed))
     }
 
     pub(crate) fn cancel(&self, reason: EndReason) {

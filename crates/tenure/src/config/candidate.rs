@@ -12,6 +12,8 @@ use tenure_core::lease::keeper::{Timings, TimingsOptions};
 use tenure_core::wire::{DEFAULT_PRIORITY, MAX_METADATA_BYTES};
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
+use crate::health::HealthCheck;
+
 use super::settings::{ConfigError, Origin, Settings};
 
 /// Keys of a candidate's file; `TENURE_` and the key in upper case in the environment.
@@ -47,6 +49,7 @@ pub struct Config {
     pub(crate) lock_delay: Duration,
     pub(crate) timings: Timings,
     pub(crate) on_overrun: OnOverrun,
+    pub(crate) health_check: Option<HealthCheck>,
 }
 
 /// What to do when a task is still running after it was aborted (it blocks its thread), while others
@@ -94,6 +97,7 @@ impl Config {
             lock_delay: Duration::ZERO,
             timings: Timings::default(),
             on_overrun: OnOverrun::default(),
+            health_check: None,
         }
     }
 
@@ -304,6 +308,16 @@ impl Config {
     #[must_use]
     pub fn with_timings(self, timings: Timings) -> Self {
         Self { timings, ..self }
+    }
+
+    /// Asks after the task's health while it runs; default never.
+    #[must_use]
+    pub fn with_health_check(self, health_check: HealthCheck) -> Self {
+        let health_check = Some(health_check);
+        Self {
+            health_check,
+            ..self
+        }
     }
 
     /// Does this when the task is still running after it was aborted; default

@@ -11,7 +11,7 @@ use tenure_core::wire::{BreakRequest, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
 /// How long a request that does not wait in the store may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long connecting may take, of that. An address whose machine is gone is left for the next one
 /// after so long, and not when a request that may wait for a lease would have ended.
@@ -90,6 +90,11 @@ impl StoreClient {
             endpoints,
             current,
         })
+    }
+
+    /// Whether both are at the same addresses.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.endpoints == other.endpoints
     }
 
     /// One lease, or `None` if it was never acquired.

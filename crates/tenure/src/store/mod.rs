@@ -4,10 +4,13 @@
 //! requests go the same way, with their answers put into the keeper's words.
 
 mod client;
+mod link;
 mod transport;
 
 pub use client::{StoreClient, StoreError};
 pub use tenure_core::lease::State;
 pub use tenure_core::wire::{BreakRequest, Code, DurationMs, LeaseList, LeaseView, Problem};
 
+pub(crate) use link::{Link, Watcher};
+pub(crate) use tenure_core::wire::MAX_RENEWALS;
 pub(crate) use transport::Transport;

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use reqwest::Method;
 use tenure_core::lease::LeaseDuration;
-use tenure_core::lease::LeaseId;
 use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::lease::{LeaseId, Metadata};
 use tenure_core::wire::{
-    AcquireRequest, Code, HandOverRequest, LeaseView, Problem, ReleaseRequest, RenewRequest,
+    AcquireRequest, Code, HandOverRequest, LeaseView, MetadataRequest, Problem, ReleaseRequest,
+    RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
 };
-use tenure_core::{CandidateId, ElectionName, Epoch};
+use tenure_core::{CandidateId, ElectionName, Epoch, Name};
 
-use super::client::{StoreClient, StoreError, path};
+use super::client::{REQUEST_TIMEOUT, StoreClient, StoreError, path};
 use crate::config::Config;
 
 /// Sends a candidate's requests, one attempt each, and puts the answers into the keeper's words.
@@ -79,6 +80,63 @@ impl Transport {
                 answer.map_or_else(refused, |_| Answer::Released)
             }
         }
+    }
+
+    /// Renews several leases of one namespace.
+    pub(crate) async fn renew_many(
+        &self,
+        namespace: &Name,
+        renewals: &[(Name, LeaseId)],
+        timeout: Duration,
+    ) -> Vec<Answer> {
+        let one = |(lease, lease_id): &(Name, LeaseId)| RenewOne {
+            lease: lease.to_string(),
+            lease_id: text(*lease_id),
+        };
+        let body = RenewManyRequest {
+            leases: renewals.iter().map(one).collect(),
+        };
+        let path = format!("v1/namespaces/{namespace}/renew");
+        let answer = self
+            .store
+            .ask_once(Method::POST, &path, Some(&body), timeout)
+            .await;
+        match answer {
+            Ok(RenewManyReply { results }) if results.len() == renewals.len() => {
+                let each = results.into_iter().map(|result| match result {
+                    RenewResult::View(view) => held(Ok(*view)),
+                    RenewResult::Problem(problem) => from_problem(&problem),
+                });
+                each.collect()
+            }
+            Ok(_) => {
+                let nonsense =
+                    Answer::Unknown("the store answered another number of leases".into());
+                vec![nonsense; renewals.len()]
+            }
+            Err(error) => vec![refused(error); renewals.len()],
+        }
+    }
+
+    pub(crate) async fn proclaim(
+        &self,
+        lease_id: LeaseId,
+        metadata: Metadata,
+    ) -> Result<(), StoreError> {
+        let body = MetadataRequest {
+            lease_id: text(lease_id),
+            metadata,
+        };
+        let path = path(&self.election, "/metadata");
+        let answer = self
+            .store
+            .ask_once(Method::PUT, &path, Some(&body), REQUEST_TIMEOUT)
+            .await;
+        answer.map(|_: LeaseView| ())
+    }
+
+    pub(crate) const fn store(&self) -> &StoreClient {
+        &self.store
     }
 
     async fn post(
