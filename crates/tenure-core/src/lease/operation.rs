@@ -54,6 +54,14 @@ pub enum Operation {
         /// For how long.
         within: Duration,
     },
+    /// Break, and then for so long only this candidate is granted: an operator's hand-over, which the
+    /// holder learns of like a break, and which needs no lease id.
+    SwitchOver {
+        /// The only candidate to be granted.
+        to: CandidateId,
+        /// How long the holder has to stop, and then again the candidate to come.
+        within: Duration,
+    },
     /// Replace what the holder says about itself.
     SetMetadata(LeaseId, Metadata),
     /// Ask whether the term of this epoch still holds. Changes nothing.

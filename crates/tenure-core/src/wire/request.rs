@@ -233,8 +233,10 @@ impl BreakRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOverRequest {
-    /// The lease id that holds.
-    pub lease_id: String,
+    /// The lease id that holds. Without it this is an operator's call: the holder is told as by a
+    /// break, and has `within_ms` to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<String>,
     /// The only candidate to be granted.
     pub to: String,
     /// For how long.
@@ -248,12 +250,17 @@ impl HandOverRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
-        Ok(Operation::HandOver {
-            lease_id: check_lease_id("lease_id", &self.lease_id)?,
-            to: check_holder("to", &self.to)?,
-            within: self
-                .within_ms
-                .millis_up_to("within_ms", rules.max_break_period)?,
+        let to = check_holder("to", &self.to)?;
+        let within = self
+            .within_ms
+            .millis_up_to("within_ms", rules.max_break_period)?;
+        Ok(match &self.lease_id {
+            Some(lease_id) => Operation::HandOver {
+                lease_id: check_lease_id("lease_id", lease_id)?,
+                to,
+                within,
+            },
+            None => Operation::SwitchOver { to, within },
         })
     }
 }

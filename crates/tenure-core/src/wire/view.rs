@@ -88,3 +88,41 @@ pub struct LeaseList {
     /// If there are more: the `after` to ask for them with.
     pub next: Option<String>,
 }
+
+/// The terms of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// The terms, newest first.
+    pub terms: Vec<TermView>,
+}
+
+/// One term of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TermView {
+    /// The term's number.
+    pub epoch: u64,
+    /// Who held the lease.
+    pub holder: String,
+    /// When it began (RFC 3339).
+    pub began_at: String,
+    /// When it ended (RFC 3339); null while it goes on.
+    pub ended_at: Option<String>,
+    /// How it ended; null while it goes on.
+    pub end: Option<TermEnd>,
+    /// Why, as far as anybody said.
+    pub reason: Option<String>,
+}
+
+/// How a term ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TermEnd {
+    /// The holder gave it up.
+    Released,
+    /// The holder did not renew in time.
+    Expired,
+    /// Somebody broke it.
+    Broken,
+    /// The holder, or an operator, handed it over.
+    HandedOver,
+}

@@ -72,7 +72,7 @@ impl Transport {
                 within,
             } => {
                 let body = HandOverRequest {
-                    lease_id: text(lease_id),
+                    lease_id: Some(text(lease_id)),
                     to: to.to_string(),
                     within_ms: within.into(),
                 };

@@ -179,6 +179,13 @@ pub fn apply(
             );
             durable(Change::HandedOver)
         }
+        Operation::SwitchOver { to, within } => {
+            let applied = break_lease(record, Some(*within), now)?;
+            let until = now + *within + *within;
+            let to = to.clone();
+            record.reserved = Some(Reservation { to, until }.into());
+            durable(applied.change)
+        }
         Operation::SetMetadata(lease_id, metadata) => {
             only_current(record, *lease_id, now)?;
             record.metadata = (!metadata.is_empty()).then(|| metadata.clone().into());

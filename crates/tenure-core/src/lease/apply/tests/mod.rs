@@ -76,6 +76,13 @@ fn hand_over(from: char, to: char, within: u64) -> Operation {
     }
 }
 
+fn switch_over(to: char, within: u64) -> Operation {
+    Operation::SwitchOver {
+        to: candidate(to),
+        within: secs(within),
+    }
+}
+
 fn metadata(value: &str) -> Metadata {
     Metadata::from([("address".into(), value.into())])
 }

@@ -120,10 +120,10 @@ impl World {
                 self.told_to(*lease_id);
                 self.told = None;
             }
-            (Operation::Break(_), Change::Breaking(left)) => {
+            (Operation::Break(_) | Operation::SwitchOver { .. }, Change::Breaking(left)) => {
                 self.told.as_mut().unwrap().end = End::At(now + left);
             }
-            (Operation::Break(_), Change::Broken) => {
+            (Operation::Break(_) | Operation::SwitchOver { .. }, Change::Broken) => {
                 let told = self.told.as_mut().unwrap();
                 if told.end.cmp_to(now) == Ordering::Greater {
                     told.end = End::At(now);
@@ -229,6 +229,7 @@ fn an_operation() -> impl Strategy<Value = Operation> {
         2 => name().prop_map(release),
         1 => option::of((0..70_u64).prop_map(secs)).prop_map(Operation::Break),
         1 => (name(), name(), 0..30_u64).prop_map(|(from, to, within)| hand_over(from, to, within)),
+        1 => (name(), 0..30_u64).prop_map(|(to, within)| switch_over(to, within)),
         1 => name().prop_map(|name| Operation::SetMetadata(id(name), metadata("y"))),
         1 => (0..10_000_u64).prop_map(|epoch| Operation::Verify(Epoch::new(epoch).unwrap())),
     ]

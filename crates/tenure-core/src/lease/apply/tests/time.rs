@@ -129,6 +129,26 @@ fn a_release_needs_no_lock_delay_not_even_after_an_expiry_or_a_break() {
 }
 
 #[test]
+fn an_operators_hand_over_breaks_the_lease_and_keeps_it_for_that_candidate() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&switch_over('c', 10));
+    // The holder learns of it as of a break, and stops before the time is over.
+    let rejection = lease.go_to(2).reject(&renew('a'));
+    assert_eq!(rejection, Rejection::Broken { remaining: secs(8) });
+    lease.go_to(5).accept(&release('a'));
+    let rejection = lease.reject(&acquire('b', fixed(60)));
+    let (to, remaining) = (candidate('c'), secs(15));
+    assert_eq!(rejection, Rejection::Reserved { to, remaining });
+    lease.grant('c');
+
+    // A holder that does not stop in time is out, and one that does not come gives way.
+    let mut deaf = Lease::held_by_a();
+    deaf.accept(&switch_over('c', 10));
+    deaf.go_to(12).reject(&acquire('b', fixed(60)));
+    deaf.go_to(20).grant('b');
+}
+
+#[test]
 fn a_lease_that_was_handed_over_goes_to_that_candidate_only_until_the_time_is_over() {
     let mut lease = Lease::held_by_a();
     lease.accept(&hand_over('a', 'c', 10));
