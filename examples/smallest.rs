@@ -18,7 +18,11 @@ async fn main() -> anyhow::Result<()> {
 
 async fn tell_the_time(leadership: Leadership) {
     while leadership.is_valid() {
-        println!("{}: it is {:?}", leadership.epoch(), std::time::SystemTime::now());
+        println!(
+            "{}: it is {:?}",
+            leadership.epoch(),
+            std::time::SystemTime::now()
+        );
         tokio::select! {
             _ = leadership.lost() => return,
             () = tokio::time::sleep(Duration::from_secs(1)) => {}

@@ -1,1 +1,395 @@
-//! Every example, as a newcomer starts it.
+//! Every example as a newcomer starts it: as a process, with a store beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use reqwest::StatusCode;
+use tenure::fence::EPOCH_HEADER;
+use tenure::router::LEADER_HEADER;
+use tenure_tests::process::{self, Process};
+use tenure_tests::store::LocalStore;
+use tenure_tests::{wait_for, wait_until};
+
+/// An example that competes for `examples/{name}` at this store.
+fn example(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) -> Command {
+    let tenure = process::tenure();
+    let folder = tenure.parent().expect("a folder of programs");
+    let program = folder.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} is missing: run the tests with --workspace",
+        program.display()
+    );
+    let mut command = Command::new(program);
+    // Without what the environment of the tests says of candidates.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("TENURE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env("TENURE_SERVERS", store.url().as_str())
+        .env("TENURE_ELECTION", format!("examples/{name}"))
+        .env("TENURE_CANDIDATE", candidate);
+    command
+}
+
+/// The same, with a lease so short that a test can wait for its end.
+fn quick(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) -> Process {
+    let mut command = example(name, store, candidate, arguments);
+    Process::spawn(command.env("TENURE_LEASE_DURATION", "2s"))
+}
+
+/// Waits until the process has written a line that begins with `start`, and returns its rest.
+fn line(process: &Process, start: &str) -> String {
+    wait_for(start, || {
+        let text = process.stdout();
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(start).map(str::to_owned))
+    })
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("a name in UTF-8");
+    let mut names: Vec<String> = entries
+        .map(|entry| name(entry.expect("an entry")))
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn axum_worker_answers_everywhere_and_hands_out_on_the_leader() {
+    let store = LocalStore::start();
+    let http = reqwest::Client::new();
+    let start = |candidate| {
+        let worker = quick("axum_worker", &store, candidate, &[]);
+        let address = line(&worker, "listening on ");
+        (worker, address)
+    };
+    let status = async |address: &str| {
+        let answer = http.get(format!("{address}/leader")).send().await;
+        answer.expect("an answer").status()
+    };
+    let ticket = async |address: &str| -> (u64, u64) {
+        let answer = http.post(format!("{address}/tickets")).send().await;
+        let text = answer.expect("an answer").error_for_status();
+        let text = text.expect("a ticket").text().await.expect("text");
+        let (epoch, number) = text.trim_end().split_once('-').expect("two numbers");
+        (
+            epoch.parse().expect("an epoch"),
+            number.parse().expect("a number"),
+        )
+    };
+
+    let (mut first, here) = start("worker-1");
+    wait_until("worker-1 to lead", async || {
+        (status(&here).await == StatusCode::OK).then_some(())
+    })
+    .await;
+    let (mut second, there) = start("worker-2");
+    // The other one says who leads, and sends people there.
+    wait_until("worker-2 to see the leader", async || {
+        let answer = http.get(format!("{there}/leader")).send().await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        (answer.headers().get(LEADER_HEADER)? == here.as_str()).then_some(())
+    })
+    .await;
+    let (epoch, number) = ticket(&here).await;
+    wait_until("worker-2 to send people on", async || {
+        let answer = http.post(format!("{there}/tickets")).send().await;
+        answer
+            .expect("an answer")
+            .status()
+            .is_success()
+            .then_some(())
+    })
+    .await;
+    let (same, later) = ticket(&there).await;
+    assert!(same == epoch && later > number);
+
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    wait_until("worker-2 to lead", async || {
+        (status(&there).await == StatusCode::OK).then_some(())
+    })
+    .await;
+    assert!(ticket(&there).await.0 > epoch);
+    second.signal(Signal::SIGINT);
+    assert!(second.wait().success(), "{}", second.stderr());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fenced_receiver_keeps_the_stale_out_also_after_a_restart() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = folder.path().join("ledger.txt");
+    let start = || {
+        Process::spawn(&mut example(
+            "fenced_receiver",
+            &store,
+            "none",
+            &[path(&ledger)],
+        ))
+    };
+    let http = reqwest::Client::new();
+    let post = async |receiver: &Process, epoch: Option<u64>, entry: &'static str| {
+        let url = line(receiver, "listening on ") + "/entries";
+        let mut request = http.post(url).body(entry);
+        if let Some(epoch) = epoch {
+            request = request.header(EPOCH_HEADER, epoch);
+        }
+        request.send().await.expect("an answer").status().as_u16()
+    };
+
+    let mut receiver = start();
+    assert_eq!(post(&receiver, Some(7), "one").await, 204);
+    assert_eq!(post(&receiver, Some(9), "two").await, 204);
+    assert_eq!(post(&receiver, Some(7), "late").await, 409);
+    assert_eq!(post(&receiver, None, "unmarked").await, 400);
+
+    let mut rival = start();
+    assert!(!rival.wait().success(), "one ledger, one receiver");
+    assert!(rival.stderr().contains("another receiver"));
+
+    receiver.signal(Signal::SIGKILL);
+    receiver.wait();
+    // As if the crash had cut an entry off.
+    let torn = fs::read_to_string(&ledger).expect("a ledger") + "99 to";
+    fs::write(&ledger, torn).expect("a ledger");
+    let receiver = start();
+    assert_eq!(post(&receiver, Some(8), "late").await, 409);
+    assert_eq!(post(&receiver, Some(9), "three").await, 204);
+    let url = line(&receiver, "listening on ") + "/entries";
+    let entries = http.get(url).send().await.expect("an answer").text().await;
+    assert_eq!(entries.expect("text"), "7 one\n9 two\n9 three\n");
+}
+
+#[test]
+fn graceful_handover_finishes_what_it_has_begun() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (inbox, outbox) = (folder.path().join("inbox"), folder.path().join("outbox"));
+    for folder in [&inbox, &outbox] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    let files: Vec<String> = (1..=6).map(|number| format!("file-{number}")).collect();
+    for file in &files {
+        fs::write(inbox.join(file), file).expect("a file");
+    }
+    // The default lease of 15 s: whoever is quick has not waited for it to expire.
+    let start = |candidate| {
+        let arguments = [path(&inbox), path(&outbox)];
+        Process::spawn(&mut example(
+            "graceful_handover",
+            &store,
+            candidate,
+            &arguments,
+        ))
+    };
+    let mut first = start("worker-1");
+    let epoch: u64 = line(&first, "leading with epoch ")
+        .parse()
+        .expect("an epoch");
+    let mut second = start("worker-2");
+    line(&first, "done file-1");
+    line(&first, "taking file-2");
+    first.signal(Signal::SIGTERM);
+    assert!(first.wait().success(), "{}", first.stderr());
+    let stopped = Instant::now();
+    let next: u64 = line(&second, "leading with epoch ")
+        .parse()
+        .expect("an epoch");
+    assert!(
+        stopped.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        stopped.elapsed()
+    );
+    assert!(next > epoch);
+
+    let said = first.stdout();
+    assert!(
+        said.contains("done file-2") && said.ends_with("handed over\n"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("file-3"),
+        "it has begun something new: {said}"
+    );
+    wait_for("the rest to be done", || {
+        (names(&outbox) == files).then_some(())
+    });
+    assert!(names(&inbox).is_empty());
+    line(&second, "done file-6");
+    assert!(
+        !second.stdout().contains("file-2"),
+        "done twice: {}",
+        second.stdout()
+    );
+    second.signal(Signal::SIGINT);
+    assert!(second.wait().success(), "{}", second.stderr());
+}
+
+/// A period so long that it does not end while a test runs.
+const LONG: &str = "36500d";
+
+#[test]
+fn cron_runs_a_tick_once_whoever_leads() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (runs, log) = (folder.path().join("runs.db"), folder.path().join("log"));
+    let script = format!("echo $TENURE_EPOCH >> {}", log.display());
+    let arguments = [LONG, path(&runs), "sh", "-c", &script];
+    let start = |candidate| quick("cron", &store, candidate, &arguments);
+    let mut first = start("cron-1");
+    let epoch = line(&first, "tick 0: running under epoch ");
+    line(&first, "tick 0: done");
+    let second = start("cron-2");
+    first.signal(Signal::SIGINT);
+    assert!(first.wait().success(), "{}", first.stderr());
+    line(&second, "tick 0: nothing to do");
+    assert_eq!(fs::read_to_string(&log).expect("a log"), epoch + "\n");
+}
+
+#[test]
+fn cron_begins_a_tick_again_that_a_dead_leader_has_not_finished() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (runs, log) = (folder.path().join("runs.db"), folder.path().join("log"));
+    // Hangs the first time, until its leader is gone.
+    let script = format!(
+        "echo $TENURE_EPOCH >> {0}; [ $(wc -l < {0}) -gt 1 ] || exec sleep 20",
+        log.display()
+    );
+    let arguments = [LONG, path(&runs), "sh", "-c", &script];
+    let start = |candidate| quick("cron", &store, candidate, &arguments);
+    let mut first = start("cron-1");
+    let begun = || fs::read_to_string(&log).is_ok_and(|text| !text.is_empty());
+    wait_for("the program to begin", || begun().then_some(()));
+    let second = start("cron-2");
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    line(&second, "tick 0: running under epoch ");
+    line(&second, "tick 0: done");
+    let epochs = fs::read_to_string(&log).expect("a log");
+    let epochs: Vec<u64> = epochs
+        .lines()
+        .map(|line| line.parse().expect("an epoch"))
+        .collect();
+    assert!(epochs.len() == 2 && epochs[0] < epochs[1], "{epochs:?}");
+}
+
+#[test]
+fn cron_runs_each_period_on_one_of_them() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (runs, log) = (folder.path().join("runs.db"), folder.path().join("log"));
+    let script = format!("echo $CRON_TICK >> {}", log.display());
+    let arguments = ["1s", path(&runs), "sh", "-c", &script];
+    let _crons = ["cron-1", "cron-2"].map(|name| quick("cron", &store, name, &arguments));
+    let ticks: Vec<u64> = wait_for("three ticks", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        (text.lines().count() == 3).then(|| {
+            text.lines()
+                .map(|line| line.parse().expect("a tick"))
+                .collect()
+        })
+    });
+    assert!(ticks.is_sorted_by(|one, other| one < other), "{ticks:?}");
+}
+
+fn backup(arguments: &[&str]) -> Command {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/backup.sh");
+    let mut command = Command::new(script);
+    command
+        .args(arguments)
+        .env_remove("TENURE_EPOCH")
+        .stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn backup_runs_under_tenure_run_and_publishes_nothing_stale() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+    for folder in [&source, &target] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    fs::write(source.join("note"), "precious").expect("a file");
+    let script = backup(&[]).get_program().to_owned();
+    let script = script.to_str().expect("a path in UTF-8");
+    let url = store.url();
+    let mut run = Process::start(&[
+        "run",
+        "--server",
+        url.as_str(),
+        "--election",
+        "ops/backup",
+        "--lease-duration",
+        "2s",
+        "--",
+        script,
+        path(&source),
+        path(&target),
+        "1",
+    ]);
+    let latest = target.join("latest");
+    let archive: PathBuf = wait_for("an archive", || fs::read_link(&latest).ok());
+    let epoch = fs::read_to_string(target.join("epoch")).expect("an epoch");
+    let epoch: u64 = epoch.trim_end().parse().expect("an epoch");
+    assert!(
+        path(&archive).ends_with(&format!("-{epoch}.tar.gz")),
+        "{archive:?}"
+    );
+    let tar = Command::new("tar")
+        .arg("-xzOf")
+        .arg(target.join(&archive))
+        .arg("./note")
+        .output();
+    assert_eq!(tar.expect("tar").stdout, b"precious");
+    wait_for("the next backup", || {
+        (fs::read_link(&latest).expect("a link") != archive).then_some(())
+    });
+    run.signal(Signal::SIGTERM);
+    run.wait();
+
+    // One that was frozen for so long that the folder has seen another leader.
+    let before = fs::read_link(&latest).expect("a link");
+    let mut late = backup(&[path(&source), path(&target), "1"]);
+    let late = late
+        .env("TENURE_EPOCH", (epoch - 1).to_string())
+        .output()
+        .expect("a shell");
+    let said = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(
+        !late.status.success() && said.contains("is stale"),
+        "{said}"
+    );
+    assert_eq!(fs::read_link(&latest).expect("a link"), before);
+    let left: Vec<String> = names(&target)
+        .into_iter()
+        .filter(|name| name.contains("part"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    let alone = backup(&[path(&source), path(&target)])
+        .output()
+        .expect("a shell");
+    let said = String::from_utf8_lossy(&alone.stderr).into_owned();
+    assert!(
+        !alone.status.success() && said.contains("tenure run"),
+        "{said}"
+    );
+}

@@ -29,7 +29,11 @@ async fn main() -> anyhow::Result<()> {
         .context("usage: log_rollup DIRECTORY-OF-LOGS DATABASE")?;
 
     let candidate = Candidate::connect(Config::new("log-rollup".parse()?)).await?;
-    let rollup = LogRollup { logs, database, pace: Duration::from_secs(1) };
+    let rollup = LogRollup {
+        logs,
+        database,
+        pace: Duration::from_secs(1),
+    };
     let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
     candidate
         .run_while_leader(shutdown, |leadership| rollup.clone().lead(leadership))

@@ -1,0 +1,125 @@
+//! A web service that runs on several machines, of which one hands out ticket numbers: unique and
+//! increasing ones, without a database. Ask any instance; the others send you on to the leader.
+//!
+//! Start a store with `tenure serve`, then several of these:
+//!
+//! ```text
+//! export TENURE_ELECTION=web/tickets
+//! cargo run -p tenure-examples --example axum_worker -- 127.0.0.1:8081
+//! cargo run -p tenure-examples --example axum_worker -- 127.0.0.1:8082
+//! curl -L -X POST http://127.0.0.1:8081/tickets   # whichever leads: 1795230310385-1
+//! curl -i http://127.0.0.1:8082/leader            # 200 on the leader, 503 elsewhere
+//! ```
+//!
+//! Behind a proxy, or listening on 0.0.0.0, give the address that the others reach it at as a second
+//! argument.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::post;
+use tenure::observe::{Observed, Observer};
+use tenure::router::ADDRESS;
+use tenure::{Candidate, CandidateId, Config, Leadership};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    let mut arguments = std::env::args().skip(1);
+    let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:0".into());
+    let listener = TcpListener::bind(&listen).await?;
+    let here = format!("http://{}", listener.local_addr()?);
+    println!("listening on {here}");
+
+    // What the leader says about itself: this is how the others know where to send people.
+    let address = arguments.next().unwrap_or(here);
+    let config = Config::from_env()?.with_metadata([(ADDRESS.into(), address)].into());
+    let candidate = Arc::new(Candidate::connect(config).await?);
+
+    let office = Office {
+        leader: follow(candidate.observe(), candidate.id().clone()),
+        candidate: candidate.clone(),
+        tickets: Arc::default(),
+    };
+    let app = Router::new()
+        .route("/tickets", post(hand_out))
+        .with_state(office)
+        .merge(candidate.router());
+    let serve = async {
+        let serve = axum::serve(listener, app).with_graceful_shutdown(shutdown());
+        serve.await.map_err(anyhow::Error::from)
+    };
+    let campaign = async {
+        let lead = candidate.run_while_leader(shutdown(), lead);
+        lead.await.map_err(anyhow::Error::from)
+    };
+    // Whichever fails ends the other: a worker that can't lead should be seen to be missing.
+    tokio::try_join!(serve, campaign)?;
+    Ok(())
+}
+
+/// The work is done by the handlers; the term just has to be held.
+async fn lead(leadership: Leadership) {
+    println!(
+        "tickets are handed out here, under epoch {}",
+        leadership.epoch()
+    );
+    leadership.lost().await;
+}
+
+#[derive(Clone)]
+struct Office {
+    candidate: Arc<Candidate>,
+    tickets: Arc<AtomicU64>,
+    /// The leader's address, where it is another one.
+    leader: watch::Receiver<Option<String>>,
+}
+
+async fn hand_out(State(office): State<Office>) -> Response {
+    // Asked for each request: a yes from before means nothing.
+    if let Some(leadership) = office.candidate.leadership() {
+        // No other reign has this epoch, so nobody else gives out this ticket, even if this process
+        // is frozen right here and another one leads when it goes on.
+        let number = office.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        return format!("{}-{number}\n", leadership.epoch()).into_response();
+    }
+    match &*office.leader.borrow() {
+        // 307: the client repeats the same request there.
+        Some(address) => Redirect::temporary(&format!("{address}/tickets")).into_response(),
+        None => {
+            let later = [(RETRY_AFTER, "1")];
+            (StatusCode::SERVICE_UNAVAILABLE, later, "nobody leads now\n").into_response()
+        }
+    }
+}
+
+/// Keeps the address of whoever else leads.
+fn follow(mut observer: Observer, own: CandidateId) -> watch::Receiver<Option<String>> {
+    let (sender, leader) = watch::channel(None);
+    tokio::spawn(async move {
+        loop {
+            sender.send_replace(match observer.next().await {
+                Observed::Leader {
+                    candidate,
+                    metadata,
+                    ..
+                } if candidate != own => metadata.get(ADDRESS).cloned(),
+                _ => None,
+            });
+        }
+    });
+    leader
+}
+
+async fn shutdown() {
+    tokio::signal::ctrl_c().await.unwrap_or_default();
+}
