@@ -193,7 +193,7 @@ pub struct Problem {
     /// With `lease_held`: who holds the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// With `lease_held`: the holder's epoch.
+    /// With `lease_held`: the holder's epoch. With `stale_epoch`: the greatest one seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
     /// How long the lease, the break, the lock delay or the reservation lasts yet.

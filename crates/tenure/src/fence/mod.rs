@@ -30,6 +30,8 @@
 //!   that the write itself needs.
 //! - **It orders reigns, not requests.** Equal epochs are admitted: a leader's own retries and
 //!   reorderings are the receiver's business (give requests a key, and take each key once).
+//! - **It does not refuse the old leader before the new one was here.** A leader that must shut its
+//!   predecessor out at once sends something first.
 //! - **It is no authentication.** Whoever can send the greatest epoch shuts everybody else out. Check
 //!   who is asking first.
 //! - **Epochs of different elections don't compare.** One election, one gate.
@@ -43,8 +45,8 @@
 //! -- 1 row changed: write, and commit. 0 rows: a newer leader was here; roll back and stop.
 //! ```
 //!
-//! The row's lock makes the check and everything after it one step, in any database and at any level
-//! of isolation. Three ways to get it wrong:
+//! The row's lock makes the check and everything after it one step, at any level of isolation. (Count
+//! the rows that matched: MySQL does so only when it is asked to.) Three ways to get it wrong:
 //!
 //! - `SELECT` the epoch, compare it in the program, then write: the newer leader fits in between.
 //! - Fence the rows that are written (`UPDATE jobs SET ..., epoch = :epoch WHERE id = :id AND epoch
