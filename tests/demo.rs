@@ -1,1 +1,152 @@
-//! demo tests.
+//! The demo, as a newcomer starts it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure_tests::process::{Process, command, output, run};
+use tenure_tests::wait_for;
+
+/// A demo whose temporary files are below this folder.
+fn demo(folder: &TempDir, arguments: &[&str]) -> Process {
+    let mut command = command(&["demo", "--seconds", "12"]);
+    Process::spawn(command.args(arguments).env("TMPDIR", folder.path()))
+}
+
+fn events(demo: &Process) -> Vec<Value> {
+    let stdout = demo.stdout();
+    let parse = |line| serde_json::from_str(line).expect("each line is JSON");
+    stdout.lines().map(parse).collect()
+}
+
+fn wait_for_event(demo: &Process, name: &str) {
+    wait_for(name, || {
+        let seen = events(demo).iter().any(|event| event["event"] == name);
+        seen.then_some(())
+    });
+}
+
+/// The living processes that have something of this folder among their arguments or open files.
+fn processes_below(folder: &Path) -> Vec<PathBuf> {
+    let folder = folder.to_str().unwrap();
+    let is_below = |process: &PathBuf| {
+        let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains(folder)
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(is_below)
+        .collect()
+}
+
+fn wait_until_gone(folder: &TempDir) {
+    wait_for("the demo's processes to be gone", || {
+        processes_below(folder.path()).is_empty().then_some(())
+    });
+}
+
+fn is_empty(folder: &TempDir) -> bool {
+    folder.path().read_dir().unwrap().next().is_none()
+}
+
+#[test]
+fn the_demo_tells_scripts_what_happened_and_that_all_was_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = demo(&folder, &["--json"]);
+    wait_for_event(&demo, "failover");
+    assert!(processes_below(folder.path()).len() >= 3);
+    wait_for_event(&demo, "summary");
+    let status = demo.wait();
+    let events = events(&demo);
+    let named = |name: &str| events.iter().filter(|event| event["event"] == name).count();
+    assert!(events.iter().all(|event| event["elapsed_ms"].is_u64()));
+    assert_eq!(events[0]["event"], "started");
+    assert_eq!((named("failover"), named("summary")), (3, 1));
+
+    let summary = events.last().unwrap();
+    assert_eq!(summary["event"], "summary");
+    assert!(summary["terms"].as_u64().unwrap() >= 4, "{summary}");
+    assert_eq!(summary["failovers_ms"].as_array().unwrap().len(), 3);
+    assert_eq!(summary["overlap_ms"], 0, "{summary}");
+    assert_eq!(summary["kept"], true, "{summary}");
+    let refused = summary["refused_writes"].as_u64().unwrap();
+    // The frozen leader's write, unless it was frozen after it.
+    assert_eq!(refused > 0, named("refused") > 0, "{summary}");
+    assert_eq!(status.code(), Some(0));
+    assert!(processes_below(folder.path()).is_empty());
+    assert!(is_empty(&folder));
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing_and_tells_the_signal() {
+    for (signal, code) in [
+        (Signal::SIGINT, 130),
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut demo = demo(&folder, &["--json"]);
+        wait_for_event(&demo, "leader");
+        demo.signal(signal);
+        assert_eq!(demo.wait().code(), Some(code), "{}", demo.stderr());
+        assert!(processes_below(folder.path()).is_empty());
+        assert!(is_empty(&folder), "{signal}");
+        assert!(!demo.stdout().contains("summary"));
+    }
+}
+
+#[test]
+fn a_demo_that_is_interrupted_while_it_starts_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = demo(&folder, &["--workers", "5"]);
+    wait_for("the store", || {
+        (!processes_below(folder.path()).is_empty()).then_some(())
+    });
+    demo.signal(Signal::SIGINT);
+    assert_eq!(demo.wait().code(), Some(130), "{}", demo.stderr());
+    assert!(processes_below(folder.path()).is_empty());
+    assert!(is_empty(&folder));
+}
+
+#[test]
+fn a_killed_demo_leaves_no_processes() {
+    for event in ["started", "leader", "fault"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut demo = demo(&folder, &["--json"]);
+        wait_for_event(&demo, event);
+        demo.signal(Signal::SIGKILL);
+        demo.wait();
+        wait_until_gone(&folder);
+    }
+}
+
+#[test]
+fn a_demo_that_can_not_be_is_refused_before_anything_starts() {
+    for (flag, value) in [
+        ("--workers", "0"),
+        ("--workers", "1"),
+        ("--workers", "21"),
+        ("--workers", "many"),
+        ("--seconds", "0"),
+        ("--seconds", "11"),
+        ("--seconds", "3601"),
+        ("--seconds", "12s"),
+    ] {
+        let output = run(&["demo", &format!("{flag}={value}")]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(flag) && said.contains(value), "{said}");
+    }
+}
+
+#[test]
+fn a_demo_without_a_temporary_folder_says_so() {
+    let mut command = command(&["demo", "--seconds", "12"]);
+    let output = output(command.env("TMPDIR", "/nonexistent/folder"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("/nonexistent/folder"), "{said}");
+}

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 use nix::unistd::getpgrp;
-use tenure_tests::process::{Process, command, tenure};
+use tenure_tests::process::{Process, command, output, tenure};
 use tenure_tests::wait_for;
 
 use super::{BEAT, Bench, ELECTION, candidate, processes_of, wait_until_gone};
@@ -33,10 +33,7 @@ fn an_election_without_a_namespace_is_told_in_full() {
     let bench = Bench::new();
     let url = bench.store.url();
     let mut command = command(&["run", "--once", "--election", "nightly", "--server", &url]);
-    let output = command
-        .args(["--", "printenv", "TENURE_ELECTION"])
-        .output()
-        .unwrap();
+    let output = output(command.args(["--", "printenv", "TENURE_ELECTION"]));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "default/nightly\n");
 }
 
@@ -55,7 +52,7 @@ fn arguments_arrive_as_they_are_because_there_is_no_shell() {
         OsStr::from_bytes(b"\xff\xfe"),
     ];
     let mut command = bench.command(&candidate("verbatim"), &["--once"], &arguments);
-    let output = command.output().unwrap();
+    let output = output(&mut command);
     assert_eq!(
         output.stdout,
         b"[two words][$HOME][*][][--once]['\"\n][\xff\xfe]",
@@ -102,10 +99,7 @@ fn standard_input_passes_through() {
 fn nothing_is_needed_of_the_temporary_folder() {
     let bench = Bench::new();
     let mut command = bench.command(&candidate("tmp"), &["--once"], &["true"]);
-    let output = command
-        .env("TMPDIR", "/nonexistent/folder")
-        .output()
-        .unwrap();
+    let output = output(command.env("TMPDIR", "/nonexistent/folder"));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
 }
@@ -115,10 +109,7 @@ fn an_environment_that_is_no_utf8_is_passed_on() {
     let bench = Bench::new();
     let program = ["printenv", "ODD"];
     let mut command = bench.command(&candidate("odd"), &["--once"], &program);
-    let output = command
-        .env("ODD", OsStr::from_bytes(b"\xff"))
-        .output()
-        .unwrap();
+    let output = output(command.env("ODD", OsStr::from_bytes(b"\xff")));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.stdout, b"\xff\n", "{stderr}");
 }

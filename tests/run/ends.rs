@@ -3,13 +3,13 @@
 use std::process::Command;
 
 use nix::sys::signal::Signal;
-use tenure_tests::process::run;
+use tenure_tests::process::{output, run};
 use tenure_tests::wait_for;
 
 use super::{BEAT, Bench, ELECTION, candidate, processes_of, wait_until_gone};
 
 fn code(command: &mut Command) -> Option<i32> {
-    command.output().unwrap().status.code()
+    output(command).status.code()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
+use tenure_tests::process::output;
 use tenure_tests::wait_for;
 
 use super::{Bench, candidate, processes_of, wait_until_gone};
@@ -101,7 +102,7 @@ fn a_command_may_signal_its_own_group() {
         "trap '' USR1 HUP; kill -USR1 0; kill -HUP 0; exit 6",
     ];
     let mut command = bench.command(&candidate("herd"), &["--once"], &program);
-    let output = command.output().unwrap();
+    let output = output(&mut command);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(6), "{stderr}");
 }

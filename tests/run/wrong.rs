@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use tenure_tests::process::{command, run};
+use tenure_tests::process::{command, output, run};
 
 /// An address where nothing answers: whoever competes there does not end.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -11,12 +11,7 @@ const NOWHERE: &str = "http://127.0.0.1:1";
 /// Runs this and returns its exit code and what it says.
 fn refused(flags: &[&str], program: &[&str]) -> (Option<i32>, String) {
     let mut command = command(&["run", "--server", NOWHERE]);
-    let output = command
-        .args(flags)
-        .arg("--")
-        .args(program)
-        .output()
-        .unwrap();
+    let output = output(command.args(flags).arg("--").args(program));
     (
         output.status.code(),
         String::from_utf8(output.stderr).unwrap(),
@@ -100,10 +95,7 @@ fn bad_values_are_refused_with_flag_and_value() {
 #[test]
 fn bad_values_of_the_environment_and_the_file_are_refused_with_their_place() {
     let mut from_environment = command(&["run", "--election", "a/b", "--", "true"]);
-    let output = from_environment
-        .env("TENURE_LEASE_DURATION", "soon")
-        .output()
-        .unwrap();
+    let output = output(from_environment.env("TENURE_LEASE_DURATION", "soon"));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(

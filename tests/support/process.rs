@@ -38,10 +38,51 @@ pub fn tenure() -> PathBuf {
 ///
 /// # Panics
 ///
-/// If it can't be started.
+/// If it can't be started, or does not end.
 #[must_use]
 pub fn run(arguments: &[&str]) -> Output {
-    command(arguments).output().expect("the command starts")
+    output(&mut command(arguments))
+}
+
+/// Runs this command to its end.
+///
+/// # Panics
+///
+/// If it can't be started, or does not end.
+pub fn output(command: &mut Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Ending(child.spawn().expect("the command starts"));
+    let read = |mut pipe: Box<dyn Read + Send>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).map(|_| bytes)
+        })
+    };
+    let stdout = read(Box::new(child.0.stdout.take().expect("a pipe")));
+    let stderr = read(Box::new(child.0.stderr.take().expect("a pipe")));
+    let status = wait_for(&format!("the end of {command:?}"), || {
+        child.0.try_wait().expect("a process to wait for")
+    });
+    let bytes = |thread: thread::JoinHandle<std::io::Result<Vec<u8>>>| {
+        let read = thread.join().expect("a thread that reads");
+        read.expect("a pipe that can be read")
+    };
+    Output {
+        status,
+        stdout: bytes(stdout),
+        stderr: bytes(stderr),
+    }
+}
+
+/// A process that is killed when it is dropped.
+#[derive(Debug)]
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// The command with arguments, and without what the environment of the tests says of it.
@@ -60,7 +101,7 @@ pub fn command(arguments: &[&str]) -> Command {
 /// A process that is killed when it is dropped. What it writes is kept.
 #[derive(Debug)]
 pub struct Process {
-    child: Child,
+    child: Ending,
     stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
 }
@@ -91,7 +132,7 @@ impl Process {
         let stdout = collect(child.stdout.take().expect("a pipe"));
         let stderr = collect(child.stderr.take().expect("a pipe"));
         Self {
-            child,
+            child: Ending(child),
             stdout,
             stderr,
         }
@@ -100,7 +141,7 @@ impl Process {
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id().cast_signed())
+        Pid::from_raw(self.child.0.id().cast_signed())
     }
 
     /// Sends a signal to it alone.
@@ -136,7 +177,7 @@ impl Process {
     ///
     /// If it does not end.
     pub fn wait(&mut self) -> ExitStatus {
-        let child = &mut self.child;
+        let child = &mut self.child.0;
         wait_for("a process to end", || {
             child.try_wait().expect("a process to wait for")
         })
@@ -149,16 +190,10 @@ impl Process {
     /// If the system does not say.
     pub fn has_ended(&mut self) -> bool {
         self.child
+            .0
             .try_wait()
             .expect("a process to wait for")
             .is_some()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,0 +1,128 @@
+//! A damaged data directory is refused, and left as it is.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use tenure_tests::process::{StoreProcess, run};
+
+use super::{acquire, stderr};
+
+/// The folder of a store that has granted leases and ended well.
+fn used_folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = StoreProcess::start(folder.path());
+    for lease in ["tests/one", "tests/two", "more/three"] {
+        acquire(store.address(), lease, "holder");
+    }
+    store.process.signal(Signal::SIGTERM);
+    assert!(store.process.wait().success());
+    folder
+}
+
+/// Everything in a folder but what only says that a store uses it.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    folder
+        .read_dir()
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, fs::read(path).unwrap())
+        })
+        .filter(|(name, _)| name != "lock" && !name.ends_with("-shm"))
+        .collect()
+}
+
+/// Damages the folder, and expects a store to say so of this file, twice.
+fn refuses(file: &str, damage: impl FnOnce(&Path)) {
+    let folder = used_folder();
+    damage(&folder.path().join(file));
+    let before = contents(folder.path());
+    for _ in 0..2 {
+        let data = folder.path().to_str().unwrap();
+        let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(output.stdout.is_empty(), "it never listened");
+        assert!(
+            said.contains(folder.path().join(file).to_str().unwrap()),
+            "{said}"
+        );
+        assert!(contents(folder.path()) == before, "the folder was changed");
+    }
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+#[test]
+fn a_truncated_database_is_refused() {
+    refuses("leases.db", |path| {
+        let length = path.metadata().unwrap().len();
+        open(path).set_len(length / 2).unwrap();
+    });
+}
+
+#[test]
+fn a_database_that_lost_a_byte_is_refused() {
+    refuses("leases.db", |path| {
+        let length = path.metadata().unwrap().len();
+        open(path).set_len(length - 1).unwrap();
+    });
+}
+
+#[test]
+fn a_database_with_an_overwritten_page_is_refused() {
+    for page in 0..3 {
+        refuses("leases.db", |path| {
+            open(path).write_all_at(&[0xA5; 4096], page * 4096).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_database_with_one_changed_number_is_refused() {
+    refuses("leases.db", |path| {
+        let mut bytes = fs::read(path).unwrap();
+        let holder = bytes
+            .windows(6)
+            .rposition(|window| window == b"holder")
+            .unwrap();
+        bytes[holder] ^= 1;
+        fs::write(path, bytes).unwrap();
+    });
+}
+
+#[test]
+fn an_empty_database_is_refused() {
+    refuses("leases.db", |path| open(path).set_len(0).unwrap());
+}
+
+#[test]
+fn a_database_that_is_gone_is_refused() {
+    refuses("leases.db", |path| fs::remove_file(path).unwrap());
+}
+
+#[test]
+fn a_format_of_nobody_is_refused() {
+    refuses("FORMAT", |path| fs::write(path, "shopping list\n").unwrap());
+}
+
+#[test]
+fn a_folder_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a-file");
+    fs::write(&file, "words").unwrap();
+    for data in [file.clone(), file.join("below")] {
+        let data = data.to_str().unwrap();
+        let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(data), "{}", stderr(&output));
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"words");
+}

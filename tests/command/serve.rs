@@ -1,0 +1,125 @@
+//! `tenure serve`: how it begins and how it ends.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure_tests::process::{Process, StoreProcess, command, run};
+use tenure_tests::wait_for;
+
+use super::{acquire, address_of, ask, memory_store, stderr};
+
+#[test]
+fn it_prints_one_line_when_it_is_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = StoreProcess::start(&folder.path().join("data"));
+    acquire(store.address(), "tests/job", "first");
+    let line = format!("listening on http://{}\n", store.address());
+    assert_eq!(store.process.stdout(), line);
+    assert_ne!(store.address().port(), 0);
+}
+
+#[test]
+fn signals_end_it_well_and_promptly_while_others_wait() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = StoreProcess::start(folder.path());
+        let address = store.address();
+        acquire(address, "tests/job", "first");
+        let waiting = thread::spawn(move || {
+            let body = json!({"holder": "second", "duration_ms": 60_000, "wait_ms": 60_000});
+            ask(address, "POST", "tests/leases/job/acquire", &body)
+        });
+        wait_for("a waiter", || {
+            let (_, view) = ask(address, "GET", "tests/leases/job", &Value::Null);
+            (view["waiters"] == 1).then_some(())
+        });
+        let mut idle = TcpStream::connect(address).unwrap();
+        idle.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+
+        let begin = Instant::now();
+        store.process.signal(signal);
+        let (status, _) = waiting.join().unwrap();
+        assert_eq!(status, 503, "who waits is told");
+        let told = begin.elapsed();
+        assert!(told < Duration::from_secs(1), "{signal}: {told:?}");
+        assert_eq!(store.process.wait().code(), Some(0), "{signal}");
+        // A connection that hangs in the middle of a request is given some seconds.
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(8), "{signal}: {took:?}");
+    }
+}
+
+#[test]
+fn it_ends_at_once_when_nobody_wants_anything() {
+    let (mut store, address) = memory_store();
+    acquire(address, "tests/job", "first");
+    let begin = Instant::now();
+    store.signal(Signal::SIGTERM);
+    assert_eq!(store.wait().code(), Some(0));
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_second_store_on_the_same_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("the-data");
+    let store = StoreProcess::start(&data);
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
+    let second = run(&[&arguments[..], &[data.to_str().unwrap()]].concat());
+    assert_eq!(second.status.code(), Some(2));
+    assert!(second.stdout.is_empty());
+    assert!(stderr(&second).contains("the-data"), "{}", stderr(&second));
+    acquire(store.address(), "tests/job", "still-served");
+}
+
+#[test]
+fn a_folder_is_free_again_when_its_store_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let mut store = StoreProcess::start(folder.path());
+        store.process.signal(Signal::SIGKILL);
+        store.process.wait();
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let (_store, address) = memory_store();
+    let address = address.to_string();
+    let second = run(&["serve", "--engine", "memory", "--listen", &address]);
+    let said = stderr(&second);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(second.stdout.is_empty());
+    assert!(said.contains(&address) && said.contains("in use"), "{said}");
+}
+
+#[test]
+fn the_memory_engine_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut command = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+        let mut store = Process::spawn(command.current_dir(&folder));
+        let address = address_of(&mut store);
+        (store, address)
+    };
+    let (store, address) = start();
+    acquire(address, "tests/job", "first");
+    drop(store);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    let (_store, address) = start();
+    let (status, _) = ask(address, "GET", "tests/leases/job", &Value::Null);
+    assert_eq!(status, 404);
+}
+
+#[test]
+fn listening_for_everybody_is_warned_about() {
+    let store = Process::start(&["serve", "--engine", "memory", "--listen", "0.0.0.0:0"]);
+    wait_for("a warning", || {
+        store.stderr().contains("no authentication").then_some(())
+    });
+}

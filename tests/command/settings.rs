@@ -1,0 +1,121 @@
+//! Settings of `tenure serve`: a wrong one is refused with its place.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use tenure_tests::process::{Process, command, output, run};
+
+use super::{acquire, address_of, stderr};
+
+/// What `tenure serve` says to this file, which it must refuse.
+fn refused(text: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenure.toml");
+    fs::write(&file, text).unwrap();
+    let output = run(&["serve", "--config", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
+    stderr(&output)
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_file_line_and_the_nearest_key() {
+    let said = refused("election = \"a/b\"\n\n[serve]\nlistn = \"127.0.0.1:0\"\n");
+    for part in ["tenure.toml:4", "listn", "did you mean listen?"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_with_file_line_key_and_value() {
+    for (line, parts) in [
+        ("listen = \"here\"", ["listen", "here"]),
+        ("listen = \"127.0.0.1:70000\"", ["listen", "70000"]),
+        ("listen = 7400", ["listen", "7400"]),
+        ("listen = 1.5", ["listen", "float"]),
+        ("engine = \"disk\"", ["engine", "disk"]),
+        ("data_dir = \"\"", ["data_dir", "\"\""]),
+    ] {
+        let said = refused(&format!("[serve]\n{line}\n"));
+        assert!(said.contains("tenure.toml:2"), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_refused_with_its_line() {
+    let said = refused("[serve]\nlisten = \n");
+    assert!(
+        said.contains("tenure.toml") && said.contains("line 2"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_refused() {
+    let output = run(&["serve", "--config", "/no/such/file.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("/no/such/file.toml"));
+}
+
+#[test]
+fn a_bad_flag_is_refused_with_its_value() {
+    for (flag, value) in [("--listen", "7400"), ("--engine", "etch"), ("--listen", "")] {
+        let output = run(&["serve", &format!("{flag}={value}")]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(flag) && said.contains(value), "{said}");
+    }
+}
+
+#[test]
+fn a_bad_variable_is_refused_with_its_value() {
+    for (name, value) in [("TENURE_LISTEN", "here"), ("TENURE_ENGINE", "disk")] {
+        let output = output(command(&["serve"]).env(name, value));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(name) && said.contains(value), "{said}");
+    }
+}
+
+#[test]
+fn a_folder_whose_name_is_no_utf8_is_refused_and_not_renamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = OsStr::from_bytes(b"\xff-data");
+    let mut by_flag = command(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    by_flag.arg(name);
+    let mut by_variable = command(&["serve", "--listen", "127.0.0.1:0"]);
+    by_variable.env("TENURE_DATA_DIR", name);
+    for command in [&mut by_flag, &mut by_variable] {
+        let output = output(command.current_dir(&folder));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("UTF-8"), "{}", stderr(&output));
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn flags_override_the_environment_which_overrides_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenure.toml");
+    // For a candidate and a store.
+    let text = "election = \"a/b\"\nlease_duration = \"5s\"\n\n[serve]\n\
+        listen = \"127.0.0.1:0\"\nengine = \"of-the-file\"\n";
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let said = stderr(&run(&["serve", "--config", file]));
+    assert!(said.contains("of-the-file"), "{said}");
+
+    let mut environment = command(&["serve", "--config", file]);
+    environment.env("TENURE_ENGINE", "of-the-environment");
+    let said = stderr(&output(&mut environment));
+    assert!(said.contains("of-the-environment"), "{said}");
+
+    let mut flags = command(&["serve", "--config", file, "--engine", "memory"]);
+    let mut store = Process::spawn(flags.env("TENURE_ENGINE", "of-the-environment"));
+    let address = address_of(&mut store);
+    acquire(address, "tests/job", "holder");
+}

@@ -1,0 +1,198 @@
+//! `tenure status` and `tenure break`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use serde_json::{Value, json};
+use tenure_tests::process::{command, output, run};
+
+use super::{acquire, ask, memory_store, stderr, stdout};
+
+/// An address where nobody listens.
+fn nowhere() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+/// The value of a line of `tenure status`.
+fn row(text: &str, key: &str) -> String {
+    let line = text.lines().find(|line| line.starts_with(key));
+    let line = line.unwrap_or_else(|| panic!("no {key} in {text}"));
+    line[key.len()..].trim().to_owned()
+}
+
+#[test]
+fn a_lease_is_shown_to_people() {
+    let (_store, address) = memory_store();
+    let granted = acquire(address, "tests/job", "worker-1");
+    let url = format!("http://{address}");
+    let text = stdout(&run(&["status", "tests/job", "--server", &url]));
+    assert_eq!(row(&text, "lease"), "tests/job");
+    assert_eq!(row(&text, "state"), "leased");
+    assert_eq!(row(&text, "holder"), "worker-1");
+    assert_eq!(row(&text, "epoch"), granted["epoch"].to_string());
+    assert_eq!(row(&text, "duration"), "1m");
+    let left: f64 = row(&text, "left")
+        .strip_suffix('s')
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((50.0..=60.0).contains(&left), "{text}");
+    assert!(row(&text, "since").ends_with("ago)"), "{text}");
+    assert!(!text.contains(granted["lease_id"].as_str().unwrap()));
+}
+
+#[test]
+fn a_lease_is_shown_to_scripts_with_the_field_names_of_the_api() {
+    let (_store, address) = memory_store();
+    acquire(address, "tests/job", "worker-1");
+    let url = format!("http://{address}");
+    let output = run(&["status", "tests/job", "--json", "--server", &url]);
+    let mut shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (_, mut view) = ask(address, "GET", "tests/leases/job", &Value::Null);
+    assert!(shown["remaining_ms"].as_u64().unwrap() > 50_000);
+    shown["remaining_ms"] = Value::Null;
+    view["remaining_ms"] = Value::Null;
+    assert_eq!(shown, view);
+    assert_eq!(shown["holder"], "worker-1");
+}
+
+#[test]
+fn a_lease_that_nobody_knows_is_exit_code_3() {
+    let (_store, address) = memory_store();
+    let url = format!("http://{address}");
+    for arguments in [["status", "tests/job"], ["break", "tests/job"]] {
+        let output = run(&[&arguments[..], &["--json", "--server", &url]].concat());
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+        assert!(stderr(&output).contains("job"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_store_that_can_not_be_reached_is_named_with_exit_code_69() {
+    let url = nowhere();
+    for arguments in [&["list"][..], &["status", "a/b"], &["break", "a/b"]] {
+        let output = run(&[arguments, &["--server", &url]].concat());
+        assert_eq!(output.status.code(), Some(69), "{arguments:?}");
+        assert!(output.stdout.is_empty());
+        assert!(stderr(&output).contains(&url), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_is_no_store_is_told_from_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let page = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>";
+            let _ = stream.write_all(page.as_bytes());
+        }
+    });
+    let output = run(&["status", "a/b", "--server", &url]);
+    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not an answer of a lease store"));
+}
+
+#[test]
+fn the_second_server_is_asked_when_the_first_is_dead() {
+    let (_store, address) = memory_store();
+    acquire(address, "tests/job", "worker-1");
+    let (dead, alive) = (nowhere(), format!("http://{address}"));
+    let by_flags = run(&["status", "tests/job", "--server", &dead, "--server", &alive]);
+    assert!(by_flags.status.success(), "{}", stderr(&by_flags));
+
+    let mut by_variable = command(&["list", "--namespace", "tests"]);
+    by_variable.env("TENURE_SERVERS", format!("{dead}, {alive}"));
+    let by_variable = output(&mut by_variable);
+    assert!(by_variable.status.success(), "{}", stderr(&by_variable));
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenure.toml");
+    fs::write(&file, format!("servers = [\"{dead}\", \"{alive}\"]\n")).unwrap();
+    let by_file = run(&["break", "tests/job", "--config", file.to_str().unwrap()]);
+    assert!(by_file.status.success(), "{}", stderr(&by_file));
+}
+
+#[test]
+fn a_break_leaves_the_holder_the_period() {
+    let (_store, address) = memory_store();
+    let url = format!("http://{address}");
+    acquire(address, "tests/job", "worker-1");
+    let arguments = ["break", "tests/job", "--period", "20s", "--json"];
+    let output = run(&[
+        &arguments[..],
+        &["--reason", "a \"bad\" release", "--server", &url],
+    ]
+    .concat());
+    let view: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(view["state"], "breaking");
+    let left = view["remaining_ms"].as_u64().unwrap();
+    assert!((15_000..=20_000).contains(&left), "{left}");
+
+    let output = run(&["break", "tests/job", "--period", "0s", "--server", &url]);
+    assert_eq!(row(&stdout(&output), "state"), "broken");
+}
+
+#[test]
+fn the_reason_of_a_break_is_in_the_log_of_the_store() {
+    let (store, address) = memory_store();
+    acquire(address, "tests/job", "worker-1");
+    let url = format!("http://{address}");
+    let reason = "bad release\n2026-01-01T00:00:00Z ERROR made up";
+    let output = run(&["break", "tests/job", "--reason", reason, "--server", &url]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    tenure_tests::wait_for("the reason", || {
+        store.stderr().contains("bad release").then_some(())
+    });
+    let made_up = store
+        .stderr()
+        .lines()
+        .any(|line| line.starts_with("2026-01-01"));
+    assert!(!made_up, "a reason makes no lines: {}", store.stderr());
+}
+
+#[test]
+fn impossible_names_and_periods_are_refused() {
+    let long = "x".repeat(129);
+    for arguments in [
+        &["status", "a b"][..],
+        &["status", "a/b/c"],
+        &["status", ""],
+        &["status", "/"],
+        &["status", &long],
+        &["break", "a/ü"],
+        &["break", "a/b", "--period=-1s"],
+        &["break", "a/b", "--period", "soon"],
+        &["list", "--namespace", "a/b"],
+        &["list", "a b"],
+        &["list", "--server", "nonsense"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty());
+        let wrong = arguments.last().unwrap().trim_start_matches("--period=");
+        assert!(stderr(&output).contains(wrong), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_a_holder_says_of_itself_can_not_steer_the_terminal() {
+    let (_store, address) = memory_store();
+    let metadata = json!({"note": "\u{1b}[2J\nstate     available"});
+    let body = json!({"holder": "a", "duration_ms": 60_000, "metadata": metadata});
+    let (status, _) = ask(address, "POST", "tests/leases/job/acquire", &body);
+    assert_eq!(status, 200);
+    let url = format!("http://{address}");
+    let text = stdout(&run(&["status", "tests/job", "--server", &url]));
+    assert!(!text.contains('\u{1b}'), "{text}");
+    assert_eq!(
+        row(&text, "metadata"),
+        r"note = \u{1b}[2J\nstate     available"
+    );
+}
