@@ -170,6 +170,7 @@ async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
         (!term.is_valid()).then_some(())
     })
     .await;
+    assert!(candidate.leadership().is_none());
     let (answer, body) = routes.leader().await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(answer.epoch, None);

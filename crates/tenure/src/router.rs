@@ -214,3 +214,49 @@ fn follow(mut observer: Observer) -> watch::Receiver<Observed> {
     });
     seen
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use std::time::Duration;
+    use tenure_core::{CandidateId, Epoch};
+
+    fn view(term: Option<TermState>, seen: Observed) -> View {
+        let own: CandidateId = "worker-1".parse().unwrap();
+        let config = Config::new("web/coordinator".parse().unwrap()).with_candidate(own);
+        View {
+            config: Arc::new(config),
+            terms: watch::channel(term.map(Arc::new)).1,
+            seen: watch::channel(seen).1,
+        }
+    }
+
+    fn led_by(candidate: &str) -> Observed {
+        Observed::Leader {
+            candidate: candidate.parse().unwrap(),
+            epoch: Epoch::new(7).unwrap(),
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn nobody_is_sent_to_a_candidate_that_does_not_lead_by_its_own_clock() {
+        let others = |seen| view(None, seen).other().map(|leader| leader.candidate);
+        assert_eq!(others(led_by("worker-2")).as_deref(), Some("worker-2"));
+        assert_eq!(others(led_by("worker-1")), None);
+        assert_eq!(others(Observed::NoLeader), None);
+        assert_eq!(others(Observed::Unknown("cut off".into())), None);
+    }
+
+    #[test]
+    fn a_term_counts_until_its_time_is_over() {
+        let clock = Clock::system().unwrap();
+        for (left, leads) in [(3_600, true), (0, false)] {
+            let term = TermState::new(Epoch::new(9).unwrap(), clock.clone());
+            term.update(Some(clock.now() + Duration::from_secs(left)), None);
+            let own = view(Some(term), led_by("worker-1")).own();
+            assert_eq!(own.map(|leader| leader.epoch), leads.then_some(9));
+        }
+    }
+}
