@@ -195,6 +195,12 @@ impl Journal {
         self.wake.notify_all();
     }
 
+    /// The last revision handed out.
+    #[cfg(test)]
+    pub(crate) fn last(&self) -> u64 {
+        self.lock().last
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

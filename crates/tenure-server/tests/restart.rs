@@ -475,4 +475,12 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
     torn[last..].fill(0);
     fs::write(copy.path().join("leases.db-wal"), torn).unwrap();
     drop(open(copy.path()).unwrap());
+
+    // Or without a frame before it: the transaction has two, and nobody was told of it.
+    let copy = killed(folder.path());
+    let mut torn = log.clone();
+    torn[log.len() - 4120 - 2000] ^= 1;
+    fs::write(copy.path().join("leases.db-wal"), torn).unwrap();
+    let server = common::serve(open(copy.path()).unwrap());
+    assert_eq!(server.api.get("job").await.1["holder"], "c10");
 }

@@ -4,6 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use tenure_core::Epoch;
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::task::JoinHandle;
@@ -274,18 +275,9 @@ async fn what_is_queued_behind_an_undone_change_is_undone_with_it() {
         &store,
         Operation::SetMetadata(id(1), Metadata::from([("a".into(), "b".into())])),
     );
-    let released = loop {
-        // Once the description is in the queue, its revision is handed out.
-        let described_is_queued = {
-            let shard = store.inner.table.lock(&key());
-            shard.get(&key()).is_some_and(|entry| entry.revision == 2)
-        };
-        if described_is_queued {
-            break operate(&store, Operation::Release(id(1)));
-        }
-        tokio::task::yield_now().await;
-    };
-    tokio::time::sleep(A_MOMENT).await;
+    revision_of(&store, 2).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    revision_of(&store, 3).await;
     script.decide(Err(CommitError::DiskFull("no space".into())));
     assert_eq!(refusal(granted).await, Code::DiskFull);
     assert_eq!(refusal(described).await, Code::DiskFull);
@@ -294,6 +286,45 @@ async fn what_is_queued_behind_an_undone_change_is_undone_with_it() {
     assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
     assert!(store.inner.table.lock(&key()).is_empty());
     assert!(on_engine(&script, Script::is_idle).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_undone_changes_of_all_leases_are_undone_from_the_last_to_the_first() {
+    let (store, script) = held().await;
+    let metadata = Metadata::from([("a".into(), "b".into())]);
+    let described = operate(&store, Operation::SetMetadata(id(1), metadata));
+    on_engine(&script, Script::batch).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    let other = Key::of_text("ns/other");
+    let acquired = tokio::spawn({
+        let (store, other) = (store.clone(), other.clone());
+        async move { store.acquire(&other, &queued(9, Duration::ZERO)).await }
+    });
+    revision_of(&store, 4).await;
+    script.decide(Err(CommitError::DiskFull("no space".into())));
+    assert_eq!(refusal(described).await, Code::DiskFull);
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    assert_eq!(refusal(acquired).await, Code::DiskFull);
+
+    let view = answer(view(&store)).await.unwrap();
+    assert_eq!(
+        (view.holder.as_deref(), view.revision),
+        (Some("candidate-1"), 1)
+    );
+    assert_eq!(view.metadata, Some(Metadata::new()));
+    assert_eq!(
+        store.view(&other).await.unwrap_err().code,
+        Code::UnknownLease
+    );
+}
+
+/// Waits until so many revisions are handed out.
+async fn revision_of(store: &Store, revision: u64) {
+    let until = tokio::time::Instant::now() + SOON;
+    while store.inner.journal.last() < revision {
+        assert!(tokio::time::Instant::now() < until);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -399,4 +430,36 @@ async fn nothing_is_left_of_requests_that_went_away() {
     queue_of(&store, 0).await;
     let shard = store.inner.table.lock(&key());
     assert!(shard.get(&key()).unwrap().interest.is_none());
+}
+
+#[tokio::test]
+async fn a_lease_made_again_is_numbered_above_what_was_deleted() {
+    // Far ahead of the clock, as after the clock was set back.
+    let far = |ahead: u64| Epoch::new(Epoch::MAX.get() - ahead);
+    let loaded = Loaded {
+        floor: far(100),
+        ..Loaded::default()
+    };
+    let store = Store::start(loaded, None).unwrap();
+    let view = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
+    assert_eq!(view.epoch, far(99).map(Epoch::get));
+    answer(operate(&store, Operation::Release(id(1))))
+        .await
+        .unwrap();
+    store.delete(&key()).await.unwrap();
+    let view = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
+    assert_eq!(view.epoch, far(98).map(Epoch::get));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_engine_failed_ends_with_an_error() {
+    let (store, script) = scripted();
+    let server = crate::Server::bind(store.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
+    let serving = tokio::spawn(server.serve(std::future::pending()));
+    let granted = acquire(&store, 1, Duration::ZERO);
+    on_engine(&script, Script::batch).await;
+    script.decide(Err(CommitError::Fatal("fsync: EIO".into())));
+    assert_eq!(refusal(granted).await, Code::EngineUnavailable);
+    let ended = timeout(SOON, serving).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(crate::ServeError::EngineFailed)));
 }

@@ -28,8 +28,8 @@ use self::row::Row;
 use self::schema::Meta;
 use super::{CommitError, Content, Engine, Loaded, OpenError, Write};
 
-/// After so many written rows the write-ahead log is moved into the database: it stays below some
-/// 10 MB, and a start has little to read back.
+/// After so many written rows the write-ahead log is moved into the database: a row takes a page or
+/// two in it, so it stays at some 10 or 20 MB, and a start has little to read back.
 const CHECKPOINT_AFTER_ROWS: usize = 2_000;
 
 /// The database, open for writing.

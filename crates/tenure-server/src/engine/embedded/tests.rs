@@ -128,12 +128,15 @@ fn the_log_is_moved_into_the_database_now_and_then() {
     };
     let mut most = 0;
     for round in 0..60 {
-        let batch: Vec<Write> = (0..200).map(|n| write(round * 200 + n + 1, 100)).collect();
+        let batch: Vec<Write> = (0..200)
+            .map(|n| write(round * 200 + n + 1, 1_000))
+            .collect();
         engine.commit(&batch).unwrap();
         engine.tidy().unwrap();
         most = most.max(log());
     }
-    assert!(most < 8_000_000, "{most}");
+    // Several times as much goes through it.
+    assert!(most < 15_000_000, "{most}");
     engine.close();
     assert_eq!(log(), 0);
 }
