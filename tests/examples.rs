@@ -161,7 +161,9 @@ async fn fenced_receiver_keeps_the_stale_out_also_after_a_restart() {
 
     let mut rival = start();
     assert!(!rival.wait().success(), "one ledger, one receiver");
-    assert!(rival.stderr().contains("another receiver"));
+    wait_for("the reason", || {
+        rival.stderr().contains("another receiver").then_some(())
+    });
 
     receiver.signal(Signal::SIGKILL);
     receiver.wait();
@@ -218,6 +220,7 @@ fn graceful_handover_finishes_what_it_has_begun() {
     );
     assert!(next > epoch);
 
+    line(&first, "handed over");
     let said = first.stdout();
     assert!(
         said.contains("done file-2") && said.ends_with("handed over\n"),
@@ -368,15 +371,11 @@ fn backup_runs_under_tenure_run_and_publishes_nothing_stale() {
     // One that was frozen for so long that the folder has seen another leader.
     let before = fs::read_link(&latest).expect("a link");
     let mut late = backup(&[path(&source), path(&target), "1"]);
-    let late = late
-        .env("TENURE_EPOCH", (epoch - 1).to_string())
-        .output()
-        .expect("a shell");
-    let said = String::from_utf8_lossy(&late.stderr).into_owned();
-    assert!(
-        !late.status.success() && said.contains("is stale"),
-        "{said}"
-    );
+    let mut late = Process::spawn(late.env("TENURE_EPOCH", (epoch - 1).to_string()));
+    assert!(!late.wait().success());
+    wait_for("the reason", || {
+        late.stderr().contains("is stale").then_some(())
+    });
     assert_eq!(fs::read_link(&latest).expect("a link"), before);
     let left: Vec<String> = names(&target)
         .into_iter()
@@ -384,12 +383,9 @@ fn backup_runs_under_tenure_run_and_publishes_nothing_stale() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
 
-    let alone = backup(&[path(&source), path(&target)])
-        .output()
-        .expect("a shell");
-    let said = String::from_utf8_lossy(&alone.stderr).into_owned();
-    assert!(
-        !alone.status.success() && said.contains("tenure run"),
-        "{said}"
-    );
+    let mut alone = Process::spawn(&mut backup(&[path(&source), path(&target)]));
+    assert!(!alone.wait().success());
+    wait_for("the reason", || {
+        alone.stderr().contains("tenure run").then_some(())
+    });
 }
