@@ -134,16 +134,16 @@ impl Candidate {
     pub async fn run_one_term<S, F, Fut>(
         &self,
         shutdown: S,
-        mut task: F,
+        task: F,
     ) -> Result<Option<Term>, RunError>
     where
         S: Future<Output = ()>,
-        F: FnMut(Leadership) -> Fut,
+        F: FnOnce(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
         tokio::pin!(shutdown);
         let _competing = self.competing.lock().await;
-        match self.one_term(shutdown, &mut task).await? {
+        match self.one_term(shutdown, task).await? {
             Next::GoOn(term) => Ok(Some(term)),
             Next::ShutDown(term) => Ok(term),
         }
@@ -202,11 +202,11 @@ impl Candidate {
     async fn one_term<S, F, Fut>(
         &self,
         mut shutdown: Pin<&mut S>,
-        task: &mut F,
+        task: F,
     ) -> Result<Next, RunError>
     where
         S: Future<Output = ()>,
-        F: FnMut(Leadership) -> Fut,
+        F: FnOnce(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
         let in_use = tokio::select! {

@@ -1,0 +1,198 @@
+//! Campaigns without a task, and campaigns that are given up.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Candidate, EndReason, Leadership};
+use tokio::time::timeout;
+
+use crate::world::{Reigns, World, long, ms};
+
+/// A candidate at whose store only a release lets anyone in: its leases outlast the test.
+async fn steady(world: &World, name: &str) -> Candidate {
+    let config = world.config(name).with_timings(long());
+    Candidate::connect(config).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_guard_leads_until_it_is_dropped() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    assert!(candidate.leadership().is_none());
+    let guard = candidate.campaign().await.unwrap();
+    assert_eq!(world.held_by("a").await, guard.epoch().get());
+    assert!(guard.is_valid() && guard.remaining() > Duration::ZERO);
+    assert_eq!(guard.check(), Ok(guard.epoch()));
+    assert_eq!(guard.candidate(), candidate.id());
+    assert_eq!(guard.election(), candidate.election());
+    assert_eq!(candidate.leadership().unwrap().epoch(), guard.epoch());
+    let seen = guard.clone();
+    drop(guard);
+    world.released().await;
+    assert_eq!(seen.lost().await, EndReason::Resigned);
+    assert!(candidate.leadership().is_none());
+}
+
+#[tokio::test]
+async fn a_guard_that_resigns_waits_for_the_release() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    let guard = candidate.campaign().await.unwrap();
+    let first = guard.epoch();
+    assert_eq!(guard.resign().await, EndReason::Resigned);
+    assert_eq!(world.holder().await, None);
+    let guard = candidate.campaign().await.unwrap();
+    assert!(first < guard.epoch());
+}
+
+#[tokio::test]
+async fn a_guard_may_outlive_its_candidate() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    let guard = candidate.campaign().await.unwrap();
+    drop(candidate);
+    tokio::time::sleep(2 * long().renew_interval()).await;
+    assert!(guard.is_valid() && !guard.is_at_risk());
+    assert_eq!(world.held_by("a").await, guard.epoch().get());
+    assert_eq!(guard.resign().await, EndReason::Resigned);
+    assert_eq!(world.holder().await, None);
+}
+
+#[tokio::test]
+async fn two_campaigns_of_one_candidate_wait_for_each_other() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    let guard = candidate.campaign().await.unwrap();
+    let mut second = Box::pin(candidate.campaign());
+    assert!(timeout(ms(300), &mut second).await.is_err());
+    assert!(guard.is_valid());
+    let first = guard.epoch();
+    drop(guard);
+    let guard = second.await.unwrap();
+    assert!(first < guard.epoch());
+    assert_eq!(world.held_by("a").await, guard.epoch().get());
+}
+
+#[tokio::test]
+async fn a_campaign_that_is_dropped_waits_no_more() {
+    let world = World::start();
+    let (first, second) = (steady(&world, "a").await, steady(&world, "b").await);
+    let guard = first.campaign().await.unwrap();
+    tokio::select! {
+        _ = second.campaign() => panic!("two lead"),
+        () = world.waiting(1) => {}
+    }
+    world.waiting(0).await;
+    guard.resign().await;
+    assert_eq!(world.holder().await, None);
+    // It can compete again.
+    drop(second.campaign().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_nothing_held() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    for moment in 0..60 {
+        // From before the request to after the grant, which takes a few milliseconds.
+        let patience = Duration::from_micros(moment * 150);
+        if let Ok(won) = timeout(patience, candidate.campaign()).await {
+            drop(won);
+        }
+    }
+    // Settled, and free: if it were held, this one would wait for two minutes.
+    let other = steady(&world, "b").await;
+    other.campaign().await.unwrap().resign().await;
+    world.released().await;
+}
+
+#[tokio::test]
+async fn a_candidate_that_resigns_while_it_campaigns_goes_on_campaigning() {
+    let world = World::start();
+    let (first, second) = (steady(&world, "a").await, steady(&world, "b").await);
+    let guard = first.campaign().await.unwrap();
+    let follow = async {
+        world.waiting(1).await;
+        // There is no term to end.
+        timeout(ms(5000), second.resign()).await.unwrap();
+        assert_eq!(world.lease().await.unwrap().waiters, 1);
+        drop(guard);
+    };
+    let (won, ()) = tokio::join!(second.campaign(), follow);
+    assert_eq!(world.held_by("b").await, won.unwrap().epoch().get());
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_stops_its_task_and_releases_after_it() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    let reigns = Reigns::default();
+    let (told, tell) = std::sync::mpsc::channel();
+    let task = |leadership: Leadership| {
+        let (reigning, told) = (reigns.begin(&leadership), told.clone());
+        async move {
+            let _reigning = reigning;
+            told.send(leadership.lost().await).unwrap();
+            tokio::time::sleep(ms(300)).await;
+        }
+    };
+    tokio::select! {
+        ended = candidate.run_while_leader(pending(), task) => panic!("{ended:?}"),
+        _ = reigns.begun(1) => {}
+    }
+    // Dropping the candidate as well does not cut the task's end short.
+    drop(candidate);
+    let next = steady(&world, "b").await;
+    let guard = next.campaign().await.unwrap();
+    drop(reigns.begin(&guard));
+    assert_eq!(tell.recv().unwrap(), EndReason::Resigned);
+    reigns.assert_one_at_a_time();
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_aborts_a_task_that_does_not_stop() {
+    let world = World::start();
+    let timings = crate::world::timings(60_000, 300, 30_000, 300);
+    let config = world.config("a").with_timings(timings);
+    let candidate = Candidate::connect(config).await.unwrap();
+    let reigns = Reigns::default();
+    let task = |leadership: Leadership| {
+        let reigning = reigns.begin(&leadership);
+        async move {
+            let _reigning = reigning;
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = candidate.run_while_leader(pending(), task) => panic!("{ended:?}"),
+        _ = reigns.begun(1) => {}
+    }
+    reigns.ended(1).await;
+    world.released().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_campaign_that_is_given_up_leaves_the_lease_to_a_task_that_still_stops() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    let reigns = Reigns::default();
+    let task = |leadership: Leadership| {
+        let reigning = reigns.begin(&leadership);
+        async move {
+            let _reigning = reigning;
+            leadership.lost().await;
+            tokio::time::sleep(ms(1000)).await;
+        }
+    };
+    tokio::select! {
+        ended = candidate.run_while_leader(pending(), task) => panic!("{ended:?}"),
+        _ = reigns.begun(1) => {}
+    }
+    // The task of the dropped run takes its time to stop. A campaign comes and goes meanwhile.
+    assert!(timeout(ms(200), candidate.campaign()).await.is_err());
+    let next = Arc::new(steady(&world, "b").await);
+    let guard = next.campaign().await.unwrap();
+    drop(reigns.begin(&guard));
+    reigns.assert_one_at_a_time();
+}

@@ -1,0 +1,119 @@
+//! Shutting down at any time, quickly, with nothing left behind.
+
+use std::future::{pending, ready};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tenure::{Candidate, EndReason, Leadership};
+use tenure_tests::proxy::Mode;
+use tenure_tests::store::url;
+use tokio::sync::Notify;
+
+use crate::world::{World, long, ms, never, obedient};
+
+/// More than any of these may take, on a machine that is busy with other things; and far less than
+/// a lease of two minutes.
+const PROMPT: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_shutdown_that_is_there_already_starts_nothing() {
+    let world = World::start();
+    let candidate = world.candidate("a").await;
+    candidate.run_while_leader(ready(()), never).await.unwrap();
+    assert_eq!(world.lease().await, None);
+}
+
+#[tokio::test]
+async fn a_shutdown_while_it_campaigns_returns_promptly_and_leaves_nothing() {
+    let world = World::start();
+    let config = world.config("a").with_timings(long());
+    let leader = Candidate::connect(config).await.unwrap();
+    let guard = leader.campaign().await.unwrap();
+    let config = world.config("b").with_timings(long());
+    let candidate = Candidate::connect(config).await.unwrap();
+    let began = Instant::now();
+    let run = candidate.run_while_leader(world.waiting(1), never);
+    run.await.unwrap();
+    assert!(began.elapsed() < PROMPT);
+    world.waiting(0).await;
+    guard.resign().await;
+    assert_eq!(world.holder().await, None);
+}
+
+#[tokio::test]
+async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
+    let world = World::start();
+    let options = tenure::TimingsOptions {
+        cool_down: Some(Duration::from_secs(3600)),
+        ..tenure::TimingsOptions::default()
+    };
+    let timings = tenure::Timings::new(&options).unwrap();
+    let config = world.config("a").with_timings(timings);
+    let candidate = Candidate::connect(config).await.unwrap();
+    let began = Instant::now();
+    let shutdown = async {
+        world.held_by_anyone_once().await;
+    };
+    let task = |_| async { Err::<(), _>("at once") };
+    candidate.run_while_leader(shutdown, task).await.unwrap();
+    assert!(began.elapsed() < PROMPT);
+    assert_eq!(world.holder().await, None);
+}
+
+#[tokio::test]
+async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals() {
+    for mode in [Mode::Refuse, Mode::Hang] {
+        // While it campaigns, and while it leads.
+        for leads in [false, true] {
+            let world = World::start();
+            let proxy = world.proxy().await;
+            let config = world.config("a").with_timings(long());
+            let config = config.with_servers([url(proxy.address())]);
+            let candidate = Candidate::connect(config).await.unwrap();
+            if !leads {
+                proxy.set(mode);
+            }
+            let mut asked = Instant::now();
+            let shutdown = async {
+                if leads {
+                    world.held_by("a").await;
+                    proxy.set(mode);
+                } else {
+                    tokio::time::sleep(long().renew_interval()).await;
+                }
+                asked = Instant::now();
+            };
+            candidate
+                .run_while_leader(shutdown, obedient)
+                .await
+                .unwrap();
+            // A hung store takes the whole time that it is given, a busy machine some more.
+            let took = asked.elapsed();
+            assert!(took < 4 * long().renew_interval() + ms(2000), "{took:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_while_a_lost_term_ends_returns_after_it() {
+    let world = World::start();
+    let proxy = world.proxy().await;
+    let candidate = world.candidate_behind(&proxy, "a").await;
+    let lost = Arc::new(Notify::new());
+    let task = |leadership: Leadership| {
+        let lost = lost.clone();
+        async move {
+            assert_eq!(leadership.lost().await, EndReason::RenewDeadline);
+            lost.notify_one();
+            pending::<()>().await;
+        }
+    };
+    let cut = async {
+        world.held_by("a").await;
+        proxy.set(Mode::Hang);
+    };
+    // The term has a reason to end already, and it is not the shutdown; it returns all the same.
+    let run = candidate.run_while_leader(lost.notified(), task);
+    let (ended, ()) = tokio::join!(tokio::time::timeout(PROMPT, run), cut);
+    ended.expect("it returns").unwrap();
+}
