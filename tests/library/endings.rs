@@ -6,7 +6,7 @@ use std::time::Instant;
 use tenure::{Candidate, EndReason, Leadership, TaskResult, Term};
 use tenure_tests::proxy::Mode;
 
-use crate::world::{Reigns, World, brisk, long, ms, obedient, timings};
+use crate::world::{Reigns, World, brisk, leads, long, ms, obedient, timings};
 
 /// One term of this task, in which `then` happens once the task runs.
 async fn term<Fut>(
@@ -90,7 +90,7 @@ async fn a_term_that_its_task_or_its_candidate_resigns_ends_as_resigned() {
     assert_eq!((first.reason, first.error), (EndReason::Resigned, None));
 
     let resign = async {
-        world.held_by("a").await;
+        leads(&candidate).await;
         candidate.resign().await;
         // It waits until the lease is given back.
         assert_eq!(world.holder().await, None);
@@ -108,7 +108,7 @@ async fn a_term_that_can_not_be_renewed_ends_as_renew_deadline() {
     let proxy = world.proxy().await;
     let candidate = world.candidate_behind(&proxy, "a").await;
     let cut = async {
-        world.held_by("a").await;
+        leads(&candidate).await;
         proxy.set(Mode::Refuse);
     };
     let task = |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await) };
@@ -174,7 +174,7 @@ async fn a_term_that_is_broken_at_once_ends_at_once() {
     let world = World::start();
     let candidate = steady(&world).await;
     let break_it = async {
-        world.held_by("a").await;
+        leads(&candidate).await;
         world.break_lease(Some(ms(0))).await;
     };
     // It ignores its end and has a grace of twenty seconds by its timings, but no lease any more.
@@ -190,7 +190,7 @@ async fn a_term_whose_lease_another_has_got_ends_as_superseded() {
     let candidate = steady(&world).await;
     let other = world.candidate("b").await;
     let supersede = async {
-        world.held_by("a").await;
+        leads(&candidate).await;
         let break_it = async {
             world.waiting(1).await;
             world.break_lease(Some(ms(0))).await;
@@ -210,7 +210,7 @@ async fn a_term_that_is_shut_down_ends_as_that() {
     let world = World::start();
     let candidate = steady(&world).await;
     let shutdown = async {
-        world.held_by("a").await;
+        leads(&candidate).await;
     };
     let term = candidate.run_one_term(shutdown, obedient).await;
     assert_eq!(term.unwrap().unwrap().reason, EndReason::ShutDown);

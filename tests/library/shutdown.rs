@@ -9,7 +9,7 @@ use tenure_tests::proxy::Mode;
 use tenure_tests::store::url;
 use tokio::sync::Notify;
 
-use crate::world::{World, long, ms, never, obedient};
+use crate::world::{World, leads, long, ms, never, obedient};
 
 /// More than any of these may take, on a machine that is busy with other things; and far less than
 /// a lease of two minutes.
@@ -64,19 +64,19 @@ async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
 async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals() {
     for mode in [Mode::Refuse, Mode::Hang] {
         // While it campaigns, and while it leads.
-        for leads in [false, true] {
+        for leading in [false, true] {
             let world = World::start();
             let proxy = world.proxy().await;
             let config = world.config("a").with_timings(long());
             let config = config.with_servers([url(proxy.address())]);
             let candidate = Candidate::connect(config).await.unwrap();
-            if !leads {
+            if !leading {
                 proxy.set(mode);
             }
             let mut asked = Instant::now();
             let shutdown = async {
-                if leads {
-                    world.held_by("a").await;
+                if leading {
+                    leads(&candidate).await;
                     proxy.set(mode);
                 } else {
                     tokio::time::sleep(long().renew_interval()).await;
@@ -109,7 +109,7 @@ async fn a_shutdown_while_a_lost_term_ends_returns_after_it() {
         }
     };
     let cut = async {
-        world.held_by("a").await;
+        leads(&candidate).await;
         proxy.set(Mode::Hang);
     };
     // The term has a reason to end already, and it is not the shutdown; it returns all the same.

@@ -136,6 +136,12 @@ pub(crate) fn timings(lease: u64, interval: u64, deadline: u64, grace: u64) -> T
     Timings::new(&options).unwrap()
 }
 
+/// Waits until this candidate leads, by its own word: the store knows it a little earlier.
+pub(crate) async fn leads(candidate: &Candidate) {
+    let led = async || candidate.leadership().map(drop);
+    wait_until("a term", led).await;
+}
+
 /// A task that does nothing until it is told to stop, and stops at once.
 pub(crate) async fn obedient(leadership: Leadership) {
     leadership.lost().await;
