@@ -99,7 +99,7 @@ async fn one_candidate_works_at_a_time_and_after_each_end_another_goes_on() {
     fleet.stop().await;
     reigns.assert_one_at_a_time();
     assert!(leaders.len() > 1, "only {leaders:?} led");
-    world.released().await;
+    world.free().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use tenure::store::{BreakRequest, LeaseView, State, StoreClient};
 use tenure::{Candidate, CandidateId, Config, Epoch, Leadership, Timings, TimingsOptions};
 use tenure_tests::proxy::Proxy;
 use tenure_tests::store::{LocalStore, url};
-use tenure_tests::wait_until;
+use tenure_tests::{Limit, wait_until};
 
 /// What all of them compete for; each test has a store of its own.
 pub(crate) const ELECTION: &str = "tests/job";
@@ -16,13 +16,18 @@ pub(crate) const ELECTION: &str = "tests/job";
 pub(crate) struct World {
     pub(crate) store: LocalStore,
     pub(crate) client: StoreClient,
+    _limit: Limit,
 }
 
 impl World {
     pub(crate) fn start() -> Self {
         let store = LocalStore::start();
         let client = StoreClient::new(&[store.url()]).unwrap();
-        Self { store, client }
+        Self {
+            store,
+            client,
+            _limit: Limit::start(),
+        }
     }
 
     /// A configuration that reaches the store directly, with [`brisk`] timings.
@@ -85,6 +90,14 @@ impl World {
     pub(crate) async fn released(&self) {
         wait_until("a release", async || {
             (self.lease().await?.state == State::Available).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until nobody holds the lease, whatever took it from the last one.
+    pub(crate) async fn free(&self) {
+        wait_until("nobody to hold the lease", async || {
+            self.holder().await.is_none().then_some(())
         })
         .await;
     }

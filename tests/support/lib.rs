@@ -5,6 +5,9 @@ pub mod process;
 pub mod proxy;
 pub mod store;
 
+use std::io::{self, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something that will happen. Only a test that fails waits so long.
@@ -21,7 +24,7 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         if let Some(value) = condition() {
             return value;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     panic!("waited for {what} in vain");
 }
@@ -40,4 +43,28 @@ pub async fn wait_until<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("waited for {what} in vain");
+}
+
+/// A limit for a whole test: while it lives, a clock runs, and when that has run down the process
+/// ends with an error. A promise that is broken so that a test would hang makes it fail.
+#[derive(Debug)]
+pub struct Limit {
+    _alive: mpsc::Sender<()>,
+}
+
+impl Limit {
+    /// Twice the [`PATIENCE`], for tests that wait more than once.
+    #[must_use]
+    pub fn start() -> Self {
+        let (alive, ended) = mpsc::channel();
+        let test = thread::current().name().unwrap_or("a test").to_owned();
+        thread::spawn(move || {
+            if ended.recv_timeout(2 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                // Not print: the output of a test that hangs is never shown.
+                let _ = writeln!(io::stderr(), "{test} hangs");
+                std::process::exit(1);
+            }
+        });
+        Self { _alive: alive }
+    }
 }
