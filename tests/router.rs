@@ -250,3 +250,24 @@ async fn a_candidate_knows_its_own_term_and_what_it_is_promised() {
     term.resign().await;
     assert!(candidate.leadership().is_none() && !seen.is_valid());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_leader_proclaims_is_what_all_routes_say() {
+    let store = LocalStore::start();
+    let leader = connect(config(store.address(), "worker-1")).await;
+    let other = connect(config(store.address(), "worker-2")).await;
+    let (here, there) = (Routes::serve(&leader).await, Routes::serve(&other).await);
+    let leadership = leader.campaign().await.expect("a term");
+    let moved = BTreeMap::from([(ADDRESS.to_owned(), "http://10.0.0.8:80".to_owned())]);
+    leadership
+        .proclaim(moved)
+        .await
+        .expect("a store that takes it");
+    for routes in [&here, &there] {
+        wait_until("the new address", async || {
+            let (_, body) = routes.leader().await;
+            (body["leader"]["address"] == "http://10.0.0.8:80").then_some(())
+        })
+        .await;
+    }
+}

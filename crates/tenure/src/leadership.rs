@@ -142,15 +142,17 @@ impl Leadership {
         let over = ProclaimError::NotLeading(NotLeading(self.epoch()));
         if !self.driver.command(Command::Proclaim {
             term: self.epoch(),
-            metadata,
+            metadata: metadata.clone(),
             done,
         }) {
             return Err(over);
         }
         match proclaimed.await {
-            Ok(Some(answer)) => Ok(answer?),
-            Ok(None) | Err(_) => Err(over),
+            Ok(Some(answer)) => answer?,
+            Ok(None) | Err(_) => return Err(over),
         }
+        self.term.set_proclaimed(metadata);
+        Ok(())
     }
 
     /// Shows that the task gets on. With a progress deadline in the [`Timings`](crate::Timings) a task

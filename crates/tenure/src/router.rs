@@ -134,7 +134,7 @@ impl View {
             Leader::new(
                 config.candidate.to_string(),
                 term.epoch.get(),
-                config.metadata.clone(),
+                term.proclaimed().unwrap_or_else(|| config.metadata.clone()),
             )
         })
     }

@@ -1,5 +1,6 @@
 //! A running term, as its driver and its task share it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(crate) struct TermState {
     /// Set when the term is over and the lease is released.
     pub(crate) ended: watch::Sender<Option<EndReason>>,
     abort: Mutex<Abort>,
+    /// What the leader says about itself, if it has said something in this term.
+    proclaimed: Mutex<Option<BTreeMap<String, String>>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +56,7 @@ impl TermState {
             at_risk: watch::Sender::new(false),
             ended: watch::Sender::new(None),
             abort: Mutex::default(),
+            proclaimed: Mutex::default(),
         }
     }
 
@@ -95,6 +99,23 @@ impl TermState {
 
     pub(crate) fn reason(&self) -> Option<EndReason> {
         self.reason.get().copied()
+    }
+
+    /// The store has taken what the leader says about itself.
+    pub(crate) fn set_proclaimed(&self, metadata: BTreeMap<String, String>) {
+        let mut proclaimed = self
+            .proclaimed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *proclaimed = Some(metadata);
+    }
+
+    #[cfg(feature = "axum")]
+    pub(crate) fn proclaimed(&self) -> Option<BTreeMap<String, String>> {
+        self.proclaimed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Tells whom to abort.
