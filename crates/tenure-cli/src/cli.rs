@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
-use tenure::{ElectionName, Name};
+use tenure::{CandidateId, ElectionName, Name};
 
 use crate::exit;
 use crate::logging::LogFormat;
@@ -27,6 +28,8 @@ pub(crate) struct Cli {
         global = true,
         value_enum,
         default_value_t,
+        display_order = 900,
+        value_name = "FORMAT",
         env = "TENURE_LOG_FORMAT"
     )]
     pub(crate) log_format: LogFormat,
@@ -45,10 +48,24 @@ pub(crate) enum Command {
     List(List),
     /// Show one lease
     Status(Status),
+    /// Show the terms of a lease: who held it, and how it ended
+    History(History),
+    /// Print a line for each change, until interrupted
+    Watch(Watch),
     /// End somebody's term: the lease goes to the next candidate
     Break(Break),
+    /// End somebody's term: the lease goes to the candidate that you name
+    Handover(Handover),
+    /// Look at this machine, the way to the store, and what follows from the timings
+    Doctor(Doctor),
+    /// Check a configuration, show the one in effect, or print an example
+    Config(ConfigArgs),
     /// See it work: a store, workers, and what happens when leaders die, freeze and stop
     Demo(Demo),
+    /// Print completions for a shell
+    Completions(Completions),
+    /// Print the manual page, or write all pages into a folder
+    Man(Man),
     #[command(hide = true)]
     Watchdog(Watchdog),
     #[command(hide = true)]
@@ -87,15 +104,9 @@ pub(crate) struct StoreArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// The command is started when this process begins to lead, without a shell, in a process group of
-/// its own, with TENURE_ELECTION, TENURE_CANDIDATE and TENURE_EPOCH in its environment. When the
-/// term ends the group gets SIGTERM, and SIGKILL after the stop grace: by this machine's clock,
-/// before anyone else may lead, also when the store can't be reached and when this process itself
-/// is killed or frozen. The lease is released after the group is gone.
-///
-/// Settings may also stand in the configuration file or in TENURE_* variables.
+/// What makes a candidate.
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct CandidateArgs {
     /// What to compete for
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub(crate) election: Option<String>,
@@ -104,18 +115,72 @@ pub(crate) struct Run {
     /// This candidate's id, unique per start [default: host-pid-random]
     #[arg(long, value_name = "ID")]
     pub(crate) candidate: Option<String>,
+    /// Who goes first among those who wait: the lower one [default: 100]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) priority: Option<String>,
     /// How long the store keeps the lease without a renewal [default: 15s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) lease_duration: Option<String>,
     /// Time between SIGTERM and SIGKILL [default: 4/15 of the lease duration, 4s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) stop_grace: Option<String>,
+}
+
+/// The command is started when this process begins to lead, without a shell, in a process group of
+/// its own, with TENURE_ELECTION, TENURE_CANDIDATE and TENURE_EPOCH in its environment. When the
+/// term ends the group gets SIGTERM, and SIGKILL after the stop grace: by this machine's clock,
+/// before anyone else may lead, also when the store can't be reached and when this process itself
+/// is killed or frozen. The lease is released after the group is gone.
+///
+/// A health command is run from time to time meanwhile, also without a shell. When it fails, or does
+/// not end in time, the term ends and another candidate can take over.
+///
+/// Settings may also stand in the configuration file or in TENURE_* variables.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) candidate: CandidateArgs,
     /// End after one term, with the command's exit code
     #[arg(long)]
     pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) health: HealthArgs,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// How to ask whether the command is well.
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// A program that fails when the command is not well; its stdout is discarded
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) health_command: Option<OsString>,
+    /// An argument of the health command; may be given several times
+    #[arg(
+        long,
+        value_name = "ARG",
+        requires = "health_command",
+        allow_hyphen_values = true
+    )]
+    pub(crate) health_arg: Vec<OsString>,
+    /// How long after its end the health command is run again
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_100ms)]
+    pub(crate) health_interval: Duration,
+    /// How long the health command may take
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_100ms)]
+    pub(crate) health_timeout: Duration,
+}
+
+/// A duration that is no busy loop.
+fn at_least_100ms(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(duration) if duration >= Duration::from_millis(100) => Ok(duration),
+        Ok(_) => Err("must be at least 100ms".into()),
+        Err(error) => Err(format!(
+            "{error}; write a number and a unit, such as \"5s\""
+        )),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -152,7 +217,7 @@ pub(crate) struct Break {
     /// How long the holder has to notice and stop; below its renew interval plus stop grace it may
     /// still be acting when the next one starts
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
-    pub(crate) period: std::time::Duration,
+    pub(crate) period: Duration,
     /// Why, for the store's log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -161,6 +226,122 @@ pub(crate) struct Break {
     /// Print JSON, with the field names of the HTTP API
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Newest first. The store keeps the last terms of each lease.
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// The lease
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub(crate) name: ElectionName,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON, with the field names of the HTTP API
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The first line is the lease as it is. Waits for a store that can't be reached, and for a lease that
+/// nobody has competed for yet. Of changes that follow each other fast only the last may be seen.
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The lease
+    #[arg(
+        value_name = "[NAMESPACE/]NAME",
+        required_unless_present = "namespace",
+        conflicts_with = "namespace"
+    )]
+    pub(crate) name: Option<ElectionName>,
+    /// Watch all leases of this namespace
+    #[arg(long)]
+    pub(crate) namespace: Option<Name>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print a JSON object a line, with the field names of the HTTP API
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The holder is told as by a break, and has the time given to stop. After it, for as long again, nobody
+/// but the named candidate is granted the lease; then everybody may be.
+#[derive(Debug, Args)]
+pub(crate) struct Handover {
+    /// The lease
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub(crate) name: ElectionName,
+    /// Who shall lead: the id of a candidate that competes
+    #[arg(long, value_name = "CANDIDATE")]
+    pub(crate) to: CandidateId,
+    /// How long the holder has to notice and stop; below its renew interval plus stop grace it may
+    /// still be acting when the next one starts
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) within: Duration,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON, with the field names of the HTTP API
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Asks each address of the store by itself. Exits with 0 if all is well, 1 if there is something to
+/// look at, 69 if no address can be reached.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check a file, for candidates and for the store, and print what follows from it
+    Check(ConfigCheck),
+    /// Show the configuration in effect, and where each value comes from
+    Show(ConfigShow),
+    /// Print a commented file with every key and its default
+    Example,
+}
+
+/// Takes the file alone, without the environment. A wrong file is told with file and line, and the
+/// exit code is 2.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigCheck {
+    /// The file (TOML)
+    pub(crate) file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `tenure run` and `tenure serve` would use: flags override the environment, and that the file.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigShow {
+    #[command(flatten)]
+    pub(crate) candidate: CandidateArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// For example: tenure completions bash > ~/.local/share/bash-completion/completions/tenure
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Where to write a page for each command; without it tenure(1) is printed
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Starts a store and workers as processes of their own, in a temporary folder. The leading worker
@@ -197,7 +378,7 @@ pub(crate) struct DemoWorker {
     #[arg(long)]
     pub(crate) candidate: String,
     #[arg(long, value_parser = humantime::parse_duration)]
-    pub(crate) lease_duration: std::time::Duration,
+    pub(crate) lease_duration: Duration,
     #[arg(long)]
     pub(crate) logs: PathBuf,
     #[arg(long)]

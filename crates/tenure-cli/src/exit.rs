@@ -33,7 +33,8 @@ pub(crate) fn code_of(status: ExitStatus) -> u8 {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    failed, for a reason told on stderr (the demo: a promise was not kept)
+  1    failed, for a reason told on stderr (demo: a promise was not kept; doctor: there
+       is something to look at)
   2    wrong usage or configuration
   3    the store refused, or there is no such lease
   69   the store can't be reached

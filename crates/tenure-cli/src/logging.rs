@@ -11,13 +11,11 @@ use crate::exit::{BAD_CONFIGURATION, Failure};
 /// The environment variable that sets levels.
 const LEVELS: &str = "TENURE_LOG";
 
-/// How log lines look.
+/// How log lines look: for people, or one JSON object a line.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
     #[default]
     Text,
-    /// One JSON object a line.
     Json,
 }
 

@@ -1,14 +1,18 @@
-//! The `tenure` command: hosts a lease store, runs programs while they lead, and looks at leases.
+//! The `tenure` command: hosts a lease store, runs programs while they lead, and looks after leases.
 
 mod cli;
+mod config;
 mod demo;
+mod doctor;
 mod exit;
 mod logging;
 mod output;
 mod parent;
 mod run;
 mod serve;
+mod shell;
 mod store;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -32,8 +36,15 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => store::list(&arguments),
         Command::Status(arguments) => store::status(&arguments),
+        Command::History(arguments) => store::history(&arguments),
+        Command::Watch(arguments) => watch::watch(&arguments),
         Command::Break(arguments) => store::break_lease(&arguments),
+        Command::Handover(arguments) => store::hand_over(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Config(arguments) => config::config(&arguments),
         Command::Demo(arguments) => demo::demo(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
         Command::Watchdog(arguments) => run::watchdog(&arguments),
         Command::DemoWorker(arguments) => demo::worker(arguments),
     }

@@ -17,11 +17,16 @@ pub(crate) fn table(header: &[&str]) -> Table {
 
 /// Prints text and a line end. A reader that has gone (`| head`) is no failure.
 pub(crate) fn line(text: impl std::fmt::Display) -> io::Result<()> {
+    try_line(text).map(|_| ())
+}
+
+/// Prints text and a line end, and says whether anybody still reads.
+pub(crate) fn try_line(text: impl std::fmt::Display) -> io::Result<bool> {
     let mut stdout = anstream::stdout().lock();
-    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
-    match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use serde_json::Value;
 use tenure::config::{ConfigError, Origin, Settings};
 use tenure_server::{Config, EngineConfig, Server, Store};
 use tokio::signal::unix::{SignalKind, signal};
@@ -57,15 +59,42 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     })
 }
 
-/// File, then environment, then flags.
-fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
+/// The store's settings of a file: its table `[serve]`.
+pub(crate) fn of_file(path: &Path) -> Result<Settings, ConfigError> {
     let mut settings = Settings::new(KEYS);
-    if let Some(path) = &arguments.config {
-        settings.read_file(path, Some("serve"), &[])?;
-    }
+    settings.read_file(path, Some("serve"), &[])?;
+    Ok(settings)
+}
+
+/// The store's settings: the file, overridden by the environment.
+pub(crate) fn of_environment(path: Option<&Path>) -> Result<Settings, ConfigError> {
+    let mut settings = match path {
+        Some(path) => of_file(path)?,
+        None => Settings::new(KEYS),
+    };
     // Text that is no UTF-8 becomes text that no setting is.
     let environment = std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value)));
     settings.read_environment("TENURE_", environment);
+    Ok(settings)
+}
+
+/// Checks the values, and gives each key with what it is now.
+pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, ConfigError> {
+    let listen = listen(settings)?;
+    let (engine, data_dir) = match engine(settings)? {
+        EngineConfig::Memory => ("memory", Value::Null),
+        EngineConfig::Embedded { data_dir } => ("embedded", lossy(data_dir.as_os_str()).into()),
+    };
+    Ok(vec![
+        ("listen", listen.to_string().into()),
+        ("data_dir", data_dir),
+        ("engine", engine.into()),
+    ])
+}
+
+/// Those of [`of_environment`], overridden by flags.
+fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
+    let mut settings = of_environment(arguments.config.as_deref())?;
     let flags = [
         ("listen", "--listen", arguments.listen.clone()),
         ("engine", "--engine", arguments.engine.clone()),

@@ -1,4 +1,5 @@
-//! `tenure list`, `status` and `break`: looking at a store's leases, and ending them.
+//! `tenure list`, `status`, `history`, `break` and `handover`: looking at a store's leases, and
+//! ending terms.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -6,31 +7,25 @@ use std::time::Duration;
 
 use chrono::{DateTime, Local, Utc};
 use comfy_table::Table;
-use tenure::Config;
-use tenure::config::Origin;
+use tenure::config::{ConfigError, Origin, Settings};
 use tenure::store::{
-    BreakRequest, DurationMs, LeaseList, LeaseView, State, StoreClient, StoreError,
+    BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State, StoreClient,
+    StoreError, TermEnd, TermView,
 };
+use tenure::{Config, ElectionName, Name};
+use tracing::warn;
 
-use crate::cli::{Break, List, Status, StoreArgs};
+use crate::cli::{Break, Handover, History, List, Status, StoreArgs};
 use crate::exit::{Failure, REFUSED};
 use crate::output;
 
 pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
     let client = client(&arguments.store)?;
-    let leases = ask(async {
-        let mut leases = Vec::new();
-        let mut after = None;
-        loop {
-            let (namespace, prefix) = (&arguments.namespace, arguments.prefix.as_ref());
-            let page = client.list(namespace, prefix, after.as_deref()).await?;
-            leases.extend(page.leases);
-            after = page.next;
-            if after.is_none() {
-                return Ok(leases);
-            }
-        }
-    })?;
+    let leases = ask(all(
+        &client,
+        &arguments.namespace,
+        arguments.prefix.as_ref(),
+    ))?;
     if arguments.json {
         output::json(&LeaseList { leases, next: None })?;
     } else {
@@ -39,15 +34,49 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// All pages of a list.
+pub(crate) async fn all(
+    client: &StoreClient,
+    namespace: &Name,
+    prefix: Option<&Name>,
+) -> Result<Vec<LeaseView>, StoreError> {
+    let mut leases = Vec::new();
+    let mut after = None;
+    loop {
+        let page = client.list(namespace, prefix, after.as_deref()).await?;
+        leases.extend(page.leases);
+        after = page.next;
+        if after.is_none() {
+            return Ok(leases);
+        }
+    }
+}
+
 pub(crate) fn status(arguments: &Status) -> Result<ExitCode, Failure> {
     let client = client(&arguments.store)?;
     let Some(view) = ask(client.lease(&arguments.name))? else {
-        let name = &arguments.name;
-        let error = anyhow::anyhow!("there is no lease {name}: nobody has ever competed for it");
-        return Err(Failure::new(REFUSED, error));
+        return Err(unknown(&arguments.name));
     };
     show(&view, arguments.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn history(arguments: &History) -> Result<ExitCode, Failure> {
+    let client = client(&arguments.store)?;
+    let Some(history) = ask(client.history(&arguments.name))? else {
+        return Err(unknown(&arguments.name));
+    };
+    if arguments.json {
+        output::json(&history)?;
+    } else {
+        output::print_table(&terms(&history.terms))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(name: &ElectionName) -> Failure {
+    let error = anyhow::anyhow!("there is no lease {name}: nobody has ever competed for it");
+    Failure::new(REFUSED, error)
 }
 
 pub(crate) fn break_lease(arguments: &Break) -> Result<ExitCode, Failure> {
@@ -61,8 +90,32 @@ pub(crate) fn break_lease(arguments: &Break) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+pub(crate) fn hand_over(arguments: &Handover) -> Result<ExitCode, Failure> {
+    let client = client(&arguments.store)?;
+    let request = HandOverRequest {
+        lease_id: None,
+        to: arguments.to.to_string(),
+        within_ms: arguments.within.into(),
+    };
+    let view = ask(client.hand_over(&arguments.name, &request))?;
+    if view.waiters == 0 {
+        warn!(lease = %arguments.name, candidate = %arguments.to,
+            "nobody waits for this lease now: the candidate must come, or nobody leads until its \
+            time is over");
+    }
+    show(&view, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// A client of the store that flags, environment and file name, in this order.
 pub(crate) fn client(arguments: &StoreArgs) -> Result<StoreClient, Failure> {
+    let settings = settings(arguments)?;
+    let servers = Config::servers_of(&settings)?;
+    Ok(StoreClient::new(&servers).map_err(anyhow::Error::new)?)
+}
+
+/// A candidate's settings: the file, overridden by the environment, overridden by flags.
+pub(crate) fn settings(arguments: &StoreArgs) -> Result<Settings, ConfigError> {
     let mut settings = Config::settings();
     if let Some(path) = &arguments.config {
         Config::read_file(&mut settings, path)?;
@@ -75,8 +128,7 @@ pub(crate) fn client(arguments: &StoreArgs) -> Result<StoreClient, Failure> {
             Origin::Flag("--server".into()),
         );
     }
-    let servers = Config::servers_of(&settings)?;
-    Ok(StoreClient::new(&servers).map_err(anyhow::Error::new)?)
+    Ok(settings)
 }
 
 fn ask<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
@@ -102,6 +154,39 @@ fn table(leases: &[LeaseView]) -> Table {
         ]);
     }
     table
+}
+
+fn terms(terms: &[TermView]) -> Table {
+    let mut table = output::table(&["EPOCH", "HOLDER", "BEGAN", "ENDED", "END", "REASON"]);
+    for term in terms {
+        table.add_row([
+            term.epoch.to_string(),
+            tame(&term.holder),
+            local_time(&term.began_at),
+            term.ended_at.as_deref().map_or_else(none, local_time),
+            term.end.map_or_else(none, |end| ended(end).into()),
+            term.reason.as_deref().map_or_else(none, tame),
+        ]);
+    }
+    table
+}
+
+const fn ended(end: TermEnd) -> &'static str {
+    match end {
+        TermEnd::Released => "released",
+        TermEnd::Expired => "expired",
+        TermEnd::Broken => "broken",
+        TermEnd::HandedOver => "handed over",
+    }
+}
+
+/// What the store says of a time, in this machine's time zone.
+fn local_time(text: &str) -> String {
+    let local = |time: DateTime<_>| {
+        let time = time.with_timezone(&Local);
+        time.format("%Y-%m-%d %H:%M:%S").to_string()
+    };
+    DateTime::parse_from_rfc3339(text).map_or_else(|_| tame(text), local)
 }
 
 fn show(view: &LeaseView, json: bool) -> Result<(), Failure> {
@@ -132,7 +217,7 @@ fn show(view: &LeaseView, json: bool) -> Result<(), Failure> {
 }
 
 /// Anybody may hold a lease and say what they like: no line ends, nothing for the terminal.
-fn tame(text: &str) -> String {
+pub(crate) fn tame(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             let escaped = c.is_control().then(|| c.escape_default());
@@ -142,11 +227,11 @@ fn tame(text: &str) -> String {
         .collect()
 }
 
-fn none() -> String {
+pub(crate) fn none() -> String {
     "-".into()
 }
 
-const fn state(state: State) -> &'static str {
+pub(crate) const fn state(state: State) -> &'static str {
     match state {
         State::Available => "available",
         State::Leased => "leased",
@@ -185,8 +270,5 @@ fn since(view: &LeaseView) -> String {
     };
     let ago = (Utc::now() - granted.to_utc()).to_std().unwrap_or_default();
     let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
-    format!(
-        "{} ({ago} ago)",
-        granted.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S")
-    )
+    format!("{} ({ago} ago)", local_time(text))
 }

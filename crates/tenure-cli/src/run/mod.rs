@@ -1,6 +1,7 @@
 //! `tenure run`: a command that runs only while this process leads.
 
 mod group;
+mod health;
 mod orphans;
 mod supervise;
 mod watchdog;
@@ -14,14 +15,15 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access};
-use tenure::config::{ConfigError, Origin};
+use tenure::config::{ConfigError, Origin, Settings};
 use tenure::{Candidate, Config, EndReason, OnOverrun};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::cli::Run;
+use crate::cli::{CandidateArgs, Run};
 use crate::exit::{Failure, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
+use crate::store;
 use supervise::supervise;
 
 pub(crate) use watchdog::watchdog;
@@ -30,9 +32,14 @@ pub(crate) use watchdog::watchdog;
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
-    let config = config(arguments)?;
+    let mut config = config(arguments)?;
     // Better now than after winning an election that others could have won.
     find(&arguments.command[0])?;
+    if let Some(program) = &arguments.health.health_command {
+        find(program)?;
+        let check = health::check(program, &arguments.health, &config);
+        config = config.with_health_check(check);
+    }
     orphans::adopt()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -120,16 +127,13 @@ fn is_ignored(signal: Signal) -> bool {
     mask.is_some_and(|mask| mask >> (signal as u32 - 1) & 1 == 1)
 }
 
-/// File, then environment, then flags.
-fn config(arguments: &Run) -> Result<Config, ConfigError> {
-    let mut settings = Config::settings();
-    if let Some(path) = &arguments.store.config {
-        Config::read_file(&mut settings, path)?;
-    }
-    Config::read_environment(&mut settings);
+/// A candidate's settings: the file, overridden by the environment, overridden by flags.
+pub(crate) fn settings(arguments: &CandidateArgs) -> Result<Settings, ConfigError> {
+    let mut settings = store::settings(&arguments.store)?;
     let flags = [
         ("election", "--election", &arguments.election),
         ("candidate", "--candidate", &arguments.candidate),
+        ("priority", "--priority", &arguments.priority),
         (
             "lease_duration",
             "--lease-duration",
@@ -142,13 +146,11 @@ fn config(arguments: &Run) -> Result<Config, ConfigError> {
             settings.set(key, [value], Origin::Flag(flag.into()));
         }
     }
-    if !arguments.store.server.is_empty() {
-        settings.set(
-            "servers",
-            &arguments.store.server,
-            Origin::Flag("--server".into()),
-        );
-    }
+    Ok(settings)
+}
+
+fn config(arguments: &Run) -> Result<Config, ConfigError> {
+    let settings = settings(&arguments.candidate)?;
     let config = Config::from_settings(&settings).map_err(|error| match error {
         ConfigError::Missing {
             key: "election", ..

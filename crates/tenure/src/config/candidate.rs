@@ -193,7 +193,7 @@ impl Config {
             config.priority = priority;
         }
         config.servers = Self::servers_of(settings)?;
-        config.timings = timings(settings)?;
+        config.timings = Self::timings_of(settings)?;
         if let Some(lock_delay) = settings.duration("lock_delay")? {
             if lock_delay > Rules::NATIVE.max_duration {
                 return Err(settings.invalid("lock_delay", "must be 0s to 24h".into()));
@@ -243,6 +243,34 @@ impl Config {
         Ok(servers)
     }
 
+    /// The timeline that these settings make.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for what is no duration, and for timings that can't hold together.
+    pub fn timings_of(settings: &Settings) -> Result<Timings, ConfigError> {
+        let options = TimingsOptions {
+            lease_duration: settings.duration("lease_duration")?,
+            renew_interval: settings.duration("renew_interval")?,
+            renew_deadline: settings.duration("renew_deadline")?,
+            stop_grace: settings.duration("stop_grace")?,
+            cool_down: settings.duration("cool_down")?,
+            progress_deadline: settings.duration("progress_deadline")?,
+        };
+        Timings::new(&options).map_err(|source| ConfigError::Timings {
+            origins: [
+                "lease_duration",
+                "renew_interval",
+                "renew_deadline",
+                "stop_grace",
+            ]
+            .iter()
+            .filter_map(|key| settings.origin(key).cloned())
+            .collect::<Vec<Origin>>(),
+            source,
+        })
+    }
+
     /// The election that is competed in.
     #[must_use]
     pub const fn election(&self) -> &ElectionName {
@@ -259,6 +287,18 @@ impl Config {
     #[must_use]
     pub fn servers(&self) -> &[Url] {
         &self.servers
+    }
+
+    /// Who goes first among those who wait: the lower one.
+    #[must_use]
+    pub const fn priority(&self) -> u32 {
+        self.priority
+    }
+
+    /// For how long nobody is granted after this candidate's term has expired or been broken.
+    #[must_use]
+    pub const fn lock_delay(&self) -> Duration {
+        self.lock_delay
     }
 
     /// The timeline of a term.
@@ -330,29 +370,6 @@ impl Config {
 
 fn default_server() -> Url {
     Url::parse(DEFAULT_SERVER).expect("the default address is one")
-}
-
-fn timings(settings: &Settings) -> Result<Timings, ConfigError> {
-    let options = TimingsOptions {
-        lease_duration: settings.duration("lease_duration")?,
-        renew_interval: settings.duration("renew_interval")?,
-        renew_deadline: settings.duration("renew_deadline")?,
-        stop_grace: settings.duration("stop_grace")?,
-        cool_down: settings.duration("cool_down")?,
-        progress_deadline: settings.duration("progress_deadline")?,
-    };
-    Timings::new(&options).map_err(|source| ConfigError::Timings {
-        origins: [
-            "lease_duration",
-            "renew_interval",
-            "renew_deadline",
-            "stop_grace",
-        ]
-        .iter()
-        .filter_map(|key| settings.origin(key).cloned())
-        .collect::<Vec<Origin>>(),
-        source,
-    })
 }
 
 fn metadata(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError> {

@@ -227,6 +227,12 @@ impl Settings {
         self.values.insert(key.into(), Setting { value, origin });
     }
 
+    /// The keys that may be set, without those of tables.
+    #[must_use]
+    pub const fn keys(&self) -> &'static [&'static str] {
+        self.known
+    }
+
     /// Where a key was set, if it was.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use reqwest::{Client, Method, Response, Url};
+use reqwest::header::{DATE, HeaderMap};
+use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{BreakRequest, LeaseList, LeaseView, Problem};
+use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
 /// How long a request that does not wait in the store may take.
@@ -27,6 +28,16 @@ pub struct StoreClient {
     endpoints: Arc<[Url]>,
     /// The endpoint to ask next; moves on when one can't be reached.
     current: Arc<AtomicUsize>,
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pong {
+    /// How long it took, there and back.
+    pub round_trip: Duration,
+    /// The machine's wall clock as it says (an HTTP date, whole seconds), if it does.
+    pub date: Option<String>,
 }
 
 /// Why a request to the store has not given what was asked for.
@@ -175,6 +186,67 @@ impl StoreClient {
             .await
     }
 
+    /// Hands a lease over to another candidate.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn hand_over(
+        &self,
+        election: &ElectionName,
+        request: &HandOverRequest,
+    ) -> Result<LeaseView, StoreError> {
+        let path = path(election, "/handover");
+        self.ask_any(Method::POST, &path, Some(request), REQUEST_TIMEOUT)
+            .await
+    }
+
+    /// The terms of a lease, newest first, or `None` if it was never acquired.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn history(&self, election: &ElectionName) -> Result<Option<History>, StoreError> {
+        let path = path(election, "/history");
+        known(
+            self.ask_any(Method::GET, &path, None::<&()>, REQUEST_TIMEOUT)
+                .await,
+        )
+    }
+
+    /// Asks for a sign of life, at the address that is asked first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn ping(&self) -> Result<Pong, StoreError> {
+        let sent = std::time::Instant::now();
+        let (_, headers) = self.look("livez").await?;
+        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+        Ok(Pong {
+            round_trip: sent.elapsed(),
+            date: date.map(Into::into),
+        })
+    }
+
+    /// Whether the store takes requests, at the address that is asked first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Problem`] with the store's reason if it does not.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        self.look("readyz").await.map(|_| ())
+    }
+
+    /// A path whose answer is no JSON.
+    async fn look(&self, path: &str) -> Result<(Vec<u8>, HeaderMap), StoreError> {
+        let index = self.current.load(Ordering::Relaxed);
+        let request = self.send(index, Method::GET, path, None::<&()>, REQUEST_TIMEOUT);
+        let (status, headers, bytes) = request.await?;
+        self.checked(index, status, bytes)
+            .map(|bytes| (bytes, headers))
+    }
+
     /// Asks one endpoint after the other until one can help.
     async fn ask_any<T: DeserializeOwned>(
         &self,
@@ -220,6 +292,19 @@ impl StoreClient {
         body: Option<&impl Serialize>,
         timeout: Duration,
     ) -> Result<T, StoreError> {
+        let (status, _, bytes) = self.send(index, method, path, body, timeout).await?;
+        let bytes = self.checked(index, status, bytes)?;
+        serde_json::from_slice(&bytes).map_err(|_| self.not_a_store(index, status))
+    }
+
+    async fn send(
+        &self,
+        index: usize,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        timeout: Duration,
+    ) -> Result<(StatusCode, HeaderMap, Vec<u8>), StoreError> {
         let endpoint = &self.endpoints[index];
         let unreachable = |error: reqwest::Error| StoreError::Unreachable {
             endpoint: endpoint.clone(),
@@ -230,21 +315,35 @@ impl StoreClient {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await.map_err(unreachable)?;
+        let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status();
-        let not_a_store = || StoreError::NotAStore {
-            endpoint: endpoint.clone(),
-            status: status.as_u16(),
-        };
+        let headers = std::mem::take(response.headers_mut());
         let bytes = read(response)
             .await
             .map_err(unreachable)?
-            .ok_or_else(not_a_store)?;
+            .ok_or_else(|| self.not_a_store(index, status))?;
+        Ok((status, headers, bytes))
+    }
+
+    /// The body of a success, or the problem.
+    fn checked(
+        &self,
+        index: usize,
+        status: StatusCode,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<u8>, StoreError> {
         if status.is_success() {
-            serde_json::from_slice(&bytes).map_err(|_| not_a_store())
-        } else {
-            let problem = serde_json::from_slice(&bytes).map_err(|_| not_a_store())?;
-            Err(StoreError::Problem(problem))
+            return Ok(bytes);
+        }
+        let problem =
+            serde_json::from_slice(&bytes).map_err(|_| self.not_a_store(index, status))?;
+        Err(StoreError::Problem(problem))
+    }
+
+    fn not_a_store(&self, index: usize, status: StatusCode) -> StoreError {
+        StoreError::NotAStore {
+            endpoint: self.endpoints[index].clone(),
+            status: status.as_u16(),
         }
     }
 }
@@ -259,7 +358,7 @@ pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
 }
 
 /// `None` for a lease that the store does not know.
-fn known(answer: Result<LeaseView, StoreError>) -> Result<Option<LeaseView>, StoreError> {
+fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match answer {
         Err(StoreError::Problem(problem))
             if problem.code == tenure_core::wire::Code::UnknownLease =>

@@ -7,9 +7,12 @@ mod client;
 mod link;
 mod transport;
 
-pub use client::{StoreClient, StoreError};
+pub use client::{Pong, StoreClient, StoreError};
 pub use tenure_core::lease::State;
-pub use tenure_core::wire::{BreakRequest, Code, DurationMs, LeaseList, LeaseView, Problem};
+pub use tenure_core::wire::{
+    BreakRequest, Code, DurationMs, HandOverRequest, History, LeaseList, LeaseView, Problem,
+    TermEnd, TermView,
+};
 
 pub(crate) use link::{Link, Watcher};
 pub(crate) use tenure_core::wire::MAX_RENEWALS;

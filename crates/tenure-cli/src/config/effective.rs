@@ -1,0 +1,135 @@
+//! Each key with its value in effect, and where that came from.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tenure::Config;
+use tenure::config::{ConfigError, Origin, Settings};
+
+use super::with_any_election;
+use crate::serve;
+
+/// One key.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) key: &'static str,
+    pub(super) value: Value,
+    pub(super) origin: String,
+}
+
+/// A candidate's keys, all values checked.
+pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
+    let config = Config::from_settings(&with_any_election(settings))?;
+    let timings = config.timings();
+    let is_set = |key| settings.origin(key).is_some();
+    let row = |key: &'static str| {
+        let (value, default) = match key {
+            "election" if !is_set(key) => (Value::Null, "not set"),
+            "election" => (config.election().to_string().into(), ""),
+            "candidate" if !is_set(key) => ("host-pid-random".into(), "default, new at each start"),
+            "candidate" => (config.candidate().as_str().into(), ""),
+            "servers" => {
+                let servers = config.servers().iter().map(|url| url.as_str());
+                (servers.collect::<Vec<_>>().into(), "default")
+            }
+            "priority" => (config.priority().into(), "default"),
+            "lease_duration" => (duration(timings.lease_duration()), "default"),
+            "renew_interval" => (
+                duration(timings.renew_interval()),
+                "follows from the others",
+            ),
+            "renew_deadline" => (
+                duration(timings.renew_deadline()),
+                "follows from the others",
+            ),
+            "stop_grace" => (duration(timings.stop_grace()), "follows from the others"),
+            "cool_down" => (duration(timings.cool_down()), "default"),
+            "progress_deadline" => {
+                let deadline = timings.progress_deadline();
+                (deadline.map_or(Value::Null, duration), "default")
+            }
+            "lock_delay" => (duration(config.lock_delay()), "default"),
+            "on_overrun" => {
+                let value = settings.list(key).first().copied().unwrap_or("report");
+                (value.into(), "default (exit for tenure run)")
+            }
+            // A key that this table does not know shows what was said of it.
+            key => (settings.list(key).into(), "default"),
+        };
+        Row {
+            key,
+            value,
+            origin: origin(settings, key, default),
+        }
+    };
+    let mut rows: Vec<Row> = settings.keys().iter().map(|key| row(key)).collect();
+    let metadata = settings.table("metadata");
+    let first = metadata.keys().next();
+    rows.push(Row {
+        key: "metadata",
+        origin: first.map_or_else(
+            || "default".into(),
+            |first| origin(settings, &format!("metadata.{first}"), ""),
+        ),
+        value: json!(metadata),
+    });
+    Ok(rows)
+}
+
+/// The store's keys, all values checked.
+pub(super) fn store(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
+    let row = |(key, value)| Row {
+        key,
+        value,
+        origin: origin(settings, key, "default"),
+    };
+    Ok(serve::values(settings)?.into_iter().map(row).collect())
+}
+
+/// Values by key.
+pub(super) fn values(rows: &[Row]) -> Map<String, Value> {
+    let pair = |row: &Row| (row.key.to_owned(), row.value.clone());
+    rows.iter().map(pair).collect()
+}
+
+/// Values and origins by key.
+pub(super) fn with_origins(rows: &[Row]) -> Map<String, Value> {
+    let pair = |row: &Row| {
+        let value = json!({"value": row.value, "origin": row.origin});
+        (row.key.to_owned(), value)
+    };
+    rows.iter().map(pair).collect()
+}
+
+/// The value of a key.
+pub(super) fn value_of(rows: &[Row], key: &str) -> Value {
+    let row = rows.iter().find(|row| row.key == key);
+    row.map_or(Value::Null, |row| row.value.clone())
+}
+
+/// A value for people.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Object(pairs) if pairs.is_empty() => "-".into(),
+        Value::Object(pairs) => {
+            let pairs = pairs
+                .iter()
+                .map(|(key, value)| format!("{key}={}", text(value)));
+            pairs.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn duration(duration: Duration) -> Value {
+    humantime::format_duration(duration).to_string().into()
+}
+
+fn origin(settings: &Settings, key: &str, default: &str) -> String {
+    settings
+        .origin(key)
+        .map_or_else(|| default.into(), Origin::to_string)
+}

@@ -1,0 +1,169 @@
+//! `tenure config`: checking, showing and beginning a configuration.
+
+mod effective;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use tenure::config::{ConfigError, Origin, Settings};
+use tenure::{Config, Timings};
+
+use crate::cli::{ConfigArgs, ConfigCheck, ConfigCommand, ConfigShow};
+use crate::exit::Failure;
+use crate::output;
+use crate::{run, serve};
+use effective::Row;
+
+/// Every key with its default; it is a right configuration itself.
+const EXAMPLE: &str = include_str!("example.toml");
+
+pub(crate) fn config(arguments: &ConfigArgs) -> Result<ExitCode, Failure> {
+    match &arguments.command {
+        ConfigCommand::Check(arguments) => check(arguments),
+        ConfigCommand::Show(arguments) => show(arguments),
+        ConfigCommand::Example => {
+            output::line(EXAMPLE.trim_end())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
+    let (path, file) = (&arguments.file, arguments.file.display());
+    let (settings, has_election) = candidate_of(path)?;
+    let timings = Config::timings_of(&settings)?;
+    let candidate = effective::candidate(&settings)?;
+    let store = effective::store(&serve::of_file(path)?)?;
+    if arguments.json {
+        output::json(&json!({
+            "file": file.to_string(),
+            "election": has_election.then(|| effective::value_of(&candidate, "election")),
+            "timings": timings_json(&timings),
+            "serve": effective::values(&store),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::line(format_args!("{file}: is right"))?;
+    let election = if has_election {
+        effective::text(&effective::value_of(&candidate, "election"))
+    } else {
+        "not set here: candidates need --election or TENURE_ELECTION".into()
+    };
+    let store: Vec<String> = store
+        .iter()
+        .filter(|row| !row.value.is_null())
+        .map(|row| format!("{} {}", row.key, effective::text(&row.value)))
+        .collect();
+    output::line(format_args!("election   {election}"))?;
+    output::line(format_args!("timings    {timings}"))?;
+    output::line(format_args!("store      {}", store.join(", ")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A candidate's settings of a file, all but the election checked; and whether it names one: that may
+/// be left to each program.
+fn candidate_of(path: &Path) -> Result<(Settings, bool), ConfigError> {
+    let mut settings = Config::settings();
+    Config::read_file(&mut settings, path)?;
+    let has_election = settings.origin("election").is_some();
+    Ok((settings, has_election))
+}
+
+fn show(arguments: &ConfigShow) -> Result<ExitCode, Failure> {
+    let candidate = effective::candidate(&run::settings(&arguments.candidate)?)?;
+    let path = arguments.candidate.store.config.as_deref();
+    let store = effective::store(&serve::of_environment(path)?)?;
+    if arguments.json {
+        output::json(&json!({
+            "candidate": effective::with_origins(&candidate),
+            "serve": effective::with_origins(&store),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = output::table(&["KEY", "VALUE", "ORIGIN"]);
+    let mut add = |prefix: &str, rows: &[Row]| {
+        for row in rows {
+            table.add_row([
+                format!("{prefix}{}", row.key),
+                effective::text(&row.value),
+                row.origin.clone(),
+            ]);
+        }
+    };
+    add("", &candidate);
+    add("serve.", &store);
+    output::print_table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Timings and what follows from them, for scripts.
+pub(crate) fn timings_json(timings: &Timings) -> Value {
+    let ms =
+        |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "lease_duration_ms": ms(timings.lease_duration()),
+        "renew_interval_ms": ms(timings.renew_interval()),
+        "renew_deadline_ms": ms(timings.renew_deadline()),
+        "stop_grace_ms": ms(timings.stop_grace()),
+        "hard_stop_ms": ms(timings.hard_stop()),
+        "worst_without_leader_ms": ms(timings.worst_without_leader()),
+        "tolerated_drift_percent": (timings.tolerated_drift_percent() * 10.0).round() / 10.0,
+    })
+}
+
+/// Settings with some election, for those who need none.
+pub(crate) fn with_any_election(settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    if settings.origin("election").is_none() {
+        settings.set("election", ["any"], Origin::Flag("--election".into()));
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// The example, and it with everything that is commented out.
+    fn files() -> [String; 2] {
+        let uncommented = EXAMPLE.lines().map(|line| {
+            let key = line.strip_prefix('#').filter(|rest| !rest.starts_with(' '));
+            key.unwrap_or(line)
+        });
+        let all = uncommented.collect::<Vec<_>>().join("\n");
+        [EXAMPLE.to_owned(), all]
+    }
+
+    #[test]
+    fn the_example_is_right_and_has_every_key_with_its_default() {
+        let rows = files().map(|text| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let (candidate, has_election) = candidate_of(file.path()).unwrap();
+            assert!(has_election);
+            let store = serve::of_file(file.path()).unwrap();
+            (candidate, store)
+        });
+        let [(candidate, store), (full_candidate, full_store)] = rows;
+        for key in full_candidate.keys() {
+            assert!(full_candidate.origin(key).is_some(), "{key} is missing");
+        }
+        for key in full_store.keys() {
+            assert!(full_store.origin(key).is_some(), "{key} is missing");
+        }
+        assert_eq!(
+            effective::values(&effective::store(&store).unwrap()),
+            effective::values(&effective::store(&full_store).unwrap())
+        );
+        let without = |settings| {
+            let mut values = effective::values(&effective::candidate(settings).unwrap());
+            for key in ["candidate", "progress_deadline", "metadata"] {
+                values.remove(key).unwrap();
+            }
+            values
+        };
+        assert_eq!(without(&candidate), without(&full_candidate));
+    }
+}
