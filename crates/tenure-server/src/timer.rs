@@ -1,7 +1,6 @@
 //! Wakes leases that somebody waits for, when time alone changes them.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::Instant;
@@ -11,9 +10,9 @@ use crate::table::Key;
 
 /// Keys, each with the time at which to look at it.
 ///
-/// It knows only leases with waiters or long polls; expiry itself needs no timer. An entry may be
-/// late (renewals move the expiry, nobody tells the timer) or twice: looking too early is harmless,
-/// whoever looks arms the timer again.
+/// It knows only leases with waiters or long polls; expiry itself needs no timer. A time may be too
+/// early (renewals move the expiry, nobody tells the timer): looking too early is harmless, whoever
+/// looks arms the timer again. A key has one time, so requests that come and go can't fill it.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     state: Mutex<State>,
@@ -22,19 +21,23 @@ pub(crate) struct Timer {
 
 #[derive(Debug, Default)]
 struct State {
-    due: BinaryHeap<Reverse<(Instant, Key)>>,
+    due: BTreeSet<(Instant, Key)>,
+    times: HashMap<Key, Instant>,
     closing: bool,
 }
 
 impl Timer {
-    /// Has `key` looked at when it is `at`.
+    /// Has `key` looked at when it is `at`, or before.
     pub(crate) fn arm(&self, at: Instant, key: Key) {
         let mut state = self.lock();
-        let is_first = state
-            .due
-            .peek()
-            .is_none_or(|Reverse((first, _))| at < *first);
-        state.due.push(Reverse((at, key)));
+        match state.times.get(&key).copied() {
+            Some(sooner) if sooner <= at => return,
+            Some(later) => drop(state.due.take(&(later, key.clone()))),
+            None => {}
+        }
+        state.times.insert(key.clone(), at);
+        let is_first = state.due.first().is_none_or(|(first, _)| at < *first);
+        state.due.insert((at, key));
         drop(state);
         if is_first {
             self.earlier.notify_one();
@@ -45,7 +48,7 @@ impl Timer {
     pub(crate) fn next(&self, clock: &Clock) -> Option<Key> {
         let mut state = self.lock();
         while !state.closing {
-            let Some(Reverse((at, _))) = state.due.peek() else {
+            let Some((at, _)) = state.due.first() else {
                 state = self
                     .earlier
                     .wait(state)
@@ -54,7 +57,9 @@ impl Timer {
             };
             let left = clock.until(*at);
             if left.is_zero() {
-                return state.due.pop().map(|Reverse((_, key))| key);
+                let (_, key) = state.due.pop_first()?;
+                state.times.remove(&key);
+                return Some(key);
             }
             state = self
                 .earlier
@@ -94,5 +99,18 @@ mod tests {
         assert!(clock.now().since(now) >= Duration::from_millis(20));
         timer.close();
         assert_eq!(timer.next(&clock), None);
+    }
+
+    #[test]
+    fn a_key_is_armed_once_for_the_earliest_time() {
+        let (timer, clock) = (Timer::default(), Clock::start());
+        let at = |nanos| Instant::from_nanos(nanos);
+        for nanos in [3, 2, 1, 2, 3] {
+            timer.arm(at(nanos), Key::of_text("a/b"));
+        }
+        assert_eq!(timer.lock().due.len(), 1);
+        assert_eq!(timer.next(&clock), Some(Key::of_text("a/b")));
+        let state = timer.lock();
+        assert!(state.due.is_empty() && state.times.is_empty());
     }
 }
