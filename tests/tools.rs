@@ -636,17 +636,29 @@ fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
     ] {
         assert!(help.contains(part), "{part}: {help}");
     }
-    for command in [
-        "history",
-        "watch",
-        "handover",
-        "doctor",
-        "config",
-        "completions",
-        "man",
+    for (arguments, part) in [
+        (&["serve"][..], "it prints one line on stdout"),
+        (&["run"], "The lease is released after the group is gone"),
+        (&["list"], "List the leases of a namespace"),
+        (&["history"], "Newest first"),
+        (&["watch"], "The first line is the lease as it is"),
+        (&["handover"], "The holder is told as by a break"),
+        (&["doctor"], "69 if no address can be reached"),
+        (&["config"], "example"),
+        (&["config", "check"], "exit code is 2"),
+        (&["config", "show"], "flags override the environment"),
+        (&["completions"], "bash-completion"),
+        (&["man"], "tenure(1)"),
     ] {
-        let output = run(&[command, "--help"]);
+        let output = run(&[arguments, &["--help"]].concat());
         assert_eq!(code(&output), 0, "{output:?}");
-        assert!(stdout(&output).contains("Usage: tenure"), "{output:?}");
+        let text = stdout(&output)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(
+            text.contains("Usage: tenure") && text.contains(part),
+            "{part}: {text}"
+        );
     }
 }

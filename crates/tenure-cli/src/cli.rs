@@ -40,31 +40,18 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Host a lease store
     Serve(Serve),
-    /// Run a command while this process leads, and only then
     Run(Run),
-    /// List the leases of a namespace
     List(List),
-    /// Show one lease
     Status(Status),
-    /// Show the terms of a lease: who held it, and how it ended
     History(History),
-    /// Print a line for each change, until interrupted
     Watch(Watch),
-    /// End somebody's term: the lease goes to the next candidate
     Break(Break),
-    /// End somebody's term: the lease goes to the candidate that you name
     Handover(Handover),
-    /// Look at this machine, the way to the store, and what follows from the timings
     Doctor(Doctor),
-    /// Check a configuration, show the one in effect, or print an example
     Config(ConfigArgs),
-    /// See it work: a store, workers, and what happens when leaders die, freeze and stop
     Demo(Demo),
-    /// Print completions for a shell
     Completions(Completions),
-    /// Print the manual page, or write all pages into a folder
     Man(Man),
     #[command(hide = true)]
     Watchdog(Watchdog),
@@ -72,6 +59,8 @@ pub(crate) enum Command {
     DemoWorker(DemoWorker),
 }
 
+/// Host a lease store
+///
 /// Settings may also stand in the table [serve] of the configuration file, or in TENURE_LISTEN,
 /// TENURE_DATA_DIR and TENURE_ENGINE. When the store is ready it prints one line on stdout.
 #[derive(Debug, Args)]
@@ -126,6 +115,8 @@ pub(crate) struct CandidateArgs {
     pub(crate) stop_grace: Option<String>,
 }
 
+/// Run a command while this process leads, and only then
+///
 /// The command is started when this process begins to lead, without a shell, in a process group of
 /// its own, with TENURE_ELECTION, TENURE_CANDIDATE and TENURE_EPOCH in its environment. When the
 /// term ends the group gets SIGTERM, and SIGKILL after the stop grace: by this machine's clock,
@@ -183,6 +174,7 @@ fn at_least_100ms(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// List the leases of a namespace
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Only names that begin with this
@@ -197,6 +189,7 @@ pub(crate) struct List {
     pub(crate) json: bool,
 }
 
+/// Show one lease
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// The lease
@@ -209,6 +202,7 @@ pub(crate) struct Status {
     pub(crate) json: bool,
 }
 
+/// End somebody's term: the lease goes to the next candidate
 #[derive(Debug, Args)]
 pub(crate) struct Break {
     /// The lease
@@ -228,6 +222,8 @@ pub(crate) struct Break {
     pub(crate) json: bool,
 }
 
+/// Show the terms of a lease: who held it, and how it ended
+///
 /// Newest first. The store keeps the last terms of each lease.
 #[derive(Debug, Args)]
 pub(crate) struct History {
@@ -241,6 +237,8 @@ pub(crate) struct History {
     pub(crate) json: bool,
 }
 
+/// Print a line for each change, until interrupted
+///
 /// The first line is the lease as it is. Waits for a store that can't be reached, and for a lease that
 /// nobody has competed for yet. Of changes that follow each other fast only the last may be seen.
 #[derive(Debug, Args)]
@@ -262,6 +260,8 @@ pub(crate) struct Watch {
     pub(crate) json: bool,
 }
 
+/// End somebody's term: the lease goes to the candidate that you name
+///
 /// The holder is told as by a break, and has the time given to stop. After it, for as long again, nobody
 /// but the named candidate is granted the lease; then everybody may be.
 #[derive(Debug, Args)]
@@ -283,6 +283,8 @@ pub(crate) struct Handover {
     pub(crate) json: bool,
 }
 
+/// Look at this machine, the way to the store, and what follows from the timings
+///
 /// Asks each address of the store by itself. Exits with 0 if all is well, 1 if there is something to
 /// look at, 69 if no address can be reached.
 #[derive(Debug, Args)]
@@ -294,6 +296,7 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
+/// Check a configuration, show the one in effect, or print an example
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -302,14 +305,14 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check a file, for candidates and for the store, and print what follows from it
     Check(ConfigCheck),
-    /// Show the configuration in effect, and where each value comes from
     Show(ConfigShow),
     /// Print a commented file with every key and its default
     Example,
 }
 
+/// Check a file, for candidates and for the store, and print what follows from it
+///
 /// Takes the file alone, without the environment. A wrong file is told with file and line, and the
 /// exit code is 2.
 #[derive(Debug, Args)]
@@ -321,7 +324,9 @@ pub(crate) struct ConfigCheck {
     pub(crate) json: bool,
 }
 
-/// What `tenure run` and `tenure serve` would use: flags override the environment, and that the file.
+/// Show the configuration in effect, and where each value comes from
+///
+/// It is what tenure run and tenure serve would use: flags override the environment, and that the file.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShow {
     #[command(flatten)]
@@ -331,19 +336,24 @@ pub(crate) struct ConfigShow {
     pub(crate) json: bool,
 }
 
-/// For example: tenure completions bash > ~/.local/share/bash-completion/completions/tenure
+/// Print completions for a shell
+///
+/// Such as: tenure completions bash > ~/.local/share/bash-completion/completions/tenure
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
 }
 
+/// Print the manual page, or write all pages into a folder
 #[derive(Debug, Args)]
 pub(crate) struct Man {
     /// Where to write a page for each command; without it tenure(1) is printed
     pub(crate) dir: Option<PathBuf>,
 }
 
+/// See it work: a store, workers, and what happens when leaders die, freeze and stop
+///
 /// Starts a store and workers as processes of their own, in a temporary folder. The leading worker
 /// rolls up log files into a fenced table. Leaders are killed, frozen and stopped, and what the
 /// workers did is measured at the table.
