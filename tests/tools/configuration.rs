@@ -1,0 +1,133 @@
+//! `tenure config`.
+
+use std::fs;
+
+use serde_json::json;
+use tenure_tests::process::{command, run};
+
+use super::{code, json_of, stderr, stdout};
+
+#[test]
+fn the_example_configuration_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    fs::write(&path, stdout(&run(&["config", "example"]))).unwrap();
+    let path = path.to_str().unwrap();
+    let output = run(&["config", "check", path]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(
+        stdout(&output).contains("lease 15s, renewed every 5s"),
+        "{output:?}"
+    );
+    let checked = json_of(&run(&["config", "check", path, "--json"]));
+    assert_eq!(checked["timings"]["hard_stop_ms"], 14_000);
+    assert_eq!(checked["serve"]["listen"], "127.0.0.1:7400");
+}
+
+#[test]
+fn a_wrong_configuration_is_told_with_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    for (text, line) in [
+        (
+            "election = \"a\"\nlease_duratoin = \"1s\"",
+            ":2: unknown key lease_duratoin",
+        ),
+        ("\n\npriority = \"low\"", ":3: priority"),
+        (
+            "lease_duration = \"3s\"\nstop_grace = \"4s\"",
+            "tenure.toml:2",
+        ),
+        ("[serve]\nlisten = \"nowhere\"", ":2: listen"),
+        ("[serve]\nlisen = \"x\"", ":2: unknown key lisen"),
+        ("election = = 1", "tenure.toml"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let output = run(&["config", "check", path.to_str().unwrap()]);
+        assert_eq!(code(&output), 2, "{text}: {output:?}");
+        assert!(stderr(&output).contains(line), "{text}: {output:?}");
+        assert!(stdout(&output).is_empty(), "{text}: {output:?}");
+    }
+    let output = run(&["config", "check", "/no/such/file"]);
+    assert!(
+        code(&output) == 2 && stderr(&output).contains("/no/such/file"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn each_value_in_effect_is_shown_with_its_origin() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let text = "election = \"billing/nightly\"\nlease_duration = \"30s\"\n[metadata]\nzone = \"a\"\n\
+        [serve]\nengine = \"memory\"\n";
+    fs::write(&path, text).unwrap();
+    let show = |flags: &[&str]| {
+        let file = [
+            "config",
+            "show",
+            "--config",
+            path.to_str().unwrap(),
+            "--priority",
+            "7",
+        ];
+        let mut command = command(&[&file, flags].concat());
+        command
+            .env("TENURE_STOP_GRACE", "5s")
+            .env("TENURE_LISTEN", "127.0.0.1:9");
+        command.output().unwrap()
+    };
+    let shown = json_of(&show(&["--json"]));
+    let file = path.display();
+    for (part, key, value, origin) in [
+        (
+            "candidate",
+            "election",
+            json!("billing/nightly"),
+            format!("{file}:1"),
+        ),
+        (
+            "candidate",
+            "lease_duration",
+            json!("30s"),
+            format!("{file}:2"),
+        ),
+        (
+            "candidate",
+            "stop_grace",
+            json!("5s"),
+            "environment variable TENURE_STOP_GRACE".into(),
+        ),
+        ("candidate", "priority", json!(7), "flag --priority".into()),
+        ("candidate", "cool_down", json!("5s"), "default".into()),
+        (
+            "candidate",
+            "metadata",
+            json!({"zone": "a"}),
+            format!("{file}:4"),
+        ),
+        (
+            "serve",
+            "listen",
+            json!("127.0.0.1:9"),
+            "environment variable TENURE_LISTEN".into(),
+        ),
+        ("serve", "engine", json!("memory"), format!("{file}:6")),
+    ] {
+        assert_eq!(
+            shown[part][key],
+            json!({"value": value, "origin": origin}),
+            "{key}: {shown}"
+        );
+    }
+    let text = stdout(&show(&[]));
+    assert!(
+        text.starts_with("KEY ") && text.contains("serve.engine"),
+        "{text}"
+    );
+    assert_eq!(
+        code(&show(&["--lease-duration", "4s"])),
+        2,
+        "a stop grace of 5s is too long"
+    );
+}

@@ -1,0 +1,105 @@
+//! Health commands of `tenure run`.
+
+use std::fs;
+
+use tenure_tests::process::{Process, run};
+
+use super::{Bench, ELECTION, code, stderr};
+
+#[test]
+fn a_command_that_is_not_well_loses_its_term() {
+    let bench = Bench::new();
+    let left_behind = bench.folder.path().join("left-behind");
+    let slow = format!("sleep 600 & echo $! > {}; wait", left_behind.display());
+    for health in [
+        &["--health-command", "false"][..],
+        &[
+            "--health-command",
+            "sh",
+            "--health-arg",
+            "-c",
+            "--health-arg",
+            &slow,
+        ],
+    ] {
+        let flags = [
+            &[
+                "--once",
+                "--health-interval",
+                "100ms",
+                "--health-timeout",
+                "200ms",
+            ],
+            health,
+        ];
+        let mut process =
+            Process::spawn(&mut bench.leading("ill", &flags.concat(), &["sleep", "600"]));
+        assert_eq!(process.wait().code(), Some(76), "{}", process.stderr());
+        assert!(
+            process.stderr().contains("the task is not well"),
+            "{}",
+            process.stderr()
+        );
+    }
+    let pid: i32 = fs::read_to_string(&left_behind)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    assert!(
+        !tenure_tests::process::is_alive(pid),
+        "what the health command started is gone"
+    );
+}
+
+#[test]
+fn a_command_that_is_well_ends_by_itself() {
+    let bench = Bench::new();
+    let seen = bench.folder.path().join("seen");
+    let ask = format!("echo $TENURE_ELECTION >> {}", seen.display());
+    let flags = [
+        "--once",
+        "--health-command",
+        "sh",
+        "--health-arg",
+        "-c",
+        "--health-arg",
+        &ask,
+        "--health-interval",
+        "100ms",
+    ];
+    let wait = format!(
+        "while ! [ -s {} ]; do sleep 0.02; done; exit 7",
+        seen.display()
+    );
+    let mut process = Process::spawn(&mut bench.leading("well", &flags, &["sh", "-c", &wait]));
+    assert_eq!(process.wait().code(), Some(7), "{}", process.stderr());
+    assert!(fs::read_to_string(&seen).unwrap().starts_with(ELECTION));
+}
+
+#[test]
+fn wrong_health_flags_are_refused_before_competing() {
+    let with = |flags: &[&str]| {
+        let all = [&["run", "--election", "a"], flags, &["--", "true"]].concat();
+        run(&all)
+    };
+    assert_eq!(code(&with(&["--health-command", "/no/such/program"])), 127);
+    assert_eq!(code(&with(&["--health-command", "/etc/passwd"])), 126);
+    assert_eq!(code(&with(&["--health-arg", "x"])), 2);
+    assert_eq!(
+        code(&with(&[
+            "--health-command",
+            "true",
+            "--health-interval",
+            "0s"
+        ])),
+        2
+    );
+    let output = with(&["--priority", "-1"]);
+    assert_eq!(code(&output), 2);
+    let output = with(&["--priority", "low"]);
+    assert!(
+        code(&output) == 2 && stderr(&output).contains("flag --priority"),
+        "{output:?}"
+    );
+}

@@ -1,0 +1,178 @@
+//! Handing over, watching, and histories.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure_tests::process::{Process, StoreProcess, command, run};
+use tenure_tests::wait_for;
+
+use super::{Bench, ELECTION, code, fake, json_of, problem, stderr, stdout};
+
+#[test]
+fn an_operator_hands_a_lease_over_to_the_candidate_named() {
+    let bench = Bench::new();
+    let _first = bench.candidate("first", &[]);
+    bench.wait_for_leader("first");
+
+    let early = bench.run(&["status", ELECTION, "--json"]);
+    assert_eq!(json_of(&early)["waiters"], 0);
+    let _others = [
+        bench.candidate("other", &["--priority", "1"]),
+        bench.candidate("heir", &[]),
+    ];
+    wait_for("two that wait", || {
+        let view = json_of(&bench.run(&["status", ELECTION, "--json"]));
+        (view["waiters"] == 2).then_some(())
+    });
+    let output = bench.run(&["handover", ELECTION, "--to", "heir", "--within", "2s"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(stdout(&output).contains("state     breaking"), "{output:?}");
+    assert!(!stderr(&output).contains("nobody waits"), "{output:?}");
+    bench.wait_for_leader("heir");
+}
+
+#[test]
+fn a_hand_over_warns_when_nobody_waits_and_tells_what_it_can_not() {
+    let bench = Bench::new();
+    let _first = bench.candidate("first", &[]);
+    bench.wait_for_leader("first");
+    let output = bench.run(&[
+        "handover", ELECTION, "--to", "nobody", "--within", "1s", "--json",
+    ]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert_eq!(json_of(&output)["state"], "breaking");
+    assert!(stderr(&output).contains("nobody waits"), "{output:?}");
+
+    let output = bench.run(&["handover", "tests/unknown", "--to", "heir"]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    for wrong in [
+        &["handover", ELECTION][..],
+        &["handover", ELECTION, "--to", "a b"],
+        &["handover", ELECTION, "--to", "heir", "--within", "soon"],
+    ] {
+        assert_eq!(code(&bench.run(wrong)), 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_watch_prints_each_change_and_survives_a_restart_of_the_store() {
+    let mut bench = Bench::new();
+    let url = bench.store.url();
+    let mut watch = Process::start(&["watch", ELECTION, "--json", "--server", &url]);
+    let mut all = Process::start(&["watch", "--namespace", "tests", "--server", &url]);
+    wait_for("word of a lease that is not there", || {
+        watch
+            .stderr()
+            .contains("nobody has ever competed")
+            .then_some(())
+    });
+    let first = bench.candidate("first", &[]);
+    let holders = |watch: &Process| -> Vec<String> {
+        let text = watch.stdout();
+        let views = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        views
+            .filter_map(|view| view["holder"].as_str().map(Into::into))
+            .collect()
+    };
+    wait_for("the first leader", || {
+        (holders(&watch) == ["first"]).then_some(())
+    });
+
+    let address = bench.store.address().to_string();
+    bench.store.process.signal(Signal::SIGTERM);
+    bench.store.process.wait();
+    wait_for("word of the store", || {
+        watch
+            .stderr()
+            .contains("the store can't be asked")
+            .then_some(())
+    });
+    bench.store = StoreProcess::start_at(&bench.folder.path().join("store"), &address);
+    wait_for("word of the store", || {
+        watch.stderr().contains("answers again").then_some(())
+    });
+    first.signal(Signal::SIGTERM);
+    let _second = bench.candidate("second", &[]);
+    wait_for("the second leader", || {
+        let holders = holders(&watch);
+        (holders.last()? == "second").then_some(())
+    });
+    wait_for("the second leader among all", || {
+        let text = all.stdout();
+        let line = text.lines().find(|line| line.contains("second"))?;
+        assert!(line.contains("tests/job  leased"), "{line}");
+        Some(())
+    });
+    for process in [&mut watch, &mut all] {
+        process.signal(Signal::SIGINT);
+        assert_eq!(process.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_watch_ends_when_nobody_reads_and_needs_something_to_watch() {
+    let bench = Bench::new();
+    let _first = bench.candidate("first", &[]);
+    bench.wait_for_leader("first");
+    let mut watch = command(&["watch", ELECTION, "--server", &bench.store.url()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(watch.stdout.take());
+    bench.run(&["break", ELECTION, "--period", "0s"]);
+    let status = wait_for("the end of the watch", || watch.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(code(&bench.run(&["watch"])), 2);
+    assert_eq!(code(&bench.run(&["watch", "a/b", "--namespace", "a"])), 2);
+}
+
+#[test]
+fn a_history_is_a_table_or_the_answer_itself() {
+    let terms = json!({"terms": [
+        {"epoch": 8, "holder": "worker-2", "began_at": "2026-11-21T02:05:10.385Z",
+         "ended_at": null, "end": null, "reason": null},
+        {"epoch": 7, "holder": "worker-1", "began_at": "2026-11-21T01:05:10.385Z",
+         "ended_at": "2026-11-21T02:05:09Z", "end": "handed_over", "reason": "bad\u{1b}[31m"},
+    ]});
+    let answer = terms.to_string();
+    let store = fake(Duration::ZERO, move |path| match path {
+        "/v1/namespaces/tests/leases/job/history" => (200, answer.clone()),
+        _ => (404, problem("unknown_lease")),
+    });
+    let url = format!("http://{store}");
+    let output = command(&["history", ELECTION, "--server", &url])
+        .env("TZ", "UTC")
+        .output();
+    let text = stdout(&output.unwrap());
+    let lines: Vec<&str> = text.lines().collect();
+    let words = |line: &str| {
+        line.split("  ")
+            .filter(|w| !w.is_empty())
+            .map(|w| w.trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        words(lines[0]),
+        ["EPOCH", "HOLDER", "BEGAN", "ENDED", "END", "REASON"]
+    );
+    assert_eq!(
+        words(lines[1]),
+        ["8", "worker-2", "2026-11-21 02:05:10", "-", "-", "-"]
+    );
+    assert!(
+        lines[2].contains("handed over") && lines[2].contains(r"bad\u{1b}"),
+        "{text}"
+    );
+    let output = run(&["history", ELECTION, "--json", "--server", &url]);
+    assert_eq!(json_of(&output), terms);
+    let output = run(&["history", "tests/other", "--server", &url]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(
+        stderr(&output).contains("there is no lease tests/other"),
+        "{output:?}"
+    );
+}

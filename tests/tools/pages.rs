@@ -1,0 +1,109 @@
+//! Help, manual pages and completions.
+
+use std::fs;
+use std::process::Command;
+
+use tenure_tests::process::run;
+
+use super::{code, stderr, stdout};
+
+#[test]
+fn completions_are_for_what_users_see() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&run(&["completions", shell]));
+        assert!(
+            script.contains("handover") && script.contains("health-command"),
+            "{shell}"
+        );
+        for hidden in ["watchdog", "demo-worker", "--parent"] {
+            assert!(!script.contains(hidden), "{shell} has {hidden}");
+        }
+    }
+    let path = folder.path().join("tenure.bash");
+    fs::write(&path, stdout(&run(&["completions", "bash"]))).unwrap();
+    let parsed = Command::new("bash").arg("-n").arg(&path).output().unwrap();
+    assert!(
+        parsed.status.success() && parsed.stderr.is_empty(),
+        "{parsed:?}"
+    );
+    assert_eq!(code(&run(&["completions", "cobol"])), 2);
+}
+
+#[test]
+fn manual_pages_have_every_command_and_its_options() {
+    let page = stdout(&run(&["man"]));
+    assert!(
+        page.contains(".TH tenure 1") && page.contains("Exit codes"),
+        "{page}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    let output = run(&["man", pages.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let mut names: Vec<String> = fs::read_dir(&pages)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(names.contains(&"tenure-config-check.1".into()), "{names:?}");
+    assert!(
+        names.iter().all(|name| !name.contains("watchdog")),
+        "{names:?}"
+    );
+    let page = fs::read_to_string(pages.join("tenure-run.1")).unwrap();
+    for option in [
+        r"\-\-health\-command",
+        r"\-\-stop\-grace",
+        r"\-\-priority",
+        r"\-\-once",
+    ] {
+        assert!(page.contains(option), "{option} is missing: {page}");
+    }
+    let output = run(&["man", "/proc/nowhere"]);
+    assert!(
+        code(&output) == 1 && stderr(&output).contains("/proc/nowhere"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
+    let help = stdout(&run(&["--help"]));
+    for part in [
+        "history",
+        "watch",
+        "handover",
+        "doctor",
+        "config",
+        "completions",
+        "Exit codes",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    for (arguments, part) in [
+        (&["serve"][..], "it prints one line on stdout"),
+        (&["run"], "The lease is released after the group is gone"),
+        (&["list"], "List the leases of a namespace"),
+        (&["history"], "Newest first"),
+        (&["watch"], "The first line is the lease as it is"),
+        (&["handover"], "The holder is told as by a break"),
+        (&["doctor"], "69 if no address can be reached"),
+        (&["config"], "example"),
+        (&["config", "check"], "exit code is 2"),
+        (&["config", "show"], "flags override the environment"),
+        (&["completions"], "bash-completion"),
+        (&["man"], "tenure(1)"),
+    ] {
+        let output = run(&[arguments, &["--help"]].concat());
+        assert_eq!(code(&output), 0, "{output:?}");
+        let text = stdout(&output)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(
+            text.contains("Usage: tenure") && text.contains(part),
+            "{part}: {text}"
+        );
+    }
+}
