@@ -1,0 +1,243 @@
+//! Grants that are on disk, against what SQLite alone does in the same folder.
+//!
+//! SQLite alone is one thread that writes rows of the same shape, with the same pragmas, in
+//! transactions of as many rows as there are clients. The store does that too, and besides it takes
+//! requests, decides, keeps a checksum of everything and wakes whoever waits for the disk. The
+//! store is measured without sockets (requests and answers as JSON through its router), and once
+//! more behind them.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection as Database, params};
+use support::{
+    Child, Connection, Kind, Local, Samples, acquire, folder, path, per_second, proof, table,
+};
+use tenure_server::{Config, Store};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+const CLIENTS: u64 = 64;
+
+/// As the store's own table.
+const TABLE: &str = "
+    CREATE TABLE leases (
+        namespace TEXT NOT NULL, lease TEXT NOT NULL, state TEXT NOT NULL, holder TEXT,
+        epoch INTEGER, granted_at_ms INTEGER, duration_ms INTEGER, lease_id BLOB, break_ms INTEGER,
+        lock_delay_ms INTEGER, metadata TEXT NOT NULL, reserved_for TEXT, reserved_ms INTEGER,
+        retired BLOB NOT NULL, revision INTEGER NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY (namespace, lease)
+    ) STRICT, WITHOUT ROWID;";
+
+const UPSERT: &str = "
+    INSERT INTO leases (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms,
+        lease_id, break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision,
+        crc)
+    VALUES ('bench', ?1, ?2, 'worker-0000001', ?3, ?3, 86400000, ?4, NULL, 0, '{}', NULL, NULL, ?5,
+        ?3, 1234567890)
+    ON CONFLICT (namespace, lease) DO UPDATE SET state = ?2, holder = 'worker-0000001', epoch = ?3,
+        granted_at_ms = ?3, duration_ms = 86400000, lease_id = ?4, break_ms = NULL,
+        lock_delay_ms = 0, metadata = '{}', reserved_for = NULL, reserved_ms = NULL, retired = ?5,
+        revision = ?3, crc = 1234567890";
+
+/// Rows between two checkpoints, as in the store.
+const CHECKPOINT_AFTER_ROWS: u64 = 2_000;
+
+fn main() {
+    support::serve_if_asked();
+    let (rounds, length) = match support::quick() {
+        true => (2, Duration::from_millis(200)),
+        false => (7, Duration::from_millis(700)),
+    };
+    let folders: Vec<_> = (0..3).map(|_| folder()).collect();
+    let runtime = Runtime::new().expect("a runtime");
+    let client_runtime = Builder::new_current_thread().enable_all().build();
+    let client_runtime = client_runtime.expect("a runtime");
+    let database = database(folders[0].path());
+    let store = Store::open(Config::embedded(folders[1].path())).expect("a store");
+    let local = Local::new(store);
+    let server = Child::start(Kind::Embedded, 0, folders[2].path());
+
+    let mut rates: [Samples; 5] = Default::default();
+    let mut revision = 0;
+    // The first round warms up.
+    for round in 0..=rounds {
+        let measured = [
+            sqlite(&database, &mut revision, CLIENTS, length),
+            runtime.block_on(local_pairs(&local, length)),
+            client_runtime.block_on(remote_pairs(&server, length)),
+            sqlite(&database, &mut revision, 1, length),
+            runtime.block_on(hand_overs(&local, length)),
+        ];
+        if round > 0 {
+            for (samples, rate) in rates.iter_mut().zip(measured) {
+                samples.push(rate);
+            }
+        }
+    }
+    let [batches, here, behind, singles, handed] = rates;
+    let head = |what: &str| ["", what, "ratio"].map(String::from).to_vec();
+    let row = |name: &str, rate: &Samples, base: &Samples| {
+        vec![name.to_owned(), rate.text(0), rate.over(base).text(2)]
+    };
+    let rows = [
+        head("durable changes a second"),
+        row("SQLite alone, 64 rows a transaction", &batches, &batches),
+        row("the store, 64 clients, no sockets", &here, &batches),
+        row("the store, 64 clients over HTTP", &behind, &batches),
+    ];
+    table(
+        "Acquire and release of 64 leases (target: ratio at least 0.8)",
+        &rows,
+    );
+    let rows = [
+        head("a second"),
+        row("SQLite alone, transactions of one row", &singles, &singles),
+        row(
+            "the store, hand-overs among 64 candidates",
+            &handed,
+            &singles,
+        ),
+    ];
+    table(
+        "One lease that 64 wait for (target: ratio at least 0.8)",
+        &rows,
+    );
+}
+
+fn database(folder: &Path) -> Database {
+    let database = Database::open(folder.join("alone.db")).expect("a database");
+    let mode = database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
+    mode.expect("a write-ahead log");
+    let pragmas = "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;
+        PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;";
+    database.execute_batch(pragmas).expect("pragmas");
+    database.execute_batch(TABLE).expect("a table");
+    database
+}
+
+/// Rows that SQLite commits a second, so many in a transaction.
+fn sqlite(database: &Database, revision: &mut u64, rows: u64, length: Duration) -> f64 {
+    let began = Instant::now();
+    let (mut written, mut since_checkpoint) = (0, 0);
+    while began.elapsed() < length {
+        let transaction = database.unchecked_transaction().expect("a transaction");
+        {
+            let mut upsert = transaction.prepare_cached(UPSERT).expect("a statement");
+            // A lease that is acquired and released in turn remembers its last ids.
+            let (id, retired) = ([7_u8; 16], [9_u8; 16 * 32]);
+            for _ in 0..rows {
+                *revision += 1;
+                let state = if (*revision / CLIENTS).is_multiple_of(2) {
+                    "leased"
+                } else {
+                    "available"
+                };
+                let lease = format!("lease-{:07}", *revision % CLIENTS);
+                let written = upsert.execute(params![
+                    lease,
+                    state,
+                    *revision as i64,
+                    id.as_slice(),
+                    retired.as_slice()
+                ]);
+                written.expect("a row");
+            }
+        }
+        transaction.commit().expect("a commit");
+        written += rows;
+        since_checkpoint += rows;
+        if since_checkpoint >= CHECKPOINT_AFTER_ROWS {
+            since_checkpoint = 0;
+            let checkpoint = database.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            checkpoint.expect("a checkpoint");
+        }
+    }
+    per_second(written, began.elapsed())
+}
+
+/// Changes a second of clients that acquire and release, each a lease of its own.
+async fn local_pairs(local: &Local, length: Duration) -> f64 {
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    for client in 0..CLIENTS {
+        let mut local = local.clone();
+        tasks.spawn(async move {
+            let mut done = 0;
+            while began.elapsed() < length {
+                let id = fresh();
+                let acquired = local.post(&path(client, "acquire"), acquire(id, 0)).await;
+                assert_eq!(acquired, 200);
+                let released = local.post(&path(client, "release"), proof(id)).await;
+                assert_eq!(released, 200);
+                done += 2;
+            }
+            done
+        });
+    }
+    let done = tasks.join_all().await.iter().sum();
+    per_second(done, began.elapsed())
+}
+
+/// The same over HTTP, with the store in a process of its own.
+async fn remote_pairs(server: &Child, length: Duration) -> f64 {
+    let mut connections = Vec::new();
+    for _ in 0..CLIENTS {
+        connections.push(Connection::open(server.address).await);
+    }
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    for (client, mut connection) in (0..).zip(connections) {
+        tasks.spawn(async move {
+            let mut done = 0;
+            while began.elapsed() < length {
+                let id = fresh();
+                let acquired = connection
+                    .post(&path(client, "acquire"), &acquire(id, 0))
+                    .await;
+                assert_eq!(acquired, 200);
+                let released = connection.post(&path(client, "release"), &proof(id)).await;
+                assert_eq!(released, 200);
+                done += 2;
+            }
+            done
+        });
+    }
+    let done = tasks.join_all().await.iter().sum();
+    per_second(done, began.elapsed())
+}
+
+/// How often a second a lease goes from one to the next of those who wait for it.
+async fn hand_overs(local: &Local, length: Duration) -> f64 {
+    const CONTENDED: u64 = 9_999_999;
+    let grants = Arc::new(AtomicU64::new(0));
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (mut local, grants) = (local.clone(), Arc::clone(&grants));
+        tasks.spawn(async move {
+            while began.elapsed() < length {
+                let id = fresh();
+                let acquired = local
+                    .post(&path(CONTENDED, "acquire"), acquire(id, 60_000))
+                    .await;
+                assert_eq!(acquired, 200);
+                grants.fetch_add(1, Ordering::Relaxed);
+                let released = local.post(&path(CONTENDED, "release"), proof(id)).await;
+                assert_eq!(released, 200);
+            }
+        });
+    }
+    tasks.join_all().await;
+    per_second(grants.load(Ordering::Relaxed), began.elapsed())
+}
+
+/// A lease id that was never used: one that was is retired.
+fn fresh() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(1);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,211 @@
+//! How long those who wait, wait; and what they do to the renewals of others.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use support::{Child, Connection, Kind, Samples, acquire, acquire_for, folder, path, proof, table};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// Longer than the benchmark takes.
+const WAIT_MS: u64 = 300_000;
+
+/// The lease that many wait for. It is held from the start, under its own number.
+const CONTENDED: u64 = 0;
+
+fn main() {
+    support::serve_if_asked();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(measure(support::quick()));
+}
+
+async fn measure(quick: bool) {
+    let folders = [folder(), folder()];
+    let idle = Child::start(Kind::Embedded, 1_000, folders[0].path());
+    let loaded = Child::start(Kind::Embedded, 1_000, folders[1].path());
+    let count = if quick { 20 } else { 300 };
+
+    let released = releases(idle.address, count).await;
+    let expired = expiries(idle.address, count).await;
+    let cells = |cells: [&str; 4]| cells.map(String::from).to_vec();
+    let quantiles = |name: &str, samples: &Samples, more: &str| {
+        let [middle, most] = [0.5, 0.99].map(|part| format!("{:.2}", samples.quantile(part)));
+        cells([name, &middle, &most, more])
+    };
+    let rows = [
+        cells(["after", "median, ms", "p99, ms", "target for the median"]),
+        quantiles("a release", &released, "10"),
+        quantiles("an expiry", &expired, "20"),
+    ];
+    table(
+        "Until the next one who waits holds the lease, over HTTP",
+        &rows,
+    );
+
+    let (waiters, polls) = if quick { (200, 20) } else { (5_000, 500) };
+    let _crowd = crowd(loaded.address, waiters, polls).await;
+    let mut quiet = Samples::default();
+    let mut crowded = Samples::default();
+    let mut changing = Samples::default();
+    for _ in 0..if quick { 2 } else { 8 } {
+        quiet.extend(renewals(idle.address, count * 3, None).await);
+        crowded.extend(renewals(loaded.address, count * 3, None).await);
+        let every = Duration::from_millis(100);
+        changing.extend(renewals(loaded.address, count * 3, Some(every)).await);
+    }
+    let base = quiet.quantile(0.99);
+    let ratio = |samples: &Samples| format!("{:.1}", samples.quantile(0.99) / base);
+    let rows = [
+        cells(["", "median, ms", "p99, ms", "ratio of the p99"]),
+        quantiles("nobody waits", &quiet, "1"),
+        quantiles("a crowd waits", &crowded, &ratio(&crowded)),
+        quantiles(
+            "and all polls are answered 10 times a second",
+            &changing,
+            &ratio(&changing),
+        ),
+    ];
+    let title = format!("A renewal while {waiters} wait and {polls} poll (target: ratio below 10)");
+    table(&title, &rows);
+}
+
+/// Milliseconds from the sending of a release until another one has the answer that it holds.
+async fn releases(server: SocketAddr, count: u64) -> Samples {
+    const LEASE: u64 = 8_000_000;
+    let mut samples = Samples::default();
+    let mut holder = Connection::open(server).await;
+    let mut next = Connection::open(server).await;
+    let status = holder
+        .post(&path(LEASE, "acquire"), &acquire(LEASE, 0))
+        .await;
+    assert_eq!(status, 200);
+    for number in LEASE..LEASE + count {
+        let waiting = tokio::spawn(async move {
+            let body = acquire(number + 1, WAIT_MS);
+            assert_eq!(next.post(&path(LEASE, "acquire"), &body).await, 200);
+            (Instant::now(), next)
+        });
+        // Nobody tells when it waits; soon it does.
+        sleep(Duration::from_millis(3)).await;
+        let sent = Instant::now();
+        let status = holder.post(&path(LEASE, "release"), &proof(number)).await;
+        assert_eq!(status, 200);
+        let (granted, connection) = waiting.await.expect("a grant");
+        samples.push(millis(granted - sent));
+        next = holder;
+        holder = connection;
+    }
+    samples
+}
+
+/// Milliseconds that another one has the answer that it holds a lease of one second later than a
+/// second after the first one's acquire was sent. It was granted after it was sent, so this is a
+/// little too much.
+async fn expiries(server: SocketAddr, count: u64) -> Samples {
+    const LEASE: u64 = 9_000_000;
+    let mut tasks = JoinSet::new();
+    for number in LEASE..LEASE + count {
+        tasks.spawn(async move {
+            let mut holder = Connection::open(server).await;
+            let mut next = Connection::open(server).await;
+            let body = acquire_for(1_000, number, 0);
+            // Not all in one instant, as they are not in life.
+            sleep(Duration::from_millis(10) * (number - LEASE) as u32).await;
+            let sent = Instant::now();
+            assert_eq!(holder.post(&path(number, "acquire"), &body).await, 200);
+            let body = acquire(number + count, WAIT_MS);
+            assert_eq!(next.post(&path(number, "acquire"), &body).await, 200);
+            millis(sent.elapsed()) - 1_000.0
+        });
+    }
+    let mut samples = Samples::default();
+    samples.extend(tasks.join_all().await);
+    samples
+}
+
+/// So many who wait for one lease, and so many who poll it, until this is dropped.
+async fn crowd(server: SocketAddr, waiters: u64, polls: u64) -> JoinSet<()> {
+    let connected = Arc::new(Barrier::new((waiters + polls + 1) as usize));
+    let mut tasks = JoinSet::new();
+    for number in 0..waiters + polls {
+        let connected = Arc::clone(&connected);
+        tasks.spawn(async move {
+            let mut connection = Connection::open(server).await;
+            connected.wait().await;
+            if number < waiters {
+                let body = acquire(1_000_000 + number, WAIT_MS);
+                connection.post(&path(CONTENDED, "acquire"), &body).await;
+            }
+            let mut revision = 0;
+            loop {
+                let path = path(CONTENDED, "");
+                let path = path.trim_end_matches('/');
+                let query = format!("{path}?after={revision}&wait_ms={WAIT_MS}");
+                assert_eq!(connection.get(&query).await, 200);
+                let view: serde_json::Value =
+                    serde_json::from_slice(connection.body()).expect("a view");
+                revision = view["revision"].as_u64().expect("a revision");
+            }
+        });
+    }
+    connected.wait().await;
+    let mut connection = Connection::open(server).await;
+    let path = path(CONTENDED, "");
+    let everybody = format!("\"waiters\":{waiters},");
+    loop {
+        assert_eq!(connection.get(path.trim_end_matches('/')).await, 200);
+        if String::from_utf8_lossy(connection.body()).contains(&everybody) {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    // The polls came with the waiters, and are not counted.
+    sleep(Duration::from_millis(500)).await;
+    tasks
+}
+
+/// Milliseconds of renewals, one after the other, of the lease with the crowd and of another one in
+/// turn; all who poll are told of a change this often.
+async fn renewals(server: SocketAddr, count: u64, every: Option<Duration>) -> Vec<f64> {
+    let changes = every.map(|every| {
+        tokio::spawn(async move {
+            let mut connection = Connection::open(server).await;
+            // A renewal for another duration is a change.
+            for duration_ms in (1..).map(|change| 86_000_000 + change % 2) {
+                let id = support::id(CONTENDED);
+                let body = format!(r#"{{"lease_id":"{id}","duration_ms":{duration_ms}}}"#);
+                assert_eq!(connection.post(&path(CONTENDED, "renew"), &body).await, 200);
+                sleep(every).await;
+            }
+        })
+    });
+    let mut connection = Connection::open(server).await;
+    let mut samples = Vec::new();
+    for number in 0..count {
+        let lease = if number % 2 == 0 {
+            CONTENDED
+        } else {
+            1 + number % 999
+        };
+        let sent = Instant::now();
+        let status = connection.post(&path(lease, "renew"), &proof(lease)).await;
+        assert_eq!(status, 200);
+        samples.push(millis(sent.elapsed()));
+        sleep(Duration::from_micros(500)).await;
+    }
+    if let Some(changes) = changes {
+        changes.abort();
+    }
+    samples
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

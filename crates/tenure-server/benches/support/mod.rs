@@ -1,0 +1,71 @@
+//! What the benchmarks share: servers as processes of their own, a client that costs little, and
+//! numbers as people read them.
+//!
+//! A benchmark starts its own binary again as a server, so that the processor time of the server is
+//! apart from that of the load.
+
+#![allow(dead_code, unreachable_pub, unused_imports)] // Each benchmark uses its part.
+
+mod client;
+mod local;
+mod process;
+mod report;
+
+pub use client::Connection;
+pub use local::Local;
+pub use process::{Child, Kind, serve_if_asked};
+pub use report::{Samples, per_second, table};
+
+/// Whether `--quick` was given: fewer rounds and smaller numbers, to see that it works.
+pub fn quick() -> bool {
+    std::env::args().any(|argument| argument == "--quick")
+}
+
+/// The path of a call on the lease with this number.
+pub fn path(number: u64, verb: &str) -> String {
+    format!("/v1/namespaces/bench/leases/lease-{number:07}/{verb}")
+}
+
+/// The lease id of this number.
+pub fn id(number: u64) -> String {
+    format!("6f1c9a64-3a52-4c0e-9d43-{number:012x}")
+}
+
+/// The body of an acquire for a day, or of one that waits for it.
+pub fn acquire(number: u64, wait_ms: u64) -> String {
+    acquire_for(86_400_000, number, wait_ms)
+}
+
+/// The body of an acquire for so long.
+pub fn acquire_for(duration_ms: u64, number: u64, wait_ms: u64) -> String {
+    format!(
+        r#"{{"holder":"worker-{number:07}","duration_ms":{duration_ms},"lease_id":"{}","wait_ms":{wait_ms}}}"#,
+        id(number)
+    )
+}
+
+/// The body of a renewal or a release.
+pub fn proof(number: u64) -> String {
+    format!(r#"{{"lease_id":"{}"}}"#, id(number))
+}
+
+/// Numbers that jump about, the same ones in each run.
+pub struct Jumps(u64);
+
+impl Jumps {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A folder on the disk that builds are on, gone when it is dropped.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+}

@@ -1,0 +1,198 @@
+//! Servers in processes of their own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::Router;
+use axum::extract::Path as UrlPath;
+use axum::routing::post;
+use axum_server::accept::NoDelayAcceptor;
+use tenure_core::wire::{LeaseView, RenewRequest};
+use tenure_server::{Config, Server, Store};
+
+use super::Local;
+
+/// What kind of server to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No store: a handler that parses a renewal and answers as the store does.
+    Bare,
+    /// A store in memory.
+    Memory,
+    /// A store on disk.
+    Embedded,
+}
+
+/// A server that serves until this is dropped.
+pub struct Child {
+    process: std::process::Child,
+    /// The server ends with it, however the benchmark ends.
+    _stdin: ChildStdin,
+    pub address: SocketAddr,
+    /// How many bytes its memory grew while it made its leases.
+    pub grown: u64,
+    /// How long it took from its start until it was ready, without making leases.
+    pub start: Duration,
+}
+
+impl Child {
+    /// Starts a server with so many held leases. Blocks until it is ready.
+    pub fn start(kind: Kind, leases: u64, folder: &Path) -> Self {
+        let mut process = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--serve", &format!("{kind:?}"), &leases.to_string()])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a server");
+        let stdin = process.stdin.take().expect("its input");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("its output"))
+            .read_line(&mut line)
+            .expect("a line");
+        let mut words = line.split_whitespace();
+        let mut word = || words.next().expect("a server that is ready");
+        Self {
+            address: word().parse().expect("its address"),
+            grown: word().parse().expect("its growth"),
+            start: Duration::from_micros(word().parse().expect("its start")),
+            process,
+            _stdin: stdin,
+        }
+    }
+
+    /// The processor time that it has used.
+    pub fn cpu(&self) -> Duration {
+        let path = format!("/proc/{}/stat", self.process.id());
+        let stat = std::fs::read_to_string(path).expect("Linux's /proc");
+        let fields = stat.rsplit_once(')').expect("a name").1.split_whitespace();
+        let ticks: u64 = fields
+            .skip(11)
+            .take(2)
+            .map(|field| field.parse::<u64>().expect("a number"))
+            .sum();
+        // Linux tells it in hundredths of a second.
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// The bytes of memory that it has.
+    pub fn resident(&self) -> u64 {
+        resident(&self.process.id().to_string())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It has nothing to lose.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// If this process was started to be a server, it is one until its input ends.
+pub fn serve_if_asked() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, flag, kind, leases, folder] = arguments.as_slice() else {
+        return;
+    };
+    if flag != "--serve" {
+        return;
+    }
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let leases = leases.parse().expect("a number");
+    let config = match kind.as_str() {
+        "Bare" => None,
+        "Memory" => Some(Config::memory()),
+        _ => Some(Config::embedded(folder)),
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    match config {
+        None => runtime.block_on(serve_bare()),
+        Some(config) => runtime.block_on(serve_store(config, leases)),
+    }
+    std::process::exit(0);
+}
+
+async fn serve_store(config: Config, leases: u64) {
+    let began = Instant::now();
+    let store = Store::open(config).expect("a store");
+    let start = began.elapsed();
+    let server = Server::bind(store.clone(), any_port()).expect("a listener");
+    let before = resident("self");
+    Local::new(store).hold(leases).await;
+    let grown = resident("self").saturating_sub(before);
+    ready(server.local_addr().expect("an address"), grown, start);
+    server
+        .serve(std::future::pending())
+        .await
+        .expect("to serve");
+}
+
+/// The least that a service with these requests and answers does.
+async fn serve_bare() {
+    async fn renew(
+        UrlPath((namespace, lease)): UrlPath<(String, String)>,
+        Json(request): Json<RenewRequest>,
+    ) -> Json<LeaseView> {
+        std::hint::black_box(request);
+        Json(LeaseView {
+            namespace,
+            lease,
+            state: tenure_core::lease::State::Leased,
+            holder: Some("worker-0000001".into()),
+            epoch: Some(1_795_230_310_385),
+            duration_ms: Some(tenure_core::wire::DurationMs::from(
+                tenure_core::lease::LeaseDuration::Fixed(Duration::from_secs(86_400)),
+            )),
+            remaining_ms: Some(86_400_000),
+            granted_at: Some("2026-11-21T02:05:10.385Z".into()),
+            metadata: Some(std::collections::BTreeMap::new()),
+            waiters: 0,
+            revision: 1_000_000,
+            lease_id: None,
+        })
+    }
+    let route = "/v1/namespaces/{namespace}/leases/{lease}/renew";
+    let listener = TcpListener::bind(any_port()).expect("a listener");
+    listener.set_nonblocking(true).expect("a listener");
+    ready(
+        listener.local_addr().expect("an address"),
+        0,
+        Duration::ZERO,
+    );
+    axum_server::from_tcp(listener)
+        .expect("a server")
+        .acceptor(NoDelayAcceptor::new())
+        .http1_only()
+        .serve(Router::new().route(route, post(renew)).into_make_service())
+        .await
+        .expect("to serve");
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn ready(address: SocketAddr, grown: u64, start: Duration) {
+    let mut out = std::io::stdout();
+    let line = writeln!(out, "{address} {grown} {}", start.as_micros());
+    line.and_then(|()| out.flush())
+        .expect("a benchmark that listens");
+}
+
+/// The bytes of memory that a process has.
+fn resident(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    let status = status.expect("Linux's /proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    let kilobytes: u64 = kilobytes.and_then(|kb| kb.parse().ok()).expect("VmRSS");
+    kilobytes * 1024
+}
