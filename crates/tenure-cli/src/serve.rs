@@ -33,7 +33,7 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
             has no authentication");
     }
 
-    let store = Store::open(Config { engine })
+    let store = Store::open(Config::new(engine))
         .map_err(|error| Failure::new(BAD_CONFIGURATION, anyhow::Error::new(error)))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

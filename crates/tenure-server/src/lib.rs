@@ -40,7 +40,7 @@ mod clock;
 mod random;
 mod timer;
 
-pub use config::{Config, EngineConfig};
+pub use config::{Config, EngineConfig, LimitError, Limits};
 pub use engine::OpenError;
 pub use http::router;
 pub use server::{ServeError, Server};

@@ -96,6 +96,12 @@ impl<T> Queue<T> {
         });
     }
 
+    /// Whether somebody waits under `lease_id`.
+    #[must_use]
+    pub fn has(&self, lease_id: LeaseId) -> bool {
+        self.places.contains_key(&lease_id)
+    }
+
     /// How many wait.
     #[must_use]
     pub fn len(&self) -> usize {

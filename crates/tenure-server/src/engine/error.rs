@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::config::LimitError;
+
 /// Why a store could not be opened. Nothing on disk was changed, but that the folder may have been
 /// made.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,9 @@ pub enum OpenError {
         /// What does not fit.
         detail: String,
     },
+    /// A limit makes no sense.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// The database can't be used, for another reason than damage.
     #[error("can't open {}: {detail}", path.display())]
     Database {

@@ -1,44 +1,56 @@
 //! Bodies: JSON, declared as such, small, and with known fields only.
 
-use std::time::Duration;
+use std::error::Error;
 
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::body::{Bytes, HttpBody, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{BreakRequest, Code, Problem};
+use tenure_core::wire::{BreakRequest, Code, Problem, RenewManyRequest};
 
 use super::problem::Failure;
+use crate::Store;
+use crate::config::Limits;
 
-/// Most bytes of a body: four times the largest metadata.
-pub(super) const MAX_BODY_BYTES: usize = 16 * 1024;
-
-/// How long a body may take: it is small, and who needs longer would lose the lease meanwhile.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most bytes of a body of many renewals: a thousand with names of usual lengths.
+const MAX_RENEWALS_BYTES: usize = 256 * 1024;
 
 /// A body of this shape.
 pub(super) struct Json<T>(pub(super) T);
 
+/// The body of a namespace's `renew`, larger than others.
+pub(super) struct Renewals(pub(super) RenewManyRequest);
+
 /// The body of `break`, that may be left out.
 pub(super) struct BreakBody(pub(super) BreakRequest);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+impl<T: DeserializeOwned> FromRequest<Store> for Json<T> {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, store: &Store) -> Result<Self, Failure> {
         check_content_type(request.headers())?;
-        parse(&read(request, state).await?).map(Self)
+        let limits = store.limits();
+        parse(&read(request, limits, limits.max_body_bytes).await?).map(Self)
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for BreakBody {
+impl FromRequest<Store> for Renewals {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, store: &Store) -> Result<Self, Failure> {
+        check_content_type(request.headers())?;
+        parse(&read(request, store.limits(), MAX_RENEWALS_BYTES).await?).map(Self)
+    }
+}
+
+impl FromRequest<Store> for BreakBody {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, store: &Store) -> Result<Self, Failure> {
         let declared = check_content_type(request.headers());
-        let body = read(request, state).await?;
+        let limits = store.limits();
+        let body = read(request, limits, limits.max_body_bytes).await?;
         if body.is_empty() {
             return Ok(Self(BreakRequest::default()));
         }
@@ -65,21 +77,39 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
     )))
 }
 
-async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Failure> {
-    match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
+/// The whole body, if it has at most so many bytes and all of them come in time.
+async fn read(request: Request, limits: &Limits, most: usize) -> Result<Bytes, Failure> {
+    let too_large = |size: String| {
+        let detail = format!("the body has {size} bytes, at most {most} are taken");
+        Failure(Problem::new(Code::TooLarge, detail))
+    };
+    // A size that is declared need not be waited for.
+    let declared = request.body().size_hint().lower();
+    if declared > most as u64 {
+        return Err(too_large(declared.to_string()));
+    }
+    match tokio::time::timeout(limits.request_time, to_bytes(request.into_body(), most)).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)))) => {
-            Err(Failure(Problem::new(
-                Code::TooLarge,
-                format!("the body has more than {MAX_BODY_BYTES} bytes"),
-            )))
-        }
-        Ok(Err(error)) => Err(Failure(Problem::new(Code::Malformed, error.body_text()))),
+        Ok(Err(error)) if is_over_limit(&error) => Err(too_large(format!("more than {most}"))),
+        Ok(Err(error)) => Err(Failure(Problem::new(Code::Malformed, error.to_string()))),
         Err(_) => Err(Failure(Problem::new(
             Code::RequestTimeout,
-            format!("the body took longer than {} s", BODY_TIMEOUT.as_secs()),
+            format!("the body took longer than {:?}", limits.request_time),
         ))),
     }
+}
+
+/// The size was not declared, and turned out to be too large. Anything else is the connection's
+/// fault; the type that tells is not one of axum's.
+fn is_over_limit(error: &axum::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.to_string() == "length limit exceeded" {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

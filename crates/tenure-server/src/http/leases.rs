@@ -1,13 +1,15 @@
 //! The calls on leases: what comes in is checked by the core's wire types, what is done is the
 //! store's business, and what comes out is a view.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Result as Answer;
-use tenure_core::lease::{Operation, Rules};
+use tenure_core::lease::{Metadata, Operation, Rules};
 use tenure_core::wire::{
-    AcquireRequest, ChangeRequest, HandOverRequest, LeaseList, LeaseView, MetadataRequest,
-    ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
+    AcquireRequest, ChangeRequest, Code, HandOverRequest, LeaseList, LeaseView, MetadataRequest,
+    Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
 };
 
 use super::body::{BreakBody, Json};
@@ -27,7 +29,9 @@ pub(super) async fn acquire(
     Json(request): Json<AcquireRequest>,
 ) -> Replied<LeaseView> {
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
-    Ok(axum::Json(store.acquire(&key, &queued).await?))
+    check_metadata(&store, &queued.request.metadata)?;
+    let view = in_time(&store, queued.wait, store.acquire(&key, &queued)).await?;
+    Ok(axum::Json(view))
 }
 
 pub(super) async fn renew(
@@ -83,7 +87,11 @@ pub(super) async fn set_metadata(
     _: NoQuery,
     Json(request): Json<MetadataRequest>,
 ) -> Replied<LeaseView> {
-    operate(&store, &key, request.check()?, None).await
+    let operation = request.check()?;
+    if let Operation::SetMetadata(_, metadata) = &operation {
+        check_metadata(&store, metadata)?;
+    }
+    operate(&store, &key, operation, None).await
 }
 
 pub(super) async fn verify(
@@ -95,7 +103,8 @@ pub(super) async fn verify(
     let Operation::Verify(epoch) = request.check()? else {
         unreachable!("a verify request is a verify operation")
     };
-    Ok(axum::Json(store.verify(&key, epoch).await?))
+    let reply = in_time(&store, Duration::ZERO, store.verify(&key, epoch)).await?;
+    Ok(axum::Json(reply))
 }
 
 pub(super) async fn view(
@@ -104,8 +113,8 @@ pub(super) async fn view(
     query: PollQuery,
 ) -> Replied<LeaseView> {
     let view = match query.after {
-        Some(after) => store.poll(&key, after, query.wait).await?,
-        None => store.view(&key).await?,
+        Some(after) => in_time(&store, query.wait, store.poll(&key, after, query.wait)).await?,
+        None => in_time(&store, Duration::ZERO, store.view(&key)).await?,
     };
     Ok(axum::Json(view))
 }
@@ -115,7 +124,7 @@ pub(super) async fn delete(
     Lease(key): Lease,
     _: NoQuery,
 ) -> Answer<StatusCode, Failure> {
-    store.delete(&key).await?;
+    in_time(&store, Duration::ZERO, store.delete(&key)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -125,15 +134,13 @@ pub(super) async fn list(
     query: ListQuery,
 ) -> Replied<LeaseList> {
     let after = query.after.map(|name| Key::new(&namespace, &name));
-    let list = store
-        .list(
-            namespace.as_str(),
-            &query.prefix,
-            after.as_ref(),
-            query.limit,
-        )
-        .await?;
-    Ok(axum::Json(list))
+    let list = store.list(
+        namespace.as_str(),
+        &query.prefix,
+        after.as_ref(),
+        query.limit,
+    );
+    Ok(axum::Json(in_time(&store, Duration::ZERO, list).await?))
 }
 
 async fn operate(
@@ -142,5 +149,41 @@ async fn operate(
     operation: Operation,
     reason: Option<String>,
 ) -> Replied<LeaseView> {
-    Ok(axum::Json(store.operate(key, &operation, reason).await?))
+    let is_renewal = matches!(operation, Operation::Renew(..));
+    let operate = store.operate(key, &operation, reason);
+    Ok(axum::Json(if is_renewal {
+        // Who holds a lease keeps it, however slow the disk is.
+        operate.await?
+    } else {
+        in_time(store, Duration::ZERO, operate).await?
+    }))
+}
+
+/// Does `work`, that may wait for so long, within the time that a request has.
+pub(super) async fn in_time<T>(
+    store: &Store,
+    wait: Duration,
+    work: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    let most = store.limits().request_time;
+    match tokio::time::timeout(wait + most, work).await {
+        Ok(result) => result,
+        Err(_) => Err(Problem::new(
+            Code::RequestTimeout,
+            format!("the request took longer than {most:?}; what it asked for may yet be done"),
+        )),
+    }
+}
+
+fn check_metadata(store: &Store, metadata: &Metadata) -> Result<(), Problem> {
+    let entries = metadata.iter();
+    let bytes: usize = entries.map(|(key, value)| key.len() + value.len()).sum();
+    let most = store.limits().max_metadata_bytes;
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Code::TooLarge,
+        format!("metadata has {bytes} bytes of keys and values, at most {most} are taken"),
+    ))
 }

@@ -6,11 +6,11 @@ mod leases;
 mod path;
 mod problem;
 mod query;
+mod renewals;
 
 use std::any::Any;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -18,7 +18,6 @@ use tenure_core::wire::{Code, Problem};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
-use self::body::MAX_BODY_BYTES;
 use self::problem::Failure;
 use crate::Store;
 
@@ -28,6 +27,7 @@ pub fn router(store: Store) -> Router {
     let leases = "/v1/namespaces/{namespace}/leases";
     let lease = "/v1/namespaces/{namespace}/leases/{lease}";
     Router::new()
+        .route("/v1/namespaces/{namespace}/renew", post(renewals::renew))
         .route(leases, get(leases::list))
         .route(lease, get(leases::view).delete(leases::delete))
         .route(&format!("{lease}/acquire"), post(leases::acquire))
@@ -42,7 +42,6 @@ pub fn router(store: Store) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(store)
 }

@@ -7,7 +7,7 @@ use tracing::{error, warn};
 use super::{Inner, Status};
 use crate::engine::{CommitError, Content, Engine, Write};
 use crate::journal::{Change, Undone};
-use crate::table::{self, Key};
+use crate::table::Key;
 
 /// After an undone change, how long until those who wait for the lease are looked at again: a full
 /// disk is not asked in a hot loop.
@@ -61,7 +61,8 @@ impl Inner {
         for write in writes {
             if matches!(write.content, Content::Deleted(_)) {
                 let mut shard = self.table.lock(&write.key);
-                table::tidy(&mut shard, &write.key, self.journal.durable());
+                self.table
+                    .tidy(&mut shard, &write.key, self.journal.durable());
             }
         }
     }
@@ -91,7 +92,7 @@ impl Inner {
                 interest.armed = None;
                 waited_for.push(change.key.clone());
             }
-            table::tidy(shard, &change.key, self.journal.durable());
+            self.table.tidy(shard, &change.key, self.journal.durable());
         }
         drop(shards);
         tell();

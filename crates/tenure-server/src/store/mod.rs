@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::clock::{self, Clock};
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::engine::{self, Engine, Loaded, OpenError};
 use crate::journal::{Journal, Keeping};
 use crate::table::Table;
@@ -44,6 +44,7 @@ struct Inner {
     journal: Journal,
     timer: Timer,
     clock: Clock,
+    limits: Limits,
     /// One more than the greatest epoch that was deleted with its lease; zero if there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
@@ -82,13 +83,14 @@ impl Store {
     /// [`OpenError`] names the file and says what to do. Files that are damaged are left untouched.
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
     pub fn open(config: Config) -> Result<Self, OpenError> {
+        config.limits.check()?;
         let (loaded, engine) = engine::open(&config.engine)?;
         warn_of_a_late_clock(loaded.last_epoch());
-        Self::start(loaded, engine).map_err(OpenError::io("a thread"))
+        Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
     }
 
     /// A store of these leases, that keeps changes in `engine`; in memory only, if there is none.
-    fn start(loaded: Loaded, engine: Option<Box<dyn Engine>>) -> io::Result<Self> {
+    fn start(loaded: Loaded, engine: Option<Box<dyn Engine>>, limits: Limits) -> io::Result<Self> {
         let clock = Clock::start();
         let keeping = match engine {
             Some(_) => Keeping::Durably,
@@ -100,6 +102,7 @@ impl Store {
             table: Table::new(loaded.entries(clock.now())),
             timer: Timer::default(),
             clock,
+            limits,
             waiting: AtomicUsize::new(0),
             status: Mutex::new(Status::Open),
             stopping: CancellationToken::new(),
@@ -124,6 +127,11 @@ impl Store {
     /// Commits what is queued and closes the engine. Blocks.
     pub(crate) fn close(&self) {
         self.running.close();
+    }
+
+    /// How much it takes of everything.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.inner.limits
     }
 
     /// Done when the engine has failed for good.

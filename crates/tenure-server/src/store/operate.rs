@@ -40,6 +40,46 @@ impl Store {
         self.with_lease(key, Unknown::Refuse, work).await
     }
 
+    /// Renews each of these, in order; what failed already stays as it is.
+    ///
+    /// All are renewed before any is waited for, so that a commit that one rests on does not let the
+    /// others expire, and all wait for the same few commits.
+    pub(crate) async fn renew_many(
+        &self,
+        renewals: Vec<Result<(Key, Operation), Problem>>,
+    ) -> Vec<Result<LeaseView, Problem>> {
+        let renew = |key: &Key, operation: &Operation| {
+            self.inner.work(key, Unknown::Refuse, |work| {
+                work.apply(operation, None)
+                    .map(|_| work.view())
+                    .map_err(|rejection| Problem::from(&rejection))
+            })
+        };
+        let mut begun = Vec::with_capacity(renewals.len());
+        for renewal in renewals {
+            begun.push(renewal.map(|(key, operation)| {
+                let seen = renew(&key, &operation);
+                (seen, key, operation)
+            }));
+        }
+        let mut results = Vec::with_capacity(begun.len());
+        for renewal in begun {
+            let answer = async {
+                let (seen, key, operation) = renewal?;
+                let mut first = Some(seen);
+                let again = || match first.take() {
+                    Some(first) => first,
+                    None => renew(&key, &operation),
+                };
+                let seen = self.answer(again).await?;
+                let view = seen.value.ok_or_else(|| unknown(&key))??;
+                Ok(at(view, seen.revision))
+            };
+            results.push(answer.await);
+        }
+        results
+    }
+
     /// Whether the term of `epoch` still holds.
     pub(crate) async fn verify(&self, key: &Key, epoch: Epoch) -> Result<VerifyReply, Problem> {
         self.ready()?;

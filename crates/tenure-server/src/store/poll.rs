@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{self, Instant};
 
 use super::operate::{at, unknown};
-use super::wait::{MAX_WAITING, Place, over_limit};
+use super::wait::Place;
 use super::work::{Unknown, Work};
 use super::{Store, stopping};
 use crate::table::Key;
@@ -29,9 +29,7 @@ impl Store {
     ) -> Result<LeaseView, Problem> {
         self.ready()?;
         let until = Instant::now() + wait;
-        let Some(place) = Place::take(&self.inner) else {
-            return Err(over_limit("the store", MAX_WAITING));
-        };
+        let place = Place::take(&self.inner)?;
         let mut poll = Poll {
             place,
             key: key.clone(),
@@ -79,7 +77,9 @@ impl Drop for Poll {
         let mut shard = inner.table.lock(&self.key);
         if let Some(entry) = shard.get_mut(&self.key) {
             entry.drop_idle_interest();
-            crate::table::tidy(&mut shard, &self.key, inner.journal.durable());
+            inner
+                .table
+                .tidy(&mut shard, &self.key, inner.journal.durable());
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Store;
+use crate::config::Limits;
 use crate::engine::{CommitError, Content, Engine, Loaded, Write};
 use crate::table::Key;
 
@@ -80,7 +81,7 @@ fn scripted() -> (Store, Script) {
         batches,
         verdicts: told,
     };
-    let store = Store::start(Loaded::default(), Some(Box::new(engine))).unwrap();
+    let store = Store::start(Loaded::default(), Some(Box::new(engine)), Limits::default()).unwrap();
     let script = Script {
         batches: shown,
         verdicts,
@@ -440,7 +441,7 @@ async fn a_lease_made_again_is_numbered_above_what_was_deleted() {
         floor: far(100),
         ..Loaded::default()
     };
-    let store = Store::start(loaded, None).unwrap();
+    let store = Store::start(loaded, None, Limits::default()).unwrap();
     let view = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
     assert_eq!(view.epoch, far(99).map(Epoch::get));
     answer(operate(&store, Operation::Release(id(1))))

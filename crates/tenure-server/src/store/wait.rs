@@ -14,13 +14,6 @@ use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::table::{Key, Reply};
 
-/// Most acquires that wait for one lease. Each release looks at them in order, so this bounds how
-/// long a shard is locked (below a millisecond); a lease with more candidates wants fewer of them.
-const MAX_WAITERS_OF_A_LEASE: usize = 10_000;
-
-/// Most acquires and long polls that wait in all: each has a connection and some kilobytes.
-pub(super) const MAX_WAITING: usize = 50_000;
-
 /// What came of trying to acquire.
 enum Tried {
     Granted(LeaseView),
@@ -107,13 +100,19 @@ impl Store {
         queued: &Queued,
         rejection: &Rejection,
     ) -> Tried {
-        let Some(place) = Place::take(&self.inner) else {
-            return Tried::Refused(over_limit("the store", MAX_WAITING));
+        let place = match Place::take(&self.inner) {
+            Ok(place) => place,
+            Err(problem) => return Tried::Refused(problem),
         };
         let revision = work.entry.revision;
         let interest = work.entry.interest();
-        if interest.queue.len() >= MAX_WAITERS_OF_A_LEASE {
-            return Tried::Refused(over_limit("the lease", MAX_WAITERS_OF_A_LEASE));
+        let (waiters, most) = (
+            interest.queue.len(),
+            self.inner.limits.max_waiters_per_lease,
+        );
+        // Who waits already keeps the place and makes no new one.
+        if waiters >= most && !interest.queue.has(queued.request.lease_id) {
+            return Tried::Refused(over_limit("the lease", waiters, most));
         }
         let (reply_to, reply) = oneshot::channel();
         let waiting = Waiting {
@@ -157,10 +156,10 @@ const fn is_worth_waiting(rejection: &Rejection) -> bool {
     )
 }
 
-pub(super) fn over_limit(whose: &str, limit: usize) -> Problem {
+fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
     Problem::new(
         Code::OverLimit,
-        format!("{whose} has {limit} requests waiting already, which is the limit"),
+        format!("{whose} has {waiting} requests waiting, at most {most} are taken"),
     )
 }
 
@@ -170,12 +169,17 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn take(inner: &Arc<Inner>) -> Option<Self> {
+    pub(super) fn take(inner: &Arc<Inner>) -> Result<Self, Problem> {
         let waiting = inner.waiting.fetch_add(1, Ordering::Relaxed);
         let place = Self {
             inner: Arc::clone(inner),
         };
-        (waiting < MAX_WAITING).then_some(place)
+        let most = inner.limits.max_waiting;
+        if waiting < most {
+            Ok(place)
+        } else {
+            Err(over_limit("the store", waiting, most))
+        }
     }
 }
 
@@ -208,7 +212,9 @@ impl Waiter {
                 interest.queue.leave(self.lease_id, is_gone);
             }
             entry.drop_idle_interest();
-            crate::table::tidy(&mut shard, &self.key, inner.journal.durable());
+            inner
+                .table
+                .tidy(&mut shard, &self.key, inner.journal.durable());
         }
         reply
     }

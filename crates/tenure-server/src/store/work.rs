@@ -4,7 +4,7 @@ use tenure_core::lease::Record;
 use tenure_core::lease::{
     self, Applied, Change as LeaseChange, LeaseId, Operation, Rejection, Rules,
 };
-use tenure_core::wire::{LeaseView, Problem};
+use tenure_core::wire::{Code, LeaseView, Problem};
 use tenure_core::{Epoch, Instant};
 use tokio::sync::oneshot;
 
@@ -12,7 +12,7 @@ use super::{Event, Inner};
 use crate::clock;
 use crate::engine::{Content, Write};
 use crate::journal::{Before, Change, Step, Ticket};
-use crate::table::{self, Entry, Key, Reply};
+use crate::table::{Entry, Full, Key, Reply};
 
 /// What was seen or done, and what to wait for before it may be told.
 pub(super) struct Seen<T> {
@@ -67,8 +67,10 @@ impl Inner {
         let mut shard = self.table.lock(key);
         self.check_open()?;
         if unknown == Unknown::Make && !shard.contains_key(key) {
-            let record = Record::above(self.floor());
-            shard.insert(key.clone(), Entry::new(record, 0));
+            let most = self.limits.max_leases_per_namespace;
+            let entry = || Entry::new(Record::above(self.floor()), 0);
+            let made = self.table.make(&mut shard, key, most, entry);
+            made.map_err(|full| too_many_leases(key, full, most))?;
         }
         let Some(entry) = shard.get_mut(key) else {
             return Ok(Seen {
@@ -100,7 +102,7 @@ impl Inner {
         seen.ticket = self.journal.ticket(entry.revision);
         entry.drop_idle_interest();
         if entry.is_vacant(self.journal.durable()) {
-            shard.remove(key);
+            self.table.tidy(&mut shard, key, self.journal.durable());
         }
         Ok(seen)
     }
@@ -120,7 +122,7 @@ impl Inner {
                 step.finish();
                 entry.drop_idle_interest();
             }
-            table::tidy(&mut shard, key, self.journal.durable());
+            self.table.tidy(&mut shard, key, self.journal.durable());
         }
     }
 }
@@ -323,6 +325,17 @@ impl<'a> Work<'a> {
             event,
         });
     }
+}
+
+fn too_many_leases(key: &Key, full: Full, most: usize) -> Problem {
+    Problem::new(
+        Code::OverLimit,
+        format!(
+            "namespace {} has {} leases, at most {most} are taken",
+            key.namespace(),
+            full.count
+        ),
+    )
 }
 
 fn view(key: &Key, entry: &Entry, now: Instant) -> LeaseView {

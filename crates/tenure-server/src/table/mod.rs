@@ -1,5 +1,6 @@
 //! All leases in memory, in shards, so that renewals of different leases don't share one lock.
 
+mod counts;
 mod entry;
 mod key;
 
@@ -8,6 +9,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use counts::Counts;
+
+pub(crate) use counts::Full;
 pub(crate) use entry::{Entry, Reply};
 pub(crate) use key::Key;
 
@@ -23,6 +27,7 @@ pub(crate) type Shard = BTreeMap<Key, Entry>;
 pub(crate) struct Table {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
+    counts: Counts,
 }
 
 /// All shards, locked.
@@ -36,9 +41,11 @@ impl Table {
         let table = Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
+            counts: Counts::default(),
         };
         let mut locked = table.lock_all();
         for (key, entry) in entries {
+            table.counts.add(&key);
             locked.shard_of(&key).insert(key, entry);
         }
         drop(locked);
@@ -85,6 +92,31 @@ impl Table {
         first
     }
 
+    /// Makes a lease that is not there, unless its namespace has `most` of them already.
+    pub(crate) fn make(
+        &self,
+        shard: &mut Shard,
+        key: &Key,
+        most: usize,
+        entry: impl FnOnce() -> Entry,
+    ) -> Result<(), Full> {
+        if let btree_map::Entry::Vacant(vacant) = shard.entry(key.clone()) {
+            self.counts.add_up_to(key, most)?;
+            vacant.insert(entry());
+        }
+        Ok(())
+    }
+
+    /// Takes `key` out again if nothing is known of it and nobody waits for it.
+    pub(crate) fn tidy(&self, shard: &mut Shard, key: &Key, durable: u64) {
+        if let btree_map::Entry::Occupied(occupied) = shard.entry(key.clone())
+            && occupied.get().is_vacant(durable)
+        {
+            occupied.remove();
+            self.counts.remove(key);
+        }
+    }
+
     fn index(&self, key: &Key) -> usize {
         // The remainder is below 64.
         (self.hasher.hash_one(key) % SHARDS as u64) as usize
@@ -94,15 +126,6 @@ impl Table {
 impl Locked<'_> {
     pub(crate) fn shard_of(&mut self, key: &Key) -> &mut Shard {
         &mut self.shards[self.table.index(key)]
-    }
-}
-
-/// Takes `key` out again if nothing is known of it and nobody waits for it.
-pub(crate) fn tidy(shard: &mut Shard, key: &Key, durable: u64) {
-    if let btree_map::Entry::Occupied(occupied) = shard.entry(key.clone())
-        && occupied.get().is_vacant(durable)
-    {
-        occupied.remove();
     }
 }
 

@@ -1,12 +1,18 @@
 //! What a store is made from.
 
+mod limits;
+
 use std::path::PathBuf;
+
+pub use limits::{LimitError, Limits};
 
 /// What a [`Store`](crate::Store) is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where leases are kept.
     pub engine: EngineConfig,
+    /// How much of everything it takes.
+    pub limits: Limits,
 }
 
 /// Where leases are kept.
@@ -22,21 +28,32 @@ pub enum EngineConfig {
 }
 
 impl Config {
+    /// A store on this engine, with the usual limits.
+    #[must_use]
+    pub fn new(engine: EngineConfig) -> Self {
+        Self {
+            engine,
+            limits: Limits::default(),
+        }
+    }
+
     /// A store in memory.
     #[must_use]
-    pub const fn memory() -> Self {
-        Self {
-            engine: EngineConfig::Memory,
-        }
+    pub fn memory() -> Self {
+        Self::new(EngineConfig::Memory)
     }
 
     /// A store in the folder `data_dir`.
     #[must_use]
     pub fn embedded(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            engine: EngineConfig::Embedded {
-                data_dir: data_dir.into(),
-            },
-        }
+        Self::new(EngineConfig::Embedded {
+            data_dir: data_dir.into(),
+        })
+    }
+
+    /// The same with these limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 }

@@ -1,0 +1,211 @@
+//! How much a store takes of everything.
+
+use std::fmt;
+use std::time::Duration;
+
+use tenure_core::wire::MAX_METADATA_BYTES;
+
+/// How much a store takes of everything, so that one client too many, or one gone mad, can't take
+/// the others' leases away.
+///
+/// What is over a limit is refused with a status, a code and both numbers; what is at it is taken.
+/// **A renewal is refused for no limit but the size of its body**: who holds a lease keeps it
+/// however busy the store is. Lengths of names (128) and most renewals in a request (1,000) are part
+/// of the API and not configurable.
+///
+/// As settings these are flat keys with the names of the fields; times are durations such as `10s`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of a body, but for renewals of many leases, which have 256 KiB. Default 16 KiB:
+    /// four times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
+    pub max_body_bytes: usize,
+    /// Most bytes of a request's line and headers. Default and least 8 KiB, most 64 KiB: a
+    /// connection may hold as much. Over it: 431, and the connection is closed.
+    pub max_header_bytes: usize,
+    /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least 1.
+    /// Over it a lease that was never acquired is not made: 429 `over_limit`.
+    pub max_leases_per_namespace: usize,
+    /// Most acquires that wait for one lease. Default 10,000: each end of a term looks at them in
+    /// order under a lock, for below a millisecond. At least 0. Over it: 429 `over_limit`.
+    pub max_waiters_per_lease: usize,
+    /// Most acquires and long polls that wait in all. Default 50,000: each has a connection and some
+    /// kilobytes. At least 0. Over it: 429 `over_limit`.
+    pub max_waiting: usize,
+    /// Most event streams. Default 5,000: each may hold up to 1,024 events that its reader has not
+    /// taken yet. At least 0. Over it: 429 `over_limit`.
+    pub max_watchers: usize,
+    /// Most connections. Default 10,000; at least 1. Over it a connection is told 429 `over_limit`
+    /// and closed, unless it brings a renewal; a tenth more, and it is closed at once.
+    pub max_connections: usize,
+    /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it: 413
+    /// `too_large`.
+    pub max_metadata_bytes: usize,
+    /// How many terms of a lease are remembered. Default 100, 1 to 10,000; older ones are forgotten.
+    /// All are read at a start of the embedded engine.
+    pub max_history: usize,
+    /// How long the head of a request may take from its first byte, and a new connection may say
+    /// nothing. Default 10 s; 10 ms to 75 s. Over it the connection is closed.
+    pub header_time: Duration,
+    /// How long a body may take, and then what is asked for, apart from the time that a request asks
+    /// to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`, after which nothing is
+    /// known of what the store did.
+    pub request_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body_bytes: 16 * 1024,
+            max_header_bytes: 8 * 1024,
+            max_leases_per_namespace: 100_000,
+            max_waiters_per_lease: 10_000,
+            max_waiting: 50_000,
+            max_watchers: 5_000,
+            max_connections: 10_000,
+            max_metadata_bytes: MAX_METADATA_BYTES,
+            max_history: 100,
+            header_time: Duration::from_secs(10),
+            request_time: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A limit that makes no sense. Nothing was opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value} and must be from {least} to {most}")]
+pub struct LimitError {
+    name: &'static str,
+    value: String,
+    least: String,
+    most: String,
+}
+
+impl LimitError {
+    /// The field of [`Limits`], which is also the setting's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Limits {
+    /// Whether each is within its range.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitError`] names the first that is not, and its range.
+    pub fn check(&self) -> Result<(), LimitError> {
+        // So that no sum or product of limits overflows anywhere.
+        const MANY: usize = 1_000_000_000;
+        let counts = [
+            ("max_body_bytes", self.max_body_bytes, 1024, 1024 * 1024),
+            (
+                "max_header_bytes",
+                self.max_header_bytes,
+                8 * 1024,
+                64 * 1024,
+            ),
+            (
+                "max_leases_per_namespace",
+                self.max_leases_per_namespace,
+                1,
+                MANY,
+            ),
+            ("max_waiters_per_lease", self.max_waiters_per_lease, 0, MANY),
+            ("max_waiting", self.max_waiting, 0, MANY),
+            ("max_watchers", self.max_watchers, 0, MANY),
+            ("max_connections", self.max_connections, 1, MANY),
+            (
+                "max_metadata_bytes",
+                self.max_metadata_bytes,
+                0,
+                MAX_METADATA_BYTES,
+            ),
+            ("max_history", self.max_history, 1, 10_000),
+        ];
+        for (name, value, least, most) in counts {
+            within(name, &value, &least, &most)?;
+        }
+        let least = Duration::from_millis(10);
+        let most = Duration::from_secs(75);
+        within_time("header_time", self.header_time, least, most)?;
+        let most = Duration::from_secs(5 * 60);
+        within_time("request_time", self.request_time, least, most)
+    }
+}
+
+fn within<T: PartialOrd + fmt::Display>(
+    name: &'static str,
+    value: &T,
+    least: &T,
+    most: &T,
+) -> Result<(), LimitError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(LimitError {
+        name,
+        value: value.to_string(),
+        least: least.to_string(),
+        most: most.to_string(),
+    })
+}
+
+fn within_time(
+    name: &'static str,
+    value: Duration,
+    least: Duration,
+    most: Duration,
+) -> Result<(), LimitError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(LimitError {
+        name,
+        value: format!("{value:?}"),
+        least: format!("{least:?}"),
+        most: format!("{most:?}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_limits_are_possible() {
+        assert_eq!(Limits::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn an_impossible_limit_is_named_with_its_range() {
+        type Change = fn(&mut Limits);
+        let change: [(&str, Change); 11] = [
+            ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
+            ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
+            ("max_leases_per_namespace", |limits| {
+                limits.max_leases_per_namespace = 0;
+            }),
+            ("max_waiters_per_lease", |limits| {
+                limits.max_waiters_per_lease = usize::MAX;
+            }),
+            ("max_waiting", |limits| limits.max_waiting = usize::MAX),
+            ("max_watchers", |limits| limits.max_watchers = usize::MAX),
+            ("max_connections", |limits| limits.max_connections = 0),
+            ("max_metadata_bytes", |limits| {
+                limits.max_metadata_bytes = 4097;
+            }),
+            ("max_history", |limits| limits.max_history = 0),
+            ("header_time", |limits| limits.header_time = Duration::ZERO),
+            ("request_time", |limits| limits.request_time = Duration::MAX),
+        ];
+        for (name, change) in change {
+            let mut limits = Limits::default();
+            change(&mut limits);
+            let error = limits.check().unwrap_err();
+            assert_eq!(error.name(), name);
+            let text = error.to_string();
+            assert!(text.contains("must be from"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Many renewals in one request.
+
+use axum::extract::State;
+use tenure_core::Name;
+use tenure_core::lease::{Operation, Rules};
+use tenure_core::wire::{
+    Code, MAX_RENEWALS, Problem, RenewManyReply, RenewOne, RenewRequest, RenewResult,
+};
+
+use super::body::Renewals;
+use super::path::{Namespace, name};
+use super::problem::Failure;
+use super::query::NoQuery;
+use crate::Store;
+use crate::table::Key;
+
+/// Each renewal succeeds or fails by itself.
+pub(super) async fn renew(
+    State(store): State<Store>,
+    Namespace(namespace): Namespace,
+    _: NoQuery,
+    Renewals(request): Renewals,
+) -> Result<axum::Json<RenewManyReply>, Failure> {
+    let count = request.leases.len();
+    if count > MAX_RENEWALS {
+        return Err(Failure(Problem::new(
+            Code::OutOfRange,
+            format!("leases has {count} renewals, at most {MAX_RENEWALS} are taken"),
+        )));
+    }
+    let renewals = request.leases.into_iter();
+    let renewals: Vec<_> = renewals.map(|one| checked(&namespace, one)).collect();
+    let results = store.renew_many(renewals).await;
+    let results = results.into_iter().map(|result| match result {
+        Ok(view) => RenewResult::View(view.into()),
+        Err(problem) => RenewResult::Problem(problem.into()),
+    });
+    Ok(axum::Json(RenewManyReply {
+        results: results.collect(),
+    }))
+}
+
+fn checked(namespace: &Name, one: RenewOne) -> Result<(Key, Operation), Problem> {
+    let lease = name("lease", &one.lease).map_err(|Failure(problem)| problem)?;
+    let request = RenewRequest {
+        lease_id: one.lease_id,
+        duration_ms: None,
+    };
+    Ok((Key::new(namespace, &lease), request.check(&Rules::NATIVE)?))
+}
