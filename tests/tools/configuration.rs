@@ -1,9 +1,10 @@
-//! `tenure config`.
+//! `tenure config`, and the limits of a store.
 
 use std::fs;
 
 use serde_json::json;
-use tenure_tests::process::{command, run};
+use tenure_tests::process::{Process, command, run};
+use tenure_tests::wait_for;
 
 use super::{code, json_of, stderr, stdout};
 
@@ -25,6 +26,54 @@ fn the_example_configuration_is_right() {
 }
 
 #[test]
+fn a_store_keeps_to_the_limits_that_are_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    fs::write(
+        &path,
+        "[serve]\nengine = \"memory\"\nlisten = \"127.0.0.1:0\"\n",
+    )
+    .unwrap();
+    let mut serve = command(&["serve", "--config", path.to_str().unwrap()]);
+    let store = Process::spawn(serve.env("TENURE_MAX_LEASES_PER_NAMESPACE", "1"));
+    let url = wait_for("the store to listen", || {
+        let line = store.stdout();
+        Some(line.strip_prefix("listening on ")?.trim_end().to_owned())
+    });
+    let once = |election: &str| {
+        run(&[
+            "run",
+            "--once",
+            "--election",
+            election,
+            "--server",
+            &url,
+            "--",
+            "true",
+        ])
+    };
+    assert_eq!(code(&once("tests/one")), 0);
+    let mut second = Process::start(&[
+        "run",
+        "--election",
+        "tests/two",
+        "--server",
+        &url,
+        "--",
+        "true",
+    ]);
+    wait_for("word of the limit", || {
+        let told = second.stderr().contains("over_limit");
+        (told || second.has_ended()).then_some(())
+    });
+    assert!(
+        second.stderr().contains("over_limit"),
+        "{}",
+        second.stderr()
+    );
+}
+
+#[test]
 fn a_wrong_configuration_is_told_with_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
@@ -39,6 +88,12 @@ fn a_wrong_configuration_is_told_with_file_and_line() {
             "tenure.toml:2",
         ),
         ("[serve]\nlisten = \"nowhere\"", ":2: listen"),
+        (
+            "[serve]\nmax_history = 0",
+            ":2: max_history = \"0\": max_history is 0 and must be from 1 to 10000",
+        ),
+        ("[serve]\nheader_time = 5", ":2: header_time"),
+        ("[serve]\nmax_waiting = -1", ":2: max_waiting"),
         ("[serve]\nlisen = \"x\"", ":2: unknown key lisen"),
         ("election = = 1", "tenure.toml"),
     ] {

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::Value;
 use tenure::config::{ConfigError, Origin, Settings};
-use tenure_server::{Config, EngineConfig, Server, Store};
+use tenure_server::{Config, EngineConfig, Limits, Server, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -17,7 +18,22 @@ use crate::exit::{BAD_CONFIGURATION, Failure};
 use crate::output;
 use crate::parent;
 
-const KEYS: &[&str] = &["listen", "data_dir", "engine"];
+const KEYS: &[&str] = &[
+    "listen",
+    "data_dir",
+    "engine",
+    "max_body_bytes",
+    "max_header_bytes",
+    "max_leases_per_namespace",
+    "max_waiters_per_lease",
+    "max_waiting",
+    "max_watchers",
+    "max_connections",
+    "max_metadata_bytes",
+    "max_history",
+    "header_time",
+    "request_time",
+];
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR: &str = "tenure-data";
 
@@ -28,12 +44,13 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let settings = settings(arguments)?;
     let listen = listen(&settings)?;
     let engine = engine(&settings)?;
+    let limits = limits(&settings)?;
     if !listen.ip().is_loopback() {
         warn!(%listen, "everybody who reaches this address can take and break leases: the store \
             has no authentication");
     }
 
-    let store = Store::open(Config::new(engine))
+    let store = Store::open(Config::new(engine).with_limits(limits))
         .map_err(|error| Failure::new(BAD_CONFIGURATION, anyhow::Error::new(error)))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -85,11 +102,16 @@ pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, 
         EngineConfig::Memory => ("memory", Value::Null),
         EngineConfig::Embedded { data_dir } => ("embedded", lossy(data_dir.as_os_str()).into()),
     };
-    Ok(vec![
+    let mut values = vec![
         ("listen", listen.to_string().into()),
         ("data_dir", data_dir),
         ("engine", engine.into()),
-    ])
+    ];
+    let mut limits = limits(settings)?;
+    values.extend(counts(&mut limits).map(|(key, count)| (key, Value::from(*count))));
+    let text = |time: &mut Duration| humantime::format_duration(*time).to_string();
+    values.extend(times(&mut limits).map(|(key, time)| (key, text(time).into())));
+    Ok(values)
 }
 
 /// Those of [`of_environment`], overridden by flags.
@@ -151,4 +173,53 @@ fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
         _ => Err("must be \"embedded\" or \"memory\"".into()),
     })?;
     Ok(engine.unwrap_or(embedded))
+}
+
+/// The usual limits, but for those that are set.
+fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
+    let mut limits = Limits::default();
+    for (key, count) in counts(&mut limits) {
+        let number = |text: &str| {
+            text.parse()
+                .map_err(|_| "must be a whole number".to_owned())
+        };
+        if let Some(number) = settings.with(key, number)? {
+            *count = number;
+        }
+    }
+    for (key, time) in times(&mut limits) {
+        if let Some(duration) = settings.duration(key)? {
+            *time = duration;
+        }
+    }
+    limits
+        .check()
+        .map_err(|error| settings.invalid(error.name(), error.to_string()))?;
+    Ok(limits)
+}
+
+/// The limits that are numbers, by their keys.
+fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 9] {
+    [
+        ("max_body_bytes", &mut limits.max_body_bytes),
+        ("max_header_bytes", &mut limits.max_header_bytes),
+        (
+            "max_leases_per_namespace",
+            &mut limits.max_leases_per_namespace,
+        ),
+        ("max_waiters_per_lease", &mut limits.max_waiters_per_lease),
+        ("max_waiting", &mut limits.max_waiting),
+        ("max_watchers", &mut limits.max_watchers),
+        ("max_connections", &mut limits.max_connections),
+        ("max_metadata_bytes", &mut limits.max_metadata_bytes),
+        ("max_history", &mut limits.max_history),
+    ]
+}
+
+/// The limits that are durations, by their keys.
+fn times(limits: &mut Limits) -> [(&'static str, &mut Duration); 2] {
+    [
+        ("header_time", &mut limits.header_time),
+        ("request_time", &mut limits.request_time),
+    ]
 }

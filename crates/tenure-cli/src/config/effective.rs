@@ -17,6 +17,15 @@ pub(super) struct Row {
     pub(super) origin: String,
 }
 
+impl Row {
+    /// Whether it says where the store is, or was set by somebody.
+    pub(super) fn is_worth_telling(&self) -> bool {
+        matches!(self.key, "listen" | "data_dir" | "engine") || self.origin != DEFAULT
+    }
+}
+
+const DEFAULT: &str = "default";
+
 /// A candidate's keys, all values checked.
 pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
     let config = Config::from_settings(&with_any_election(settings))?;
@@ -30,10 +39,10 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
             "candidate" => (config.candidate().as_str().into(), ""),
             "servers" => {
                 let servers = config.servers().iter().map(|url| url.as_str());
-                (servers.collect::<Vec<_>>().into(), "default")
+                (servers.collect::<Vec<_>>().into(), DEFAULT)
             }
-            "priority" => (config.priority().into(), "default"),
-            "lease_duration" => (duration(timings.lease_duration()), "default"),
+            "priority" => (config.priority().into(), DEFAULT),
+            "lease_duration" => (duration(timings.lease_duration()), DEFAULT),
             "renew_interval" => (
                 duration(timings.renew_interval()),
                 "follows from the others",
@@ -43,18 +52,18 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
                 "follows from the others",
             ),
             "stop_grace" => (duration(timings.stop_grace()), "follows from the others"),
-            "cool_down" => (duration(timings.cool_down()), "default"),
+            "cool_down" => (duration(timings.cool_down()), DEFAULT),
             "progress_deadline" => {
                 let deadline = timings.progress_deadline();
-                (deadline.map_or(Value::Null, duration), "default")
+                (deadline.map_or(Value::Null, duration), DEFAULT)
             }
-            "lock_delay" => (duration(config.lock_delay()), "default"),
+            "lock_delay" => (duration(config.lock_delay()), DEFAULT),
             "on_overrun" => {
                 let value = settings.list(key).first().copied().unwrap_or("report");
                 (value.into(), "default (exit for tenure run)")
             }
             // A key that this table does not know shows what was said of it.
-            key => (settings.list(key).into(), "default"),
+            key => (settings.list(key).into(), DEFAULT),
         };
         Row {
             key,
@@ -68,7 +77,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
     rows.push(Row {
         key: "metadata",
         origin: first.map_or_else(
-            || "default".into(),
+            || DEFAULT.into(),
             |first| origin(settings, &format!("metadata.{first}"), ""),
         ),
         value: json!(metadata),
@@ -81,7 +90,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
     let row = |(key, value)| Row {
         key,
         value,
-        origin: origin(settings, key, "default"),
+        origin: origin(settings, key, DEFAULT),
     };
     Ok(serve::values(settings)?.into_iter().map(row).collect())
 }

@@ -52,7 +52,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     };
     let store: Vec<String> = store
         .iter()
-        .filter(|row| !row.value.is_null())
+        .filter(|row| !row.value.is_null() && row.is_worth_telling())
         .map(|row| format!("{} {}", row.key, effective::text(&row.value)))
         .collect();
     output::line(format_args!("election   {election}"))?;
