@@ -11,6 +11,7 @@ mod endings;
 mod ladder;
 mod losses;
 mod observing;
+mod renewers;
 mod shutdown;
 mod strangers;
 mod together;
