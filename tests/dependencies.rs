@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-server", &["tenure-core"]),
     ("tenure-cli", &["tenure", "tenure-server"]),
     ("tenure-examples", &[]),
-    ("tenure-tests", &["tenure", "tenure-server"]),
+    ("tenure-tests", &["tenure", "tenure-core", "tenure-server"]),
 ];
 
 /// The only crates from elsewhere that the pure core may use: none of them has a clock, a socket or

@@ -1,9 +1,13 @@
-//! What the whole-system tests share: stores, processes, a network that fails on demand, and
-//! waiting for a condition with a limit.
+//! What the whole-system tests share: stores, processes, a network that fails on demand, judges of
+//! what leaders did and stores said, and waiting for a condition with a limit.
 
 pub mod process;
 pub mod proxy;
 pub mod store;
+
+pub mod history;
+pub mod receiver;
+pub mod tap;
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -1,0 +1,99 @@
+//! A candidate as a process of its own, for the tests of faults: while it leads it acts at the
+//! receiver, and it says how its terms end.
+//!
+//! Arguments: receiver, store, election, candidate, timings in milliseconds (the lease duration, or
+//! also renew interval, renew deadline and stop grace), and a file: when that is there it is removed,
+//! and the process freezes between its check and its act.
+
+use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, raise};
+use tenure::{Candidate, Config, Leadership, Timings, TimingsOptions};
+use tenure_tests::receiver::{Link, now};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often the leader acts.
+const PACE: Duration = Duration::from_millis(10);
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [receiver, store, election, id, timings, freeze] = &arguments[..] else {
+        panic!("six arguments");
+    };
+    let receiver = receiver.parse().expect("an address");
+    end_with(receiver);
+    let link = Arc::new(Mutex::new(Link::connect(receiver, id)));
+    let mut timings = timings
+        .split(',')
+        .map(|ms| Duration::from_millis(ms.parse().expect("a number")));
+    let options = TimingsOptions {
+        lease_duration: timings.next(),
+        renew_interval: timings.next(),
+        renew_deadline: timings.next(),
+        stop_grace: timings.next(),
+        cool_down: Some(Duration::ZERO),
+        ..Default::default()
+    };
+    let config = Config::new(election.parse().expect("an election"))
+        .with_candidate(id.parse().expect("a candidate id"))
+        .with_servers([store.parse().expect("a URL")])
+        .with_timings(Timings::new(&options).expect("possible timings"));
+    let candidate = Candidate::connect(config).await.expect("a candidate");
+    let mut terminate = signal(SignalKind::terminate()).expect("a signal to listen to");
+    loop {
+        let task = |leadership| lead(leadership, link.clone(), freeze.clone());
+        let term = candidate.run_one_term(
+            async {
+                terminate.recv().await;
+            },
+            task,
+        );
+        let Some(term) = term.await.expect("a driver") else {
+            return;
+        };
+        let reason = term.reason.as_str();
+        lock(&link).note(&format!("ended {reason} {}", term.epoch));
+        if reason == "shut_down" {
+            return;
+        }
+    }
+}
+
+async fn lead(leadership: Leadership, link: Arc<Mutex<Link>>, freeze: String) {
+    loop {
+        let before = now();
+        if !leadership.is_valid() {
+            // The clock said it first; what it was is said in a moment.
+            leadership.lost().await;
+            break;
+        }
+        let after = now();
+        if fs::remove_file(&freeze).is_ok() {
+            raise(Signal::SIGSTOP).expect("a signal to send");
+        }
+        lock(&link).act(leadership.epoch().get(), before, after);
+        tokio::select! {
+            _ = leadership.lost() => break,
+            () = tokio::time::sleep(PACE) => {}
+        }
+    }
+    lock(&link).note(&format!("stopped {}", leadership.epoch()));
+}
+
+/// A test that is killed leaves no candidates behind.
+fn end_with(receiver: SocketAddr) {
+    let mut stream = TcpStream::connect(receiver).expect("a receiver");
+    std::thread::spawn(move || {
+        let _ = stream.read(&mut [0]);
+        std::process::exit(1);
+    });
+}
+
+fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
+    link.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,130 @@
+//! Many who want one lease, and answers that are lost.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tenure_tests::process::Process;
+use tenure_tests::proxy::Proxy;
+use tokio::task::JoinHandle;
+
+use super::{Answer, Bench, Client, ELECTION, LEASE, id};
+
+const CANDIDATES: u64 = 50;
+const HAND_OVERS: u64 = 200;
+
+/// One who waits.
+struct Waiter {
+    priority: u64,
+    /// Which place in the order of arrival.
+    arrived: u64,
+    number: u64,
+    answer: JoinHandle<Answer>,
+}
+
+#[test]
+fn two_hundred_hand_overs_among_fifty_candidates_keep_the_order() {
+    let bench = Bench::new();
+    let client = bench.client();
+    bench.runtime.block_on(async {
+        let (status, first) = client.acquire(ELECTION, 0).await.unwrap();
+        assert_eq!(status, 200, "{first}");
+        let mut epoch = first["epoch"].as_u64().unwrap();
+        let mut holder = 0;
+        let mut queue: Vec<Waiter> = Vec::new();
+        let mut slowest = Duration::ZERO;
+        for number in 1..CANDIDATES + HAND_OVERS {
+            queue.push(enqueue(&client, number, queue.len() as u64 + 1).await);
+            if number < CANDIDATES {
+                continue;
+            }
+            let next = (0..queue.len())
+                .min_by_key(|&at| (queue[at].priority, queue[at].arrived))
+                .unwrap();
+            let next = queue.remove(next);
+            let begin = Instant::now();
+            client.release(ELECTION, holder).await.unwrap();
+            // A wake-up that was lost would be made up for by nothing for a minute.
+            let granted = tokio::time::timeout(Duration::from_secs(10), next.answer).await;
+            let (status, view) = granted.expect("a wake-up").unwrap().unwrap();
+            slowest = slowest.max(begin.elapsed());
+            assert_eq!(status, 200, "{view}");
+            assert_eq!(view["holder"], format!("c{}", next.number));
+            assert!(view["epoch"].as_u64().unwrap() > epoch, "{view}");
+            epoch = view["epoch"].as_u64().unwrap();
+            holder = next.number;
+        }
+        eprintln!("{HAND_OVERS} hand-overs, the slowest took {slowest:?}");
+    });
+    bench.judge();
+}
+
+/// Lets one more wait, and returns when it does.
+async fn enqueue(client: &Client, number: u64, waiters: u64) -> Waiter {
+    let priority = [100, 7, 100, 50][number as usize % 4];
+    let body = json!({"lease_id": id(number), "holder": format!("c{number}"),
+        "duration_ms": 60_000, "wait_ms": 60_000, "priority": priority});
+    let answer = tokio::spawn({
+        let client = client.clone();
+        async move { client.post(ELECTION, "acquire", body).await }
+    });
+    tenure_tests::wait_until("one more to wait", async || {
+        let (_, view) = client.view(ELECTION).await?;
+        (view["waiters"] == waiters).then_some(())
+    })
+    .await;
+    Waiter {
+        priority,
+        arrived: number,
+        number,
+        answer,
+    }
+}
+
+#[test]
+fn an_acquire_whose_answer_is_lost_is_granted_once_and_costs_no_lease() {
+    let bench = Bench::new();
+    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    let client = Client::new(proxy.address());
+    bench.runtime.block_on(async {
+        let begin = Instant::now();
+        let mut epochs = Vec::new();
+        for number in 1..=10 {
+            proxy.lose_replies(1);
+            assert_eq!(client.acquire("tests/lossy", number).await, None);
+            let (status, view) = client.acquire("tests/lossy", number).await.unwrap();
+            assert_eq!(status, 200, "{view}");
+            epochs.push((view["epoch"].as_u64(), view["revision"].as_u64()));
+            client.release("tests/lossy", number).await.unwrap();
+        }
+        assert!(epochs.is_sorted());
+        // Each turn makes two revisions: one grant and one release.
+        let revisions = epochs
+            .windows(2)
+            .map(|pair| pair[1].1.unwrap() - pair[0].1.unwrap());
+        assert!(revisions.clone().all(|step| step == 2), "{epochs:?}");
+        assert!(begin.elapsed() < Duration::from_secs(60));
+    });
+    bench.judge();
+}
+
+#[test]
+fn a_candidate_whose_first_answer_is_lost_leads_well_before_the_lease_would_have_expired() {
+    let bench = Bench::new();
+    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    proxy.lose_replies(1);
+    let mut command = bench.candidate_command("first", proxy.address());
+    let _first = Process::spawn(&mut command);
+    let act = bench.receiver.next_leader(0);
+    assert_eq!(proxy.replies_to_lose(), 0);
+    let calls = bench.tap.calls();
+    let asked = Duration::from_nanos(calls[0].sent.as_nanos());
+    eprintln!("led {:?} after it first asked", act.at - asked);
+    assert!(act.at - asked < LEASE, "{:?}", act.at - asked);
+    // One grant: nothing but the store's first revision.
+    let view: Value = bench.status();
+    assert_eq!(
+        (&view["revision"], &view["epoch"]),
+        (&json!(1), &json!(act.epoch))
+    );
+    bench.judge();
+}

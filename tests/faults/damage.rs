@@ -1,0 +1,216 @@
+//! Data directories that are not as they were written: flipped bytes and cut-off files, everywhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure_tests::process::{Process, StoreProcess};
+use tenure_tests::wait_for;
+use tokio::runtime::Runtime;
+
+use super::Client;
+
+const LEASES: u64 = 8;
+
+/// The lease that was acquired last. A log whose last transaction is damaged is the log of a store
+/// whose power was cut before that transaction was acknowledged: no program can tell them apart.
+const LAST: &str = "lease-9";
+
+/// A data directory, and what was acknowledged of every lease in it, by name.
+struct Written {
+    folder: TempDir,
+    acknowledged: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// Stopped in order: everything is in the database.
+    Stopped,
+    /// Killed: the last changes are in the log.
+    Killed,
+}
+
+fn write(end: End) -> Written {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = Runtime::new().unwrap();
+    // Two runs: what the first one wrote is in the database in any case.
+    for run in [1..=LEASES / 2, LEASES / 2 + 1..=LEASES + 1] {
+        let mut store = StoreProcess::start(folder.path());
+        let client = Client::new(store.address());
+        runtime.block_on(async {
+            for number in run.clone() {
+                let name = format!("tests/lease-{number}");
+                client.acquire(&name, number).await.unwrap();
+                if number % 4 == 0 {
+                    client.release(&name, number).await.unwrap();
+                }
+            }
+        });
+        let is_last = run.contains(&LEASES);
+        let signal = if is_last && end == End::Killed {
+            nix::sys::signal::SIGKILL
+        } else {
+            nix::sys::signal::SIGTERM
+        };
+        if is_last {
+            let acknowledged = runtime.block_on(all(&client));
+            store.process.signal(signal);
+            store.process.wait();
+            return Written {
+                folder,
+                acknowledged,
+            };
+        }
+        store.process.signal(signal);
+        store.process.wait();
+    }
+    unreachable!("the second run is the last")
+}
+
+/// Everything that the store says, but for what time alone changes.
+async fn all(client: &Client) -> BTreeMap<String, Value> {
+    let store = client.store;
+    let url = format!("http://{store}/v1/namespaces/tests/leases?limit=1000");
+    let answer = client.http.get(url).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let list: Value = answer.json().await.unwrap();
+    let leases = list["leases"].as_array().unwrap().iter().map(|view| {
+        let mut view = view.clone();
+        view["remaining_ms"] = Value::Null;
+        (view["lease"].as_str().unwrap().to_owned(), view)
+    });
+    leases.collect()
+}
+
+/// What to do to a file.
+#[derive(Clone, Debug)]
+struct Damage {
+    file: PathBuf,
+    at: usize,
+    is_flip: bool,
+}
+
+/// The files of a folder, with so many damages each, spread evenly and different in every file.
+fn damages(folder: &Path, per_file: usize, is_flip: bool) -> Vec<Damage> {
+    let mut damages = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let length = usize::try_from(entry.metadata().unwrap().len()).unwrap();
+        // An odd step meets all parts of pages and records.
+        let step = (length / per_file).max(1) | 1;
+        damages.extend((0..length).step_by(step).map(|at| Damage {
+            file: entry.file_name().into(),
+            at,
+            is_flip,
+        }));
+    }
+    assert!(damages.len() > 20);
+    damages
+}
+
+/// Starts a store on every damaged copy. It refuses and names a file of the folder, or says what was
+/// acknowledged.
+fn every_damage_is_refused_or_harmless(written: &Written, damages: &[Damage]) {
+    let next = AtomicUsize::new(0);
+    let refused = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let runtime = Runtime::new().unwrap();
+                while let Some(damage) = damages.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if is_refused(written, damage, &runtime) {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let (refused, all) = (refused.into_inner(), damages.len());
+    eprintln!("{all} damages, {refused} refused");
+    // Much of a database is room that nobody reads.
+    assert!(
+        refused > all / 20,
+        "{refused} of {all} damages were noticed"
+    );
+}
+
+fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(written.folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mut bytes = fs::read(entry.path()).unwrap();
+        if Path::new(&entry.file_name()) == damage.file {
+            if damage.is_flip {
+                bytes[damage.at] ^= 1 << (damage.at % 8);
+            } else {
+                bytes.truncate(damage.at);
+            }
+        }
+        fs::write(copy.path().join(entry.file_name()), bytes).unwrap();
+    }
+    let folder = copy.path().to_str().unwrap();
+    let mut store = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data-dir", folder]);
+    let address = wait_for("the store to start or to refuse", || {
+        let line = store.stdout();
+        if let Some(url) = line.strip_prefix("listening on http://") {
+            return url
+                .strip_suffix('\n')
+                .map(|address| Some(address.parse().unwrap()));
+        }
+        store.has_ended().then_some(None)
+    });
+    let Some(address) = address else {
+        assert_eq!(store.wait().code(), Some(2), "{damage:?}");
+        wait_for("the reason", || {
+            store.stderr().contains(folder).then_some(())
+        });
+        return true;
+    };
+    let mut said = runtime.block_on(all(&Client::new(address)));
+    let mut acknowledged = written.acknowledged.clone();
+    if damage.file == Path::new("leases.db-wal") {
+        // The log's end may be damaged as by a power cut.
+        if damage.is_flip {
+            said.remove(LAST);
+            acknowledged.remove(LAST);
+        } else {
+            // Cut off between two transactions it is the log of a store that was killed earlier.
+            let is_earlier = said.len() >= LEASES as usize / 2
+                && said.iter().all(|(name, view)| {
+                    let word = &acknowledged[name];
+                    word["revision"].as_u64() >= view["revision"].as_u64()
+                });
+            assert!(is_earlier, "{damage:?}: {said:?}");
+            return false;
+        }
+    }
+    assert_eq!(said, acknowledged, "{damage:?}");
+    false
+}
+
+#[test]
+fn a_flipped_byte_is_refused_or_harmless_after_a_stop() {
+    let written = write(End::Stopped);
+    let damages = damages(written.folder.path(), 90, true);
+    every_damage_is_refused_or_harmless(&written, &damages);
+}
+
+#[test]
+fn a_flipped_byte_is_refused_or_harmless_after_a_kill() {
+    let written = write(End::Killed);
+    let damages = damages(written.folder.path(), 60, true);
+    every_damage_is_refused_or_harmless(&written, &damages);
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_refused_or_harmless() {
+    for end in [End::Stopped, End::Killed] {
+        let written = write(end);
+        let damages = damages(written.folder.path(), 30, false);
+        every_damage_is_refused_or_harmless(&written, &damages);
+    }
+}

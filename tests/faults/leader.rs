@@ -1,0 +1,101 @@
+//! Leaders that are killed, frozen and stopped.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure_tests::process::Process;
+use tenure_tests::wait_for;
+
+use super::{Bench, LEASE};
+
+#[test]
+fn a_killed_leader_is_followed_when_its_lease_has_expired() {
+    let bench = Bench::new();
+    let first = bench.candidate("first");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let _second = bench.candidate("second");
+    bench.wait_for_waiters(1);
+    first.signal(Signal::SIGKILL);
+    let next = bench.receiver.next_leader(epoch);
+    assert_eq!(next.candidate, "second");
+    let last = bench.receiver.last_of("first", epoch);
+    let gap = next.at - last.at;
+    eprintln!("nobody led for {gap:?}, with a lease of {LEASE:?}");
+    assert!(gap < LEASE + Duration::from_secs(3), "{gap:?}");
+    bench.judge();
+}
+
+#[test]
+fn a_leader_that_was_frozen_before_its_write_is_refused_and_steps_down_by_itself() {
+    let bench = Bench::new();
+    let first = bench.candidate("first");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let second = bench.candidate("second");
+    bench.wait_for_waiters(1);
+    fs::write(bench.freeze_file("first"), "").unwrap();
+    let next = bench.receiver.next_leader(epoch);
+    assert_eq!(next.candidate, "second");
+    assert!(is_frozen(&first));
+    first.signal(Signal::SIGCONT);
+    let ended = bench.receiver.note("first", "ended");
+    assert!(ended.text.ends_with(&epoch.to_string()), "{ended:?}");
+    // The write that was under way came late and was refused; it was the last one.
+    let acts = bench.receiver.acts();
+    let stale: Vec<_> = acts.iter().filter(|act| !act.accepted).collect();
+    assert_eq!(stale.len(), 1, "{stale:?}");
+    assert_eq!((stale[0].epoch, &*stale[0].candidate), (epoch, "first"));
+    assert!(stale[0].before < next.after, "it was begun rightly");
+    // It goes on as a candidate, and leads again.
+    second.signal(Signal::SIGTERM);
+    let again = bench.receiver.next_leader(next.epoch);
+    assert_eq!(again.candidate, "first");
+    bench.judge();
+}
+
+#[test]
+fn a_leader_that_is_frozen_anywhere_does_not_act_under_its_old_epoch() {
+    let bench = Bench::new();
+    let candidates = ["first", "second"].map(|id| bench.candidate(id));
+    let mut epoch = 0;
+    for _ in 0..3 {
+        let leader = bench.receiver.next_leader(epoch);
+        let old = usize::from(leader.candidate == "second");
+        bench.wait_for_waiters(1);
+        candidates[old].signal(Signal::SIGSTOP);
+        epoch = leader.epoch;
+        let next = bench.receiver.next_leader(epoch);
+        assert_ne!(next.candidate, leader.candidate);
+        candidates[old].signal(Signal::SIGCONT);
+        let ended = wait_for("the end of the old term", || {
+            let mut notes = bench.receiver.notes().into_iter();
+            let end = format!(" {epoch}");
+            notes.find(|note| note.text.starts_with("ended") && note.text.ends_with(&end))
+        });
+        assert_eq!(ended.candidate, leader.candidate);
+    }
+    bench.judge();
+}
+
+#[test]
+fn a_leader_that_is_stopped_hands_over_when_its_task_has_ended() {
+    let bench = Bench::new();
+    let mut first = bench.candidate("first");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let _second = bench.candidate("second");
+    bench.wait_for_waiters(1);
+    first.signal(Signal::SIGTERM);
+    assert!(first.wait().success());
+    let stopped = bench.receiver.note("first", "stopped");
+    let next = bench.receiver.next_leader(epoch);
+    assert!(stopped.at < next.at, "the task ended first");
+    eprintln!("led again {:?} after the task ended", next.at - stopped.at);
+    let ended = bench.receiver.note("first", "ended");
+    assert_eq!(ended.text, format!("ended shut_down {epoch}"));
+    bench.judge();
+}
+
+fn is_frozen(process: &Process) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
+    status.contains("State:\tT")
+}

@@ -1,0 +1,54 @@
+//! A machine that is suspended: only one of its clocks goes on.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use tenure_tests::process::Process;
+use tenure_tests::receiver::now;
+
+use super::{Bench, can_run, has_program};
+
+/// Compiled into a library that is loaded before the C library.
+const CLOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/faults/suspended.c");
+
+#[test]
+fn a_leader_whose_machine_was_suspended_stops_at_once() {
+    let test = "a_leader_whose_machine_was_suspended_stops_at_once";
+    let can_compile = has_program("cc") && cfg!(target_os = "linux");
+    if !can_run(test, "a C compiler (cc), on Linux", can_compile) {
+        return;
+    }
+    let bench = Bench::new();
+    let library = bench.folder.path().join("suspended.so");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([library.as_os_str(), CLOCKS.as_ref()])
+        .status();
+    assert!(compiled.unwrap().success());
+    let clock = bench.folder.path().join("suspended-for");
+    fs::write(&clock, "0\n").unwrap();
+    let mut first = bench.candidate_command("first", bench.tap.address());
+    first
+        .env("LD_PRELOAD", &library)
+        .env("SUSPENDED_FOR", &clock);
+    let _first = Process::spawn(&mut first);
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let suspended = now();
+    // In one step, as a clock jumps.
+    let next = bench.folder.path().join("next");
+    fs::write(&next, "60\n").unwrap();
+    fs::rename(&next, &clock).unwrap();
+    let ended = bench.receiver.note("first", "ended");
+    assert_eq!(ended.text, format!("ended suspended {epoch}"));
+    let took = ended.at - suspended;
+    eprintln!("the term ended {took:?} after the machine woke up");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    // What it checked before the machine stood still is all that it did.
+    let last = bench.receiver.last_of("first", epoch);
+    assert!(
+        last.before < suspended + Duration::from_millis(50),
+        "{last:?}"
+    );
+    bench.judge();
+}

@@ -1,0 +1,198 @@
+//! Leaders, stores, networks and disks that fail, as real processes and sockets. What leaders did is
+//! judged by a fenced receiver, what the store said by the history of all that it was asked.
+
+mod contention;
+mod damage;
+mod disk;
+mod garbage;
+mod leader;
+mod machine;
+mod store;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_tests::process::{Process, StoreProcess};
+use tenure_tests::receiver::Receiver;
+use tenure_tests::tap::Tap;
+use tokio::runtime::Runtime;
+
+/// What most tests compete for.
+const ELECTION: &str = "tests/job";
+
+/// The lease duration of most tests: renewals every 500 ms, given up after a second.
+const LEASE: Duration = Duration::from_millis(1500);
+
+/// A store as a process, everything that it is asked written down, and a receiver.
+struct Bench {
+    runtime: Runtime,
+    folder: TempDir,
+    store: StoreProcess,
+    tap: Tap,
+    receiver: Receiver,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = StoreProcess::start(&folder.path().join("store"));
+        let runtime = Runtime::new().unwrap();
+        let tap = runtime.block_on(Tap::start(store.address()));
+        let receiver = Receiver::start();
+        Self {
+            runtime,
+            folder,
+            store,
+            tap,
+            receiver,
+        }
+    }
+
+    /// A candidate as a process.
+    fn candidate(&self, id: &str) -> Process {
+        Process::spawn(&mut self.candidate_command(id, self.tap.address()))
+    }
+
+    fn candidate_command(&self, id: &str, store: SocketAddr) -> Command {
+        self.candidate_with(id, store, &LEASE.as_millis().to_string())
+    }
+
+    /// With other timings.
+    fn candidate_with(&self, id: &str, store: SocketAddr, timings: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure-test-candidate"));
+        command
+            .arg(self.receiver.address().to_string())
+            .arg(format!("http://{store}"))
+            .args([ELECTION, id, timings])
+            .arg(self.freeze_file(id));
+        command
+    }
+
+    /// If this file is there the candidate freezes between its check and its act.
+    fn freeze_file(&self, id: &str) -> PathBuf {
+        self.folder.path().join(format!("freeze-{id}"))
+    }
+
+    /// Kills the store and starts it again where it was.
+    fn restart_store(&mut self) {
+        let address = self.store.address().to_string();
+        self.store.process.signal(nix::sys::signal::SIGKILL);
+        self.store.process.wait();
+        self.store = StoreProcess::start_at(&self.folder.path().join("store"), &address);
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.tap.address())
+    }
+
+    /// What the tests' election looks like.
+    fn status(&self) -> Value {
+        let client = self.client();
+        let (status, view) = self.runtime.block_on(client.view(ELECTION)).unwrap();
+        assert_eq!(status, 200, "{view}");
+        view
+    }
+
+    fn wait_for_waiters(&self, count: u64) {
+        tenure_tests::wait_for("candidates that wait", || {
+            (self.status()["waiters"] == count).then_some(())
+        });
+    }
+
+    /// The judgement of both: of what leaders did, and of what the store said.
+    fn judge(&self) {
+        self.receiver.assert_one_at_a_time();
+        self.tap.assert_possible();
+    }
+}
+
+/// A client that hides nothing: no retries, no redirects, no rules.
+#[derive(Clone)]
+struct Client {
+    http: reqwest::Client,
+    store: SocketAddr,
+}
+
+/// An answer's status and body; `None` if none came.
+type Answer = Option<(u16, Value)>;
+
+impl Client {
+    fn new(store: SocketAddr) -> Self {
+        let http = reqwest::Client::builder()
+            .pool_max_idle_per_host(0)
+            .no_proxy()
+            .timeout(tenure_tests::PATIENCE)
+            .build()
+            .unwrap();
+        Self { http, store }
+    }
+
+    /// `verb` on the lease `name`, which has its namespace before it.
+    async fn ask(&self, method: Method, name: &str, verb: &str, body: Option<Value>) -> Answer {
+        let (namespace, lease) = name.split_once('/').unwrap();
+        let store = self.store;
+        let url = format!("http://{store}/v1/namespaces/{namespace}/leases/{lease}{verb}");
+        let mut request = self.http.request(method, url);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.ok()?;
+        let status = answer.status().as_u16();
+        Some((status, answer.json().await.ok()?))
+    }
+
+    async fn view(&self, name: &str) -> Answer {
+        self.ask(Method::GET, name, "", None).await
+    }
+
+    async fn post(&self, name: &str, verb: &str, body: Value) -> Answer {
+        let verb = format!("/{verb}");
+        self.ask(Method::POST, name, &verb, Some(body)).await
+    }
+
+    /// Acquires for a minute, if it need not wait.
+    async fn acquire(&self, name: &str, number: u64) -> Answer {
+        let holder = format!("c{number}");
+        let body = json!({"lease_id": id(number), "holder": holder, "duration_ms": 60_000});
+        self.post(name, "acquire", body).await
+    }
+
+    async fn renew(&self, name: &str, number: u64) -> Answer {
+        let body = json!({"lease_id": id(number)});
+        self.post(name, "renew", body).await
+    }
+
+    async fn release(&self, name: &str, number: u64) -> Answer {
+        let body = json!({"lease_id": id(number)});
+        self.post(name, "release", body).await
+    }
+}
+
+/// The lease id of this number.
+fn id(number: u64) -> String {
+    format!("00000000-0000-4000-8000-{number:012x}")
+}
+
+/// Whether what a test needs is there. If it is not the test can't run here, which it says; where
+/// nobody reads that, it fails.
+fn can_run(test: &str, needs: &str, is_there: bool) -> bool {
+    if !is_there {
+        assert!(
+            std::env::var_os("CI").is_none_or(|value| value != "true"),
+            "{test} needs {needs}"
+        );
+        eprintln!("SKIPPED: {test} needs {needs}");
+    }
+    is_there
+}
+
+/// Whether this program can be started.
+fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}

@@ -1,0 +1,217 @@
+//! Stores that are killed, frozen and cut off.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tenure_tests::history::What;
+use tenure_tests::process::Process;
+use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::receiver::now;
+use tenure_tests::wait_for;
+
+use super::{Bench, Client, LEASE, id};
+
+/// One of many: competes, holds for a while, gives up, and begins again under a new id, whatever
+/// the store is doing.
+async fn compete(client: Client, name: String, number: u64, stop: Arc<AtomicBool>) {
+    for turn in 0.. {
+        let own = number * 1_000 + turn;
+        let ask = json!({"lease_id": id(own), "holder": format!("c{number}"),
+            "duration_ms": 1_000, "wait_ms": 300});
+        while !stop.load(Ordering::SeqCst) {
+            let granted = client.post(&name, "acquire", ask.clone()).await;
+            if granted.is_some_and(|(status, _)| status == 200) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            client.renew(&name, own).await;
+        }
+        // Every third one is left to expire.
+        if turn % 3 != 2 {
+            client.release(&name, own).await;
+        }
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
+    let mut bench = Bench::new();
+    let _leader = bench.candidate("leader");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let stop = Arc::new(AtomicBool::new(false));
+    let candidates: Vec<_> = (1..=20)
+        .map(|number| {
+            let name = format!("tests/contended-{}", number % 4);
+            let task = compete(bench.client(), name, number, stop.clone());
+            bench.runtime.spawn(task)
+        })
+        .collect();
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(900));
+        bench.restart_store();
+    }
+    std::thread::sleep(Duration::from_millis(900));
+    stop.store(true, Ordering::SeqCst);
+    for candidate in candidates {
+        bench.runtime.block_on(candidate).unwrap();
+    }
+    // Nobody competes with this one, and no outage was as long as its lease.
+    assert_eq!(bench.status()["epoch"], epoch);
+    bench.judge();
+}
+
+/// A leader whose way to the store is cut off for longer than its lease, while another has its own.
+fn stops_in_time_when_the_store(mode: Mode) {
+    let bench = Bench::new();
+    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    let _first = Process::spawn(&mut bench.candidate_command("first", proxy.address()));
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let _second = bench.candidate("second");
+    bench.wait_for_waiters(1);
+    let cut = now();
+    proxy.set(mode);
+    let ended = bench.receiver.note("first", "ended");
+    assert_eq!(ended.text, format!("ended renew_deadline {epoch}"));
+    let next = bench.receiver.next_leader(epoch);
+    assert_eq!(next.candidate, "second");
+    let stopped = bench.receiver.note("first", "stopped");
+    eprintln!(
+        "{mode:?}: stopped {:?} after the cut, {:?} before the next one acted",
+        stopped.at - cut,
+        next.at.saturating_sub(stopped.at)
+    );
+    assert!(stopped.at < next.at, "the old leader stopped first");
+    proxy.set(Mode::Pass);
+    bench.wait_for_waiters(1);
+    bench.judge();
+}
+
+#[test]
+fn a_leader_stops_in_time_when_the_store_does_not_answer() {
+    stops_in_time_when_the_store(Mode::Hang);
+}
+
+#[test]
+fn a_leader_stops_in_time_when_the_store_refuses_connections() {
+    stops_in_time_when_the_store(Mode::Refuse);
+}
+
+/// A leader that goes on for long: lease duration, renew interval, renew deadline, stop grace. What
+/// is left from the deadline to the end of the lease is less than answers are late.
+const LONG: &str = "3000,600,2700,100";
+const LATE: Duration = Duration::from_millis(500);
+
+#[test]
+fn a_leader_whose_answers_are_late_counts_from_its_questions() {
+    let bench = Bench::new();
+    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    let mut first = bench.candidate_with("first", proxy.address(), LONG);
+    let _first = Process::spawn(&mut first);
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let mut second = bench.candidate_with("second", bench.store.address(), LONG);
+    let _second = Process::spawn(&mut second);
+    bench.wait_for_waiters(1);
+    bench.tap.delay_answers(LATE);
+    // When an answer has come: the store has acted on the question long before.
+    let renewals = || {
+        let calls = bench.tap.calls();
+        calls
+            .into_iter()
+            .rfind(|call| matches!(call.what, What::Renew { .. }))
+    };
+    let begin = renewals().map(|call| call.sent);
+    wait_for("a renewal with a late answer", || {
+        let renewal = renewals().filter(|call| Some(call.sent) > begin)?;
+        let asked = Duration::from_nanos(renewal.sent.as_nanos());
+        (now() - asked > LATE + LATE / 20).then_some(())
+    });
+    proxy.set(Mode::Refuse);
+    let next = bench.receiver.next_leader(epoch);
+    let stopped = bench.receiver.note("first", "stopped");
+    let early = next.at.saturating_sub(stopped.at);
+    eprintln!("stopped {early:?} before the next one acted");
+    assert!(stopped.at < next.at, "the old leader stopped first");
+    bench.receiver.assert_one_at_a_time();
+}
+
+#[test]
+fn a_leader_stops_in_time_when_the_store_is_frozen_and_one_leads_when_it_wakes_up() {
+    let bench = Bench::new();
+    let _candidates = ["first", "second"].map(|id| bench.candidate(id));
+    let leader = bench.receiver.next_leader(0);
+    bench.wait_for_waiters(1);
+    let frozen = now();
+    bench.store.process.signal(Signal::SIGSTOP);
+    let stopped = bench.receiver.note(&leader.candidate, "stopped");
+    assert!(stopped.at - frozen < LEASE, "{:?}", stopped.at - frozen);
+    std::thread::sleep(2 * LEASE);
+    bench.store.process.signal(Signal::SIGCONT);
+    let next = bench.receiver.next_leader(leader.epoch);
+    assert!(next.before > stopped.at);
+    bench.judge();
+}
+
+#[test]
+fn a_second_store_on_the_same_folder_is_refused_and_harms_nothing() {
+    let bench = Bench::new();
+    let client = bench.client();
+    let granted = bench.runtime.block_on(client.acquire("tests/a", 1));
+    let (_, granted) = granted.unwrap();
+    let folder = bench.folder.path().join("store");
+    let before = files(&folder);
+    let text = folder.to_str().unwrap();
+    let mut second = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data-dir", text]);
+    assert_eq!(second.wait().code(), Some(2));
+    wait_for("the reason", || {
+        second.stderr().contains(text).then_some(())
+    });
+    assert_eq!(second.stdout(), "");
+    assert_eq!(files(&folder), before);
+    let renewed = bench.runtime.block_on(client.renew("tests/a", 1));
+    assert_eq!(renewed.unwrap().1["epoch"], granted["epoch"]);
+    bench.judge();
+}
+
+fn files(folder: &std::path::Path) -> Vec<(String, u64)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            (name, entry.metadata().unwrap().len())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_restart_shortens_no_lease() {
+    let mut bench = Bench::new();
+    let client = bench.client();
+    let ask = |number| json!({"lease_id": id(number), "holder": "c", "duration_ms": 1_000, "wait_ms": 5_000});
+    let granted = bench
+        .runtime
+        .block_on(client.post("tests/a", "acquire", ask(1)));
+    let (_, first) = granted.unwrap();
+    let begin = Instant::now();
+    bench.restart_store();
+    let granted = bench
+        .runtime
+        .block_on(client.post("tests/a", "acquire", ask(2)));
+    let (status, second) = granted.unwrap();
+    assert_eq!(status, 200, "{second}");
+    assert!(begin.elapsed() >= Duration::from_millis(990));
+    assert!(second["epoch"].as_u64() > first["epoch"].as_u64());
+    bench.judge();
+}
