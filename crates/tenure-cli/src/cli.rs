@@ -61,7 +61,7 @@ pub(crate) enum Command {
 
 /// Host a lease store
 ///
-/// Settings may also stand in the table [serve] of the configuration file, or in TENURE_LISTEN,
+/// Settings may also stand in the table "serve" of the configuration file, or in TENURE_LISTEN,
 /// TENURE_DATA_DIR and TENURE_ENGINE. When the store is ready it prints one line on stdout.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {

@@ -117,9 +117,10 @@ async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
 
     let (_, again) = server.api.acquire("released", 9).await;
     assert!(again["epoch"].as_u64() > released["epoch"].as_u64());
+    // The start took one.
     assert_eq!(
         again["revision"].as_u64().unwrap(),
-        last["revision"].as_u64().unwrap() + 1
+        last["revision"].as_u64().unwrap() + 2
     );
 }
 
@@ -226,7 +227,7 @@ async fn the_folder_and_its_files_are_for_their_owner_only() {
         assert_eq!(mode(&path), 0o600, "{}", path.display());
         count += 1;
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 6);
 }
 
 #[tokio::test]
@@ -465,9 +466,13 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
         cut(log.len() - torn);
     }
     cut(32 + 24 + 4096 + 7);
-    cut(32);
-    cut(10);
-    cut(0);
+    // The first transaction is that of the start, which was on disk before anything was told.
+    for len in [32, 10, 0] {
+        let copy = killed(folder.path());
+        fs::write(copy.path().join("leases.db-wal"), &log[..len]).unwrap();
+        let error = open(copy.path()).unwrap_err().to_string();
+        assert!(error.contains("leases.db-wal"), "{len}: {error}");
+    }
     // A power cut may also leave the last frame with another content.
     let copy = killed(folder.path());
     let mut torn = log.clone();
@@ -483,4 +488,57 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
     fs::write(copy.path().join("leases.db-wal"), torn).unwrap();
     let server = common::serve(open(copy.path()).unwrap());
     assert_eq!(server.api.get("job").await.1["holder"], "c10");
+}
+
+#[tokio::test]
+async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(Config::embedded(folder.path()));
+    assert_ok(&server.api.acquire("job", 1).await);
+    let killed = killed(folder.path());
+    let log = killed.path().join("leases.db-wal");
+    for lost in [true, false] {
+        if lost {
+            fs::remove_file(&log).unwrap();
+        } else {
+            fs::write(&log, b"").unwrap();
+        }
+        let error = open(killed.path()).unwrap_err().to_string();
+        assert!(error.contains("leases.db-wal"), "{error}");
+    }
+
+    // Another program that reads the database may put the log into it, and that is all right.
+    let read = self::killed(folder.path());
+    let database = Connection::open(read.path().join("leases.db")).unwrap();
+    database
+        .query_row("SELECT revision FROM meta", [], |row| row.get::<_, u64>(0))
+        .unwrap();
+    drop(database);
+    assert!(!read.path().join("leases.db-wal").exists());
+    assert!(open(read.path()).is_ok());
+
+    server.stop().await.unwrap();
+    let _ = fs::remove_file(folder.path().join("leases.db-wal"));
+    assert!(open(folder.path()).is_ok());
+    assert!(
+        open(folder.path()).is_ok(),
+        "also after a start that did nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_marker_that_is_gone_does_not_make_a_fresh_start() {
+    let folder = closed_folder().await;
+    fs::remove_file(folder.path().join("FORMAT")).unwrap();
+    match open(folder.path()) {
+        Err(error) => assert!(error.to_string().contains(folder.path().to_str().unwrap())),
+        Ok(store) => {
+            drop(store);
+            let database = Connection::open(folder.path().join("leases.db")).unwrap();
+            let leases: u32 = database
+                .query_row("SELECT count(*) FROM leases", [], |row| row.get(0))
+                .unwrap();
+            assert_eq!(leases, 40, "nothing is forgotten");
+        }
+    }
 }

@@ -155,6 +155,8 @@ impl Keeper {
 
     /// Command: the term's task is gone.
     pub fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
+        // Time first: a task that stops because the term has passed has not ended the term.
+        self.handle_timeout(now, random);
         if let Phase::Leading(term) = &mut self.phase {
             let next = term.task_ended(now, end, &self.timings, &mut self.wire);
             self.follow(next, now, random);

@@ -66,6 +66,11 @@ impl Folder {
         self.path.join("leases.db")
     }
 
+    /// Says at which revision the database was opened, until it is closed in order.
+    fn running(&self) -> PathBuf {
+        self.path.join("RUNNING")
+    }
+
     fn marker(&self) -> PathBuf {
         self.path.join("FORMAT")
     }
@@ -113,6 +118,43 @@ impl Folder {
             File::open(&self.path)?.sync_all()
         };
         write().map_err(OpenError::io(&marker))
+    }
+
+    /// The database is open and has come to this revision, which is in its log only.
+    pub(super) fn begin(&self, revision: u64) -> Result<(), OpenError> {
+        let running = self.running();
+        let write = || {
+            let mut file = private(OpenOptions::new().write(true).create(true).truncate(true))
+                .open(&running)?;
+            writeln!(file, "{revision}")?;
+            file.sync_all()?;
+            // The log's name in the folder, too.
+            File::open(&self.path)?.sync_all()
+        };
+        write().map_err(OpenError::io(&running))
+    }
+
+    /// All is in the database: the log may go.
+    pub(super) fn end(&self) {
+        // If it stays, the next start finds the database as far as it says.
+        let _ = fs::remove_file(self.running());
+    }
+
+    /// A database that was not closed in order needs its log, which has what was committed last.
+    /// Without it the database would show acknowledged changes undone.
+    pub(super) fn check_revision(&self, revision: u64) -> Result<(), OpenError> {
+        // What can't be read was being written when the power went: the log was not used yet.
+        let began = fs::read_to_string(self.running()).unwrap_or_default();
+        match began.trim_end().parse::<u64>() {
+            Ok(began) if revision < began => Err(OpenError::Damaged {
+                path: self.path.join("leases.db-wal"),
+                detail: format!(
+                    "it is missing or cut off: the database ends at revision {revision} and had \
+                     come to {began} at least"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// There was a database here: a missing, empty or foreign file must not pass for a new one, or

@@ -4,6 +4,8 @@
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
 //!   FORMAT              "tenure-store 1": there was a database here
+//!   RUNNING             while the database is open: how far it had come, so that a lost log is
+//!                       noticed
 //!   leases.db           one row a lease, one row about all of them
 //!   leases.db-wal       what was committed and is not in leases.db yet
 //! ```
@@ -41,7 +43,7 @@ pub(super) struct Embedded {
     /// A transaction failed half way and may have left frames behind the log's end.
     has_leftovers: bool,
     /// Held for as long as the database is open.
-    _folder: Folder,
+    folder: Folder,
 }
 
 /// Opens the database in `data_dir`, or makes it, and reads all of it.
@@ -56,21 +58,23 @@ pub(super) fn open(data_dir: &Path) -> Result<(Loaded, Embedded), OpenError> {
         wal::check(&database)?;
     }
     let connection = schema::connect(&database)?;
-    let (loaded, meta) = check::load(&connection, &database)?;
+    let (mut loaded, meta) = check::load(&connection, &database)?;
+    folder.check_revision(meta.revision)?;
     let mut engine = Embedded {
         connection,
         meta,
         rows_since_checkpoint: 0,
         has_leftovers: false,
-        _folder: folder,
+        folder,
+    };
+    let failed = |error: rusqlite::Error| OpenError::Database {
+        path: database.clone(),
+        detail: error.to_string(),
     };
     // The log starts anew with other salts: a tail that a power cut tore is not looked at again.
-    engine
-        .checkpoint(Checkpoint::Truncate)
-        .map_err(|error| OpenError::Database {
-            path: database,
-            detail: error.to_string(),
-        })?;
+    engine.checkpoint(Checkpoint::Truncate).map_err(failed)?;
+    loaded.revision = engine.begin().map_err(failed)?;
+    engine.folder.begin(loaded.revision)?;
     Ok((loaded, engine))
 }
 
@@ -125,13 +129,25 @@ impl Engine for Embedded {
     }
 
     fn close(&mut self) {
-        if let Err(error) = self.checkpoint(Checkpoint::Truncate) {
-            error!(%error, "the write-ahead log was not moved into the database; nothing is lost");
+        match self.checkpoint(Checkpoint::Truncate) {
+            Ok(()) => self.folder.end(),
+            Err(error) => {
+                error!(%error, "the write-ahead log was not moved into the database; nothing is lost");
+            }
         }
     }
 }
 
 impl Embedded {
+    /// Takes a revision for the start itself, so that the log has something in it from now on.
+    fn begin(&mut self) -> rusqlite::Result<u64> {
+        let mut meta = self.meta.clone();
+        meta.revision += 1;
+        meta.write(&mut self.connection.prepare_cached(schema::UPDATE_META)?)?;
+        self.meta = meta;
+        Ok(self.meta.revision)
+    }
+
     fn transact(&mut self, writes: &[Write]) -> rusqlite::Result<Meta> {
         let mut meta = self.meta.clone();
         let transaction = self.connection.transaction()?;

@@ -247,3 +247,16 @@ impl Bench {
         assert!(self.lines.is_empty(), "{:?}", self.lines);
     }
 }
+
+#[test]
+fn a_task_that_returns_because_its_term_has_passed_has_not_ended_it() {
+    let mut bench = Bench::leading();
+    bench.now = at(20_000);
+    bench.task_ended(TaskEnd::Returned);
+    bench.campaign().wait_until(20_100).assert_trace(
+        "20.000 cancel: suspended
+         20.000 abort
+         20.000 ended 7: suspended
+         20.000 #2 acquire id2, wait 15s, within 20s",
+    );
+}
