@@ -18,7 +18,7 @@ pub use request::{
     ReleaseRequest, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
     VerifyReply, VerifyRequest, check_wait,
 };
-pub use view::{History, LeaseList, LeaseView, TermEnd, TermView};
+pub use view::{LeaseList, LeaseView};
 
 #[cfg(test)]
 mod tests;

@@ -19,9 +19,6 @@ pub struct Limits {
     /// Most bytes of a body, but for renewals of many leases, which have 256 KiB. Default 16 KiB:
     /// four times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
     pub max_body_bytes: usize,
-    /// Most bytes of a request's line and headers. Default and least 8 KiB, most 64 KiB: a
-    /// connection may hold as much. Over it: 431, and the connection is closed.
-    pub max_header_bytes: usize,
     /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least 1.
     /// Over it a lease that was never acquired is not made: 429 `over_limit`.
     pub max_leases_per_namespace: usize,
@@ -31,21 +28,9 @@ pub struct Limits {
     /// Most acquires and long polls that wait in all. Default 50,000: each has a connection and some
     /// kilobytes. At least 0. Over it: 429 `over_limit`.
     pub max_waiting: usize,
-    /// Most event streams. Default 5,000: each may hold up to 1,024 events that its reader has not
-    /// taken yet. At least 0. Over it: 429 `over_limit`.
-    pub max_watchers: usize,
-    /// Most connections. Default 10,000; at least 1. Over it a connection is told 429 `over_limit`
-    /// and closed, unless it brings a renewal; a tenth more, and it is closed at once.
-    pub max_connections: usize,
     /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it: 413
     /// `too_large`.
     pub max_metadata_bytes: usize,
-    /// How many terms of a lease are remembered. Default 100, 1 to 10,000; older ones are forgotten.
-    /// All are read at a start of the embedded engine.
-    pub max_history: usize,
-    /// How long the head of a request may take from its first byte, and a new connection may say
-    /// nothing. Default 10 s; 10 ms to 75 s. Over it the connection is closed.
-    pub header_time: Duration,
     /// How long a body may take, and then what is asked for, apart from the time that a request asks
     /// to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`, after which nothing is
     /// known of what the store did.
@@ -56,15 +41,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_body_bytes: 16 * 1024,
-            max_header_bytes: 8 * 1024,
             max_leases_per_namespace: 100_000,
             max_waiters_per_lease: 10_000,
             max_waiting: 50_000,
-            max_watchers: 5_000,
-            max_connections: 10_000,
             max_metadata_bytes: MAX_METADATA_BYTES,
-            max_history: 100,
-            header_time: Duration::from_secs(10),
             request_time: Duration::from_secs(10),
         }
     }
@@ -100,12 +80,6 @@ impl Limits {
         let counts = [
             ("max_body_bytes", self.max_body_bytes, 1024, 1024 * 1024),
             (
-                "max_header_bytes",
-                self.max_header_bytes,
-                8 * 1024,
-                64 * 1024,
-            ),
-            (
                 "max_leases_per_namespace",
                 self.max_leases_per_namespace,
                 1,
@@ -113,22 +87,17 @@ impl Limits {
             ),
             ("max_waiters_per_lease", self.max_waiters_per_lease, 0, MANY),
             ("max_waiting", self.max_waiting, 0, MANY),
-            ("max_watchers", self.max_watchers, 0, MANY),
-            ("max_connections", self.max_connections, 1, MANY),
             (
                 "max_metadata_bytes",
                 self.max_metadata_bytes,
                 0,
                 MAX_METADATA_BYTES,
             ),
-            ("max_history", self.max_history, 1, 10_000),
         ];
         for (name, value, least, most) in counts {
             within(name, &value, &least, &most)?;
         }
         let least = Duration::from_millis(10);
-        let most = Duration::from_secs(75);
-        within_time("header_time", self.header_time, least, most)?;
         let most = Duration::from_secs(5 * 60);
         within_time("request_time", self.request_time, least, most)
     }
@@ -180,9 +149,8 @@ mod tests {
     #[test]
     fn an_impossible_limit_is_named_with_its_range() {
         type Change = fn(&mut Limits);
-        let change: [(&str, Change); 11] = [
+        let change: [(&str, Change); 6] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
-            ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_leases_per_namespace", |limits| {
                 limits.max_leases_per_namespace = 0;
             }),
@@ -190,13 +158,9 @@ mod tests {
                 limits.max_waiters_per_lease = usize::MAX;
             }),
             ("max_waiting", |limits| limits.max_waiting = usize::MAX),
-            ("max_watchers", |limits| limits.max_watchers = usize::MAX),
-            ("max_connections", |limits| limits.max_connections = 0),
             ("max_metadata_bytes", |limits| {
                 limits.max_metadata_bytes = 4097;
             }),
-            ("max_history", |limits| limits.max_history = 0),
-            ("header_time", |limits| limits.header_time = Duration::ZERO),
             ("request_time", |limits| limits.request_time = Duration::MAX),
         ];
         for (name, change) in change {

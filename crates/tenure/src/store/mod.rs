@@ -10,8 +10,7 @@ mod transport;
 pub use client::{Pong, StoreClient, StoreError};
 pub use tenure_core::lease::State;
 pub use tenure_core::wire::{
-    BreakRequest, Code, DurationMs, HandOverRequest, History, LeaseList, LeaseView, Problem,
-    TermEnd, TermView,
+    BreakRequest, Code, DurationMs, HandOverRequest, LeaseList, LeaseView, Problem,
 };
 
 pub(crate) use link::{Link, Watcher};
