@@ -62,6 +62,8 @@ async fn compete(config: Config, command: &[OsString], once: bool) -> Result<Exi
                     last_code.store(code.into(), Ordering::Relaxed);
                     match code {
                         0 => Ok(()),
+                        // It was told to stop, and how it says so is its own affair.
+                        _ if leadership.cancellation().is_cancelled() => Ok(()),
                         code => Err(anyhow::anyhow!("the command ended with exit code {code}")),
                     }
                 }

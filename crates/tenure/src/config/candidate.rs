@@ -257,7 +257,7 @@ impl Config {
             cool_down: settings.duration("cool_down")?,
             progress_deadline: settings.duration("progress_deadline")?,
         };
-        Timings::new(&options).map_err(|source| ConfigError::Timings {
+        Timings::new(&options).map_err(|reason| ConfigError::Timings {
             origins: [
                 "lease_duration",
                 "renew_interval",
@@ -267,7 +267,7 @@ impl Config {
             .iter()
             .filter_map(|key| settings.origin(key).cloned())
             .collect::<Vec<Origin>>(),
-            source,
+            reason,
         })
     }
 

@@ -39,12 +39,12 @@ impl fmt::Display for Origin {
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file can't be read.
-    #[error("can't read {path}: {source}")]
+    #[error("can't read {path}: {reason}")]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The file is no TOML.
     #[error("{path}: {message}")]
@@ -85,12 +85,12 @@ pub enum ConfigError {
         reason: String,
     },
     /// Timings that can't hold together.
-    #[error("impossible timings{}: {source}", .origins.iter().map(|origin| format!(", {origin}")).collect::<String>())]
+    #[error("impossible timings{}: {reason}", .origins.iter().map(|origin| format!(", {origin}")).collect::<String>())]
     Timings {
         /// Where the timings that were set stand.
         origins: Vec<Origin>,
         /// Which two numbers.
-        source: tenure_core::lease::keeper::TimingsError,
+        reason: tenure_core::lease::keeper::TimingsError,
     },
 }
 
@@ -150,9 +150,9 @@ impl Settings {
         section: Option<&str>,
         others: &[&str],
     ) -> Result<(), ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        let text = std::fs::read_to_string(path).map_err(|reason| ConfigError::Unreadable {
             path: path.into(),
-            source,
+            reason,
         })?;
         let file = DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
             path: path.into(),
