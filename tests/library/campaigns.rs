@@ -60,18 +60,28 @@ async fn a_guard_may_outlive_its_candidate() {
 }
 
 #[tokio::test]
-async fn two_campaigns_of_one_candidate_wait_for_each_other() {
+async fn campaigns_of_one_candidate_wait_for_each_other() {
     let world = World::start();
     let candidate = steady(&world, "a").await;
     let guard = candidate.campaign().await.unwrap();
-    let mut second = Box::pin(candidate.campaign());
-    assert!(timeout(ms(300), &mut second).await.is_err());
+    let last = std::cell::Cell::new(guard.epoch());
+    let another = async || {
+        let guard = candidate.campaign().await.unwrap();
+        assert!(last.replace(guard.epoch()) < guard.epoch());
+        assert_eq!(
+            world.holder().await,
+            Some(("a".into(), guard.epoch().get()))
+        );
+        tokio::time::sleep(ms(50)).await;
+        assert!(guard.is_valid());
+    };
+    let mut others = Box::pin(async { tokio::join!(another(), another(), another()) });
+    assert!(timeout(ms(300), &mut others).await.is_err());
     assert!(guard.is_valid());
-    let first = guard.epoch();
+    assert_eq!(last.get(), guard.epoch());
     drop(guard);
-    let guard = second.await.unwrap();
-    assert!(first < guard.epoch());
-    assert_eq!(world.held_by("a").await, guard.epoch().get());
+    others.await;
+    world.released().await;
 }
 
 #[tokio::test]
@@ -108,19 +118,34 @@ async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_nothing_held() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_resigns_while_it_campaigns_goes_on_campaigning() {
+async fn a_candidate_that_resigns_while_it_campaigns_keeps_its_place_in_line() {
     let world = World::start();
-    let (first, second) = (steady(&world, "a").await, steady(&world, "b").await);
-    let guard = first.campaign().await.unwrap();
-    let follow = async {
-        world.waiting(1).await;
-        // There is no term to end.
-        timeout(ms(5000), second.resign()).await.unwrap();
-        assert_eq!(world.lease().await.unwrap().waiters, 1);
-        drop(guard);
+    let leader = steady(&world, "leader").await;
+    let (first, second) = (
+        steady(&world, "first").await,
+        steady(&world, "second").await,
+    );
+    let guard = leader.campaign().await.unwrap();
+    let in_line = async {
+        // Kept until the other is given up.
+        first.campaign().await.unwrap()
     };
-    let (won, ()) = tokio::join!(second.campaign(), follow);
-    assert_eq!(world.held_by("b").await, won.unwrap().epoch().get());
+    let behind = async {
+        world.waiting(1).await;
+        tokio::select! {
+            _ = second.campaign() => panic!("it went first"),
+            () = async {
+                world.waiting(2).await;
+                // There is no term to end, and nothing to wait for.
+                timeout(ms(5000), first.resign()).await.unwrap();
+                tokio::time::sleep(ms(300)).await;
+                guard.resign().await;
+                world.held_by("first").await;
+            } => {}
+        }
+    };
+    let (won, ()) = tokio::join!(in_line, behind);
+    assert_eq!(world.held_by("first").await, won.epoch().get());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use tenure_tests::proxy::Mode;
 use tenure_tests::store::url;
 use tokio::sync::Notify;
 
-use crate::world::{World, leads, long, ms, never, obedient};
+use crate::world::{World, contrite, leads, long, ms, never, obedient, timings};
 
 /// More than any of these may take, on a machine that is busy with other things; and far less than
 /// a lease of two minutes.
@@ -41,14 +41,37 @@ async fn a_shutdown_while_it_campaigns_returns_promptly_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
+    let world = World::start();
+    let proxy = world.proxy().await;
+    // Patient with a store that is slow to take the lease back.
+    let config = world.config("a").with_servers([url(proxy.address())]);
+    let config = config.with_timings(timings(120_000, 20_000, 60_000, 20_000));
+    let candidate = Candidate::connect(config).await.unwrap();
+    proxy.lose_replies(usize::MAX);
+    let shutdown = async {
+        world.held_by("a").await;
+        proxy.set(Mode::Hang);
+        proxy.lose_replies(0);
+    };
+    let later = async {
+        world.held_by("a").await;
+        tokio::time::sleep(ms(300)).await;
+        proxy.set(Mode::Pass);
+    };
+    let run = async {
+        candidate.run_while_leader(shutdown, never).await.unwrap();
+        // Whoever ends its process now leaves nothing behind.
+        world.holder().await
+    };
+    let (left, ()) = tokio::join!(run, later);
+    assert_eq!(left, None);
+}
+
+#[tokio::test]
 async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
     let world = World::start();
-    let options = tenure::TimingsOptions {
-        cool_down: Some(Duration::from_secs(3600)),
-        ..tenure::TimingsOptions::default()
-    };
-    let timings = tenure::Timings::new(&options).unwrap();
-    let config = world.config("a").with_timings(timings);
+    let config = world.config("a").with_timings(contrite());
     let candidate = Candidate::connect(config).await.unwrap();
     let began = Instant::now();
     let shutdown = async {
@@ -113,7 +136,8 @@ async fn a_shutdown_while_a_lost_term_ends_returns_after_it() {
         proxy.set(Mode::Hang);
     };
     // The term has a reason to end already, and it is not the shutdown; it returns all the same.
-    let run = candidate.run_while_leader(lost.notified(), task);
+    let shutdown = async { lost.notified().await };
+    let run = candidate.run_while_leader(shutdown, task);
     let (ended, ()) = tokio::join!(tokio::time::timeout(PROMPT, run), cut);
     ended.expect("it returns").unwrap();
 }

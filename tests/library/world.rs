@@ -130,6 +130,16 @@ pub(crate) fn brisk() -> Timings {
     timings(1500, 300, 700, 300)
 }
 
+/// Like [`brisk`], but after a task that failed its candidate stands back for longer than any test
+/// takes.
+pub(crate) fn contrite() -> Timings {
+    let options = TimingsOptions {
+        cool_down: Some(ms(3_600_000)),
+        ..options(1500, 300, 700, 300)
+    };
+    Timings::new(&options).unwrap()
+}
+
 /// A lease that no test lives to see expire: whoever leads was let in by a release.
 pub(crate) fn long() -> Timings {
     timings(120_000, 300, 60_000, 20_000)
@@ -138,15 +148,18 @@ pub(crate) fn long() -> Timings {
 /// Lease duration, renew interval, renew deadline and stop grace; the cool-down is as long as the
 /// renew interval.
 pub(crate) fn timings(lease: u64, interval: u64, deadline: u64, grace: u64) -> Timings {
-    let options = TimingsOptions {
+    Timings::new(&options(lease, interval, deadline, grace)).unwrap()
+}
+
+fn options(lease: u64, interval: u64, deadline: u64, grace: u64) -> TimingsOptions {
+    TimingsOptions {
         lease_duration: Some(ms(lease)),
         renew_interval: Some(ms(interval)),
         renew_deadline: Some(ms(deadline)),
         stop_grace: Some(ms(grace)),
         cool_down: Some(ms(interval)),
         ..TimingsOptions::default()
-    };
-    Timings::new(&options).unwrap()
+    }
 }
 
 /// Waits until this candidate leads, by its own word: the store knows it a little earlier.
