@@ -130,7 +130,8 @@ impl Campaign {
     /// side knowing: then nobody would lead for a whole lease duration, so it is released.
     pub(super) fn withdraw(&self, now: Instant, timings: &Timings) -> Next {
         if self.asked {
-            Next::Release(Release::of_campaign(self.lease_id, now, timings))
+            let asked = self.pending.sent();
+            Next::Release(Release::of_campaign(self.lease_id, asked, now, timings))
         } else {
             Next::Withdrawn
         }

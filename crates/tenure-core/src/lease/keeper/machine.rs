@@ -78,6 +78,14 @@ impl Pending {
         }
     }
 
+    /// When the request in flight was sent, if one is.
+    pub(super) const fn sent(self) -> Option<Instant> {
+        match self {
+            Self::InFlight { sent, .. } => Some(sent),
+            Self::At(_) => None,
+        }
+    }
+
     pub(super) const fn due(self) -> Option<Instant> {
         match self {
             Self::InFlight { .. } => None,

@@ -193,13 +193,14 @@ pub enum Standing {
     Idle,
     /// It competes.
     Campaigning,
-    /// It leads, until this instant at least.
+    /// It holds the lease, until this instant at least: also while the task of a candidate that has
+    /// resigned is still stopping, because its lease is renewed until the task is gone.
     Leading {
         /// The term's number.
         epoch: Epoch,
         /// When it stops leading, unless a renewal succeeds.
         until: Instant,
     },
-    /// It led, and its task is still going or its lease being released.
+    /// It has lost the lease and its task is still going, or the lease is being released.
     Ending,
 }

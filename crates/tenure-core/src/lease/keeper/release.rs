@@ -19,6 +19,9 @@ pub(super) struct Release {
     failures: u32,
     give_up_at: Instant,
     successor: Option<CandidateId>,
+    /// Until when an acquire that this side has given up may still come to the store, after a
+    /// release that found nothing held.
+    stray_until: Option<Instant>,
 }
 
 impl Release {
@@ -37,17 +40,26 @@ impl Release {
             // Whoever shuts down waits for this, so it is not the whole rest of the lease.
             give_up_at: now + timings.renew_interval(),
             successor,
+            stray_until: None,
         }
     }
 
-    pub(super) fn of_campaign(lease_id: LeaseId, now: Instant, timings: &Timings) -> Self {
+    /// `asked` is when the acquire in flight was sent, if there is one.
+    pub(super) fn of_campaign(
+        lease_id: LeaseId,
+        asked: Option<Instant>,
+        now: Instant,
+        timings: &Timings,
+    ) -> Self {
         Self {
             lease_id,
             term: None,
             pending: Pending::At(now),
             failures: 0,
-            give_up_at: now + timings.renew_interval() / 5,
+            // Time for an attempt that fails and another.
+            give_up_at: now + (timings.renew_interval() / 5).max(2 * MIN_ATTEMPT),
             successor: None,
+            stray_until: asked.map(|asked| asked + MIN_ATTEMPT),
         }
     }
 
@@ -97,6 +109,13 @@ impl Release {
         if let Answer::Unknown(_) = answer {
             self.failures += 1;
             self.pending = Pending::At(now + retry_delay(self.failures, timings, random));
+            return Next::Stay;
+        }
+        // Requests of several connections may overtake each other: if the acquire came after this, the
+        // lease would be granted to nobody. Once it was released its id is retired, and can't be.
+        let stray = self.stray_until.take_if(|until| now < *until);
+        if let (Some(until), false) = (stray, *answer == Answer::Released) {
+            self.pending = Pending::At(until);
             return Next::Stay;
         }
         // Released, or it was not held any more.

@@ -163,6 +163,33 @@ fn shut_down_while_campaigning_withdraws_and_releases_what_the_store_may_have_gr
 }
 
 #[test]
+fn who_withdraws_just_after_asking_releases_again_lest_the_acquire_came_second() {
+    let mut bench = Bench::campaigning();
+    bench.wait_until(5).resign(EndReason::ShutDown);
+    // The release has overtaken the acquire.
+    bench.wait_until(10).answer(2, Answer::Superseded);
+    assert_eq!(bench.standing(), Standing::Ending);
+    bench.wait_until(110).answer(3, Answer::Released);
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.005 #2 release id1, within 1.666666s
+         0.100 #3 release id1, within 1.666666s
+         0.110 withdrawn",
+    );
+
+    // It does not doubt for ever, nor once the lease was released.
+    for (answer, sent_again) in [(Answer::Superseded, true), (Answer::Released, false)] {
+        let mut bench = Bench::campaigning();
+        bench.wait_until(5).resign(EndReason::ShutDown);
+        bench.wait_until(10).answer(2, answer.clone());
+        if sent_again {
+            bench.wait_until(110).answer(3, answer);
+        }
+        assert_eq!(bench.standing(), Standing::Idle);
+    }
+}
+
+#[test]
 fn who_withdraws_does_not_wait_long_for_a_store_that_is_away() {
     let mut bench = Bench::campaigning();
     bench.wait_until(2_000).resign(EndReason::ShutDown);
