@@ -57,7 +57,8 @@ pub struct Config {
 #[derive(Clone, Default)]
 pub enum OnOverrun {
     /// Log an error, and wait until the task is gone. The lease is not renewed after a loss, so
-    /// another candidate may lead meanwhile; the epoch is what keeps the old task's writes out.
+    /// another candidate may lead meanwhile; the epoch is what keeps the old task's writes out. After
+    /// a resignation or at shutdown it is renewed until the task is gone, and nobody else leads.
     #[default]
     Report,
     /// End the process with [`OnOverrun::EXIT_CODE`]: the only way to stop a blocked thread.
