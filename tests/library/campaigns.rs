@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure::{Candidate, EndReason, Leadership};
 use tokio::time::timeout;
 
-use crate::world::{Reigns, World, long, ms};
+use crate::world::{Reigns, World, long, ms, timings};
 
 /// A candidate at whose store only a release lets anyone in: its leases outlast the test.
 async fn steady(world: &World, name: &str) -> Candidate {
@@ -103,7 +103,10 @@ async fn a_campaign_that_is_dropped_waits_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_nothing_held() {
     let world = World::start();
-    let candidate = steady(&world, "a").await;
+    // Patient with a store that is slow to take back what it granted.
+    let patient = timings(120_000, 20_000, 60_000, 20_000);
+    let config = world.config("a").with_timings(patient);
+    let candidate = Candidate::connect(config).await.unwrap();
     for moment in 0..60 {
         // From before the request to after the grant, which takes a few milliseconds.
         let patience = Duration::from_micros(moment * 150);
@@ -178,7 +181,7 @@ async fn a_run_that_is_dropped_stops_its_task_and_releases_after_it() {
 #[tokio::test]
 async fn a_run_that_is_dropped_aborts_a_task_that_does_not_stop() {
     let world = World::start();
-    let timings = crate::world::timings(60_000, 300, 30_000, 300);
+    let timings = timings(60_000, 300, 30_000, 300);
     let config = world.config("a").with_timings(timings);
     let candidate = Candidate::connect(config).await.unwrap();
     let reigns = Reigns::default();

@@ -209,10 +209,18 @@ async fn a_term_whose_lease_another_has_got_ends_as_superseded() {
 async fn a_term_that_is_shut_down_ends_as_that() {
     let world = World::start();
     let candidate = steady(&world).await;
-    let shutdown = async {
-        leads(&candidate).await;
+    let reigns = Reigns::default();
+    let task = |leadership: Leadership| {
+        let reigning = reigns.begin(&leadership);
+        async move {
+            let _reigning = reigning;
+            leadership.lost().await;
+        }
     };
-    let term = candidate.run_one_term(shutdown, obedient).await;
+    let shutdown = async {
+        reigns.begun(1).await;
+    };
+    let term = candidate.run_one_term(shutdown, task).await;
     assert_eq!(term.unwrap().unwrap().reason, EndReason::ShutDown);
     // Whoever comes back from a shutdown may let its process end: nothing is held any more.
     assert_eq!(world.holder().await, None);

@@ -9,7 +9,7 @@ use tenure_tests::proxy::Mode;
 use tenure_tests::store::url;
 use tokio::sync::Notify;
 
-use crate::world::{World, contrite, leads, long, ms, never, obedient, timings};
+use crate::world::{Reigns, World, contrite, leads, long, ms, never, timings};
 
 /// More than any of these may take, on a machine that is busy with other things; and far less than
 /// a lease of two minutes.
@@ -96,20 +96,25 @@ async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals
             if !leading {
                 proxy.set(mode);
             }
+            let reigns = Reigns::default();
+            let task = |leadership: Leadership| {
+                let reigning = reigns.begin(&leadership);
+                async move {
+                    let _reigning = reigning;
+                    leadership.lost().await;
+                }
+            };
             let mut asked = Instant::now();
             let shutdown = async {
                 if leading {
-                    leads(&candidate).await;
+                    reigns.begun(1).await;
                     proxy.set(mode);
                 } else {
                     tokio::time::sleep(long().renew_interval()).await;
                 }
                 asked = Instant::now();
             };
-            candidate
-                .run_while_leader(shutdown, obedient)
-                .await
-                .unwrap();
+            candidate.run_while_leader(shutdown, task).await.unwrap();
             // A hung store takes the whole time that it is given, a busy machine some more.
             let took = asked.elapsed();
             assert!(took < 4 * long().renew_interval() + ms(2000), "{took:?}");
