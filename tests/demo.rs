@@ -131,7 +131,7 @@ fn a_demo_that_can_not_be_is_refused_before_anything_starts() {
         ("--workers", "21"),
         ("--workers", "many"),
         ("--seconds", "0"),
-        ("--seconds", "11"),
+        ("--seconds", "9"),
         ("--seconds", "3601"),
         ("--seconds", "12s"),
     ] {

@@ -347,7 +347,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=20))]
     pub(crate) workers: u32,
     /// How long it takes, about
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(12..=3600))]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(10..=3600))]
     pub(crate) seconds: u64,
     /// Print one JSON object a line; the last is the summary
     #[arg(long)]
