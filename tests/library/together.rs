@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tenure::{Candidate, Leadership};
+use tenure::{Candidate, Epoch, Leadership};
 use tenure_tests::proxy::{Mode, Proxy};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::world::{Reigns, World, brisk, contrite, long, ms};
@@ -14,38 +14,42 @@ use crate::world::{Reigns, World, brisk, contrite, long, ms};
 struct Fleet {
     candidates: Vec<(Arc<Candidate>, Proxy)>,
     reigns: Reigns,
-    /// Tells the task that runs to fail.
-    fail: Arc<Notify>,
+    /// Tells the task of this term to fail.
+    fail: watch::Sender<Option<Epoch>>,
     stop: watch::Sender<bool>,
     running: JoinSet<()>,
 }
 
 impl Fleet {
     async fn start(world: &World, names: &[&str]) -> Self {
-        let (reigns, fail) = (Reigns::default(), Arc::new(Notify::new()));
+        let (reigns, fail) = (Reigns::default(), watch::Sender::new(None));
         let (stop, stopped) = watch::channel(false);
         let (mut candidates, mut running) = (Vec::new(), JoinSet::new());
         for name in names {
             let proxy = world.proxy().await;
             let candidate = Arc::new(world.candidate_behind(&proxy, name).await);
             candidates.push((candidate.clone(), proxy));
-            let (reigns, fail) = (reigns.clone(), fail.clone());
+            let (reigns, fail) = (reigns.clone(), fail.subscribe());
             let mut stopped = stopped.clone();
             running.spawn(async move {
                 let shutdown = async move {
                     let _ = stopped.wait_for(|stopped| *stopped).await;
                 };
                 let task = |leadership: Leadership| {
-                    let (reigning, fail) = (reigns.begin(&leadership), fail.clone());
+                    let (reigning, mut fail) = (reigns.begin(&leadership), fail.clone());
                     async move {
                         let _reigning = reigning;
+                        let this = Some(leadership.epoch());
+                        let told = async {
+                            let _ = fail.wait_for(|term| *term == this).await;
+                        };
                         tokio::select! {
                             _ = leadership.lost() => {
                                 // Some work to finish: long enough to be seen by another's task.
                                 tokio::time::sleep(ms(50)).await;
                                 Ok(())
                             }
-                            () = fail.notified() => Err("told to fail"),
+                            () = told => Err("told to fail"),
                         }
                     }
                 };
@@ -88,7 +92,7 @@ async fn one_candidate_works_at_a_time_and_after_each_end_another_goes_on() {
         let (candidate, proxy) = fleet.of(reign.candidate.as_str());
         match round % 4 {
             0 => candidate.resign().await,
-            1 => fleet.fail.notify_waiters(),
+            1 => drop(fleet.fail.send_replace(Some(reign.epoch))),
             2 => world.break_lease(Some(ms(600))).await,
             _ => proxy.set(Mode::Hang),
         }
