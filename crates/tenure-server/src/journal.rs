@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tenure_core::lease::Record;
 use tokio::sync::watch;
@@ -39,6 +40,8 @@ pub(crate) enum Keeping {
 struct Pending {
     last: u64,
     changes: Vec<Change>,
+    /// How many changes the one who takes them waits for.
+    awaited: usize,
     /// Of the present generation: a generation ends when its changes are undone.
     progress: Arc<watch::Sender<Progress>>,
     closing: bool,
@@ -103,6 +106,7 @@ impl Journal {
             queue: Mutex::new(Pending {
                 last,
                 changes: Vec::new(),
+                awaited: 1,
                 progress: generation(last),
                 closing: false,
             }),
@@ -124,8 +128,11 @@ impl Journal {
         match self.keeping {
             Keeping::Durably => {
                 pending.changes.push(change);
+                let is_enough = pending.changes.len() >= pending.awaited;
                 drop(pending);
-                self.wake.notify_one();
+                if is_enough {
+                    self.wake.notify_one();
+                }
             }
             Keeping::InMemory => {
                 self.durable.store(last, Ordering::Release);
@@ -155,19 +162,34 @@ impl Journal {
 
     /// Blocks until something is queued, and takes all of it; `None` once the journal is closed and
     /// nothing is left.
-    pub(crate) fn take(&self) -> Option<Vec<Change>> {
+    ///
+    /// After a large batch it waits a little for another one: see [`Pace`].
+    pub(crate) fn take(&self, pace: &Pace) -> Option<Vec<Change>> {
         let mut pending = self.lock();
+        let expected = pace.last + pending.changes.len();
+        let until = Instant::now() + pace.patience;
         loop {
-            if !pending.changes.is_empty() {
+            let queued = pending.changes.len();
+            let left = until.saturating_duration_since(Instant::now());
+            let is_enough = queued >= expected || left.is_zero() || pending.closing;
+            if queued > 0 && is_enough {
                 return Some(std::mem::take(&mut pending.changes));
             }
             if pending.closing {
                 return None;
             }
-            pending = self
-                .wake
-                .wait(pending)
-                .unwrap_or_else(PoisonError::into_inner);
+            pending = if is_enough {
+                pending.awaited = 1;
+                self.wake
+                    .wait(pending)
+                    .unwrap_or_else(PoisonError::into_inner)
+            } else {
+                pending.awaited = expected;
+                self.wake
+                    .wait_timeout(pending, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            };
         }
     }
 
@@ -212,6 +234,32 @@ fn generation(durable: u64) -> Arc<watch::Sender<Progress>> {
         undone: None,
     }))
 }
+
+/// How long to wait for changes to share a commit.
+///
+/// Clients whose changes were committed together come back one after the other. A commit for the
+/// first of them alone would let all others wait for two. So the next commit waits for as many as
+/// the last one had (and for those that came meanwhile), but never for longer than a part of what a
+/// commit takes: if they don't come back, the next one expects fewer. One client alone never waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// How many changes the last batch had.
+    last: usize,
+    patience: Duration,
+}
+
+impl Pace {
+    /// After a batch of so many that took so long.
+    pub(crate) fn after(batch: usize, commit: Duration) -> Self {
+        Self {
+            last: batch,
+            patience: commit / PATIENCE_PART,
+        }
+    }
+}
+
+/// Which part of a commit's time a batch is waited for.
+const PATIENCE_PART: u32 = 2;
 
 impl Change {
     /// Logs what happened. Only what is durable has happened.
@@ -280,7 +328,7 @@ mod tests {
         assert!(journal.ticket(10).is_none());
         assert_eq!(journal.append(change()), 11);
         let ticket = journal.ticket(11).unwrap();
-        assert_eq!(journal.take().unwrap().len(), 1);
+        assert_eq!(journal.take(&Pace::default()).unwrap().len(), 1);
         journal.publish(10);
         assert!(is_pending(&ticket));
         journal.publish(11);

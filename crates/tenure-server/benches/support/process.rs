@@ -107,11 +107,15 @@ pub fn serve_if_asked() {
         std::process::exit(0);
     });
     let leases = leases.parse().expect("a number");
-    let config = match kind.as_str() {
+    let mut config = match kind.as_str() {
         "Bare" => None,
         "Memory" => Some(Config::memory()),
         _ => Some(Config::embedded(folder)),
     };
+    if let Some(config) = &mut config {
+        // All of them in one namespace.
+        config.limits.max_leases_per_namespace = 1_000_000;
+    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match config {
         None => runtime.block_on(serve_bare()),

@@ -7,6 +7,8 @@
 mod embedded;
 mod error;
 
+use std::sync::Arc;
+
 use tenure_core::lease::Stored;
 use tenure_core::{Epoch, Instant};
 
@@ -48,7 +50,7 @@ pub(crate) struct Write {
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// All this.
-    Lease(Box<Stored>),
+    Lease(Arc<Stored>),
     /// Nothing, and epochs up to this one must not be granted again to anybody.
     Deleted(Option<Epoch>),
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use axum::body::{Bytes, HttpBody, to_bytes};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned> FromRequest<Store> for Json<T> {
     async fn from_request(request: Request, store: &Store) -> Result<Self, Failure> {
         check_content_type(request.headers())?;
         let limits = store.limits();
-        parse(&read(request, limits, limits.max_body_bytes).await?).map(Self)
+        parse(&read(request.into_body(), limits, limits.max_body_bytes).await?).map(Self)
     }
 }
 
@@ -40,7 +40,7 @@ impl FromRequest<Store> for Renewals {
 
     async fn from_request(request: Request, store: &Store) -> Result<Self, Failure> {
         check_content_type(request.headers())?;
-        parse(&read(request, store.limits(), MAX_RENEWALS_BYTES).await?).map(Self)
+        parse(&read(request.into_body(), store.limits(), MAX_RENEWALS_BYTES).await?).map(Self)
     }
 }
 
@@ -50,7 +50,7 @@ impl FromRequest<Store> for BreakBody {
     async fn from_request(request: Request, store: &Store) -> Result<Self, Failure> {
         let declared = check_content_type(request.headers());
         let limits = store.limits();
-        let body = read(request, limits, limits.max_body_bytes).await?;
+        let body = read(request.into_body(), limits, limits.max_body_bytes).await?;
         if body.is_empty() {
             return Ok(Self(BreakRequest::default()));
         }
@@ -78,17 +78,20 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// The whole body, if it has at most so many bytes and all of them come in time.
-async fn read(request: Request, limits: &Limits, most: usize) -> Result<Bytes, Failure> {
+async fn read(body: Body, limits: &Limits, most: usize) -> Result<Bytes, Failure> {
     let too_large = |size: String| {
         let detail = format!("the body has {size} bytes, at most {most} are taken");
         Failure(Problem::new(Code::TooLarge, detail))
     };
     // A size that is declared need not be waited for.
-    let declared = request.body().size_hint().lower();
+    let declared = body.size_hint().lower();
     if declared > most as u64 {
         return Err(too_large(declared.to_string()));
     }
-    match tokio::time::timeout(limits.request_time, to_bytes(request.into_body(), most)).await {
+    // Boxed, because what is on the way from the socket to the store is moved several times, and this
+    // is most of it.
+    let body = Box::pin(to_bytes(body, most));
+    match tokio::time::timeout(limits.request_time, body).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if is_over_limit(&error) => Err(too_large(format!("more than {most}"))),
         Ok(Err(error)) => Err(Failure(Problem::new(Code::Malformed, error.to_string()))),

@@ -40,7 +40,9 @@ pub(super) async fn renew(
     _: NoQuery,
     Json(request): Json<RenewRequest>,
 ) -> Replied<LeaseView> {
-    operate(&store, &key, request.check(&Rules::NATIVE)?, None).await
+    let operation = request.check(&Rules::NATIVE)?;
+    // Not `in_time`: who holds a lease keeps it, however slow the disk is.
+    Ok(axum::Json(store.operate(&key, &operation, None).await?))
 }
 
 pub(super) async fn change(
@@ -149,14 +151,8 @@ async fn operate(
     operation: Operation,
     reason: Option<String>,
 ) -> Replied<LeaseView> {
-    let is_renewal = matches!(operation, Operation::Renew(..));
     let operate = store.operate(key, &operation, reason);
-    Ok(axum::Json(if is_renewal {
-        // Who holds a lease keeps it, however slow the disk is.
-        operate.await?
-    } else {
-        in_time(store, Duration::ZERO, operate).await?
-    }))
+    Ok(axum::Json(in_time(store, Duration::ZERO, operate).await?))
 }
 
 /// Does `work`, that may wait for so long, within the time that a request has.

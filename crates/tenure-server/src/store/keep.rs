@@ -1,12 +1,12 @@
 //! The store's two threads: one commits what is queued, one looks at leases when time changes them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 
 use super::{Inner, Status};
 use crate::engine::{CommitError, Content, Engine, Write};
-use crate::journal::{Change, Undone};
+use crate::journal::{Change, Pace, Undone};
 use crate::table::Key;
 
 /// After an undone change, how long until those who wait for the lease are looked at again: a full
@@ -23,14 +23,17 @@ impl Inner {
 
     /// Commits what is queued, until the journal is closed or the engine has failed.
     pub(super) fn keep(&self, mut engine: Box<dyn Engine>) {
-        while let Some(batch) = self.journal.take() {
+        let mut pace = Pace::default();
+        while let Some(batch) = self.journal.take(&pace) {
             let steps = batch.iter().flat_map(|change| &change.steps);
             let writes: Vec<Write> = steps.map(|step| step.write.clone()).collect();
             let Some(last) = writes.last().map(|write| write.revision) else {
                 continue;
             };
+            let began = Instant::now();
             match engine.commit(&writes) {
                 Ok(()) => {
+                    pace = Pace::after(batch.len(), began.elapsed());
                     self.journal.publish(last);
                     self.forget_deleted(&writes);
                     batch.iter().for_each(Change::tell);

@@ -187,7 +187,8 @@ impl Store {
             let Some(ticket) = seen.ticket.take() else {
                 return Ok(seen);
             };
-            match ticket.durable().await {
+            // Boxed, because most calls don't wait and each would carry the room for it about.
+            match Box::pin(ticket.durable()).await {
                 Ok(()) => return Ok(seen),
                 Err(Undone::Failed) => return Err(failed()),
                 // It rested on somebody else's change, and that is gone: look again.

@@ -66,7 +66,7 @@ impl Inner {
     ) -> Result<Seen<Option<T>>, Problem> {
         let mut shard = self.table.lock(key);
         self.check_open()?;
-        if unknown == Unknown::Make && !shard.contains_key(key) {
+        if unknown == Unknown::Make && shard.get(key).is_none() {
             let most = self.limits.max_leases_per_namespace;
             let entry = || Entry::new(Record::above(self.floor()), 0);
             let made = self.table.make(&mut shard, key, most, entry);

@@ -2,14 +2,16 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
 
 use tenure_core::Name;
 
-/// `namespace/lease`: one piece of text, because a table of a million has one for each.
+/// `namespace/lease`: one piece of text, shared by all who name the lease, because a table of a
+/// million has one for each.
 ///
 /// Names have no `/`, so leases of one namespace stand together, in order of their names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key(Box<str>);
+pub(crate) struct Key(Arc<str>);
 
 impl Key {
     pub(crate) fn new(namespace: &Name, lease: &Name) -> Self {
