@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// The only crates from elsewhere that the pure core may use: none of them has a clock, a socket or
 /// a runtime.
-const CORE_USES: &[&str] = &["serde", "thiserror", "uuid"];
+const CORE_USES: &[&str] = &["libm", "serde", "thiserror", "uuid"];
 
 fn normal_dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = MetadataCommand::new()

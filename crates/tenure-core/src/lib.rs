@@ -1,5 +1,6 @@
 //! The rules that tenure runs on, as pure state machines: what may happen to a lease
-//! ([`lease::apply`]), and what a candidate does about it ([`lease::keeper::Keeper`]).
+//! ([`lease::apply`]), what a candidate does about it ([`lease::keeper::Keeper`]), and which nodes of
+//! a group are taken for down ([`detector`]).
 //!
 //! Nothing here knows a clock, a socket or an async runtime. Time, randomness and messages come in
 //! as arguments; what is to be done comes out as values. The store, the client, the tests and any
@@ -18,14 +19,18 @@ pub mod time;
 pub mod candidate_id;
 pub mod epoch;
 pub mod name;
+pub mod node;
 pub mod random;
 
 pub mod lease;
+
+pub mod detector;
 
 pub mod wire;
 
 pub use candidate_id::CandidateId;
 pub use epoch::Epoch;
 pub use name::{ElectionName, Name};
+pub use node::{Incarnation, NodeId};
 pub use random::Random;
 pub use time::{Instant, UnixMillis};

@@ -1,0 +1,446 @@
+//! What all detectors share: what is known of each node, questions about one node, the down list.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::message::{Candidacy, Group, Input, Message, Output, Verdict};
+use super::options::{self, OptionsError};
+use crate::{Incarnation, Instant, NodeId};
+
+/// How a question about one node is settled, and for how long a node found down is not asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskOptions {
+    /// T_o: a node that has said nothing for so long since the question is down. Default 500 ms. It
+    /// must be well above the longest time that a message and its answer take; longer: fewer
+    /// mistakes, later answers.
+    pub timeout: Duration,
+    /// How many pings are sent within the timeout, evenly spaced. Default 2, 1 to 10. Each one more
+    /// makes a mistake by lost messages rarer by the factor of the loss, and shortens the time that
+    /// the last of them has: the timeout divided by this.
+    pub pings: u32,
+    /// How long a node has to answer when there is a reason to think that it is down: it refused a
+    /// connection, or it is on the down list. Default: 125 ms. At most the timeout.
+    pub confirm: Duration,
+    /// T_fresh: for how long a node that was found down is told down without asking it again.
+    /// Default 2 s. Longer: fewer messages; and that much longer a node counts as down that is back
+    /// and whose recovery notices are lost. Zero: it is always asked.
+    pub fresh: Duration,
+}
+
+impl Default for AskOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_millis(500),
+            pings: 2,
+            confirm: Duration::from_millis(125),
+            fresh: Duration::from_secs(2),
+        }
+    }
+}
+
+impl AskOptions {
+    fn check(&self) -> Result<(), OptionsError> {
+        options::duration("ask timeout", self.timeout)?;
+        options::number("pings per question", f64::from(self.pings), 1.0, 10.0)?;
+        options::at_least(
+            "ask timeout",
+            self.timeout,
+            "the shortest interval per ping, ",
+            options::MIN_INTERVAL * self.pings,
+        )?;
+        options::duration("confirm timeout", self.confirm)?;
+        options::at_most(
+            "confirm timeout",
+            self.confirm,
+            "the ask timeout ",
+            self.timeout,
+        )?;
+        options::at_most("freshness", self.fresh, "", options::MAX_DURATION)
+    }
+}
+
+/// What a detector knows of the nodes, and what is on its way out.
+#[derive(Debug)]
+pub(super) struct Desk {
+    group: Group,
+    options: AskOptions,
+    candidacy: Candidacy,
+    /// One for each peer of the group, and none else: this bounds the memory.
+    peers: BTreeMap<NodeId, Peer>,
+    rounds: u64,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    /// The newest that was heard of.
+    incarnation: Option<Incarnation>,
+    heard: Option<Instant>,
+    /// What it said in its last pong.
+    candidacy: Candidacy,
+    /// Its entry in the down list: when it was found down.
+    listed: Option<Instant>,
+    question: Option<Question>,
+    watch: Option<Watch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    /// The client's newest, if it is a client's.
+    ask: Option<u64>,
+    /// How many pings may still be sent.
+    pings: u32,
+    /// When the next ping is due, or else the verdict.
+    next: Instant,
+    /// There is a reason to think that the node is down.
+    hinted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    Trusted,
+    Suspected,
+}
+
+/// What is left of an input for the detector's own method.
+#[derive(Debug)]
+pub(super) enum Step {
+    Nothing,
+    Watch(NodeId),
+    Unwatch(NodeId),
+    /// A peer was heard in its newest incarnation; with a detector's message, or some other.
+    Heard {
+        from: NodeId,
+        /// It was known in an older incarnation.
+        restarted: bool,
+        message: Option<Message>,
+    },
+}
+
+impl Desk {
+    pub(super) fn new(group: &Group, options: AskOptions) -> Result<Self, OptionsError> {
+        options.check()?;
+        Ok(Self {
+            group: group.clone(),
+            options,
+            candidacy: Candidacy::default(),
+            peers: group.peers().map(|node| (node, Peer::default())).collect(),
+            rounds: 0,
+            outputs: VecDeque::new(),
+        })
+    }
+
+    pub(super) const fn group(&self) -> &Group {
+        &self.group
+    }
+
+    pub(super) const fn options(&self) -> &AskOptions {
+        &self.options
+    }
+
+    pub(super) fn handle_input(&mut self, now: Instant, input: Input) -> Step {
+        match input {
+            Input::Ask { node, ask } => {
+                self.ask(now, node, ask);
+                Step::Nothing
+            }
+            Input::Watch(node) => match self.peers.get_mut(&node) {
+                Some(peer) if peer.watch.is_none() => {
+                    peer.watch = Some(Watch::Trusted);
+                    Step::Watch(node)
+                }
+                _ => Step::Nothing,
+            },
+            Input::Unwatch(node) => {
+                let peer = self.peers.get_mut(&node);
+                match peer.and_then(|peer| peer.watch.take()) {
+                    Some(_) => Step::Unwatch(node),
+                    None => Step::Nothing,
+                }
+            }
+            Input::Message {
+                from,
+                incarnation,
+                message,
+            } => self.receive(now, from, incarnation, Some(message)),
+            Input::Heard { from, incarnation } => self.receive(now, from, incarnation, None),
+            Input::Refused(node) => {
+                self.take_hint(now, node);
+                Step::Nothing
+            }
+            Input::Candidacy(candidacy) => {
+                self.candidacy = candidacy;
+                Step::Nothing
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Instant, node: NodeId, ask: u64) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            let (verdict, incarnation) = if node == self.group.me() {
+                (up(self.candidacy), Some(self.group.incarnation()))
+            } else {
+                (Verdict::Down, None)
+            };
+            return self.outputs.push_back(Output::Answer {
+                ask,
+                node,
+                verdict,
+                incarnation,
+                at: now,
+            });
+        };
+        if let Some(question) = &mut peer.question {
+            // The question goes on and is not begun anew: a client that asks again and again would
+            // never learn that the node is down. Only its last question is answered.
+            question.ask = Some(ask);
+        } else if let Some(listed) = peer.fresh(now, &self.options) {
+            let incarnation = peer.incarnation;
+            self.outputs.push_back(Output::Answer {
+                ask,
+                node,
+                verdict: Verdict::Down,
+                incarnation,
+                at: listed,
+            });
+        } else {
+            let hinted = peer.listed.is_some();
+            self.open(now, node, Some(ask), hinted);
+        }
+    }
+
+    /// Asks about a node on the detector's own account. A node that was found down a moment ago is
+    /// suspected without asking it.
+    pub(super) fn look_up(&mut self, now: Instant, node: NodeId) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        if peer.fresh(now, &self.options).is_some() {
+            self.say_suspected(node);
+        } else if peer.question.is_none() {
+            let hinted = peer.listed.is_some();
+            self.open(now, node, None, hinted);
+        }
+    }
+
+    /// A hint never decides: after it the node is asked once more, and has a short time to answer.
+    fn take_hint(&mut self, now: Instant, node: NodeId) {
+        let Some(peer) = self.peers.get(&node) else {
+            return;
+        };
+        match peer.question {
+            Some(question) if !question.hinted => self.open(now, node, question.ask, true),
+            None if peer.listed.is_none() => self.open(now, node, None, true),
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, now: Instant, node: NodeId, ask: Option<u64>, hinted: bool) {
+        let (pings, wait) = if hinted {
+            (1, self.options.confirm)
+        } else {
+            let pings = self.options.pings;
+            (pings, self.options.timeout / pings)
+        };
+        self.ping(node);
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.question = Some(Question {
+                ask,
+                pings: pings - 1,
+                next: now + wait,
+                hinted,
+            });
+        }
+    }
+
+    fn receive(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        incarnation: Incarnation,
+        message: Option<Message>,
+    ) -> Step {
+        let Some(peer) = self.peers.get_mut(&from) else {
+            return Step::Nothing; // No member: nothing is kept for it, nothing is answered.
+        };
+        if peer.incarnation.is_some_and(|known| incarnation < known) {
+            // Sent before the node's last restart: it says nothing of its life now.
+            return Step::Nothing;
+        }
+        let restarted = peer.incarnation.is_some_and(|known| incarnation > known);
+        peer.incarnation = Some(incarnation);
+        peer.heard = Some(now);
+        if let Some(Message::Pong { candidacy, .. }) = message {
+            peer.candidacy = candidacy;
+        } else if restarted {
+            peer.candidacy = Candidacy::default();
+        }
+        let verdict = up(peer.candidacy);
+        // A node that speaks is up: off the list, and any question about it is settled. So `Down`
+        // is never told about a node that was heard since the question.
+        peer.listed = None;
+        let asked = peer.question.take().and_then(|question| question.ask);
+        if restarted && peer.watch.is_some() {
+            self.outputs.push_back(Output::Restarted(from, incarnation));
+        }
+        if let Some(ask) = asked {
+            self.outputs.push_back(Output::Answer {
+                ask,
+                node: from,
+                verdict,
+                incarnation: Some(incarnation),
+                at: now,
+            });
+        }
+        match message {
+            Some(Message::Ping { round }) => {
+                let candidacy = self.candidacy;
+                self.send(from, Message::Pong { round, candidacy });
+            }
+            Some(Message::Recovered) => self.send(from, Message::RecoveredAck { incarnation }),
+            _ => {}
+        }
+        Step::Heard {
+            from,
+            restarted,
+            message,
+        }
+    }
+
+    /// Sends what is due of the questions and returns who was found down.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
+        let due = self.peers.iter().filter_map(|(node, peer)| {
+            let question = peer.question.filter(|question| question.next <= now)?;
+            Some((*node, question))
+        });
+        let mut down = Vec::new();
+        for (node, question) in due.collect::<Vec<_>>() {
+            if question.pings > 0 {
+                self.ping(node);
+                // From now and not from when it was due: after this process stood still, the node
+                // still has its time to answer.
+                let next = now + self.options.timeout / self.options.pings;
+                if let Some(question) = self.question(node) {
+                    question.pings -= 1;
+                    question.next = next;
+                }
+            } else {
+                self.close_as_down(now, node, question.ask);
+                down.push(node);
+            }
+        }
+        down
+    }
+
+    fn question(&mut self, node: NodeId) -> Option<&mut Question> {
+        self.peers.get_mut(&node)?.question.as_mut()
+    }
+
+    fn close_as_down(&mut self, now: Instant, node: NodeId, ask: Option<u64>) {
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        peer.question = None;
+        peer.listed = Some(now);
+        let incarnation = peer.incarnation;
+        if let Some(ask) = ask {
+            self.outputs.push_back(Output::Answer {
+                ask,
+                node,
+                verdict: Verdict::Down,
+                incarnation,
+                at: now,
+            });
+        }
+    }
+
+    /// Enters the node in the down list and tells a watch.
+    pub(super) fn suspect(&mut self, now: Instant, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.listed = Some(now);
+            self.say_suspected(node);
+        }
+    }
+
+    fn say_suspected(&mut self, node: NodeId) {
+        self.say(node, Watch::Suspected, Output::Suspected(node));
+    }
+
+    /// Takes the node off the down list and tells a watch.
+    pub(super) fn trust(&mut self, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.listed = None;
+            self.say(node, Watch::Trusted, Output::Trusted(node));
+        }
+    }
+
+    fn say(&mut self, node: NodeId, watch: Watch, output: Output) {
+        if let Some(peer) = self.peers.get_mut(&node)
+            && peer.watch.is_some_and(|before| before != watch)
+        {
+            peer.watch = Some(watch);
+            self.outputs.push_back(output);
+        }
+    }
+
+    pub(super) fn is_suspected(&self, node: NodeId) -> bool {
+        let peer = self.peers.get(&node);
+        peer.is_some_and(|peer| peer.watch == Some(Watch::Suspected))
+    }
+
+    /// Whether a question about the node is open.
+    pub(super) fn is_asked(&self, node: NodeId) -> bool {
+        let peer = self.peers.get(&node);
+        peer.is_some_and(|peer| peer.question.is_some())
+    }
+
+    /// Whether the node is on the down list, be its entry fresh or not.
+    pub(super) fn is_listed(&self, node: NodeId) -> bool {
+        self.listed(node).is_some()
+    }
+
+    pub(super) fn listed(&self, node: NodeId) -> Option<Instant> {
+        self.peers.get(&node)?.listed
+    }
+
+    pub(super) fn heard(&self, node: NodeId) -> Option<Instant> {
+        self.peers.get(&node)?.heard
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+        self.outputs.push_back(Output::Send { to, message });
+    }
+
+    /// Sends a ping and returns its round.
+    pub(super) fn ping(&mut self, to: NodeId) -> u64 {
+        self.rounds += 1;
+        let round = self.rounds;
+        self.send(to, Message::Ping { round });
+        round
+    }
+
+    pub(super) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let questions = self.peers.values().filter_map(|peer| peer.question);
+        questions.map(|question| question.next).min()
+    }
+}
+
+const fn up(candidacy: Candidacy) -> Verdict {
+    match candidacy {
+        Candidacy::Stands => Verdict::Up,
+        Candidacy::Aside => Verdict::Aside,
+    }
+}
+
+impl Peer {
+    /// When the node was found down, if that is recent enough to be told as it is.
+    fn fresh(&self, now: Instant, options: &AskOptions) -> Option<Instant> {
+        self.listed
+            .filter(|&listed| now.since(listed) < options.fresh)
+    }
+}

@@ -1,0 +1,102 @@
+//! Which parameters are possible.
+
+use core::time::Duration;
+
+/// Shortest interval and shortest timeout: below it the waking of a busy machine's threads decides,
+/// not the settings.
+pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Longest duration of any parameter: a detector that takes longer than a day detects nothing.
+pub const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Why a detector can't have these parameters. Whoever set them must change one of the two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// A duration is too short or too long, alone or beside another parameter.
+    #[error("{name} {value:?} must be {relation} {limit_name}{limit:?}")]
+    Duration {
+        /// Which parameter.
+        name: &'static str,
+        /// What was set.
+        value: Duration,
+        /// `at least` or `at most`.
+        relation: &'static str,
+        /// The parameter or bound that it clashes with.
+        limit_name: &'static str,
+        /// Its value.
+        limit: Duration,
+    },
+    /// A number is outside of its range.
+    #[error("{name} {value} must be {least} to {most}")]
+    Number {
+        /// Which parameter.
+        name: &'static str,
+        /// What was set.
+        value: f64,
+        /// The least that is possible.
+        least: f64,
+        /// The greatest that is possible.
+        most: f64,
+    },
+}
+
+/// `value` is between the shortest and the longest duration.
+pub(super) fn duration(name: &'static str, value: Duration) -> Result<(), OptionsError> {
+    at_least(name, value, "", MIN_INTERVAL)?;
+    at_most(name, value, "", MAX_DURATION)
+}
+
+pub(super) fn at_least(
+    name: &'static str,
+    value: Duration,
+    limit_name: &'static str,
+    limit: Duration,
+) -> Result<(), OptionsError> {
+    if value >= limit {
+        return Ok(());
+    }
+    Err(OptionsError::Duration {
+        name,
+        value,
+        relation: "at least",
+        limit_name,
+        limit,
+    })
+}
+
+pub(super) fn at_most(
+    name: &'static str,
+    value: Duration,
+    limit_name: &'static str,
+    limit: Duration,
+) -> Result<(), OptionsError> {
+    if value <= limit {
+        return Ok(());
+    }
+    Err(OptionsError::Duration {
+        name,
+        value,
+        relation: "at most",
+        limit_name,
+        limit,
+    })
+}
+
+pub(super) fn number(
+    name: &'static str,
+    value: f64,
+    least: f64,
+    most: f64,
+) -> Result<(), OptionsError> {
+    // Not a number is in no range.
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(OptionsError::Number {
+        name,
+        value,
+        least,
+        most,
+    })
+}

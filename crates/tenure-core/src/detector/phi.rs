@@ -1,0 +1,218 @@
+//! Accrual: a level of suspicion that grows with the silence.
+
+use alloc::collections::VecDeque;
+use core::f64::consts::SQRT_2;
+use core::time::Duration;
+
+use super::options::{self, OptionsError};
+use super::push::Estimator;
+use crate::Instant;
+
+/// Takes the time between heartbeats for normally distributed and says how unlikely the silence is:
+///
+/// ```text
+/// phi = −log10 P(the next heartbeat comes even later)
+/// ```
+///
+/// So phi 1 is a mistake in one of 10 cases, phi 8 in one of 10^8, **if** the times are distributed
+/// so. On networks they are not (a lost heartbeat is an interval of twice the length), which is what
+/// `pause` is for.
+///
+/// The node is suspected when phi reaches the threshold. That is as long after the last heartbeat as
+/// `pause`, mean and `z` standard deviations together, where `z` is what the normal distribution
+/// gives for the threshold (5.6 for phi 8).
+///
+/// A heartbeat that ends a suspicion is not sampled: the silence of a failure is no interval of a
+/// link. Until two have come it works with an assumed mean of the interval and a deviation of a
+/// quarter of it.
+///
+/// - Detection: `delay` + `pause` + mean + `z` × deviation, of what is in the window.
+///
+/// Source: Hayashibara, Défago, Yared and Katayama, "The φ accrual failure detector", SRDS 2004.
+/// The pause, the least deviation and the beginning are as in Akka's `PhiAccrualFailureDetector`.
+#[derive(Clone, Debug)]
+pub struct PhiAccrual {
+    interval: Duration,
+    options: PhiOptions,
+    /// The quantile of the standard normal distribution that belongs to the threshold.
+    z: f64,
+    /// Times between heartbeats in nanoseconds, with their sum and the sum of their squares. Whole
+    /// numbers, so that nothing is lost however long it runs.
+    window: VecDeque<u64>,
+    sum: u128,
+    squares: u128,
+    last: Instant,
+    /// Whether `last` is a heartbeat.
+    began: bool,
+    deadline: Instant,
+}
+
+/// The parameters of [`PhiAccrual`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhiOptions {
+    /// The level from which on a node is suspected. Default 8, 1 to 100. Higher: fewer mistakes,
+    /// later detection, by little: from 8 to 16 `z` grows from 5.6 to 8.2.
+    pub threshold: f64,
+    /// Over how many intervals mean and deviation are taken. Default 100, 2 to 10,000.
+    pub window: usize,
+    /// The least standard deviation. Default 30 ms, a tenth of the default interval: on a link that
+    /// is very regular, a little delay must not be a failure.
+    pub min_deviation: Duration,
+    /// What is allowed on top of the mean. Default 600 ms, 2 of the default intervals: two
+    /// heartbeats in a row may be lost. Longer: fewer mistakes, later detection by as much.
+    pub pause: Duration,
+}
+
+impl Default for PhiOptions {
+    fn default() -> Self {
+        Self {
+            threshold: 8.0,
+            window: 100,
+            min_deviation: Duration::from_millis(30),
+            pause: Duration::from_millis(600),
+        }
+    }
+}
+
+impl PhiAccrual {
+    /// The level of suspicion at `now`: 0.3 when the next heartbeat is expected, and from there it
+    /// grows.
+    #[must_use]
+    pub fn phi(&self, now: Instant) -> f64 {
+        let (mean, deviation) = self.distribution();
+        let silence = now.since(self.last).as_nanos() as f64;
+        let late = silence - mean - self.options.pause.as_nanos() as f64;
+        -libm::log10(survival(late / deviation))
+    }
+
+    /// Mean and standard deviation in nanoseconds.
+    fn distribution(&self) -> (f64, f64) {
+        let count = self.window.len() as f64;
+        let mean = self.sum as f64 / count;
+        // n·Σx² − (Σx)² in whole numbers: subtracting rounded ones would leave noise.
+        let spread = (self.window.len() as u128 * self.squares).saturating_sub(self.sum * self.sum);
+        let deviation = libm::sqrt(spread as f64) / count;
+        (
+            mean,
+            deviation.max(self.options.min_deviation.as_nanos() as f64),
+        )
+    }
+
+    fn sample(&mut self, nanos: u64) {
+        if self.window.len() == self.options.window
+            && let Some(oldest) = self.window.pop_front()
+        {
+            self.sum -= u128::from(oldest);
+            self.squares -= u128::from(oldest) * u128::from(oldest);
+        }
+        self.window.push_back(nanos);
+        self.sum += u128::from(nanos);
+        self.squares += u128::from(nanos) * u128::from(nanos);
+    }
+
+    fn set_deadline(&mut self) {
+        let (mean, deviation) = self.distribution();
+        let silence = Duration::from_nanos((mean + self.z * deviation) as u64);
+        self.deadline = self.last + silence + self.options.pause;
+    }
+}
+
+impl Estimator for PhiAccrual {
+    type Options = PhiOptions;
+
+    fn new(interval: Duration, options: PhiOptions) -> Result<Self, OptionsError> {
+        options::number("phi threshold", options.threshold, 1.0, 100.0)?;
+        options::number("window", options.window as f64, 2.0, 10_000.0)?;
+        options::at_least(
+            "least deviation",
+            options.min_deviation,
+            "",
+            Duration::from_millis(1),
+        )?;
+        options::at_most(
+            "least deviation",
+            options.min_deviation,
+            "",
+            options::MAX_DURATION,
+        )?;
+        options::at_most("pause", options.pause, "", options::MAX_DURATION)?;
+        Ok(Self {
+            interval,
+            options,
+            z: quantile(options.threshold),
+            window: VecDeque::new(),
+            sum: 0,
+            squares: 0,
+            last: Instant::default(),
+            began: false,
+            deadline: Instant::default(),
+        })
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.window.clear();
+        (self.sum, self.squares) = (0, 0);
+        let quarter = self.interval / 4;
+        for assumed in [self.interval - quarter, self.interval + quarter] {
+            self.sample((Instant::default() + assumed).as_nanos());
+        }
+        (self.last, self.began) = (now + self.interval, false);
+        self.set_deadline();
+    }
+
+    fn observe(&mut self, now: Instant, _tick: u64) {
+        if self.began && now < self.deadline {
+            let nanos = now.as_nanos().saturating_sub(self.last.as_nanos());
+            self.sample(nanos);
+        }
+        (self.last, self.began) = (now, true);
+        self.set_deadline();
+    }
+
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Times between heartbeats are off the interval by at most the delay, so their deviation is at
+    /// most that too; or it is what is assumed at first.
+    fn detection_bound(&self, delay: Duration) -> Duration {
+        let deviation = delay.max(self.interval / 4).max(self.options.min_deviation);
+        delay + self.options.pause + self.interval + delay + deviation.mul_f64(self.z)
+    }
+}
+
+/// How likely a standard normal variable is above `z`.
+fn survival(z: f64) -> f64 {
+    0.5 * libm::erfc(z / SQRT_2)
+}
+
+/// The `z` above which a standard normal variable is with probability 10^−phi, for phi from 1 to
+/// 100: 60 halvings of 0 to 32, which is as near as an f64 can say.
+fn quantile(phi: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 32.0);
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if -libm::log10(survival(middle)) < phi {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables of the normal distribution: P(Z > 1.2816) = 10 %, P(Z > 2.3263) = 1 %,
+    /// P(Z > 3.0902) = 0.1 %, P(Z > 5.6120) = 10^-8.
+    #[test]
+    fn the_quantile_is_that_of_the_normal_distribution() {
+        for (phi, z) in [(1.0, 1.2816), (2.0, 2.3263), (3.0, 3.0902), (8.0, 5.6120)] {
+            assert!((quantile(phi) - z).abs() < 1e-4, "{phi}: {}", quantile(phi));
+        }
+        assert!((8.2..8.3).contains(&quantile(16.0)));
+        assert!(quantile(100.0).is_finite() && quantile(100.0) < 32.0);
+    }
+}

@@ -1,0 +1,296 @@
+//! How good a detector was, from a trace of what was true and what it said.
+//!
+//! The measures are those of Chen, Toueg and Aguilera, "On the quality of service of failure
+//! detectors", IEEE Transactions on Computers 51(5), 2002. They look at one watcher and one node, and
+//! not at how the detector works, so they compare all of them:
+//!
+//! - *detection time* T_D: from the crash to the moment from which on the node is suspected until it
+//!   is up again. Zero if it was suspected already.
+//! - *mistake*: the detector begins to suspect a node that is up. *Mistake duration* T_M: until it
+//!   trusts the node again, or the node crashes after all.
+//! - *mistake rate*: mistakes per time that the node was up. The paper's *mistake recurrence time*
+//!   T_MR is its inverse.
+//! - *query accuracy* P_A: how likely the detector is right when it is asked while the node is up.
+//!
+//! The paper's nodes don't come back. Here they do, so there is one measure more: *recovery time*, for
+//! how long a node that is up again is still suspected. It counts as wrong in the query accuracy, and
+//! not as a mistake.
+
+use core::time::Duration;
+
+use crate::Instant;
+
+/// Collects a trace; give it every change of either side, in the order of time.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    at: Instant,
+    up: bool,
+    /// Since when the node is suspected.
+    suspected: Option<Instant>,
+    /// When the node crashed, while it is down.
+    crashed: Option<Instant>,
+    /// What is wrong while the node is up and suspected, and since when.
+    wrong: Option<(Wrong, Instant)>,
+    quality: Quality,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    Mistake,
+    /// It was right, and the node is up again.
+    LeftOver,
+}
+
+/// The measures of one watcher and one node, or of many taken together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quality {
+    /// How long the node was up.
+    pub up: Duration,
+    /// How much of that it was suspected.
+    pub wrong: Duration,
+    /// Crashes that were detected before the node came back or the trace ended.
+    pub detection: Times,
+    /// Crashes that were not.
+    pub undetected: u64,
+    /// Mistakes.
+    pub mistakes: Times,
+    /// Suspicions that were right and outlasted the node's return.
+    pub recovery: Times,
+}
+
+/// How often something happened and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// How often.
+    pub count: u64,
+    /// All of them together.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Times {
+    fn add(&mut self, time: Duration) {
+        self.count += 1;
+        self.total += time;
+        self.longest = self.longest.max(time);
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+    }
+
+    /// The mean; `None` if it never happened.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        (self.count > 0).then(|| self.total.div_f64(self.count as f64))
+    }
+}
+
+impl Quality {
+    /// Mistakes per second that the node was up; zero if it never was.
+    #[must_use]
+    pub fn mistake_rate(&self) -> f64 {
+        if self.up.is_zero() {
+            0.0
+        } else {
+            self.mistakes.count as f64 / self.up.as_secs_f64()
+        }
+    }
+
+    /// The part of its time up in which the node was trusted, from 0 to 1; 1 if it never was up.
+    #[must_use]
+    pub fn query_accuracy(&self) -> f64 {
+        if self.up.is_zero() {
+            1.0
+        } else {
+            1.0 - self.wrong.as_secs_f64() / self.up.as_secs_f64()
+        }
+    }
+
+    /// Takes the measures of another pair of watcher and node in.
+    pub fn add(&mut self, other: &Self) {
+        self.up += other.up;
+        self.wrong += other.wrong;
+        self.detection.add_all(&other.detection);
+        self.undetected += other.undetected;
+        self.mistakes.add_all(&other.mistakes);
+        self.recovery.add_all(&other.recovery);
+    }
+}
+
+impl Meter {
+    /// A trace that begins at `now` with a node that is up and trusted.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self {
+            at: now,
+            up: true,
+            suspected: None,
+            crashed: None,
+            wrong: None,
+            quality: Quality::default(),
+        }
+    }
+
+    /// From `now` on the node is up or not.
+    pub fn node_is(&mut self, now: Instant, up: bool) {
+        self.pass(now);
+        if up == self.up {
+            return;
+        }
+        self.up = up;
+        if up {
+            self.end_crash();
+            self.wrong = self.suspected.map(|_| (Wrong::LeftOver, now));
+        } else {
+            self.crashed = Some(now);
+            self.end_wrong(now);
+        }
+    }
+
+    /// From `now` on the detector suspects the node or not.
+    pub fn detector_says(&mut self, now: Instant, suspected: bool) {
+        self.pass(now);
+        if suspected == self.suspected.is_some() {
+            return;
+        }
+        self.suspected = suspected.then_some(now);
+        if !suspected {
+            self.end_wrong(now);
+        } else if self.up {
+            self.wrong = Some((Wrong::Mistake, now));
+        }
+    }
+
+    /// The measures, for a trace that ends at `now`.
+    #[must_use]
+    pub fn finish(mut self, now: Instant) -> Quality {
+        self.pass(now);
+        self.end_crash();
+        self.end_wrong(now);
+        self.quality
+    }
+
+    fn pass(&mut self, now: Instant) {
+        let passed = now.since(self.at);
+        if self.up {
+            self.quality.up += passed;
+        }
+        if self.wrong.is_some() {
+            self.quality.wrong += passed;
+        }
+        self.at = self.at.max(now);
+    }
+
+    /// The node is up again, or the trace ends: was its crash seen?
+    fn end_crash(&mut self) {
+        match (self.crashed.take(), self.suspected) {
+            (Some(crashed), Some(since)) => self.quality.detection.add(since.since(crashed)),
+            (Some(_), None) => self.quality.undetected += 1,
+            (None, _) => {}
+        }
+    }
+
+    fn end_wrong(&mut self, now: Instant) {
+        match self.wrong.take() {
+            Some((Wrong::Mistake, since)) => self.quality.mistakes.add(now.since(since)),
+            Some((Wrong::LeftOver, since)) => self.quality.recovery.add(now.since(since)),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Instant {
+        Instant::default() + s(secs)
+    }
+
+    const fn s(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    /// Worked out by hand:
+    ///
+    /// ```text
+    ///            0    10  13        40   44      60    65  70         100
+    /// node       up----------------|down---------|up-------------------|
+    /// suspected        [---]            [--------------)   [..mistake..|
+    /// ```
+    #[test]
+    fn the_measures_are_what_one_works_out_by_hand() {
+        let mut meter = Meter::new(at(0));
+        meter.detector_says(at(10), true);
+        meter.detector_says(at(13), false);
+        meter.node_is(at(40), false);
+        meter.detector_says(at(44), true);
+        meter.node_is(at(60), true);
+        meter.detector_says(at(65), false);
+        meter.detector_says(at(70), true);
+        let quality = meter.finish(at(100));
+
+        assert_eq!(quality.up, s(80));
+        assert_eq!(quality.wrong, s(3 + 5 + 30));
+        let (count, total, longest) = (1, s(4), s(4));
+        assert_eq!(
+            quality.detection,
+            Times {
+                count,
+                total,
+                longest
+            }
+        );
+        let (count, total, longest) = (2, s(33), s(30));
+        assert_eq!(
+            quality.mistakes,
+            Times {
+                count,
+                total,
+                longest
+            }
+        );
+        assert_eq!(quality.recovery.mean(), Some(s(5)));
+        assert_eq!(quality.undetected, 0);
+        assert_eq!(quality.mistake_rate(), 2.0 / 80.0);
+        assert_eq!(quality.query_accuracy(), 1.0 - 38.0 / 80.0);
+    }
+
+    #[test]
+    fn a_mistake_that_a_crash_makes_true_is_over_and_detected_at_once() {
+        let mut meter = Meter::new(at(0));
+        meter.detector_says(at(5), true);
+        meter.node_is(at(7), false);
+        let quality = meter.finish(at(20));
+        assert_eq!(quality.mistakes.total, s(2));
+        assert_eq!(quality.detection.total, s(0));
+        assert_eq!((quality.mistakes.count, quality.detection.count), (1, 1));
+    }
+
+    #[test]
+    fn what_counts_is_the_suspicion_that_stays() {
+        let mut meter = Meter::new(at(0));
+        meter.node_is(at(10), false);
+        meter.detector_says(at(12), true);
+        meter.detector_says(at(14), false); // A message that was still on its way.
+        meter.detector_says(at(17), true);
+        let quality = meter.finish(at(20));
+        assert_eq!(quality.detection.total, s(7));
+        assert_eq!(quality.mistakes.count, 0);
+        assert_eq!(quality.query_accuracy(), 1.0);
+    }
+
+    #[test]
+    fn a_crash_that_nobody_saw_is_counted() {
+        let mut meter = Meter::new(at(0));
+        meter.node_is(at(10), false);
+        meter.node_is(at(11), true);
+        meter.node_is(at(20), false);
+        let quality = meter.finish(at(21));
+        assert_eq!((quality.detection.count, quality.undetected), (0, 2));
+    }
+}

@@ -1,0 +1,210 @@
+//! "Is it up?", which all detectors answer alike, and the down list.
+
+use super::*;
+
+fn ask(network: &mut Network, ask: u64) {
+    network.input(ONE, Input::Ask { node: TWO, ask });
+}
+
+/// What node 1 has answered: when in milliseconds, the question, the verdict.
+fn answers(network: &Network) -> Vec<(u64, u64, Verdict)> {
+    let said = network.events().into_iter();
+    said.filter_map(|(at, output)| match output {
+        Output::Answer { ask, verdict, .. } => Some((at, ask, verdict)),
+        _ => None,
+    })
+    .collect()
+}
+
+/// A network of two in which nobody watches and all notices have been acknowledged.
+fn quiet(make: Make) -> Network {
+    let mut network = Network::new(make, 2);
+    network.input(ONE, Input::Unwatch(TWO));
+    network.run_until(at(10_020));
+    network.said.clear();
+    network
+}
+
+#[test]
+fn a_node_that_is_up_answers_after_a_message_each_way() {
+    for (_, make) in ALL {
+        let mut network = quiet(make);
+        ask(&mut network, 7);
+        network.run_until(at(10_022));
+        assert_eq!(answers(&network), [(10_022, 7, Verdict::Up)]);
+    }
+}
+
+#[test]
+fn a_node_that_stands_aside_says_so() {
+    let mut network = quiet(on_demand);
+    network.input(TWO, Input::Candidacy(Candidacy::Aside));
+    ask(&mut network, 7);
+    network.run_until(at(10_022));
+    assert_eq!(answers(&network), [(10_022, 7, Verdict::Aside)]);
+}
+
+#[test]
+fn a_node_that_is_down_is_so_after_the_timeout_and_then_at_once_while_that_is_fresh() {
+    for (name, make) in &ALL[..5] {
+        let mut network = quiet(*make);
+        network.crash(TWO);
+        ask(&mut network, 1);
+        network.run_until(at(10_600));
+        assert_eq!(answers(&network), [(10_520, 1, Verdict::Down)], "{name}");
+
+        let sent = network.sent;
+        network.run_until(at(12_500));
+        ask(&mut network, 2);
+        assert_eq!(answers(&network)[1..], [(12_500, 2, Verdict::Down)]);
+        assert_eq!(
+            network.sent, sent,
+            "nothing is sent about a node on the list"
+        );
+
+        // Two seconds old, the entry is a hint: the node is asked, and has little time.
+        network.run_until(at(12_520));
+        ask(&mut network, 3);
+        network.run_until(at(13_000));
+        assert_eq!(answers(&network)[2..], [(12_645, 3, Verdict::Down)]);
+        assert_eq!(network.sent, sent + 1);
+    }
+}
+
+#[test]
+fn a_lost_recovery_notice_costs_no_more_than_the_freshness() {
+    let mut network = quiet(on_demand);
+    network.crash(TWO);
+    ask(&mut network, 1);
+    network.run_until(at(10_600)).cut(TWO, ONE);
+    network.restart(TWO);
+    network.run_until(at(12_519));
+    network.heal();
+    ask(&mut network, 2); // The last moment at which the list may be wrong.
+    network.run_until(at(12_520));
+    ask(&mut network, 3);
+    network.run_until(at(13_000));
+    let verdicts: Vec<_> = answers(&network)
+        .into_iter()
+        .map(|it| (it.1, it.2))
+        .collect();
+    let (down, up) = (Verdict::Down, Verdict::Up);
+    assert_eq!(verdicts, [(1, down), (2, down), (3, up)]);
+}
+
+#[test]
+fn a_recovery_notice_takes_the_node_off_the_list_and_comes_until_it_is_acknowledged() {
+    let mut network = quiet(on_demand);
+    network.crash(TWO);
+    ask(&mut network, 1);
+    network.run_until(at(10_600)).cut(TWO, ONE);
+    network.restart(TWO); // Notices are lost now, and half a second and one and a half later.
+    network.run_until(at(11_000)).heal();
+    network.run_until(at(11_099));
+    ask(&mut network, 2);
+    network.run_until(at(11_102));
+    let sent = network.sent;
+    ask(&mut network, 3);
+    network.run_until(at(11_110));
+    let verdicts: Vec<_> = answers(&network)
+        .into_iter()
+        .map(|it| (it.1, it.2))
+        .collect();
+    let (down, up) = (Verdict::Down, Verdict::Up);
+    assert_eq!(verdicts, [(1, down), (2, down), (3, up)]);
+    // The ping of question 3 and its pong: the notice was acknowledged, so no more of them come.
+    network.run_until(at(60_000));
+    assert_eq!(network.sent, sent + 2);
+}
+
+#[test]
+fn who_asks_again_has_the_answer_to_the_last_question_when_the_first_would_have_had_it() {
+    let mut network = quiet(on_demand);
+    network.crash(TWO);
+    for round in 0..10 {
+        ask(&mut network, round);
+        let now = network.now;
+        network.run_until(now + millis(60));
+    }
+    // The first was asked at 10.02 s; the ninth at 10.5 s, the tenth after the answer.
+    let (first, second) = ((10_520, 8, Verdict::Down), (10_560, 9, Verdict::Down));
+    assert_eq!(answers(&network), [first, second]);
+}
+
+#[test]
+fn what_was_sent_before_a_restart_counts_for_nothing() {
+    let mut detector = on_demand(at(0), &group(ONE, 2));
+    let heard = |incarnation| Input::Heard {
+        from: TWO,
+        incarnation: Incarnation(incarnation),
+    };
+    detector.handle_input(at(0), heard(5));
+    detector.handle_input(at(1), Input::Ask { node: TWO, ask: 1 });
+    detector.handle_input(at(2), heard(4));
+    detector.handle_timeout(at(251));
+    detector.handle_timeout(at(501));
+    detector.handle_input(at(502), heard(4));
+    detector.handle_input(at(503), Input::Ask { node: TWO, ask: 2 });
+    let answers = drain(detector.as_mut())
+        .into_iter()
+        .filter_map(|it| match it {
+            Output::Answer {
+                ask,
+                verdict,
+                incarnation,
+                at,
+                ..
+            } => Some((ask, verdict, incarnation, at)),
+            _ => None,
+        });
+    let known = Some(Incarnation(5));
+    let expected = [
+        (1, Verdict::Down, known, at(501)),
+        (2, Verdict::Down, known, at(501)), // From the list: found out at 501 ms.
+    ];
+    assert_eq!(answers.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
+    for (name, make) in ALL {
+        let mut detector = make(at(0), &group(ONE, 2));
+        drain(detector.as_mut());
+        let stranger = NodeId(9);
+        detector.handle_input(at(0), Input::Ask { node: ONE, ask: 1 });
+        detector.handle_input(
+            at(0),
+            Input::Ask {
+                node: stranger,
+                ask: 2,
+            },
+        );
+        let verdicts = drain(detector.as_mut()).into_iter().map(|it| match it {
+            Output::Answer { verdict, .. } => verdict,
+            other => panic!("{other:?}"),
+        });
+        let expected = [Verdict::Up, Verdict::Down];
+        assert_eq!(verdicts.collect::<Vec<_>>(), expected, "{name}");
+
+        detector.handle_input(at(0), Input::Watch(stranger));
+        for message in [
+            Message::Ping { round: 1 },
+            Message::Recovered,
+            Message::Subscribe {
+                interval: millis(300),
+                lifetime: millis(9000),
+            },
+        ] {
+            let (from, incarnation) = (stranger, Incarnation(1));
+            detector.handle_input(
+                at(0),
+                Input::Message {
+                    from,
+                    incarnation,
+                    message,
+                },
+            );
+        }
+        assert_eq!(drain(detector.as_mut()), [], "{name}");
+    }
+}
