@@ -19,6 +19,8 @@ use crate::{Instant, NodeId};
 /// it waits longer, by the time that the first one needs. Of two lists the newer one holds, by
 /// generation and then author; a node that has seen the newer one drops the other.
 ///
+/// Whoever is absent is pinged again from time to time, by the first node alone.
+///
 /// What a node has found out by itself since it last saw the list goes before what the list says.
 ///
 /// It knows about all nodes, whether they are under watch or not; a watch only says it aloud.
@@ -26,7 +28,8 @@ use crate::{Instant, NodeId};
 /// - Detection of one crash: at most 2 × (members × (`hold` + delay) + `list_timeout` + ask timeout),
 ///   half of it if the node with the least id is still there. Each further one that is gone at the
 ///   same time with a lesser id than all that are left costs `list_timeout` + ask timeout more.
-/// - Messages: members per round, for everybody's knowledge of everybody; after a loss 2 per member.
+/// - Messages: members per round, for everybody's knowledge of everybody; 2 per member after a loss,
+///   and 1 per absent node and `fresh`.
 /// - One slow node is late for all.
 ///
 /// Source: the "attendance list" in section 2.2 of "An Election Algorithm with Failure Detectors in
@@ -146,6 +149,15 @@ impl Ring {
         (list.present, list.absent) = (present, absent);
         self.see(now, list.stamp);
         self.held = Some((now + self.options.hold, list));
+        if self.turn().is_zero() {
+            // The first one looks again for those who are absent. Otherwise the parts of a network
+            // that was parted would each go on with a list of their own when it is whole again.
+            for node in self.desk.group().clone().peers() {
+                if self.desk.is_listed(node) {
+                    self.desk.look_up(now, node);
+                }
+            }
+        }
     }
 
     /// Passes the list on. With nobody there to take it, it is lost, and in time searched for.

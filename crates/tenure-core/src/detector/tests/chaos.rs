@@ -1,1 +1,216 @@
+//! What holds whatever comes, in whatever order, and however time jumps.
 
+use alloc::collections::BTreeMap;
+
+use proptest::collection;
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(u64),
+    Ask(NodeId),
+    Input(Input),
+}
+
+fn node() -> impl Strategy<Value = NodeId> {
+    (1..=5_u32).prop_map(NodeId) // Node 1 is the detector's own, node 5 no member.
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        (0..50_u64).prop_map(|round| Message::Ping { round }),
+        (0..50_u64).prop_map(|round| Message::Pong {
+            round,
+            candidacy: Candidacy::Stands
+        }),
+        (0..900_u64, 0..9_000_u64).prop_map(|(interval, lifetime)| Message::Subscribe {
+            interval: millis(interval),
+            lifetime: millis(lifetime),
+        }),
+        Just(Message::Unsubscribe),
+        prop_oneof![0..100_u64, Just(u64::MAX)].prop_map(|tick| Message::Heartbeat { tick }),
+        Just(Message::Recovered),
+        (0..3_u64).prop_map(|it| Message::RecoveredAck {
+            incarnation: Incarnation(it)
+        }),
+        (
+            prop_oneof![0..9_u64, Just(u64::MAX)],
+            node(),
+            0..9_u64,
+            collection::btree_set(node(), 0..5),
+            collection::btree_set(node(), 0..5),
+        )
+            .prop_map(|(generation, author, hops, present, absent)| {
+                let stamp = Stamp {
+                    generation,
+                    author,
+                    hops,
+                };
+                Message::Attendance(Attendance {
+                    stamp,
+                    present,
+                    absent,
+                })
+            }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..700_u64).prop_map(Step::Wait),
+        1 => (0..100_000_u64).prop_map(Step::Wait),
+        3 => node().prop_map(Step::Ask),
+        1 => node().prop_map(|node| Step::Input(Input::Watch(node))),
+        1 => node().prop_map(|node| Step::Input(Input::Unwatch(node))),
+        1 => node().prop_map(|node| Step::Input(Input::Refused(node))),
+        2 => (node(), 1..4_u64).prop_map(|(from, incarnation)| {
+            Step::Input(Input::Heard { from, incarnation: Incarnation(incarnation) })
+        }),
+        5 => (node(), 1..4_u64, message()).prop_map(|(from, incarnation, message)| {
+            let incarnation = Incarnation(incarnation);
+            Step::Input(Input::Message { from, incarnation, message })
+        }),
+    ]
+}
+
+/// A detector under watch.
+struct Guard {
+    detector: Box<dyn Detector>,
+    now: Instant,
+    asks: u64,
+    /// The last question about each node, until it is answered, and whether the node was heard since.
+    open: BTreeMap<NodeId, (u64, bool)>,
+    newest: BTreeMap<NodeId, Incarnation>,
+    suspected: BTreeMap<NodeId, bool>,
+}
+
+impl Guard {
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Wait(duration) => self.wait(millis(duration)),
+            Step::Ask(node) => {
+                self.asks += 1;
+                self.open.insert(node, (self.asks, false));
+                self.input(Input::Ask {
+                    node,
+                    ask: self.asks,
+                });
+            }
+            Step::Input(input) => self.input(input),
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        match &input {
+            Input::Heard { from, incarnation }
+            | Input::Message {
+                from, incarnation, ..
+            } => {
+                let newest = self.newest.entry(*from).or_insert(*incarnation);
+                if *incarnation >= *newest {
+                    *newest = *incarnation;
+                    self.open
+                        .entry(*from)
+                        .and_modify(|(_, heard)| *heard = true);
+                }
+            }
+            Input::Watch(node) => {
+                self.suspected.entry(*node).or_insert(false);
+            }
+            Input::Unwatch(node) => {
+                self.suspected.remove(node);
+            }
+            _ => {}
+        }
+        self.detector.handle_input(self.now, input);
+        self.check();
+    }
+
+    /// Half of the time the timers are punctual, and else one comes late for all.
+    fn wait(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        if duration < millis(1_000) {
+            while let Some(next) = self.detector.poll_timeout().filter(|next| *next <= end) {
+                self.now = self.now.max(next);
+                self.look();
+            }
+        }
+        self.now = end;
+        self.look();
+    }
+
+    fn look(&mut self) {
+        self.detector.handle_timeout(self.now);
+        self.check();
+        // Handing in the same time again changes nothing, and what is due next is in the future.
+        self.detector.handle_timeout(self.now);
+        assert_eq!(self.detector.poll_output(), None);
+        let next = self.detector.poll_timeout();
+        assert!(next.is_none_or(|next| next > self.now), "it would spin");
+    }
+
+    fn check(&mut self) {
+        let outputs = drain(self.detector.as_mut());
+        assert!(outputs.len() < 50, "{outputs:?}");
+        for output in outputs {
+            match output {
+                Output::Send { to, .. } => assert!((2..=4).contains(&to.0)),
+                Output::Answer {
+                    ask,
+                    node,
+                    verdict,
+                    at,
+                    ..
+                } => {
+                    let (last, heard) = self.open.remove(&node).expect("a question is open");
+                    assert_eq!(ask, last);
+                    assert!(at <= self.now);
+                    let is_down = verdict == Verdict::Down;
+                    // Who is no member is down, whatever comes from there.
+                    assert!(!(is_down && heard) || node == NodeId(5));
+                    assert!(is_down || heard || node == ONE);
+                }
+                Output::Suspected(node) => {
+                    assert_eq!(self.suspected.insert(node, true), Some(false));
+                }
+                Output::Trusted(node) => {
+                    assert_eq!(self.suspected.insert(node, false), Some(true));
+                }
+                Output::Restarted(node, incarnation) => {
+                    assert!(self.suspected.contains_key(&node));
+                    assert_eq!(incarnation, self.newest[&node]);
+                }
+            }
+        }
+        for (node, suspected) in &self.suspected {
+            assert_eq!(self.detector.is_suspected(*node), *suspected);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_input_makes_a_detector_say_what_it_must_not(
+        steps in collection::vec(step(), 1..80),
+        which in 0..ALL.len(),
+    ) {
+        let mut guard = Guard {
+            detector: ALL[which].1(at(0), &group(ONE, 4)),
+            now: at(0),
+            asks: 0,
+            open: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            suspected: BTreeMap::new(),
+        };
+        guard.look();
+        for step in steps {
+            guard.step(step);
+        }
+        // Every question is answered in the end.
+        guard.wait(millis(600));
+        guard.wait(millis(600));
+        prop_assert!(guard.open.is_empty());
+    }
+}

@@ -1,1 +1,195 @@
+//! Heartbeats with made-up arrival times.
 
+use super::*;
+
+const INTERVAL: Duration = millis(100);
+
+fn chen(alpha: u64, window: usize) -> Chen {
+    let alpha = millis(alpha);
+    let mut chen = Chen::new(INTERVAL, ChenOptions { alpha, window }).unwrap();
+    chen.begin(at(0));
+    chen
+}
+
+fn phi(window: usize, min_deviation: u64, pause: u64) -> PhiAccrual {
+    let options = PhiOptions {
+        threshold: 8.0,
+        window,
+        min_deviation: millis(min_deviation),
+        pause: millis(pause),
+    };
+    let mut phi = PhiAccrual::new(INTERVAL, options).unwrap();
+    phi.begin(at(0));
+    phi
+}
+
+/// Heartbeats 1, 2 and 3 come 10, 30 and 20 ms after they were due by a clock that is 5 s behind:
+/// on average 5,020 ms.
+#[test]
+fn chen_expects_the_next_heartbeat_by_the_mean_of_the_last() {
+    let mut chen = chen(250, 3);
+    for (tick, millis) in [(1, 5_110), (2, 5_230), (3, 5_320)] {
+        chen.observe(at(millis), tick);
+    }
+    assert_eq!(chen.expected(4), Some(at(5_420)));
+    assert_eq!(chen.deadline(), at(5_670));
+
+    // Number 4 is lost; number 5 is 60 ms late, and 10 ms leave the window: the mean is 5,036.67 ms.
+    chen.observe(at(5_560), 5);
+    let expected = chen.expected(6).unwrap();
+    assert_eq!(expected.since(at(5_636)).as_micros(), 666);
+}
+
+#[test]
+fn a_slow_heartbeat_prolongs_the_time_for_the_next_with_a_fixed_timeout_and_hardly_with_chen() {
+    let (mut chen, mut fixed) = (
+        chen(250, 100),
+        FixedTimeout::new(INTERVAL, millis(350)).unwrap(),
+    );
+    for tick in 1..=99_u64 {
+        chen.observe(at(100 * tick), tick);
+        fixed.observe(at(100 * tick), tick);
+    }
+    assert_eq!(
+        (chen.deadline(), fixed.deadline()),
+        (at(10_250), at(10_250))
+    );
+    chen.observe(at(10_100), 100); // 100 ms late
+    fixed.observe(at(10_100), 100);
+    assert_eq!(
+        (chen.deadline(), fixed.deadline()),
+        (at(10_351), at(10_450))
+    );
+}
+
+#[test]
+fn chen_works_whichever_clock_is_ahead() {
+    let mut chen = chen(250, 10);
+    let tick = 1_000_000_000;
+    chen.observe(at(3), tick);
+    assert_eq!(chen.deadline(), at(353));
+    chen.observe(at(103), u64::MAX); // Nonsense from the network.
+    assert!(chen.expected(u64::MAX).is_some());
+}
+
+/// By the definition: half of all heartbeats come later than the mean (phi = log10 2), 15.87 % later
+/// than one deviation after it (0.7995), 2.275 % than two (1.6430).
+#[test]
+fn phi_is_what_the_normal_distribution_says() {
+    let mut phi = phi(2, 1, 0);
+    for millis in [1000, 1090, 1200] {
+        phi.observe(at(millis), millis);
+    }
+    // The window holds 90 and 110 ms: mean 100, deviation 10.
+    for (millis, expected) in [(1300, 0.30103), (1310, 0.7995), (1320, 1.6430)] {
+        let level = phi.phi(at(millis));
+        assert!((level - expected).abs() < 1e-3, "{millis}: {level}");
+    }
+    // And it is 8 at the deadline, 5.612 deviations after the mean.
+    assert_eq!(phi.deadline().since(at(1300)).as_micros(), 56_120);
+    assert!((phi.phi(phi.deadline()) - 8.0).abs() < 1e-4);
+}
+
+#[test]
+fn phi_adapts_to_jitter_and_allows_for_the_pause() {
+    let (mut steady, mut jittery) = (phi(100, 5, 200), phi(100, 5, 200));
+    for tick in 1..=200_u64 {
+        let jitter = if tick % 2 == 0 { 0 } else { 30 };
+        steady.observe(at(100 * tick), tick);
+        jittery.observe(at(100 * tick + jitter), tick);
+    }
+    let last = at(20_000);
+    assert_eq!(steady.deadline().since(last).as_millis(), 100 + 200 + 28);
+    // Intervals of 70 and 130 ms: the deviation is 30.
+    assert_eq!(jittery.deadline().since(last).as_millis(), 100 + 200 + 168);
+}
+
+#[test]
+fn the_silence_of_a_failure_is_not_sampled() {
+    let mut phi = phi(100, 5, 200);
+    for tick in 1..=200_u64 {
+        phi.observe(at(100 * tick), tick);
+    }
+    let before = phi.deadline().since(at(20_000));
+    phi.observe(at(80_000), 800);
+    assert_eq!(phi.deadline().since(at(80_000)), before);
+}
+
+#[test]
+fn windows_are_bounded_and_forget() {
+    let (mut chen, mut phi) = (chen(250, 10), phi(10, 5, 0));
+    for tick in 1..=1_000_u64 {
+        // The link becomes 40 ms slower for good at heartbeat 980.
+        let delay = if tick < 980 { 0 } else { 40 };
+        chen.observe(at(100 * tick + delay), tick);
+        phi.observe(at(100 * tick + delay), tick);
+    }
+    assert_eq!(chen.expected(1_001), Some(at(100_140)));
+    assert_eq!(phi.deadline().since(at(100_040)).as_millis(), 100 + 28);
+    for held in [alloc::format!("{chen:?}"), alloc::format!("{phi:?}")] {
+        assert!(held.len() < 500, "{held}");
+    }
+}
+
+/// What the publisher sends: node 2 subscribed at node 1, whose clock shows 1,050 ms.
+#[test]
+fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription() {
+    let mut detector = push_fixed(at(1_050), &group(ONE, 2));
+    let subscribe = Input::Message {
+        from: TWO,
+        incarnation: Incarnation(1),
+        message: Message::Subscribe {
+            interval: INTERVAL,
+            lifetime: millis(500),
+        },
+    };
+    let mut sent = Vec::new();
+    detector.handle_input(at(1_050), subscribe.clone());
+    for now in (1_050..3_000).step_by(10) {
+        if now == 1_230 {
+            detector.handle_input(at(now), subscribe.clone()); // Renewed: until 1,730 ms.
+        }
+        if (1_310..1_480).contains(&now) {
+            continue; // The publisher stands still.
+        }
+        detector.handle_timeout(at(now));
+        for output in drain(detector.as_mut()) {
+            let Output::Send {
+                message: Message::Heartbeat { tick },
+                ..
+            } = output
+            else {
+                panic!("{output:?}");
+            };
+            sent.push((now, tick));
+        }
+    }
+    let expected = [
+        (1_100, 11),
+        (1_200, 12),
+        (1_300, 13),
+        (1_480, 14),
+        (1_500, 15),
+        (1_600, 16),
+        (1_700, 17),
+    ];
+    assert_eq!(sent, expected);
+    assert_eq!(detector.poll_timeout(), None);
+}
+
+#[test]
+fn a_subscriber_can_not_ask_for_a_flood() {
+    let mut detector = push_fixed(at(0), &group(ONE, 2));
+    let (interval, lifetime) = (Duration::ZERO, Duration::MAX);
+    let message = Message::Subscribe { interval, lifetime };
+    let (from, incarnation) = (TWO, Incarnation(1));
+    detector.handle_input(
+        at(0),
+        Input::Message {
+            from,
+            incarnation,
+            message,
+        },
+    );
+    assert_eq!(detector.poll_timeout(), Some(at(0) + MIN_INTERVAL));
+}

@@ -264,8 +264,12 @@ impl Network {
 
     /// What node 1 thinks of node 2.
     pub(super) fn suspects(&self) -> bool {
-        let detector = self.nodes[&ONE].detector.as_ref();
-        detector.is_some_and(|detector| detector.is_suspected(TWO))
+        self.suspects_of(ONE, TWO)
+    }
+
+    pub(super) fn suspects_of(&self, watcher: NodeId, node: NodeId) -> bool {
+        let detector = self.nodes[&watcher].detector.as_ref();
+        detector.is_some_and(|detector| detector.is_suspected(node))
     }
 
     pub(super) fn bound(&self, delay: Duration) -> Duration {

@@ -1,1 +1,158 @@
+//! Parameters that can't hold together.
 
+use alloc::string::{String, ToString};
+
+use super::*;
+
+fn refusal<T: fmt::Debug>(result: Result<T, OptionsError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn impossible_parameters_are_refused_with_both_numbers() {
+    let group = &group(ONE, 5);
+    let ask = AskOptions::default();
+    let asking = |ask| refusal(Pull::new(group, ask, PullOptions::default()));
+    let polling = |poll| refusal(OnDemand::new(at(0), group, ask, OnDemandOptions { poll }));
+    let pulling = |options| refusal(Pull::new(group, ask, options));
+    let chen = |options| {
+        refusal(Push::<Chen>::new(
+            group,
+            ask,
+            PushOptions::default(),
+            options,
+        ))
+    };
+    let phi = |options| {
+        refusal(Push::<PhiAccrual>::new(
+            group,
+            ask,
+            PushOptions::default(),
+            options,
+        ))
+    };
+    let fixed = |options, timeout| refusal(Push::<FixedTimeout>::new(group, ask, options, timeout));
+    let ring = |options| refusal(Ring::new(at(0), group, ask, options));
+    let (pull, push) = (PullOptions::default(), PushOptions::default());
+    for (said, expected) in [
+        (
+            asking(AskOptions {
+                timeout: millis(5),
+                ..ask
+            }),
+            "ask timeout 5ms must be at least 10ms",
+        ),
+        (
+            asking(AskOptions { pings: 11, ..ask }),
+            "pings per question 11 must be 1 to 10",
+        ),
+        (
+            asking(AskOptions {
+                timeout: millis(30),
+                pings: 4,
+                confirm: millis(20),
+                ..ask
+            }),
+            "ask timeout 30ms must be at least the shortest interval per ping, 40ms",
+        ),
+        (
+            asking(AskOptions {
+                confirm: millis(600),
+                ..ask
+            }),
+            "confirm timeout 600ms must be at most the ask timeout 500ms",
+        ),
+        (
+            polling(millis(400)),
+            "poll 400ms must be at least the ask timeout 500ms",
+        ),
+        (
+            pulling(PullOptions {
+                timeout: millis(400),
+                ..pull
+            }),
+            "ping timeout 400ms must be at most the ping interval 300ms",
+        ),
+        (
+            pulling(PullOptions { misses: 0, ..pull }),
+            "misses 0 must be 1 to 100",
+        ),
+        (
+            fixed(push, millis(300)),
+            "heartbeat timeout 300ms must be at least the heartbeat interval and 10ms, 310ms",
+        ),
+        (
+            fixed(
+                PushOptions {
+                    lifetime: millis(900),
+                    ..push
+                },
+                millis(900),
+            ),
+            "subscription lifetime 900ms must be at least 6 heartbeat intervals, 1.8s",
+        ),
+        (
+            fixed(
+                PushOptions {
+                    interval: MAX_DURATION * 2,
+                    ..push
+                },
+                millis(900),
+            ),
+            "heartbeat interval 172800s must be at most 86400s",
+        ),
+        (
+            chen(ChenOptions {
+                window: 0,
+                ..Default::default()
+            }),
+            "window 0 must be 1 to 10000",
+        ),
+        (
+            phi(PhiOptions {
+                threshold: f64::NAN,
+                ..Default::default()
+            }),
+            "phi threshold NaN must be 1 to 100",
+        ),
+        (
+            ring(RingOptions {
+                list_timeout: millis(900),
+                ..Default::default()
+            }),
+            "list timeout 900ms must be at least two rounds of the group, 1s",
+        ),
+    ] {
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn messages_keep_their_form_on_the_wire() {
+    let list = Message::Attendance(Attendance {
+        stamp: Stamp {
+            generation: 1,
+            author: ONE,
+            hops: 4,
+        },
+        present: [ONE, TWO].into(),
+        absent: [THREE].into(),
+    });
+    for (message, json) in [
+        (Message::Ping { round: 7 }, r#"{"kind":"ping","round":7}"#),
+        (
+            Message::Pong {
+                round: 7,
+                candidacy: Candidacy::Aside,
+            },
+            r#"{"kind":"pong","round":7,"candidacy":"aside"}"#,
+        ),
+        (
+            list,
+            r#"{"kind":"attendance","stamp":{"generation":1,"author":1,"hops":4},"present":[1,2],"absent":[3]}"#,
+        ),
+    ] {
+        assert_eq!(serde_json::to_string(&message).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Message>(json).unwrap(), message);
+    }
+}
