@@ -208,3 +208,45 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
         assert_eq!(drain(detector.as_mut()), [], "{name}");
     }
 }
+
+#[test]
+fn after_this_process_stood_still_the_node_still_has_its_time_to_answer() {
+    let mut detector = on_demand(at(0), &group(ONE, 2));
+    detector.handle_input(at(0), Input::Ask { node: TWO, ask: 1 });
+    drain(detector.as_mut());
+    // Both pings and the verdict are overdue: it pings once more and waits.
+    let is_answer = |output: &Output| matches!(output, Output::Answer { .. });
+    for (millis, answered) in [(10_000, false), (10_249, false), (10_250, true)] {
+        detector.handle_timeout(at(millis));
+        let outputs = drain(detector.as_mut());
+        assert_eq!(outputs.iter().any(is_answer), answered, "{millis}");
+    }
+}
+
+#[test]
+fn any_message_takes_a_node_off_the_list_watched_or_not() {
+    for (name, make) in ALL {
+        let mut detector = make(at(0), &group(ONE, 2));
+        detector.handle_input(at(0), Input::Ask { node: TWO, ask: 1 });
+        detector.handle_timeout(at(250));
+        detector.handle_timeout(at(500));
+        detector.handle_input(at(600), Input::Ask { node: TWO, ask: 2 });
+        let incarnation = Incarnation(1);
+        detector.handle_input(
+            at(601),
+            Input::Heard {
+                from: TWO,
+                incarnation,
+            },
+        );
+        detector.handle_input(at(602), Input::Ask { node: TWO, ask: 3 });
+        let answered = drain(detector.as_mut())
+            .into_iter()
+            .filter_map(|it| match it {
+                Output::Answer { ask, .. } => Some(ask),
+                _ => None,
+            });
+        // The third question is not answered from the list: the node is pinged.
+        assert_eq!(answered.collect::<Vec<_>>(), [1, 2], "{name}");
+    }
+}

@@ -108,44 +108,106 @@ fn a_list_that_met_a_refusal_goes_round_the_dead_node_at_once() {
     assert_eq!(suspicions(&network, 3), [(1, 2), (3, 2)]);
 }
 
+fn list(generation: u64, hops: u64, present: &[NodeId], absent: &[NodeId]) -> Input {
+    let stamp = Stamp {
+        generation,
+        author: ONE,
+        hops,
+    };
+    Input::Message {
+        from: ONE,
+        incarnation: Incarnation(1),
+        message: Message::Attendance(Attendance {
+            stamp,
+            present: present.iter().copied().collect(),
+            absent: absent.iter().copied().collect(),
+        }),
+    }
+}
+
+/// To whom a list went on, if one did.
+fn passed(detector: &mut dyn Detector) -> Option<(NodeId, Attendance)> {
+    let sent = drain(detector).into_iter();
+    let mut lists = sent.filter_map(|output| match output {
+        Output::Send {
+            to,
+            message: Message::Attendance(list),
+        } => Some((to, list)),
+        _ => None,
+    });
+    lists.next()
+}
+
 #[test]
 fn an_older_list_and_a_duplicate_are_dropped() {
     let mut detector = ring_list(at(0), &group(TWO, 3));
     let mut take = |millis, generation, hops| {
-        let (from, incarnation) = (ONE, Incarnation(1));
-        let message = Message::Attendance(Attendance {
-            stamp: Stamp {
-                generation,
-                author: ONE,
-                hops,
-            },
-            present: [ONE, NodeId(99)].into(),
-            absent: [TWO, THREE].into(),
-        });
-        drain(detector.as_mut());
-        detector.handle_input(
-            at(millis),
-            Input::Message {
-                from,
-                incarnation,
-                message,
-            },
-        );
+        let input = list(generation, hops, &[ONE, NodeId(99)], &[TWO, THREE]);
+        detector.handle_input(at(millis), input.clone());
+        // A duplicate does not make it stay longer.
+        detector.handle_input(at(millis + 50), input);
         detector.handle_timeout(at(millis + 100));
-        let passed = drain(detector.as_mut())
-            .into_iter()
-            .find_map(|it| match it {
-                Output::Send {
-                    to,
-                    message: Message::Attendance(list),
-                } => Some((to, list)),
-                _ => None,
-            });
-        passed.map(|(to, list)| (to.0, list.stamp.hops, list.present.len(), list.absent.len()))
+        let passed = passed(detector.as_mut());
+        passed.map(|(to, list)| (to, list.stamp.hops, list.present, list.absent))
     };
     // Signed, without the stranger, and passed over node 3, which it says is absent.
-    assert_eq!(take(1_000, 5, 7), Some((1, 8, 2, 1)));
+    let (present, absent) = ([ONE, TWO].into(), [THREE].into());
+    assert_eq!(take(1_000, 5, 7), Some((ONE, 8, present, absent)));
     assert_eq!(take(1_200, 5, 7), None);
     assert_eq!(take(1_400, 4, 900), None);
-    assert_eq!(take(1_600, 6, 0), Some((1, 1, 2, 1)));
+    assert!(take(1_600, 6, 0).is_some());
+}
+
+#[test]
+fn what_a_node_found_out_since_it_last_saw_the_list_goes_before_the_list() {
+    let mut detector = ring_list(at(0), &group(THREE, 3));
+    let all = [ONE, TWO, THREE];
+    detector.handle_input(at(1_000), list(1, 1, &all, &[]));
+    detector.handle_timeout(at(1_100));
+    // Node 2 is found down, and the list says it is there.
+    detector.handle_input(at(1_200), Input::Ask { node: TWO, ask: 1 });
+    detector.handle_timeout(at(1_450));
+    detector.handle_timeout(at(1_700));
+    drain(detector.as_mut());
+    detector.handle_input(at(1_800), list(1, 4, &all, &[]));
+    detector.handle_timeout(at(1_900));
+    assert_eq!(passed(detector.as_mut()).unwrap().1.absent, [TWO].into());
+    // It is heard, and the list says it is not there.
+    let incarnation = Incarnation(1);
+    detector.handle_input(
+        at(2_000),
+        Input::Heard {
+            from: TWO,
+            incarnation,
+        },
+    );
+    detector.handle_input(at(2_100), list(1, 7, &[ONE, THREE], &[TWO]));
+    detector.handle_timeout(at(2_200));
+    assert_eq!(passed(detector.as_mut()).unwrap().1.present, all.into());
+    // Nothing is known but what the list says.
+    detector.handle_input(at(2_300), list(1, 10, &[ONE, THREE], &[TWO]));
+    detector.handle_timeout(at(2_400));
+    assert_eq!(passed(detector.as_mut()).unwrap().1.absent, [TWO].into());
+}
+
+#[test]
+fn a_lost_list_is_searched_for_by_one_node_after_the_other() {
+    for (me, searches_at) in [(ONE, 3_000), (TWO, 6_500), (THREE, 10_000)] {
+        let mut detector = ring_list(at(0), &group(me, 3));
+        let pings = |detector: &mut dyn Detector, millis| {
+            detector.handle_timeout(at(millis));
+            let is_ping = |output: &Output| {
+                let message = Message::Ping { round: 1 };
+                matches!(output, Output::Send { message: it, .. } if *it == message)
+            };
+            drain(detector).iter().any(is_ping)
+        };
+        let mut seen = list(1, 1, &[ONE, TWO, THREE], &[]);
+        if let Input::Message { from, .. } = &mut seen {
+            *from = if me == ONE { TWO } else { ONE };
+        }
+        detector.handle_input(at(0), seen);
+        assert!(!pings(detector.as_mut(), searches_at - 1), "{me}");
+        assert!(pings(detector.as_mut(), searches_at), "{me}");
+    }
 }
