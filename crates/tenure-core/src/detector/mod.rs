@@ -14,8 +14,9 @@
 //! | [`Push`]`<`[`PhiAccrual`]`>` | the same, with a level of suspicion |
 //! | [`Ring`] | one attendance list that goes round all nodes |
 //!
-//! All of them answer questions in the same way ([`AskOptions`]) and answer each other's pings. All
-//! are pure state machines. Their methods, in the order in which a driver uses them:
+//! All nodes of a group run the same one, with the same parameters. All of them answer questions in
+//! the same way ([`AskOptions`]), by pings that all of them answer. All are pure state machines.
+//! Their methods, in the order in which a driver uses them:
 //!
 //! - inputs: [`Detector::handle_input`], [`Detector::handle_timeout`];
 //! - outputs, to be drained after each of the above: [`Detector::poll_output`], then
@@ -26,8 +27,7 @@
 //!
 //! - A question has at most one answer. Who asks about the same node again before it is answered has
 //!   one answer to the last question, no later than one to the first would have come.
-//! - `Down` and `Suspected` are never said about a node that was heard since the question, or since
-//!   it was last trusted and within its time.
+//! - `Down` is never said about a node that was heard since the question.
 //! - A node's messages from before its last known restart count for nothing.
 //! - A late or a duplicate timer is harmless. But when the process stood still, hand in what has
 //!   arrived meanwhile before the timer: a detector can't know what waits in a socket.

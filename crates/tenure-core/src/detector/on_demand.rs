@@ -29,8 +29,9 @@ use crate::{Instant, NodeId};
 ///   listed and no longer fresh; 2 per recovery notice.
 /// - A node that is back while all its notices are lost: asked again at most `fresh` later.
 ///
-/// Source: the failure detector of "An Election Algorithm with Failure Detectors in Distributed
-/// Systems" (2008), section 2.2, and of the 2004 paper that it follows.
+/// Source: S.-H. Park, "An Election Algorithm with Failure Detectors in Distributed Systems" (2008),
+/// section 2.2, and section 3 of "An Efficient Coordinator Election Algorithm in Synchronous
+/// Distributed Systems" (2004) by the same author.
 #[derive(Debug)]
 pub struct OnDemand {
     desk: Desk,

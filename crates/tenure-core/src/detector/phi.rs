@@ -99,6 +99,8 @@ impl PhiAccrual {
     }
 
     fn sample(&mut self, nanos: u64) {
+        // 10,000 of a day each: their squares are far from the end of a u128.
+        let nanos = nanos.min((Instant::default() + options::MAX_DURATION).as_nanos());
         if self.window.len() == self.options.window
             && let Some(oldest) = self.window.pop_front()
         {
@@ -153,7 +155,10 @@ impl Estimator for PhiAccrual {
         self.window.clear();
         (self.sum, self.squares) = (0, 0);
         let quarter = self.interval / 4;
-        for assumed in [self.interval - quarter, self.interval + quarter] {
+        for assumed in [
+            self.interval - quarter,
+            self.interval.saturating_add(quarter),
+        ] {
             self.sample((Instant::default() + assumed).as_nanos());
         }
         (self.last, self.began) = (now + self.interval, false);

@@ -20,8 +20,8 @@ use crate::{Instant, NodeId};
 /// - A mistake needs `misses` exchanges in a row that are lost or take longer than the timeout: with
 ///   a loss of p per message, about (2p)^`misses` per interval.
 ///
-/// Source: the "simplest implementation" in section 2.2 of "An Election Algorithm with Failure
-/// Detectors in Distributed Systems" (2008), with more than one miss.
+/// Source: the "simplest implementation" in section 2.2 of S.-H. Park, "An Election Algorithm with
+/// Failure Detectors in Distributed Systems" (2008), with more than one miss.
 #[derive(Debug)]
 pub struct Pull {
     desk: Desk,

@@ -29,8 +29,8 @@ const RENEWALS: u32 = 3;
 /// - Messages: 1 per interval and watch, and 3 per lifetime for the subscription.
 /// - A mistake needs that the heartbeats of the whole margin are lost or late.
 ///
-/// Source: the "I'm alive" variant in section 2.2 of "An Election Algorithm with Failure Detectors in
-/// Distributed Systems" (2008).
+/// Source: the "I'm alive" variant in section 2.2 of S.-H. Park, "An Election Algorithm with Failure
+/// Detectors in Distributed Systems" (2008).
 #[derive(Debug)]
 pub struct Push<E: Estimator> {
     desk: Desk,
@@ -148,6 +148,7 @@ impl<E: Estimator> Push<E> {
     }
 
     /// What is known of a node under watch, for instance its level of suspicion.
+    #[must_use]
     pub fn estimator(&self, node: NodeId) -> Option<&E> {
         self.watches.get(&node).map(|watch| &watch.estimator)
     }
@@ -325,7 +326,7 @@ impl Estimator for FixedTimeout {
             "heartbeat timeout",
             timeout,
             "the heartbeat interval and 10ms, ",
-            interval + MIN_INTERVAL,
+            interval.saturating_add(MIN_INTERVAL),
         )?;
         Ok(Self {
             interval,

@@ -32,8 +32,8 @@ use crate::{Instant, NodeId};
 ///   and 1 per absent node and `fresh`.
 /// - One slow node is late for all.
 ///
-/// Source: the "attendance list" in section 2.2 of "An Election Algorithm with Failure Detectors in
-/// Distributed Systems" (2008). How a list is replaced is not said there.
+/// Source: the "attendance list" in section 2.2 of S.-H. Park, "An Election Algorithm with Failure
+/// Detectors in Distributed Systems" (2008). How a list is replaced is not said there.
 #[derive(Debug)]
 pub struct Ring {
     desk: Desk,

@@ -81,7 +81,11 @@ fn phi_is_what_the_normal_distribution_says() {
         phi.observe(at(millis), millis);
     }
     // The window holds 90 and 110 ms: mean 100, deviation 10.
-    for (millis, expected) in [(1300, 0.30103), (1310, 0.7995), (1320, 1.6430)] {
+    for (millis, expected) in [
+        (1300, core::f64::consts::LOG10_2),
+        (1310, 0.7995),
+        (1320, 1.6430),
+    ] {
         let level = phi.phi(at(millis));
         assert!((level - expected).abs() < 1e-3, "{millis}: {level}");
     }
@@ -192,4 +196,45 @@ fn a_subscriber_can_not_ask_for_a_flood() {
         },
     );
     assert_eq!(detector.poll_timeout(), Some(at(0) + MIN_INTERVAL));
+}
+
+#[test]
+fn a_heartbeat_after_which_the_next_is_overdue_already_ends_no_suspicion() {
+    let mut detector = push_chen(at(0), &group(ONE, 2));
+    detector.handle_input(at(0), Input::Watch(TWO));
+    let heartbeat = |tick| Input::Message {
+        from: TWO,
+        incarnation: Incarnation(1),
+        message: Message::Heartbeat { tick },
+    };
+    for tick in 1..=20 {
+        detector.handle_input(at(300 * tick), heartbeat(tick));
+    }
+    detector.handle_timeout(at(7_500));
+    assert!(detector.is_suspected(TWO));
+    detector.handle_input(at(15_000), heartbeat(21)); // Sent at 6.3 s.
+    assert!(detector.is_suspected(TWO));
+    detector.handle_input(at(15_001), heartbeat(50)); // Sent at 15 s.
+    assert!(!detector.is_suspected(TWO));
+}
+
+#[test]
+fn a_node_that_restarted_has_no_subscription() {
+    let mut detector = push_fixed(at(0), &group(ONE, 2));
+    let message = Message::Subscribe {
+        interval: INTERVAL,
+        lifetime: millis(9_000),
+    };
+    let (from, incarnation) = (TWO, Incarnation(1));
+    detector.handle_input(
+        at(0),
+        Input::Message {
+            from,
+            incarnation,
+            message,
+        },
+    );
+    let incarnation = Incarnation(2);
+    detector.handle_input(at(50), Input::Heard { from, incarnation });
+    assert_eq!(detector.poll_timeout(), None);
 }
