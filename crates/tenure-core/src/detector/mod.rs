@@ -68,11 +68,15 @@ mod message;
 mod notices;
 mod options;
 
-mod chen;
 mod on_demand;
-mod phi;
 mod pull;
+
 mod push;
+
+mod chen;
+mod fixed;
+mod phi;
+
 mod ring;
 
 pub mod quality;
@@ -82,12 +86,13 @@ use core::time::Duration;
 
 pub use chen::{Chen, ChenOptions};
 pub use desk::AskOptions;
+pub use fixed::FixedTimeout;
 pub use message::{Attendance, Candidacy, Group, Input, Message, Output, Stamp, Verdict};
 pub use on_demand::{OnDemand, OnDemandOptions};
 pub use options::{MAX_DURATION, MIN_INTERVAL, OptionsError};
 pub use phi::{PhiAccrual, PhiOptions};
 pub use pull::{Pull, PullOptions};
-pub use push::{Estimator, FixedTimeout, Push, PushOptions};
+pub use push::{Estimator, Push, PushOptions};
 pub use ring::{Ring, RingOptions};
 
 use crate::{Instant, NodeId};

@@ -24,7 +24,7 @@ const RENEWALS: u32 = 3;
 /// is gone. It is renewed at every interval while the node is suspected: a node that restarted does
 /// not know who subscribed.
 ///
-/// - Detection: see the estimators [`FixedTimeout`], [`Chen`](super::Chen) and
+/// - Detection: see the estimators [`FixedTimeout`](super::FixedTimeout), [`Chen`](super::Chen) and
 ///   [`PhiAccrual`](super::PhiAccrual); before the first heartbeat they allow one interval more.
 /// - Messages: 1 per interval and watch, and 3 per lifetime for the subscription.
 /// - A mistake needs that the heartbeats of the whole margin are lost or late.
@@ -299,55 +299,5 @@ impl<E: Estimator> Detector for Push<E> {
 
     fn detection_bound(&self, delay: Duration) -> Duration {
         self.estimator.detection_bound(delay)
-    }
-}
-
-/// Suspects a node when nothing has come from it for a fixed time: the simplest estimator.
-///
-/// Its weakness: the time begins when the last heartbeat came, so a slow heartbeat prolongs the
-/// detection by its delay.
-///
-/// - Detection: at most the timeout and the delay of the last heartbeat.
-#[derive(Clone, Debug)]
-pub struct FixedTimeout {
-    interval: Duration,
-    timeout: Duration,
-    last: Instant,
-}
-
-impl Estimator for FixedTimeout {
-    /// The timeout: at least the interval and [`MIN_INTERVAL`]. 5 intervals allow for three or four
-    /// lost heartbeats in a row.
-    type Options = Duration;
-
-    fn new(interval: Duration, timeout: Duration) -> Result<Self, OptionsError> {
-        options::duration("heartbeat timeout", timeout)?;
-        options::at_least(
-            "heartbeat timeout",
-            timeout,
-            "the heartbeat interval and 10ms, ",
-            interval.saturating_add(MIN_INTERVAL),
-        )?;
-        Ok(Self {
-            interval,
-            timeout,
-            last: Instant::default(),
-        })
-    }
-
-    fn begin(&mut self, now: Instant) {
-        self.last = now + self.interval;
-    }
-
-    fn observe(&mut self, now: Instant, _tick: u64) {
-        self.last = now;
-    }
-
-    fn deadline(&self) -> Instant {
-        self.last + self.timeout
-    }
-
-    fn detection_bound(&self, delay: Duration) -> Duration {
-        self.timeout + delay
     }
 }

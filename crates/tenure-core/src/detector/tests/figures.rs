@@ -16,7 +16,7 @@ use crate::detector::quality::Quality;
 const DOCS: &str = include_str!("../../../../../docs/detectors.md");
 
 const CRASHES: u64 = 100;
-const HOURS: u64 = 2;
+const HOURS: u64 = 1;
 
 fn way(dice: &mut Dice) -> Option<Duration> {
     let spread = -libm::log(1.0 - dice.unit());
