@@ -24,6 +24,7 @@ mod operation;
 mod record;
 mod rules;
 mod stored;
+mod term_end;
 
 mod apply;
 mod queue;
@@ -38,3 +39,4 @@ pub use queue::{Priority, Queue, Waiting};
 pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, State};
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
+pub use term_end::{Running, TermEnd};

@@ -3,6 +3,7 @@
 mod table;
 
 mod durability;
+mod endings;
 mod properties;
 mod restart;
 mod terms;
