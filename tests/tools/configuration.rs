@@ -92,6 +92,10 @@ fn a_wrong_configuration_is_told_with_file_and_line() {
             "[serve]\nmax_metadata_bytes = 4097",
             ":2: max_metadata_bytes = \"4097\": max_metadata_bytes is 4097 and must be from 0 to 4096",
         ),
+        (
+            "[serve]\nmax_history = 0",
+            ":2: max_history = \"0\": max_history is 0 and must be from 1 to 10000",
+        ),
         ("[serve]\nrequest_time = 5", ":2: request_time"),
         ("[serve]\nmax_waiting = -1", ":2: max_waiting"),
         ("[serve]\nlisen = \"x\"", ":2: unknown key lisen"),

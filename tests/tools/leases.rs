@@ -1,13 +1,14 @@
 //! Handing over, watching, and histories.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
-use tenure_tests::process::{Process, StoreProcess, command};
+use serde_json::{Value, json};
+use tenure_tests::process::{Process, StoreProcess, command, run};
 use tenure_tests::wait_for;
 
-use super::{Bench, ELECTION, code, json_of, stderr, stdout};
+use super::{Bench, ELECTION, code, fake, json_of, problem, stderr, stdout};
 
 #[test]
 fn an_operator_hands_a_lease_over_to_the_candidate_named() {
@@ -127,4 +128,51 @@ fn a_watch_ends_when_nobody_reads_and_needs_something_to_watch() {
     assert_eq!(status.code(), Some(0));
     assert_eq!(code(&bench.run(&["watch"])), 2);
     assert_eq!(code(&bench.run(&["watch", "a/b", "--namespace", "a"])), 2);
+}
+
+#[test]
+fn a_history_is_a_table_or_the_answer_itself() {
+    let terms = json!({"terms": [
+        {"epoch": 8, "holder": "worker-2", "began_at": "2026-11-21T02:05:10.385Z",
+         "ended_at": null, "end": null, "reason": null},
+        {"epoch": 7, "holder": "worker-1", "began_at": "2026-11-21T01:05:10.385Z",
+         "ended_at": "2026-11-21T02:05:09Z", "end": "handed_over", "reason": "bad\u{1b}[31m"},
+    ]});
+    let answer = terms.to_string();
+    let store = fake(Duration::ZERO, move |path| match path {
+        "/v1/namespaces/tests/leases/job/history" => (200, answer.clone()),
+        _ => (404, problem("unknown_lease")),
+    });
+    let url = format!("http://{store}");
+    let output = command(&["history", ELECTION, "--server", &url])
+        .env("TZ", "UTC")
+        .output();
+    let text = stdout(&output.unwrap());
+    let lines: Vec<&str> = text.lines().collect();
+    let words = |line: &str| {
+        line.split("  ")
+            .filter(|w| !w.is_empty())
+            .map(|w| w.trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        words(lines[0]),
+        ["EPOCH", "HOLDER", "BEGAN", "ENDED", "END", "REASON"]
+    );
+    assert_eq!(
+        words(lines[1]),
+        ["8", "worker-2", "2026-11-21 02:05:10", "-", "-", "-"]
+    );
+    assert!(
+        lines[2].contains("handed over") && lines[2].contains(r"bad\u{1b}"),
+        "{text}"
+    );
+    let output = run(&["history", ELECTION, "--json", "--server", &url]);
+    assert_eq!(json_of(&output), terms);
+    let output = run(&["history", "tests/other", "--server", &url]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(
+        stderr(&output).contains("there is no lease tests/other"),
+        "{output:?}"
+    );
 }

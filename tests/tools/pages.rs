@@ -71,6 +71,7 @@ fn manual_pages_have_every_command_and_its_options() {
 fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
     let help = stdout(&run(&["--help"]));
     for part in [
+        "history",
         "watch",
         "handover",
         "doctor",
@@ -84,6 +85,7 @@ fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
         (&["serve"][..], "it prints one line on stdout"),
         (&["run"], "The lease is released after the group is gone"),
         (&["list"], "List the leases of a namespace"),
+        (&["history"], "Newest first"),
         (&["watch"], "The first line is the lease as it is"),
         (&["handover"], "The holder is told as by a break"),
         (&["doctor"], "69 if no address can be reached"),

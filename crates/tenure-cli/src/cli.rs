@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Run(Run),
     List(List),
     Status(Status),
+    History(History),
     Watch(Watch),
     Break(Break),
     Handover(Handover),
@@ -214,6 +215,21 @@ pub(crate) struct Break {
     /// Why, for the store's log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON, with the field names of the HTTP API
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show the terms of a lease: who held it, and how it ended
+///
+/// Newest first. The store keeps the last terms of each lease.
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// The lease
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub(crate) name: ElectionName,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print JSON, with the field names of the HTTP API

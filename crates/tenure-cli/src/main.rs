@@ -36,6 +36,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => store::list(&arguments),
         Command::Status(arguments) => store::status(&arguments),
+        Command::History(arguments) => store::history(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),
         Command::Break(arguments) => store::break_lease(&arguments),
         Command::Handover(arguments) => store::hand_over(&arguments),

@@ -27,6 +27,7 @@ const KEYS: &[&str] = &[
     "max_waiters_per_lease",
     "max_waiting",
     "max_metadata_bytes",
+    "max_history",
     "request_time",
 ];
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
@@ -194,7 +195,7 @@ fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
 }
 
 /// The limits that are numbers, by their keys.
-fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 5] {
+fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 6] {
     [
         ("max_body_bytes", &mut limits.max_body_bytes),
         (
@@ -204,6 +205,7 @@ fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 5] {
         ("max_waiters_per_lease", &mut limits.max_waiters_per_lease),
         ("max_waiting", &mut limits.max_waiting),
         ("max_metadata_bytes", &mut limits.max_metadata_bytes),
+        ("max_history", &mut limits.max_history),
     ]
 }
 

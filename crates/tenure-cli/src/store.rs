@@ -1,4 +1,4 @@
-//! `tenure list`, `status`, `break` and `handover`: looking at a store's leases, and
+//! `tenure list`, `status`, `history`, `break` and `handover`: looking at a store's leases, and
 //! ending terms.
 
 use std::future::Future;
@@ -9,12 +9,13 @@ use chrono::{DateTime, Local, Utc};
 use comfy_table::Table;
 use tenure::config::{ConfigError, Origin, Settings};
 use tenure::store::{
-    BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State, StoreClient, StoreError,
+    BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State, StoreClient,
+    StoreError, TermEnd, TermView,
 };
 use tenure::{Config, ElectionName, Name};
 use tracing::warn;
 
-use crate::cli::{Break, Handover, List, Status, StoreArgs};
+use crate::cli::{Break, Handover, History, List, Status, StoreArgs};
 use crate::exit::{Failure, REFUSED};
 use crate::output;
 
@@ -57,6 +58,19 @@ pub(crate) fn status(arguments: &Status) -> Result<ExitCode, Failure> {
         return Err(unknown(&arguments.name));
     };
     show(&view, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn history(arguments: &History) -> Result<ExitCode, Failure> {
+    let client = client(&arguments.store)?;
+    let Some(history) = ask(client.history(&arguments.name))? else {
+        return Err(unknown(&arguments.name));
+    };
+    if arguments.json {
+        output::json(&history)?;
+    } else {
+        output::print_table(&terms(&history.terms))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -140,6 +154,30 @@ fn table(leases: &[LeaseView]) -> Table {
         ]);
     }
     table
+}
+
+fn terms(terms: &[TermView]) -> Table {
+    let mut table = output::table(&["EPOCH", "HOLDER", "BEGAN", "ENDED", "END", "REASON"]);
+    for term in terms {
+        table.add_row([
+            term.epoch.to_string(),
+            tame(&term.holder),
+            term.began_at.as_deref().map_or_else(none, local_time),
+            term.ended_at.as_deref().map_or_else(none, local_time),
+            term.end.map_or_else(none, |end| ended(end).into()),
+            term.reason.as_deref().map_or_else(none, tame),
+        ]);
+    }
+    table
+}
+
+const fn ended(end: TermEnd) -> &'static str {
+    match end {
+        TermEnd::Released => "released",
+        TermEnd::Expired => "expired",
+        TermEnd::Broken => "broken",
+        TermEnd::HandedOver => "handed over",
+    }
 }
 
 /// What the store says of a time, in this machine's time zone.

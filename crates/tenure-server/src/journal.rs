@@ -307,6 +307,7 @@ mod tests {
             key: key.clone(),
             revision: 0,
             content: Content::Deleted(None),
+            term: None,
         };
         let before = Before {
             record: Record::default(),

@@ -18,7 +18,7 @@ pub use request::{
     ReleaseRequest, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
     VerifyReply, VerifyRequest, check_wait,
 };
-pub use view::{LeaseList, LeaseView};
+pub use view::{History, LeaseList, LeaseView, TermView};
 
 #[cfg(test)]
 mod tests;

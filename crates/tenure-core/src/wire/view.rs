@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DurationMs;
 use crate::Instant;
-use crate::lease::{LeaseId, Record, Remaining, State};
+use crate::lease::{LeaseId, Record, Remaining, State, TermEnd};
 use crate::time::millis;
 
 /// One lease, as the store shows it. Fields that don't apply in its state are null.
@@ -87,4 +87,28 @@ pub struct LeaseList {
     pub leases: Vec<LeaseView>,
     /// If there are more: the `after` to ask for them with.
     pub next: Option<String>,
+}
+
+/// The terms of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// The terms, newest first.
+    pub terms: Vec<TermView>,
+}
+
+/// One term of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TermView {
+    /// The term's number.
+    pub epoch: u64,
+    /// Who held the lease.
+    pub holder: String,
+    /// When it began (RFC 3339); null if a calendar has no such day.
+    pub began_at: Option<String>,
+    /// When it ended (RFC 3339); null while it goes on.
+    pub ended_at: Option<String>,
+    /// How it ended; null while it goes on.
+    pub end: Option<TermEnd>,
+    /// Why, as far as anybody said.
+    pub reason: Option<String>,
 }

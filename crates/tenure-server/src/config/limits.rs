@@ -31,6 +31,10 @@ pub struct Limits {
     /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it: 413
     /// `too_large`.
     pub max_metadata_bytes: usize,
+    /// Most terms of a lease that are remembered, the running one with them. Default 100, some 10 KB on
+    /// disk; 1 to 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stand for a
+    /// while. All are read at a start.
+    pub max_history: usize,
     /// How long a body may take, and then what is asked for, apart from the time that a request asks
     /// to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`, after which nothing is
     /// known of what the store did.
@@ -45,6 +49,7 @@ impl Default for Limits {
             max_waiters_per_lease: 10_000,
             max_waiting: 50_000,
             max_metadata_bytes: MAX_METADATA_BYTES,
+            max_history: 100,
             request_time: Duration::from_secs(10),
         }
     }
@@ -93,6 +98,7 @@ impl Limits {
                 0,
                 MAX_METADATA_BYTES,
             ),
+            ("max_history", self.max_history, 1, 10_000),
         ];
         for (name, value, least, most) in counts {
             within(name, &value, &least, &most)?;
@@ -149,7 +155,7 @@ mod tests {
     #[test]
     fn an_impossible_limit_is_named_with_its_range() {
         type Change = fn(&mut Limits);
-        let change: [(&str, Change); 6] = [
+        let change: [(&str, Change); 7] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_leases_per_namespace", |limits| {
                 limits.max_leases_per_namespace = 0;
@@ -161,6 +167,7 @@ mod tests {
             ("max_metadata_bytes", |limits| {
                 limits.max_metadata_bytes = 4097;
             }),
+            ("max_history", |limits| limits.max_history = 0),
             ("request_time", |limits| limits.request_time = Duration::MAX),
         ];
         for (name, change) in change {

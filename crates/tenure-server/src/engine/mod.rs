@@ -6,6 +6,9 @@
 
 mod embedded;
 mod error;
+mod term;
+
+use std::sync::Arc;
 
 use std::sync::Arc;
 
@@ -17,6 +20,7 @@ use crate::table::{Entry, Key};
 
 pub(crate) use error::CommitError;
 pub use error::OpenError;
+pub(crate) use term::{Archive, Term};
 
 /// Keeps changes. Calls block; one thread makes them.
 pub(crate) trait Engine: Send {
@@ -36,6 +40,9 @@ pub(crate) trait Engine: Send {
 
     /// Whatever makes the next start quick. Everything committed is durable without it.
     fn close(&mut self);
+
+    /// The terms that it keeps.
+    fn archive(&self) -> Arc<dyn Archive>;
 }
 
 /// One write: the whole of a lease as of a revision.
@@ -44,6 +51,8 @@ pub(crate) struct Write {
     pub(crate) key: Key,
     pub(crate) revision: u64,
     pub(crate) content: Content,
+    /// What is to be noted of one of its terms. When the lease is deleted its terms are, too.
+    pub(crate) term: Option<Box<Term>>,
 }
 
 /// What there is of a lease after a change.
@@ -82,12 +91,16 @@ impl Loaded {
     }
 }
 
-/// Opens what `config` names; no engine means that nothing is kept.
-pub(crate) fn open(config: &EngineConfig) -> Result<(Loaded, Option<Box<dyn Engine>>), OpenError> {
+/// Opens what `config` names, to remember so many terms of each lease; no engine means that nothing
+/// is kept.
+pub(crate) fn open(
+    config: &EngineConfig,
+    max_history: usize,
+) -> Result<(Loaded, Option<Box<dyn Engine>>), OpenError> {
     match config {
         EngineConfig::Memory => Ok((Loaded::default(), None)),
         EngineConfig::Embedded { data_dir } => {
-            let (loaded, engine) = embedded::open(data_dir)?;
+            let (loaded, engine) = embedded::open(data_dir, max_history)?;
             Ok((loaded, Some(Box::new(engine))))
         }
     }

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use axum::response::Result as Answer;
 use tenure_core::lease::{Metadata, Operation, Rules};
 use tenure_core::wire::{
-    AcquireRequest, ChangeRequest, Code, HandOverRequest, LeaseList, LeaseView, MetadataRequest,
-    Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
+    AcquireRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList, LeaseView,
+    MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
 };
 
 use super::body::{BreakBody, Json};
@@ -119,6 +119,15 @@ pub(super) async fn view(
         None => in_time(&store, Duration::ZERO, store.view(&key)).await?,
     };
     Ok(axum::Json(view))
+}
+
+pub(super) async fn history(
+    State(store): State<Store>,
+    Lease(key): Lease,
+    _: NoQuery,
+) -> Replied<History> {
+    let history = in_time(&store, Duration::ZERO, store.history(&key)).await?;
+    Ok(axum::Json(history))
 }
 
 pub(super) async fn delete(

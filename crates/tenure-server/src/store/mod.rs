@@ -6,6 +6,7 @@
 //! seen may have been undone meanwhile because the disk was full; whoever only looked looks again.
 
 mod event;
+mod history;
 mod keep;
 mod operate;
 mod poll;
@@ -24,7 +25,7 @@ use tracing::warn;
 
 use crate::clock::{self, Clock};
 use crate::config::{Config, Limits};
-use crate::engine::{self, Engine, Loaded, OpenError};
+use crate::engine::{self, Archive, Engine, Loaded, OpenError};
 use crate::journal::{Journal, Keeping};
 use crate::table::Table;
 use crate::timer::Timer;
@@ -45,6 +46,8 @@ struct Inner {
     timer: Timer,
     clock: Clock,
     limits: Limits,
+    /// The terms on disk; without an engine each lease in the table has its own.
+    archive: Option<Arc<dyn Archive>>,
     /// One more than the greatest epoch that was deleted with its lease; zero if there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
@@ -84,7 +87,7 @@ impl Store {
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         config.limits.check()?;
-        let (loaded, engine) = engine::open(&config.engine)?;
+        let (loaded, engine) = engine::open(&config.engine, config.limits.max_history)?;
         warn_of_a_late_clock(loaded.last_epoch());
         Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
     }
@@ -103,6 +106,7 @@ impl Store {
             timer: Timer::default(),
             clock,
             limits,
+            archive: engine.as_ref().map(|engine| engine.archive()),
             waiting: AtomicUsize::new(0),
             status: Mutex::new(Status::Open),
             stopping: CancellationToken::new(),

@@ -1,6 +1,7 @@
 //! The store over an engine that does what a test wants: what is told when, and what becomes of
 //! changes that could not be kept.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 
 use super::Store;
 use crate::config::Limits;
-use crate::engine::{CommitError, Content, Engine, Loaded, Write};
+use crate::engine::{Archive, CommitError, Content, Engine, Loaded, Term, Write};
 use crate::table::Key;
 
 /// Long enough for anything that happens at all.
@@ -46,6 +47,20 @@ impl Engine for Scripted {
     }
 
     fn close(&mut self) {}
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        Arc::new(Forgetful)
+    }
+}
+
+/// It keeps no terms.
+#[derive(Debug)]
+struct Forgetful;
+
+impl Archive for Forgetful {
+    fn terms(&self, _: &Key, _: Epoch, _: usize) -> Result<Vec<Term>, String> {
+        Ok(Vec::new())
+    }
 }
 
 impl Script {

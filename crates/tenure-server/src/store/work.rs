@@ -1,16 +1,16 @@
 //! What is done to one lease under its shard's lock.
 
-use tenure_core::lease::Record;
 use tenure_core::lease::{
-    self, Applied, Change as LeaseChange, LeaseId, Operation, Rejection, Rules,
+    self, Applied, Change as LeaseChange, LeaseId, Operation, Record, Rejection, Rules, Running,
 };
+use tenure_core::time::millis;
 use tenure_core::wire::{Code, LeaseView, Problem};
-use tenure_core::{Epoch, Instant};
+use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::oneshot;
 
 use super::{Event, Inner};
 use crate::clock;
-use crate::engine::{Content, Write};
+use crate::engine::{Content, Term, Write};
 use crate::journal::{Before, Change, Step, Ticket};
 use crate::table::{Entry, Full, Key, Reply};
 
@@ -146,8 +146,10 @@ impl<'a> Work<'a> {
     fn settle(&mut self) {
         if self.entry.record.has_lapsed(self.now) {
             self.remember();
+            let running = self.entry.record.running();
             if let Some(lapse) = self.entry.record.settle(self.now) {
-                self.push(Event::Lapsed(lapse));
+                let term = self.to_note(running, None);
+                self.push(Event::Lapsed(lapse), term);
             }
         }
     }
@@ -162,11 +164,13 @@ impl<'a> Work<'a> {
         if !matches!(operation, Operation::Renew(_, None) | Operation::Verify(_)) {
             self.remember();
         }
+        let running = self.entry.record.running();
         let applied = lease::apply(&mut self.entry.record, operation, self.now, &Rules::NATIVE)?;
         if applied.durable {
             self.asked = true;
             let reason = reason.map(String::into_boxed_str);
-            self.push(Event::Asked(applied.change.clone(), reason));
+            let term = self.to_note(running, reason.clone());
+            self.push(Event::Asked(applied.change.clone(), reason), term);
         }
         Ok(applied)
     }
@@ -182,7 +186,8 @@ impl<'a> Work<'a> {
             .floor
             .fetch_max(above, std::sync::atomic::Ordering::Relaxed);
         self.entry.record = Record::above(self.inner.floor());
-        self.push_content(Content::Deleted(last), Event::Deleted);
+        self.entry.past = None;
+        self.push_content(Content::Deleted(last), Event::Deleted, None);
         Ok(())
     }
 
@@ -231,7 +236,7 @@ impl<'a> Work<'a> {
 
     fn hand_to(&mut self, lease_id: LeaseId, reply_to: oneshot::Sender<Reply>, epoch: Epoch) {
         let step = self.steps.len();
-        self.push(Event::Asked(LeaseChange::Granted(epoch), None));
+        self.push(Event::Asked(LeaseChange::Granted(epoch), None), None);
         self.granted.push(ToTell {
             lease_id,
             reply_to,
@@ -310,17 +315,61 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn push(&mut self, event: Event) {
-        let stored = self.entry.record.store(self.now);
-        self.push_content(Content::Lease(stored.into()), event);
+    /// The term that goes on.
+    pub(super) fn running_term(&self) -> Option<Term> {
+        let grant = self.entry.record.held(self.now)?;
+        Some(Term {
+            epoch: grant.epoch,
+            holder: grant.holder.clone(),
+            began_at: grant.granted_at,
+            ended: None,
+            reason: None,
+        })
     }
 
-    fn push_content(&mut self, content: Content, event: Event) {
+    /// What the last step leaves to be noted of the term that was running before it: its end. If it
+    /// goes on, only what somebody has said of why it is to end.
+    fn to_note(&self, running: Option<Running>, reason: Option<Box<str>>) -> Option<Term> {
+        let ended = running?.ended(&self.entry.record, self.now);
+        if ended.is_none() && reason.is_none() {
+            return None;
+        }
+        let ended = ended.map(|(end, at)| {
+            let ago = millis(self.now.since(at));
+            (
+                end,
+                UnixMillis::new(clock::wall().get().saturating_sub(ago)),
+            )
+        });
+        let grant = self.entry.record.last_grant()?;
+        Some(Term {
+            epoch: grant.epoch,
+            holder: grant.holder.clone(),
+            began_at: grant.granted_at,
+            ended,
+            reason,
+        })
+    }
+
+    fn push(&mut self, event: Event, term: Option<Term>) {
+        let stored = self.entry.record.store(self.now);
+        self.push_content(Content::Lease(stored.into()), event, term);
+    }
+
+    fn push_content(&mut self, content: Content, event: Event, mut term: Option<Term>) {
+        if self.inner.archive.is_none()
+            && let Some(term) = term.take()
+        {
+            // Nothing is ever undone that no engine keeps.
+            let past = self.entry.past.get_or_insert_default();
+            past.note(term, self.inner.limits.max_history);
+        }
         self.steps.push(Step {
             write: Write {
                 key: self.key.clone(),
                 revision: 0,
                 content,
+                term: term.map(Box::new),
             },
             event,
         });

@@ -5,6 +5,7 @@ use tenure_core::lease::{Queue, Record};
 use tenure_core::wire::{LeaseView, Problem};
 use tokio::sync::{oneshot, watch};
 
+use super::Past;
 use crate::journal::Ticket;
 
 /// One lease.
@@ -15,6 +16,8 @@ pub(crate) struct Entry {
     pub(crate) revision: u64,
     /// Most leases have nobody waiting: a pointer's room for these.
     pub(crate) interest: Option<Box<Interest>>,
+    /// Its terms, if no engine keeps them.
+    pub(crate) past: Option<Box<Past>>,
 }
 
 /// Those who wait.
@@ -43,6 +46,7 @@ impl Entry {
             record,
             revision,
             interest: None,
+            past: None,
         }
     }
 

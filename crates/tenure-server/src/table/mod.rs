@@ -3,6 +3,8 @@
 mod counts;
 mod entry;
 mod key;
+
+mod past;
 mod shard;
 
 use std::collections::BTreeSet;
@@ -15,6 +17,7 @@ use counts::Counts;
 pub(crate) use counts::Full;
 pub(crate) use entry::{Entry, Reply};
 pub(crate) use key::Key;
+pub(crate) use past::Past;
 pub(crate) use shard::Shard;
 
 /// How many shards there are: many more than cores, so that two busy leases seldom meet, and few

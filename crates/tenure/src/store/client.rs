@@ -8,7 +8,7 @@ use reqwest::header::{DATE, HeaderMap};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{BreakRequest, HandOverRequest, LeaseList, LeaseView, Problem};
+use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
 /// How long a request that does not wait in the store may take.
@@ -199,6 +199,19 @@ impl StoreClient {
         let path = path(election, "/handover");
         self.ask_any(Method::POST, &path, Some(request), REQUEST_TIMEOUT)
             .await
+    }
+
+    /// The terms of a lease, newest first, or `None` if it was never acquired.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn history(&self, election: &ElectionName) -> Result<Option<History>, StoreError> {
+        let path = path(election, "/history");
+        known(
+            self.ask_any(Method::GET, &path, None::<&()>, REQUEST_TIMEOUT)
+                .await,
+        )
     }
 
     /// Asks for a sign of life, at the address that is asked first.

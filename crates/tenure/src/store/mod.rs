@@ -8,9 +8,10 @@ mod link;
 mod transport;
 
 pub use client::{Pong, StoreClient, StoreError};
-pub use tenure_core::lease::State;
+pub use tenure_core::lease::{State, TermEnd};
 pub use tenure_core::wire::{
-    BreakRequest, Code, DurationMs, HandOverRequest, LeaseList, LeaseView, Problem,
+    BreakRequest, Code, DurationMs, HandOverRequest, History, LeaseList, LeaseView, Problem,
+    TermView,
 };
 
 pub(crate) use link::{Link, Watcher};

@@ -1,19 +1,36 @@
 //! Reads the whole database and believes none of it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
 use tenure_core::Epoch;
 
-use super::folder::FORMAT;
+use super::folder::{FORMAT, WITHOUT_TERMS};
 use super::row::Row;
 use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
+use super::terms;
 use crate::engine::{Loaded, OpenError};
+use crate::table::Key;
 
-/// Everything in the database, if all of it is as it was written.
-pub(super) fn load(connection: &Connection, path: &Path) -> Result<(Loaded, Meta), OpenError> {
+/// A database all of which is as it was written.
+pub(super) struct Checked {
+    pub(super) format: u32,
+    pub(super) loaded: Loaded,
+    pub(super) meta: Meta,
+    /// Leases with more terms than are to be remembered.
+    pub(super) overfull: BTreeSet<Key>,
+}
+
+/// Everything in the database, if all of it is as it was written; but the terms, which are checked
+/// and left there.
+pub(super) fn load(
+    connection: &Connection,
+    path: &Path,
+    max_history: usize,
+) -> Result<Checked, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
-    check_owner(connection, path)?;
+    let format = check_owner(connection, path)?;
     let verdict: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(failed)?;
@@ -42,9 +59,13 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<(Loaded, Meta
         counted.account(None, Some(crc));
         leases.push(row.into_lease().map_err(|detail| damaged(path, detail))?);
     }
+    let overfull = match format {
+        WITHOUT_TERMS => BTreeSet::new(),
+        _ => check_terms(connection, path, &mut counted, max_history)?,
+    };
     if counted != meta {
         let detail = format!(
-            "it has {} leases and should have {}, or other ones",
+            "it has {} rows and should have {}, or other ones",
             counted.row_count, meta.row_count
         );
         return Err(damaged(path, detail));
@@ -54,10 +75,45 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<(Loaded, Meta
         revision: meta.revision,
         floor: meta.floor,
     };
-    Ok((loaded, meta))
+    Ok(Checked {
+        format,
+        loaded,
+        meta,
+        overfull,
+    })
 }
 
-fn check_owner(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+/// Looks at each term, row by row: they are many, and none is needed in memory.
+fn check_terms(
+    connection: &Connection,
+    path: &Path,
+    counted: &mut Meta,
+    max_history: usize,
+) -> Result<BTreeSet<Key>, OpenError> {
+    let failed = |error: rusqlite::Error| broken(path, &error);
+    let mut overfull = BTreeSet::new();
+    let mut select = connection.prepare(terms::SELECT_ALL).map_err(failed)?;
+    let mut rows = select.query([]).map_err(failed)?;
+    let (mut namespace, mut lease, mut of_lease) = (String::new(), String::new(), 0);
+    while let Some(row) = rows.next().map_err(failed)? {
+        let (row, crc) = terms::Row::read(row).map_err(|detail| damaged(path, detail))?;
+        counted.account(None, Some(crc));
+        if (row.namespace, row.lease) != (namespace.as_str(), lease.as_str()) {
+            row.namespace.clone_into(&mut namespace);
+            row.lease.clone_into(&mut lease);
+            of_lease = 0;
+        }
+        of_lease += 1;
+        if of_lease == max_history + 1 {
+            let (key, _) = row.into_term().map_err(|detail| damaged(path, detail))?;
+            overfull.insert(key);
+        }
+    }
+    Ok(overfull)
+}
+
+/// The database is a store's, of a format that this version knows: of this one.
+fn check_owner(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     let number = |pragma: &str| {
         connection
             .query_row(pragma, [], |row| row.get::<_, i64>(0))
@@ -68,7 +124,7 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     }
     let found = number("PRAGMA user_version")?;
     match u32::try_from(found) {
-        Ok(FORMAT) => Ok(()),
+        Ok(format @ (WITHOUT_TERMS | FORMAT)) => Ok(format),
         Ok(found) if found > FORMAT => Err(OpenError::Newer {
             path: path.into(),
             found,

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use crate::engine::OpenError;
 
 /// The format of the folder that this version writes and knows.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
+
+/// The first format: without a history.
+pub(super) const WITHOUT_TERMS: u32 = 1;
 
 /// How long to try for the lock: a predecessor that was killed may not have gone yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -75,8 +78,8 @@ impl Folder {
         self.path.join("FORMAT")
     }
 
-    /// Whether no store was ever completely made here.
-    pub(super) fn is_new(&self) -> Result<bool, OpenError> {
+    /// The format that the marker tells; `None` if no store was ever completely made here.
+    pub(super) fn format(&self) -> Result<Option<u32>, OpenError> {
         let marker = self.marker();
         let mut text = String::new();
         match File::open(&marker) {
@@ -84,7 +87,7 @@ impl Folder {
                 .take(1024)
                 .read_to_string(&mut text)
                 .map_err(OpenError::io(&marker))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 return Err(OpenError::Io {
                     path: marker,
@@ -94,7 +97,7 @@ impl Folder {
         };
         let format = text.trim_end().strip_prefix(MARK);
         match format.and_then(|number| number.trim().parse().ok()) {
-            Some(FORMAT) => Ok(false),
+            Some(format @ (WITHOUT_TERMS | FORMAT)) => Ok(Some(format)),
             Some(found) if found > FORMAT => Err(OpenError::Newer {
                 path: marker,
                 found,
@@ -107,14 +110,18 @@ impl Folder {
         }
     }
 
-    /// Says that there is a complete database here now. From now on a missing one is damage.
+    /// Says that there is a complete database of this format here now. From now on a missing one is
+    /// damage.
     pub(super) fn mark(&self) -> Result<(), OpenError> {
         let marker = self.marker();
+        let new = self.path.join("FORMAT.new");
         let write = || {
-            let mut file = private(OpenOptions::new().write(true).create(true).truncate(true))
-                .open(&marker)?;
+            let mut file =
+                private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
             writeln!(file, "{MARK} {FORMAT}")?;
             file.sync_all()?;
+            // Whenever the power goes there is the old marker or the new one, whole.
+            fs::rename(&new, &marker)?;
             File::open(&self.path)?.sync_all()
         };
         write().map_err(OpenError::io(&marker))

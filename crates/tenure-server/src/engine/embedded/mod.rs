@@ -3,10 +3,10 @@
 //! ```text
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 1": there was a database here
+//!   FORMAT              "tenure-store 2": there was a database here
 //!   RUNNING             while the database is open: how far it had come, so that a lost log is
 //!                       noticed
-//!   leases.db           one row a lease, one row about all of them
+//!   leases.db           one row a lease, one row a term that has ended, one row about all of them
 //!   leases.db-wal       what was committed and is not in leases.db yet
 //! ```
 //!
@@ -15,20 +15,26 @@
 //! noticed at the next start. Nothing is ever repaired silently.
 
 mod check;
+mod checksum;
 mod folder;
 mod row;
 mod schema;
+mod terms;
 mod wal;
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 use tracing::{error, warn};
 
-use self::folder::Folder;
+use self::folder::{FORMAT, Folder};
 use self::row::Row;
 use self::schema::Meta;
-use super::{CommitError, Content, Engine, Loaded, OpenError, Write};
+use self::terms::Reader;
+use super::{Archive, CommitError, Content, Engine, Loaded, OpenError, Write};
+use crate::table::Key;
 
 /// After so many written rows the write-ahead log is moved into the database: a row takes a page or
 /// two in it, so it stays at some 10 or 20 MB, and a start has little to read back.
@@ -42,29 +48,47 @@ pub(super) struct Embedded {
     rows_since_checkpoint: usize,
     /// A transaction failed half way and may have left frames behind the log's end.
     has_leftovers: bool,
+    reader: Arc<Reader>,
+    /// How many terms of a lease are remembered, and the leases that may have more by now.
+    max_history: usize,
+    overfull: BTreeSet<Key>,
     /// Held for as long as the database is open.
     folder: Folder,
 }
 
 /// Opens the database in `data_dir`, or makes it, and reads all of it.
-pub(super) fn open(data_dir: &Path) -> Result<(Loaded, Embedded), OpenError> {
+///
+/// A folder of the first format becomes one of this format, in two steps: the database in one
+/// transaction, then the marker. A start that is cut short between them finds a new database under
+/// an old marker, and does the second step.
+pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
     let folder = Folder::open(data_dir)?;
     let database = folder.database();
-    if folder.is_new()? {
+    let marked = folder.format()?;
+    if marked.is_none() {
         schema::create(&database)?;
-        folder.mark()?;
     } else {
         folder.check_database()?;
         wal::check(&database)?;
     }
     let connection = schema::connect(&database)?;
-    let (mut loaded, meta) = check::load(&connection, &database)?;
-    folder.check_revision(meta.revision)?;
+    let checked = check::load(&connection, &database, max_history)?;
+    if marked.is_some_and(|marked| marked > checked.format) {
+        return Err(OpenError::Damaged {
+            path: database,
+            detail: "it is of an older format than its folder".into(),
+        });
+    }
+    let mut loaded = checked.loaded;
+    folder.check_revision(checked.meta.revision)?;
     let mut engine = Embedded {
+        reader: Reader::open(&database)?,
         connection,
-        meta,
+        meta: checked.meta,
         rows_since_checkpoint: 0,
         has_leftovers: false,
+        max_history,
+        overfull: checked.overfull,
         folder,
     };
     let failed = |error: rusqlite::Error| OpenError::Database {
@@ -72,7 +96,15 @@ pub(super) fn open(data_dir: &Path) -> Result<(Loaded, Embedded), OpenError> {
         detail: error.to_string(),
     };
     // The log starts anew with other salts: a tail that a power cut tore is not looked at again.
-    engine.checkpoint(Checkpoint::Truncate).map_err(failed)?;
+    engine.empty_log(&database)?;
+    if checked.format < FORMAT {
+        schema::upgrade(&engine.connection).map_err(failed)?;
+        // In the database file before the marker says so.
+        engine.empty_log(&database)?;
+    }
+    if marked != Some(FORMAT) {
+        engine.folder.mark()?;
+    }
     loaded.revision = engine.begin().map_err(failed)?;
     engine.folder.begin(loaded.revision)?;
     Ok((loaded, engine))
@@ -89,22 +121,13 @@ enum Checkpoint {
 
 impl Engine for Embedded {
     fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError> {
-        if self.has_leftovers {
-            // So that frames of the failed transaction never stand behind good ones, where they
-            // would look like damage. It also gives room back, which may be what is missing.
-            self.checkpoint(Checkpoint::Truncate)
-                .map_err(|error| classify(&error))?;
-            self.has_leftovers = false;
-        }
-        match self.transact(writes) {
-            Ok(meta) => self.meta = meta,
-            Err(error) => {
-                self.has_leftovers = true;
-                self.roll_back()?;
-                return Err(classify(&error));
+        self.transact(|transaction, meta| write_all(transaction, meta, writes))?;
+        for write in writes {
+            self.rows_since_checkpoint += 1 + usize::from(write.term.is_some());
+            if write.term.is_some() && !self.overfull.contains(&write.key) {
+                self.overfull.insert(write.key.clone());
             }
         }
-        self.rows_since_checkpoint += writes.len();
         Ok(())
     }
 
@@ -113,11 +136,12 @@ impl Engine for Embedded {
             return Ok(());
         }
         self.rows_since_checkpoint = 0;
+        self.prune()?;
         match self
             .checkpoint(Checkpoint::Passive)
             .map_err(|error| classify(&error))
         {
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
             // A failed fsync of the database file would be forgotten by the next one.
             Err(CommitError::Fatal(error)) => Err(CommitError::Fatal(error)),
             // All is in the log; it grows until this works.
@@ -129,12 +153,25 @@ impl Engine for Embedded {
     }
 
     fn close(&mut self) {
-        match self.checkpoint(Checkpoint::Truncate) {
-            Ok(()) => self.folder.end(),
+        self.reader.close();
+        let closed = self.prune().and_then(|()| {
+            self.checkpoint(Checkpoint::Truncate)
+                .map_err(|error| classify(&error))
+        });
+        match closed {
+            Ok(true) => self.folder.end(),
+            Ok(false) => warn!(
+                "another program reads the database, so the write-ahead log was not moved into \
+                 it; nothing is lost"
+            ),
             Err(error) => {
                 error!(%error, "the write-ahead log was not moved into the database; nothing is lost");
             }
         }
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        Arc::clone(&self.reader) as Arc<dyn Archive>
     }
 }
 
@@ -148,39 +185,66 @@ impl Embedded {
         Ok(self.meta.revision)
     }
 
-    fn transact(&mut self, writes: &[Write]) -> rusqlite::Result<Meta> {
-        let mut meta = self.meta.clone();
-        let transaction = self.connection.transaction()?;
-        {
-            let mut select = transaction.prepare_cached(schema::SELECT_CRC)?;
-            let mut upsert = transaction.prepare_cached(schema::UPSERT)?;
-            let mut delete = transaction.prepare_cached(schema::DELETE)?;
-            for write in writes {
-                let (namespace, lease) = (write.key.namespace(), write.key.lease());
-                let old: Option<u32> = select
-                    .query_row(params![namespace, lease], |row| row.get(0))
-                    .optional()?;
-                let new = match &write.content {
-                    Content::Lease(stored) => {
-                        let row = Row::of(&write.key, stored, write.revision);
-                        let crc = row.crc();
-                        row.write(&mut upsert, crc)?;
-                        Some(crc)
-                    }
-                    Content::Deleted(epoch) => {
-                        delete.execute(params![namespace, lease])?;
-                        meta.floor = meta.floor.max(*epoch);
-                        None
-                    }
-                };
-                meta.account(old, new);
-                meta.revision = write.revision;
+    /// Does `work` in one transaction: all of it is durable then, or nothing has changed.
+    fn transact(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>, &mut Meta) -> rusqlite::Result<()>,
+    ) -> Result<(), CommitError> {
+        if self.has_leftovers {
+            // So that frames of the failed transaction never stand behind good ones, where they
+            // would look like damage. It also gives room back, which may be what is missing.
+            //
+            // While somebody reads, the log stays as it is, which is no error: only the answer says
+            // so. Then nothing may be written, because it would stand before these frames.
+            let is_empty = self.checkpoint(Checkpoint::Truncate);
+            if !is_empty.map_err(|error| classify(&error))? {
+                return Err(CommitError::Busy("it is being read".into()));
             }
-            let mut update = transaction.prepare_cached(schema::UPDATE_META)?;
-            meta.write(&mut update)?;
+            self.has_leftovers = false;
         }
-        transaction.commit()?;
-        Ok(meta)
+        let mut meta = self.meta.clone();
+        let run = |connection: &mut Connection, meta: &mut Meta| {
+            let transaction = connection.transaction()?;
+            work(&transaction, meta)?;
+            transaction.commit()
+        };
+        match run(&mut self.connection, &mut meta) {
+            Ok(()) => {
+                self.meta = meta;
+                Ok(())
+            }
+            Err(error) => {
+                self.has_leftovers = true;
+                self.roll_back()?;
+                Err(classify(&error))
+            }
+        }
+    }
+
+    /// Forgets terms beyond those that are remembered, of leases whose terms have ended since the
+    /// last time. So there are never more of them, in all, than rows between two checkpoints.
+    fn prune(&mut self) -> Result<(), CommitError> {
+        let overfull = std::mem::take(&mut self.overfull);
+        let most = self.max_history;
+        let pruned = self.transact(|transaction, meta| {
+            let before = meta.clone();
+            for key in &overfull {
+                terms::prune(transaction, meta, key, most)?;
+            }
+            if *meta != before {
+                meta.write(&mut transaction.prepare_cached(schema::UPDATE_META)?)?;
+            }
+            Ok(())
+        });
+        match pruned {
+            Ok(()) => Ok(()),
+            Err(CommitError::Fatal(error)) => Err(CommitError::Fatal(error)),
+            Err(error) => {
+                warn!(%error, "old terms were not forgotten yet");
+                self.overfull = overfull;
+                Ok(())
+            }
+        }
     }
 
     /// After an error the transaction must be gone, or nothing may be written any more.
@@ -193,14 +257,68 @@ impl Embedded {
         Ok(())
     }
 
-    fn checkpoint(&mut self, how: Checkpoint) -> rusqlite::Result<()> {
+    /// Empties the log while nobody else uses the database.
+    fn empty_log(&mut self, database: &Path) -> Result<(), OpenError> {
+        let failed = |detail: String| OpenError::Database {
+            path: database.into(),
+            detail,
+        };
+        let is_empty = self.checkpoint(Checkpoint::Truncate);
+        match is_empty.map_err(|error| failed(error.to_string()))? {
+            true => Ok(()),
+            // What would be written now might stand before frames that a power cut tore, and make
+            // them look like damage.
+            false => Err(failed("another program reads it, end that first".into())),
+        }
+    }
+
+    /// Tells whether it is done; if not, somebody else reads the database, and a later one gets it
+    /// done.
+    fn checkpoint(&mut self, how: Checkpoint) -> rusqlite::Result<bool> {
         let sql = match how {
             Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
             Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
         };
-        // The first column tells that somebody else reads the database; the next one gets it done.
-        self.connection.query_row(sql, [], |_| Ok(()))
+        let is_busy: bool = self.connection.query_row(sql, [], |row| row.get(0))?;
+        Ok(!is_busy)
     }
+}
+
+fn write_all(
+    transaction: &Transaction<'_>,
+    meta: &mut Meta,
+    writes: &[Write],
+) -> rusqlite::Result<()> {
+    let mut select = transaction.prepare_cached(schema::SELECT_CRC)?;
+    let mut upsert = transaction.prepare_cached(schema::UPSERT)?;
+    let mut delete = transaction.prepare_cached(schema::DELETE)?;
+    let mut insert_term = transaction.prepare_cached(terms::INSERT)?;
+    for write in writes {
+        let (namespace, lease) = (write.key.namespace(), write.key.lease());
+        let old: Option<u32> = select
+            .query_row(params![namespace, lease], |row| row.get(0))
+            .optional()?;
+        let new = match &write.content {
+            Content::Lease(stored) => {
+                let row = Row::of(&write.key, stored, write.revision);
+                let crc = row.crc();
+                row.write(&mut upsert, crc)?;
+                Some(crc)
+            }
+            Content::Deleted(epoch) => {
+                delete.execute(params![namespace, lease])?;
+                terms::delete(transaction, meta, &write.key)?;
+                meta.floor = meta.floor.max(*epoch);
+                None
+            }
+        };
+        meta.account(old, new);
+        if let Some(term) = &write.term {
+            terms::note(transaction, &mut insert_term, meta, &write.key, term)?;
+        }
+        meta.revision = write.revision;
+    }
+    meta.write(&mut transaction.prepare_cached(schema::UPDATE_META)?)
 }
 
 /// What may be done after an error. Whatever is not known to be harmless is not.

@@ -7,6 +7,7 @@ use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Metadata, Stored, Stored
 use tenure_core::time::millis;
 use tenure_core::{Epoch, Name, UnixMillis};
 
+use super::checksum::Checksum;
 use crate::table::Key;
 
 /// The columns of a row, but for the checksum over them.
@@ -123,15 +124,9 @@ impl Row {
         Ok((Key::new(&namespace, &lease), stored, self.revision))
     }
 
-    /// The checksum over all columns: each with its length, so that no text can slip from one into
-    /// the next.
+    /// The checksum over all columns.
     pub(super) fn crc(&self) -> u32 {
-        let mut hasher = crc32fast::Hasher::new();
-        let mut column = |bytes: Option<&[u8]>| {
-            let len = bytes.map_or(u64::MAX, |bytes| bytes.len() as u64);
-            hasher.update(&len.to_le_bytes());
-            hasher.update(bytes.unwrap_or_default());
-        };
+        let mut sum = Checksum::default();
         let texts = [Some(&self.namespace), Some(&self.lease), Some(&self.state)];
         let more = [
             self.holder.as_ref(),
@@ -139,10 +134,10 @@ impl Row {
             self.reserved_for.as_ref(),
         ];
         for text in texts.into_iter().chain(more) {
-            column(text.map(String::as_bytes));
+            sum.column(text.map(String::as_bytes));
         }
-        column(self.lease_id.as_deref());
-        column(Some(&self.retired));
+        sum.column(self.lease_id.as_deref());
+        sum.column(Some(&self.retired));
         for number in [
             self.epoch,
             self.granted_at_ms,
@@ -152,14 +147,9 @@ impl Row {
             self.reserved_ms,
             Some(self.revision),
         ] {
-            column(
-                number
-                    .map(u64::to_le_bytes)
-                    .as_ref()
-                    .map(<[u8; 8]>::as_slice),
-            );
+            sum.number(number);
         }
-        hasher.finalize()
+        sum.finish()
     }
 
     pub(super) fn write(&self, upsert: &mut CachedStatement<'_>, crc: u32) -> rusqlite::Result<()> {

@@ -2,12 +2,14 @@
 
 use std::fs::OpenOptions;
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
+use super::terms;
 use crate::engine::OpenError;
 
 /// "tenr": says in the file's header whose database it is.
@@ -44,6 +46,12 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
+/// For files that somebody else may have had a hand in.
+const CAREFUL: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;";
+
+/// How long to wait while others use the database.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 pub(super) const SELECT_CRC: &str = "SELECT crc FROM leases WHERE namespace = ?1 AND lease = ?2";
 
 pub(super) const DELETE: &str = "DELETE FROM leases WHERE namespace = ?1 AND lease = ?2";
@@ -75,6 +83,7 @@ pub(super) struct Meta {
     pub(super) revision: u64,
     /// The greatest epoch that was deleted with its lease.
     pub(super) floor: Option<Epoch>,
+    /// How many leases and terms there are.
     pub(super) row_count: u64,
     /// All rows' checksums, xor.
     pub(super) digest: u32,
@@ -134,6 +143,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         }
         let transaction = connection.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
+        transaction.execute_batch(terms::TABLE)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;
@@ -151,6 +161,27 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// Makes a database of the first format one of this format, in one transaction.
+pub(super) fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute_batch(terms::TABLE)?;
+    transaction.pragma_update(None, "user_version", FORMAT)?;
+    transaction.commit()
+}
+
+/// Connects for reading while another connection writes.
+pub(super) fn connect_to_read(path: &Path) -> Result<Connection, OpenError> {
+    let run = || -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.busy_timeout(PATIENCE)?;
+        connection.execute_batch(CAREFUL)?;
+        Ok(connection)
+    };
+    run().map_err(|error| broken(path, &error))
+}
+
 /// Connects for writing, with everything set for durability.
 pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
     let run = || -> rusqlite::Result<Connection> {
@@ -159,7 +190,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
         let connection = Connection::open_with_flags(path, flags)?;
         // A store that refuses the file leaves it as it is, also when it closes it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.busy_timeout(PATIENCE)?;
         let mode: String =
             connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
@@ -170,10 +201,9 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
             // must not be forgotten.
             "PRAGMA wal_autocheckpoint = 0;
              PRAGMA synchronous = FULL;
-             PRAGMA trusted_schema = OFF;
-             PRAGMA cell_size_check = ON;
              PRAGMA temp_store = MEMORY;",
         )?;
+        connection.execute_batch(CAREFUL)?;
         Ok(connection)
     };
     run().map_err(|error| broken(path, &error))

@@ -7,6 +7,9 @@ use tenure_core::{Epoch, Instant, UnixMillis};
 use super::*;
 use crate::table::Key;
 
+/// Terms of a lease that are remembered.
+const MOST: usize = 3;
+
 fn stored(metadata_len: usize) -> Stored {
     let request = Acquire {
         lease_id: LeaseId::from_random_bits(0, 1),
@@ -27,6 +30,7 @@ fn write(revision: u64, metadata_len: usize) -> Write {
         key: Key::of_text(&format!("ns/job-{revision}")),
         revision,
         content: Content::Lease(stored(metadata_len).into()),
+        term: None,
     }
 }
 
@@ -35,18 +39,19 @@ fn delete(revision: u64, of: u64, epoch: u64) -> Write {
         key: Key::of_text(&format!("ns/job-{of}")),
         revision,
         content: Content::Deleted(Epoch::new(epoch)),
+        term: None,
     }
 }
 
 #[test]
 fn what_was_committed_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path()).unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
     engine.commit(&[write(1, 10), write(2, 20)]).unwrap();
     engine.commit(&[delete(3, 1, 99), write(4, 5)]).unwrap();
     engine.commit(&[delete(5, 77, 12)]).unwrap();
     drop(engine);
-    let (loaded, _) = open(folder.path()).unwrap();
+    let (loaded, _) = open(folder.path(), MOST).unwrap();
     // The start took one.
     assert_eq!((loaded.revision, loaded.floor), (6, Epoch::new(99)));
     let expected = [(2, stored(20)), (4, stored(5))];
@@ -60,7 +65,7 @@ fn what_was_committed_is_loaded() {
 #[test]
 fn a_full_disk_undoes_the_batch_and_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path()).unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
     engine.commit(&[write(1, 10)]).unwrap();
     // The database may not grow, as on a disk without space.
     let limit = |engine: &Embedded, pages: u32| {
@@ -78,7 +83,7 @@ fn a_full_disk_undoes_the_batch_and_is_no_end() {
     limit(&engine, 1_000_000);
     engine.commit(&[write(40, 4_000)]).unwrap();
     drop(engine);
-    let (loaded, _) = open(folder.path()).unwrap();
+    let (loaded, _) = open(folder.path(), MOST).unwrap();
     let revisions: Vec<u64> = loaded.leases.iter().map(|lease| lease.2).collect();
     assert_eq!(revisions, [1, 40]);
 }
@@ -86,7 +91,7 @@ fn a_full_disk_undoes_the_batch_and_is_no_end() {
 #[test]
 fn a_database_locked_by_somebody_else_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path()).unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
     engine
         .connection
         .busy_timeout(std::time::Duration::from_millis(10))
@@ -121,7 +126,7 @@ fn errors_that_are_not_known_to_be_harmless_are_the_end() {
 #[test]
 fn the_log_is_moved_into_the_database_now_and_then() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path()).unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let log = || {
         std::fs::metadata(folder.path().join("leases.db-wal"))
             .unwrap()

@@ -47,10 +47,7 @@ fn each_way_to_end_a_term_has_its_name_and_its_time() {
 fn a_break_ends_the_term_as_broken_also_if_the_holder_gives_up_before() {
     let mut lease = Lease::held_by_a();
     assert_eq!(end_by(&mut lease, &break_within(10)), None);
-    assert_eq!(
-        end_by_time(&mut lease, 99),
-        Some((TermEnd::Broken, at(10)))
-    );
+    assert_eq!(end_by_time(&mut lease, 99), Some((TermEnd::Broken, at(10))));
 
     let mut lease = Lease::held_by_a();
     lease.accept(&break_within(10));
