@@ -29,7 +29,11 @@ async fn closed_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let server = start(Config::embedded(folder.path()));
     for number in 1..=40 {
-        assert_ok(&server.api.acquire(&format!("job-{number}"), number).await);
+        let lease = format!("job-{number}");
+        assert_ok(&server.api.acquire(&lease, number + 100).await);
+        let release = json!({"lease_id": id(number + 100), "reason": "for the next"});
+        assert_ok(&server.api.post(&lease, "release", release).await);
+        assert_ok(&server.api.acquire(&lease, number).await);
     }
     server.stop().await.unwrap();
     folder
@@ -291,14 +295,14 @@ async fn somebody_elses_database_is_refused_and_left_alone() {
 async fn a_folder_of_a_newer_version_is_refused() {
     let folder = closed_folder().await;
     let copy = killed(folder.path());
-    fs::write(copy.path().join("FORMAT"), "tenure-store 2\n").unwrap();
+    fs::write(copy.path().join("FORMAT"), "tenure-store 3\n").unwrap();
     let error = open(copy.path()).unwrap_err();
     assert!(
         matches!(
             error,
             OpenError::Newer {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ),
@@ -315,7 +319,7 @@ async fn a_folder_of_a_newer_version_is_refused() {
             error,
             OpenError::Newer {
                 found: 7,
-                known: 1,
+                known: 2,
                 ..
             }
         ),
@@ -365,6 +369,18 @@ async fn rows_that_were_altered_lost_or_made_up_are_noticed() {
         "UPDATE meta SET floor = 1",
         "UPDATE meta SET digest = digest + 1",
         "DROP TABLE leases",
+        "UPDATE terms SET holder = 'mallory' WHERE lease = 'job-7'",
+        "UPDATE terms SET epoch = epoch - 1 WHERE lease = 'job-7'",
+        "UPDATE terms SET end = 'expired' WHERE lease = 'job-7'",
+        "UPDATE terms SET ended_at_ms = NULL WHERE lease = 'job-7'",
+        "UPDATE terms SET reason = NULL WHERE lease = 'job-7'",
+        "UPDATE terms SET crc = crc + 1 WHERE lease = 'job-7'",
+        "DELETE FROM terms WHERE lease = 'job-7'",
+        "DELETE FROM terms",
+        "INSERT INTO terms SELECT namespace, lease, epoch + 1, holder, began_at_ms, ended_at_ms, end,
+            reason, crc FROM terms WHERE lease = 'job-7'",
+        "DROP TABLE terms",
+        "PRAGMA user_version = 1",
         "PRAGMA application_id = 7",
     ] {
         let copy = killed(folder.path());
@@ -375,7 +391,7 @@ async fn rows_that_were_altered_lost_or_made_up_are_noticed() {
             .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
             .unwrap();
         drop(database);
-        if damage == "DROP TABLE leases" {
+        if damage.starts_with("DROP") {
             let error = open(copy.path()).unwrap_err();
             assert!(error.to_string().contains("leases.db"), "{error}");
         } else {
@@ -411,6 +427,11 @@ async fn bits_that_fell_over_never_change_what_is_known() {
                 .strip_prefix("job-")
                 .unwrap();
             assert_eq!(lease["holder"], format!("c{number}"), "byte {at}");
+            let before = 100 + number.parse::<u32>().unwrap();
+            let (_, history) = server.api.history(&format!("job-{number}")).await;
+            let term = &history["terms"][1];
+            assert_eq!(term["holder"], format!("c{before}"), "byte {at}");
+            assert_eq!(term["reason"], "for the next", "byte {at}");
         }
     }
     assert!(refused > 10, "{refused}");

@@ -91,6 +91,17 @@ impl Api {
         answer(self.http.get(self.url(lease, "")).send().await.unwrap()).await
     }
 
+    pub async fn history(&self, lease: &str) -> Answer {
+        answer(
+            self.http
+                .get(self.url(lease, "history"))
+                .send()
+                .await
+                .unwrap(),
+        )
+        .await
+    }
+
     pub async fn list(&self, query: &str) -> Answer {
         let url = format!("{}/v1/namespaces/ns/leases{query}", self.origin);
         answer(self.http.get(url).send().await.unwrap()).await
