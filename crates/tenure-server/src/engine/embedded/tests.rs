@@ -1,11 +1,11 @@
 //! The database as an engine.
 
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules};
-use tenure_core::lease::{Stored, apply};
+use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::table::Key;
+use crate::engine::Term;
 
 /// Terms of a lease that are remembered.
 const MOST: usize = 3;
@@ -43,6 +43,30 @@ fn delete(revision: u64, of: u64, epoch: u64) -> Write {
     }
 }
 
+/// The end of the term `epoch` of the lease of `write(1, _)`.
+fn end(revision: u64, epoch: u64) -> Write {
+    let term = Term {
+        epoch: Epoch::new(epoch).unwrap(),
+        holder: "a".parse().unwrap(),
+        began_at: UnixMillis::new(epoch),
+        ended: Some((TermEnd::Released, UnixMillis::new(epoch + 1))),
+        reason: None,
+    };
+    Write {
+        key: Key::of_text("ns/job-1"),
+        revision,
+        content: Content::Lease(stored(10).into()),
+        term: Some(term.into()),
+    }
+}
+
+/// The epochs of the terms of that lease.
+fn epochs(engine: &Embedded) -> Vec<u64> {
+    let terms = engine.archive();
+    let terms = terms.terms(&Key::of_text("ns/job-1"), Epoch::MAX, 1_000);
+    terms.unwrap().iter().map(|term| term.epoch.get()).collect()
+}
+
 #[test]
 fn what_was_committed_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,13 +99,17 @@ fn a_full_disk_undoes_the_batch_and_is_no_end() {
             .unwrap();
     };
     limit(&engine, 1);
-    let batch: Vec<Write> = (2..20).map(|revision| write(revision, 4_000)).collect();
+    let batch: Vec<Write> = (3..20).map(|revision| write(revision, 4_000)).collect();
+    // The end of a term is undone with all that was to be committed with it.
+    let batch: Vec<Write> = [end(2, 7)].into_iter().chain(batch).collect();
     for _ in 0..3 {
         let error = engine.commit(&batch).unwrap_err();
         assert!(matches!(error, CommitError::DiskFull(_)), "{error}");
+        assert!(epochs(&engine).is_empty());
     }
     limit(&engine, 1_000_000);
     engine.commit(&[write(40, 4_000)]).unwrap();
+    assert!(epochs(&engine).is_empty());
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     let revisions: Vec<u64> = loaded.leases.iter().map(|lease| lease.2).collect();
@@ -145,4 +173,103 @@ fn the_log_is_moved_into_the_database_now_and_then() {
     assert!(most < 15_000_000, "{most}");
     engine.close();
     assert_eq!(log(), 0);
+}
+
+#[test]
+fn old_terms_are_forgotten_with_the_next_checkpoint_and_the_newest_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let count = |engine: &Embedded| -> usize {
+        let count = "SELECT count(*) FROM terms";
+        let count = engine.connection.query_row(count, [], |row| row.get(0));
+        count.unwrap()
+    };
+    for epoch in 1..=2 * CHECKPOINT_AFTER_ROWS as u64 {
+        engine.commit(&[end(epoch, epoch)]).unwrap();
+        engine.tidy().unwrap();
+        assert!(count(&engine) <= MOST + CHECKPOINT_AFTER_ROWS);
+    }
+    engine.commit(&[end(9_000, 9_000)]).unwrap();
+    engine.close();
+    assert_eq!(count(&engine), MOST);
+    drop(engine);
+    // All of it fits its checksums.
+    let (_, engine) = open(folder.path(), MOST).unwrap();
+    assert_eq!(epochs(&engine)[0], 9_000);
+
+    // More than are remembered, from a store that remembered more: the first chance is taken.
+    drop(engine);
+    let (_, mut engine) = open(folder.path(), 1).unwrap();
+    engine.close();
+    assert_eq!(count(&engine), 1);
+}
+
+#[test]
+fn what_was_noted_of_a_term_stays_when_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let say = |mut write: Write, reason: &str, is_over: bool| {
+        let term = write.term.as_mut().unwrap();
+        term.reason = Some(reason.into());
+        term.ended = term.ended.filter(|_| is_over);
+        write
+    };
+    engine.commit(&[say(end(1, 7), "first", false)]).unwrap();
+    engine.commit(&[say(end(2, 7), "second", false)]).unwrap();
+    engine.commit(&[say(end(3, 7), "last", true)]).unwrap();
+    drop(engine);
+    let (_, engine) = open(folder.path(), MOST).unwrap();
+    let terms = engine.archive();
+    let terms = terms
+        .terms(&Key::of_text("ns/job-1"), Epoch::MAX, 9)
+        .unwrap();
+    let expected = say(end(3, 7), "first", true);
+    assert_eq!(terms, [*expected.term.unwrap()]);
+}
+
+#[test]
+fn while_somebody_reads_nothing_is_written_before_what_a_failed_transaction_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    engine.commit(&[write(1, 10)]).unwrap();
+    let moment = std::time::Duration::from_millis(10);
+    engine.connection.busy_timeout(moment).unwrap();
+    engine.has_leftovers = true;
+
+    let other = Connection::open(folder.path().join("leases.db")).unwrap();
+    let read = |sql: &str| {
+        other.execute_batch(sql).unwrap();
+        let count = other.query_row("SELECT count(*) FROM leases", [], |_| Ok(()));
+        count.unwrap();
+    };
+    read("BEGIN");
+    for _ in 0..2 {
+        let error = engine.commit(&[write(2, 10)]).unwrap_err();
+        assert!(matches!(error, CommitError::Busy(_)), "{error}");
+    }
+    // Nor is the folder said to be closed in order while the log is needed.
+    engine.close();
+    assert!(folder.path().join("RUNNING").exists());
+    read("COMMIT");
+    engine.commit(&[write(3, 10)]).unwrap();
+    assert!(!engine.has_leftovers);
+    engine.close();
+    assert!(!folder.path().join("RUNNING").exists());
+}
+
+#[test]
+fn readers_and_commits_do_not_wait_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    engine.commit(&[write(1, 10), end(2, 7)]).unwrap();
+    let other = Connection::open(folder.path().join("leases.db")).unwrap();
+    other.execute_batch("BEGIN").unwrap();
+    let count = "SELECT count(*) FROM terms";
+    let seen: u32 = other.query_row(count, [], |row| row.get(0)).unwrap();
+    engine.commit(&[end(3, 8)]).unwrap();
+    assert_eq!((seen, epochs(&engine)), (1, vec![8, 7]));
+    // And while a transaction writes, what was committed is read.
+    let transaction = engine.connection.unchecked_transaction().unwrap();
+    transaction.execute("DELETE FROM terms", []).unwrap();
+    assert_eq!(epochs(&engine), [8, 7]);
 }
