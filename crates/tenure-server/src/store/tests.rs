@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use tenure_core::Epoch;
-use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation};
+use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, TermEnd};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -191,6 +191,10 @@ async fn no_answer_leaves_before_what_it_rests_on_is_durable() {
         let store = store.clone();
         async move { store.poll(&key(), 0, SOON).await }
     });
+    let told = tokio::spawn({
+        let store = store.clone();
+        async move { store.history(&key()).await }
+    });
     tokio::time::sleep(A_MOMENT).await;
     let early = [
         granted.is_finished(),
@@ -199,8 +203,9 @@ async fn no_answer_leaves_before_what_it_rests_on_is_durable() {
         renewed.is_finished(),
         listed.is_finished(),
         polled.is_finished(),
+        told.is_finished(),
     ];
-    assert_eq!(early, [false; 6]);
+    assert_eq!(early, [false; 7]);
 
     script.decide(Ok(()));
     assert_eq!(answer(granted).await.unwrap().revision, 1);
@@ -209,6 +214,7 @@ async fn no_answer_leaves_before_what_it_rests_on_is_durable() {
     assert!(answer(renewed).await.is_ok());
     assert_eq!(listed.await.unwrap().unwrap().leases.len(), 1);
     assert_eq!(polled.await.unwrap().unwrap().revision, 1);
+    assert_eq!(told.await.unwrap().unwrap().terms.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,6 +285,37 @@ async fn on_a_full_disk_nothing_has_happened_and_renewals_go_on() {
     let released = operate(&store, Operation::Release(id(1)));
     on_engine(&script, Script::commit).await;
     assert_eq!(answer(released).await.unwrap().revision, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_term_is_committed_with_the_step_that_ends_it_or_undone_with_it() {
+    let (store, script) = held().await;
+    let released = operate(&store, Operation::Release(id(1)));
+    let batch = on_engine(&script, Script::batch).await;
+    let noted = batch[0].term.as_ref().unwrap();
+    assert_eq!(
+        (noted.epoch.get(), noted.ended.map(|(end, _)| end)),
+        (epoch_of(&batch[0]), Some(TermEnd::Released))
+    );
+    let told = tokio::spawn({
+        let store = store.clone();
+        async move { store.history(&key()).await }
+    });
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!told.is_finished());
+    script.decide(Err(CommitError::DiskFull("no space".into())));
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    // The term goes on, and so says its history.
+    let history = told.await.unwrap().unwrap();
+    let terms: Vec<_> = history.terms.iter().map(|term| term.end).collect();
+    assert_eq!(terms, [None]);
+}
+
+fn epoch_of(write: &Write) -> u64 {
+    match &write.content {
+        Content::Lease(stored) => stored.grant.as_ref().unwrap().epoch.get(),
+        Content::Deleted(_) => 0,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
