@@ -131,6 +131,40 @@ fn a_watch_ends_when_nobody_reads_and_needs_something_to_watch() {
 }
 
 #[test]
+fn a_history_says_who_held_a_lease_and_why_it_ended() {
+    let bench = Bench::new();
+    let _first = bench.candidate("first", &["--cool-down", "60s"]);
+    bench.wait_for_leader("first");
+    let reason = ["--period", "2s", "--reason", "bad release"];
+    let output = bench.run(&[&["break", ELECTION], &reason[..]].concat());
+    assert_eq!(code(&output), 0, "{output:?}");
+    let history = || json_of(&bench.run(&["history", ELECTION, "--json"]));
+    let running = &history()["terms"][0];
+    assert_eq!(
+        (&running["holder"], &running["reason"]),
+        (&json!("first"), &json!("bad release"))
+    );
+
+    let _second = bench.candidate("second", &[]);
+    bench.wait_for_leader("second");
+    let terms = history()["terms"].clone();
+    let parts = |term: &Value| json!([term["holder"], term["end"], term["reason"]]);
+    let told: Vec<Value> = terms.as_array().unwrap().iter().map(parts).collect();
+    let expected = [
+        json!(["second", null, null]),
+        json!(["first", "broken", "bad release"]),
+    ];
+    assert_eq!(told, expected);
+    let table = stdout(&bench.run(&["history", ELECTION]));
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 3, "{table}");
+    assert!(
+        lines[2].contains("broken") && lines[2].contains("bad release"),
+        "{table}"
+    );
+}
+
+#[test]
 fn a_history_is_a_table_or_the_answer_itself() {
     let terms = json!({"terms": [
         {"epoch": 8, "holder": "worker-2", "began_at": "2026-11-21T02:05:10.385Z",

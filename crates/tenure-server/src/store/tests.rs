@@ -1,8 +1,9 @@
 //! The store over an engine that does what a test wants: what is told when, and what becomes of
 //! changes that could not be kept.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::Epoch;
@@ -27,19 +28,35 @@ const A_MOMENT: Duration = Duration::from_millis(50);
 struct Scripted {
     batches: Sender<Vec<Write>>,
     verdicts: Receiver<Result<(), CommitError>>,
+    shelf: Arc<Shelf>,
+}
+
+/// The terms that it has committed.
+#[derive(Debug, Default)]
+struct Shelf {
+    terms: Mutex<Vec<Term>>,
+    /// A test that holds it makes readers wait.
+    reading: Mutex<()>,
+    /// How many have come to read.
+    asked: AtomicUsize,
 }
 
 /// The test's end of a [`Scripted`].
 struct Script {
     batches: Receiver<Vec<Write>>,
     verdicts: Sender<Result<(), CommitError>>,
+    shelf: Arc<Shelf>,
 }
 
 impl Engine for Scripted {
     fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError> {
         let _ = self.batches.send(writes.to_vec());
         // A test that has ended lets everything through.
-        self.verdicts.recv().unwrap_or(Ok(()))
+        self.verdicts.recv().unwrap_or(Ok(()))?;
+        let noted = writes.iter().filter_map(|write| write.term.as_deref());
+        let mut terms = self.shelf.terms.lock().unwrap();
+        terms.extend(noted.cloned());
+        Ok(())
     }
 
     fn tidy(&mut self) -> Result<(), CommitError> {
@@ -49,17 +66,17 @@ impl Engine for Scripted {
     fn close(&mut self) {}
 
     fn archive(&self) -> Arc<dyn Archive> {
-        Arc::new(Forgetful)
+        Arc::clone(&self.shelf) as Arc<dyn Archive>
     }
 }
 
-/// It keeps no terms.
-#[derive(Debug)]
-struct Forgetful;
-
-impl Archive for Forgetful {
-    fn terms(&self, _: &Key, _: Epoch, _: usize) -> Result<Vec<Term>, String> {
-        Ok(Vec::new())
+impl Archive for Shelf {
+    fn terms(&self, _: &Key, last: Epoch, most: usize) -> Result<Vec<Term>, String> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let _reading = self.reading.lock().unwrap();
+        let terms = self.terms.lock().unwrap();
+        let seen = terms.iter().rev().filter(|term| term.epoch <= last);
+        Ok(seen.take(most).cloned().collect())
     }
 }
 
@@ -92,14 +109,17 @@ impl Script {
 fn scripted() -> (Store, Script) {
     let (batches, shown) = channel();
     let (verdicts, told) = channel();
+    let shelf = Arc::default();
     let engine = Scripted {
         batches,
         verdicts: told,
+        shelf: Arc::clone(&shelf),
     };
     let store = Store::start(Loaded::default(), Some(Box::new(engine)), Limits::default()).unwrap();
     let script = Script {
         batches: shown,
         verdicts,
+        shelf,
     };
     (store, script)
 }
@@ -155,7 +175,7 @@ async fn refusal(of: Answer) -> Code {
 async fn queue_of(store: &Store, count: usize) {
     let waiting = &store.inner.waiting;
     let until = tokio::time::Instant::now() + SOON;
-    while waiting.load(std::sync::atomic::Ordering::Relaxed) != count {
+    while waiting.load(Ordering::Relaxed) != count {
         assert!(tokio::time::Instant::now() < until);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -309,6 +329,51 @@ async fn the_end_of_a_term_is_committed_with_the_step_that_ends_it_or_undone_wit
     let history = told.await.unwrap().unwrap();
     let terms: Vec<_> = history.terms.iter().map(|term| term.end).collect();
     assert_eq!(terms, [None]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_is_that_of_the_moment_at_which_the_lease_was_looked_at() {
+    let (store, script) = held().await;
+    let told = {
+        let _reading = script.shelf.reading.lock().unwrap();
+        let told = tokio::spawn({
+            let store = store.clone();
+            async move { store.history(&key()).await }
+        });
+        tokio::task::block_in_place(|| {
+            let until = std::time::Instant::now() + SOON;
+            while script.shelf.asked.load(Ordering::Relaxed) == 0 {
+                assert!(std::time::Instant::now() < until);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // It has looked at the lease and waits for the disk, while terms end and begin.
+            let runtime = tokio::runtime::Handle::current();
+            for number in 1..=3 {
+                let released = operate(&store, Operation::Release(id(number)));
+                script.commit();
+                runtime.block_on(answer(released)).unwrap();
+                let granted = acquire(&store, number + 1, Duration::ZERO);
+                script.commit();
+                runtime.block_on(answer(granted)).unwrap();
+            }
+        });
+        told
+    };
+    let history = told.await.unwrap().unwrap();
+    let terms: Vec<_> = history.terms.iter().map(|term| &*term.holder).collect();
+    assert_eq!(terms, ["candidate-1"]);
+    assert_eq!(history.terms[0].end, None);
+    let history = store.history(&key()).await.unwrap();
+    let ends: Vec<_> = history.terms.iter().map(|term| term.end).collect();
+    assert_eq!(
+        ends,
+        [
+            None,
+            Some(TermEnd::Released),
+            Some(TermEnd::Released),
+            Some(TermEnd::Released)
+        ]
+    );
 }
 
 fn epoch_of(write: &Write) -> u64 {

@@ -3,7 +3,6 @@
 mod counts;
 mod entry;
 mod key;
-
 mod past;
 mod shard;
 
