@@ -23,11 +23,15 @@ const KEYS: &[&str] = &[
     "data_dir",
     "engine",
     "max_body_bytes",
+    "max_header_bytes",
+    "max_name_bytes",
     "max_leases_per_namespace",
     "max_waiters_per_lease",
     "max_waiting",
+    "max_connections",
     "max_metadata_bytes",
     "max_history",
+    "header_time",
     "request_time",
 ];
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
@@ -195,21 +199,27 @@ fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
 }
 
 /// The limits that are numbers, by their keys.
-fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 6] {
+fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 9] {
     [
         ("max_body_bytes", &mut limits.max_body_bytes),
+        ("max_header_bytes", &mut limits.max_header_bytes),
+        ("max_name_bytes", &mut limits.max_name_bytes),
         (
             "max_leases_per_namespace",
             &mut limits.max_leases_per_namespace,
         ),
         ("max_waiters_per_lease", &mut limits.max_waiters_per_lease),
         ("max_waiting", &mut limits.max_waiting),
+        ("max_connections", &mut limits.max_connections),
         ("max_metadata_bytes", &mut limits.max_metadata_bytes),
         ("max_history", &mut limits.max_history),
     ]
 }
 
 /// The limits that are durations, by their keys.
-fn times(limits: &mut Limits) -> [(&'static str, &mut Duration); 1] {
-    [("request_time", &mut limits.request_time)]
+fn times(limits: &mut Limits) -> [(&'static str, &mut Duration); 2] {
+    [
+        ("header_time", &mut limits.header_time),
+        ("request_time", &mut limits.request_time),
+    ]
 }

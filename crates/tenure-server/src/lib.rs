@@ -26,6 +26,7 @@
 //! ```
 
 mod config;
+mod connections;
 mod server;
 
 mod http;

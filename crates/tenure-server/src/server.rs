@@ -6,21 +6,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use axum_server::Handle;
-use axum_server::accept::NoDelayAcceptor;
 use hyper_util::rt::TokioTimer;
 use tracing::info;
 
 use crate::Store;
+use crate::connections::Door;
 use crate::http::router;
-
-/// How long a request's headers may take, and a connection may be idle: hyper has one timer for
-/// both. Above a minute, so that clients which renew once a minute keep their connections; low
-/// enough that connections which say nothing don't pile up.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
-
-/// Most headers of a request, and most bytes of buffer for reading them.
-const MAX_HEADERS: usize = 64;
-const MAX_BUFFER: usize = 16 * 1024;
 
 /// How long requests that are under way may take after the shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -78,17 +69,18 @@ impl Server {
     ) -> Result<(), ServeError> {
         let Self { store, listener } = self;
         let handle = Handle::new();
+        let limits = store.limits();
         let mut server = axum_server::from_tcp(listener)?
-            .acceptor(NoDelayAcceptor::new())
+            .acceptor(Door::new(&store))
             .http1_only()
             .handle(handle.clone());
         server
             .http_builder()
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .max_headers(MAX_HEADERS)
-            .max_buf_size(MAX_BUFFER);
+            .header_read_timeout(limits.header_time)
+            // A head that is over the limit must fit in, to be told so with both numbers.
+            .max_buf_size(2 * limits.max_header_bytes);
         let serving = server.serve(router(store.clone()).into_make_service());
         tokio::pin!(serving);
 

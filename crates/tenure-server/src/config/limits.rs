@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::wire::MAX_METADATA_BYTES;
 
 /// How much a store takes of everything, so that one client too many, or one gone mad, can't take
@@ -10,8 +11,8 @@ use tenure_core::wire::MAX_METADATA_BYTES;
 ///
 /// What is over a limit is refused with a status, a code and both numbers; what is at it is taken.
 /// **A renewal is refused for no limit but the size of its body**: who holds a lease keeps it
-/// however busy the store is. Lengths of names (128) and most renewals in a request (1,000) are part
-/// of the API and not configurable.
+/// however busy the store is. Most headers (64) and most renewals (1,000) in a request are not
+/// configurable.
 ///
 /// As settings these are flat keys with the names of the fields; times are durations such as `10s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,13 @@ pub struct Limits {
     /// Most bytes of a body, but for renewals of many leases, which have 256 KiB. Default 16 KiB:
     /// four times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
     pub max_body_bytes: usize,
+    /// Most bytes of a request's line and headers. Default 16 KiB; 8 KiB to 64 KiB, and a connection
+    /// may hold twice as much. Over it: 431 `too_large`. A head that does not even fit into that is
+    /// told 431 without a body, and its connection is closed.
+    pub max_header_bytes: usize,
+    /// Most bytes of the name of a namespace and of a lease. Default and most 128; at least 1. Over it
+    /// a lease that was never acquired is not made: 400 `invalid_name`.
+    pub max_name_bytes: usize,
     /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least 1.
     /// Over it a lease that was never acquired is not made: 429 `over_limit`.
     pub max_leases_per_namespace: usize,
@@ -28,6 +36,11 @@ pub struct Limits {
     /// Most acquires and long polls that wait in all. Default 50,000: each has a connection and some
     /// kilobytes. At least 0. Over it: 429 `over_limit`.
     pub max_waiting: usize,
+    /// Most connections. Default 60,000, more than may wait, for each of these has one; at least 1.
+    /// Over it a connection is served renewals and signs of life, is told 429 `over_limit` for all
+    /// else, and is closed after its first request; a tenth over it (at least 16), and it is closed
+    /// at once.
+    pub max_connections: usize,
     /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it: 413
     /// `too_large`.
     pub max_metadata_bytes: usize,
@@ -35,6 +48,10 @@ pub struct Limits {
     /// disk; 1 to 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stand for a
     /// while. All are read at a start.
     pub max_history: usize,
+    /// How long a connection may be idle and its next request's head may then take, in all: there is
+    /// one clock for both. Default 75 s: clients that renew once a minute keep their connections, and
+    /// those that say nothing don't pile up. 10 ms to 5 min. Over it the connection is closed.
+    pub header_time: Duration,
     /// How long a body may take, and then what is asked for, apart from the time that a request asks
     /// to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`, after which nothing is
     /// known of what the store did.
@@ -45,11 +62,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_body_bytes: 16 * 1024,
+            max_header_bytes: 16 * 1024,
+            max_name_bytes: MAX_NAME_LEN,
             max_leases_per_namespace: 100_000,
             max_waiters_per_lease: 10_000,
             max_waiting: 50_000,
+            max_connections: 60_000,
             max_metadata_bytes: MAX_METADATA_BYTES,
             max_history: 100,
+            header_time: Duration::from_secs(75),
             request_time: Duration::from_secs(10),
         }
     }
@@ -85,6 +106,13 @@ impl Limits {
         let counts = [
             ("max_body_bytes", self.max_body_bytes, 1024, 1024 * 1024),
             (
+                "max_header_bytes",
+                self.max_header_bytes,
+                8 * 1024,
+                64 * 1024,
+            ),
+            ("max_name_bytes", self.max_name_bytes, 1, MAX_NAME_LEN),
+            (
                 "max_leases_per_namespace",
                 self.max_leases_per_namespace,
                 1,
@@ -92,6 +120,7 @@ impl Limits {
             ),
             ("max_waiters_per_lease", self.max_waiters_per_lease, 0, MANY),
             ("max_waiting", self.max_waiting, 0, MANY),
+            ("max_connections", self.max_connections, 1, MANY),
             (
                 "max_metadata_bytes",
                 self.max_metadata_bytes,
@@ -105,6 +134,7 @@ impl Limits {
         }
         let least = Duration::from_millis(10);
         let most = Duration::from_secs(5 * 60);
+        within_time("header_time", self.header_time, least, most)?;
         within_time("request_time", self.request_time, least, most)
     }
 }
@@ -155,8 +185,12 @@ mod tests {
     #[test]
     fn an_impossible_limit_is_named_with_its_range() {
         type Change = fn(&mut Limits);
-        let change: [(&str, Change); 7] = [
+        let change: [(&str, Change); 11] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
+            ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
+            ("max_name_bytes", |limits| limits.max_name_bytes = 129),
+            ("max_connections", |limits| limits.max_connections = 0),
+            ("header_time", |limits| limits.header_time = Duration::ZERO),
             ("max_leases_per_namespace", |limits| {
                 limits.max_leases_per_namespace = 0;
             }),

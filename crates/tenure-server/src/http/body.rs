@@ -6,6 +6,7 @@ use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use tenure_core::wire::{BreakRequest, Code, Problem, RenewManyRequest};
 
@@ -103,16 +104,10 @@ async fn read(body: Body, limits: &Limits, most: usize) -> Result<Bytes, Failure
 }
 
 /// The size was not declared, and turned out to be too large. Anything else is the connection's
-/// fault; the type that tells is not one of axum's.
+/// fault.
 fn is_over_limit(error: &axum::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.to_string() == "length limit exceeded" {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    std::iter::successors(error.source(), |&error| error.source())
+        .any(|error| error.is::<LengthLimitError>())
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

@@ -1,6 +1,7 @@
 //! The HTTP API: routes, and the nets around them.
 
 mod body;
+mod head;
 mod health;
 mod leases;
 mod path;
@@ -11,7 +12,10 @@ mod renewals;
 use std::any::Any;
 
 use axum::Router;
-use axum::http::{Method, Uri};
+use axum::extract::State;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tenure_core::wire::{Code, Problem};
@@ -43,8 +47,39 @@ pub fn router(store: Store) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(store.clone(), head::check))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(store)
+}
+
+/// What connections over the limit are served: renewals, because who holds a lease keeps it however
+/// many others come, and signs of life, because a store that has much to do need not be killed. All
+/// else is refused, and the connection is closed after the first answer.
+pub(crate) fn crowded(store: Store) -> Router {
+    let lease = "/v1/namespaces/{namespace}/leases/{lease}";
+    Router::new()
+        .route("/v1/namespaces/{namespace}/renew", post(renewals::renew))
+        .route(&format!("{lease}/renew"), post(leases::renew))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .fallback(too_many_connections)
+        .method_not_allowed_fallback(too_many_connections)
+        .layer(from_fn_with_state(store.clone(), head::check))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(map_response(async |mut response: Response| {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+            response
+        }))
+        .with_state(store)
+}
+
+async fn too_many_connections(State(store): State<Store>) -> Failure {
+    let most = store.limits().max_connections;
+    Failure(Problem::new(
+        Code::OverLimit,
+        format!("the store has more than {most} connections, at most {most} are taken"),
+    ))
 }
 
 async fn unknown_route(uri: Uri) -> Failure {

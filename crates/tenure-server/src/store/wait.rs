@@ -100,20 +100,22 @@ impl Store {
         queued: &Queued,
         rejection: &Rejection,
     ) -> Tried {
-        let place = match Place::take(&self.inner) {
-            Ok(place) => place,
-            Err(problem) => return Tried::Refused(problem),
-        };
         let revision = work.entry.revision;
         let interest = work.entry.interest();
-        let (waiters, most) = (
-            interest.queue.len(),
-            self.inner.limits.max_waiters_per_lease,
-        );
-        // Who waits already keeps the place and makes no new one.
-        if waiters >= most && !interest.queue.has(queued.request.lease_id) {
-            return Tried::Refused(over_limit("the lease", waiters, most));
-        }
+        let place = if interest.queue.has(queued.request.lease_id) {
+            // Who waits already keeps the place and makes no new one.
+            Place::again(&self.inner)
+        } else {
+            let waiters = interest.queue.len();
+            let most = self.inner.limits.max_waiters_per_lease;
+            if waiters >= most {
+                return Tried::Refused(over_limit("the lease", waiters, most));
+            }
+            match Place::take(&self.inner) {
+                Ok(place) => place,
+                Err(problem) => return Tried::Refused(problem),
+            }
+        };
         let (reply_to, reply) = oneshot::channel();
         let waiting = Waiting {
             request: queued.request.clone(),
@@ -170,15 +172,22 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn take(inner: &Arc<Inner>) -> Result<Self, Problem> {
-        let waiting = inner.waiting.fetch_add(1, Ordering::Relaxed);
-        let place = Self {
-            inner: Arc::clone(inner),
-        };
         let most = inner.limits.max_waiting;
-        if waiting < most {
-            Ok(place)
-        } else {
-            Err(over_limit("the store", waiting, most))
+        let one_more = |waiting| (waiting < most).then_some(waiting + 1);
+        let waiting = &inner.waiting;
+        match waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
+            Ok(_) => Ok(Self {
+                inner: Arc::clone(inner),
+            }),
+            Err(waiting) => Err(over_limit("the store", waiting, most)),
+        }
+    }
+
+    /// For one who waits already: the request that waited until now gives its own place back.
+    fn again(inner: &Arc<Inner>) -> Self {
+        inner.waiting.fetch_add(1, Ordering::Relaxed);
+        Self {
+            inner: Arc::clone(inner),
         }
     }
 }

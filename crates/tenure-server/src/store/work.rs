@@ -67,6 +67,7 @@ impl Inner {
         let mut shard = self.table.lock(key);
         self.check_open()?;
         if unknown == Unknown::Make && shard.get(key).is_none() {
+            check_names(key, self.limits.max_name_bytes)?;
             let most = self.limits.max_leases_per_namespace;
             let entry = || Entry::new(Record::above(self.floor()), 0);
             let made = self.table.make(&mut shard, key, most, entry);
@@ -373,6 +374,20 @@ impl<'a> Work<'a> {
             },
             event,
         });
+    }
+}
+
+fn check_names(key: &Key, most: usize) -> Result<(), Problem> {
+    let names = [("namespace", key.namespace()), ("lease", key.lease())];
+    match names.into_iter().find(|(_, name)| name.len() > most) {
+        None => Ok(()),
+        Some((what, name)) => Err(Problem::new(
+            Code::InvalidName,
+            format!(
+                "the name of {what} {name} has {} bytes, at most {most} are taken",
+                name.len()
+            ),
+        )),
     }
 }
 

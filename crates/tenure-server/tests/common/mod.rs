@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 
+pub mod wire;
+
 use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};

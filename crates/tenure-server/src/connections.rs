@@ -1,0 +1,96 @@
+//! How many connections are served, and what becomes of those over the limit.
+//!
+//! Connections that are there never suffer from newcomers. A newcomer over the limit is told so
+//! rather than left waiting, but for a renewal: a leader that has lost its connection, and comes
+//! back to a full house, keeps its lease.
+
+use std::future::{Ready, ready};
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum_server::accept::Accept;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower_service::Service;
+
+use crate::Store;
+use crate::http;
+
+/// Least connections over the limit that are told so. More than a few, so that a store with a low
+/// limit is not mute; their number must end somewhere, for each has a socket.
+const LEAST_OVER: usize = 16;
+
+/// Lets connections in, as an [`Accept`].
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    seats: Arc<Semaphore>,
+    /// Over the limit: those who come to renew, or are told that they are too many.
+    standing: Arc<Semaphore>,
+    crowded: Router,
+}
+
+impl Door {
+    pub(crate) fn new(store: &Store) -> Self {
+        let most = store.limits().max_connections;
+        Self {
+            seats: Arc::new(Semaphore::new(most)),
+            standing: Arc::new(Semaphore::new(LEAST_OVER.max(most / 10))),
+            crowded: http::crowded(store.clone()),
+        }
+    }
+
+    fn let_in(&self, router: Router) -> io::Result<Seated> {
+        let (seat, router) = match Arc::clone(&self.seats).try_acquire_owned() {
+            Ok(seat) => (seat, router),
+            Err(_) => match Arc::clone(&self.standing).try_acquire_owned() {
+                Ok(seat) => (seat, self.crowded.clone()),
+                // Closed without a word.
+                Err(_) => return Err(io::ErrorKind::ConnectionRefused.into()),
+            },
+        };
+        Ok(Seated {
+            router,
+            _seat: seat.into(),
+        })
+    }
+}
+
+impl Accept<TcpStream, Router> for Door {
+    type Stream = TcpStream;
+    type Service = Seated;
+    type Future = Ready<io::Result<(TcpStream, Seated)>>;
+
+    fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
+        ready((|| {
+            stream.set_nodelay(true)?;
+            Ok((stream, self.let_in(router)?))
+        })())
+    }
+}
+
+/// What serves one connection. When the last clone is dropped, which the connection has, the seat is
+/// free again.
+#[derive(Clone, Debug)]
+pub(crate) struct Seated {
+    router: Router,
+    _seat: Arc<OwnedSemaphorePermit>,
+}
+
+impl<R> Service<R> for Seated
+where
+    Router: Service<R>,
+{
+    type Response = <Router as Service<R>>::Response;
+    type Error = <Router as Service<R>>::Error;
+    type Future = <Router as Service<R>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<R>::poll_ready(&mut self.router, context)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        self.router.call(request)
+    }
+}

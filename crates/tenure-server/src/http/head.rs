@@ -1,0 +1,44 @@
+//! The head of a request: its line and its headers.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tenure_core::wire::{Code, Problem};
+
+use super::problem::Failure;
+use crate::Store;
+
+/// Most headers of a request. Clients and proxies have some ten.
+const MAX_HEADERS: usize = 64;
+
+/// Refuses a head that is too large. What does not even fit into the server's buffer never comes
+/// here.
+pub(super) async fn check(State(store): State<Store>, request: Request, next: Next) -> Response {
+    let (count, bytes) = (request.headers().len(), bytes_of(&request));
+    let most = store.limits().max_header_bytes;
+    let detail = if bytes > most {
+        format!("the line and headers have {bytes} bytes, at most {most} are taken")
+    } else if count > MAX_HEADERS {
+        format!("the request has {count} headers, at most {MAX_HEADERS} are taken")
+    } else {
+        return next.run(request).await;
+    };
+    Failure(Problem {
+        // RFC 6585: "Request Header Fields Too Large".
+        status: 431,
+        ..Problem::new(Code::TooLarge, detail)
+    })
+    .into_response()
+}
+
+/// As many bytes as the head has when it is written without superfluous blanks:
+/// `METHOD PATH HTTP/1.1`, `name: value` for each header, and an empty line.
+fn bytes_of(request: &Request) -> usize {
+    let (method, uri) = (request.method().as_str(), request.uri());
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let authority = uri.authority().map_or(0, |text| text.as_str().len());
+    let line = method.len() + authority + path + "  HTTP/1.1\r\n".len();
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    line + headers.sum::<usize>() + "\r\n".len()
+}

@@ -1,0 +1,117 @@
+//! HTTP/1.1 by hand, for what no client library sends.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Answer, Api, SOON};
+
+/// One connection.
+pub struct Wire {
+    read: BufReader<ReadHalf<TcpStream>>,
+    write: WriteHalf<TcpStream>,
+}
+
+/// An answer with its headers.
+#[derive(Debug)]
+pub struct Reply {
+    pub head: String,
+    pub answer: Answer,
+}
+
+impl Reply {
+    pub fn has(&self, header: &str) -> bool {
+        self.head
+            .lines()
+            .any(|line| line.eq_ignore_ascii_case(header))
+    }
+}
+
+impl Wire {
+    pub async fn connect(api: &Api) -> Self {
+        let address = api.origin.strip_prefix("http://").unwrap();
+        let (read, write) = tokio::io::split(TcpStream::connect(address).await.unwrap());
+        Self {
+            read: BufReader::new(read),
+            write,
+        }
+    }
+
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.write.write_all(bytes.as_ref()).await
+    }
+
+    /// A request with a JSON body.
+    pub async fn post(&mut self, path: &str, body: &Value) -> Reply {
+        let body = body.to_string();
+        let head = head("POST", path, &format!("content-length: {}\r\n", body.len()));
+        self.send(head + &body).await.unwrap();
+        self.reply().await.expect("an answer")
+    }
+
+    pub async fn get(&mut self, path: &str) -> Reply {
+        self.send(head("GET", path, "")).await.unwrap();
+        self.reply().await.expect("an answer")
+    }
+
+    /// The next answer; `None` if the connection was closed instead.
+    pub async fn reply(&mut self) -> Option<Reply> {
+        timeout(SOON, self.read_reply()).await.expect("in time")
+    }
+
+    async fn read_reply(&mut self) -> Option<Reply> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            match self.read.read_line(&mut head).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            let is_it = name.eq_ignore_ascii_case("content-length");
+            is_it.then(|| value.parse::<usize>().unwrap())
+        });
+        let mut body = vec![0; length.unwrap_or(0)];
+        self.read.read_exact(&mut body).await.ok()?;
+        let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        Some(Reply {
+            head,
+            answer: (status, value),
+        })
+    }
+
+    /// Whether the other side closes the connection within this time, without another word.
+    pub async fn closes_within(&mut self, time: Duration) -> bool {
+        let mut rest = Vec::new();
+        match timeout(time, self.read.read_to_end(&mut rest)).await {
+            Ok(_) => rest.is_empty(),
+            Err(_) => false,
+        }
+    }
+}
+
+/// The head of a request.
+pub fn head(method: &str, path: &str, more: &str) -> String {
+    let json = if method == "GET" {
+        ""
+    } else {
+        "content-type: application/json\r\n"
+    };
+    format!("{method} {path} HTTP/1.1\r\nhost: store\r\n{json}{more}\r\n")
+}
+
+/// The head of a request with exactly so many bytes.
+pub fn head_of(bytes: usize, method: &str, path: &str, more: &str) -> String {
+    let bare = head(method, path, &format!("x-pad: \r\n{more}")).len();
+    let pad = "x".repeat(bytes - bare);
+    let head = head(method, path, &format!("x-pad: {pad}\r\n{more}"));
+    assert_eq!(head.len(), bytes);
+    head
+}
