@@ -46,7 +46,7 @@ fn refuses(file: &str, damage: impl FnOnce(&Path)) {
         let data = folder.path().to_str().unwrap();
         let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
         let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(output.status.code(), Some(65), "{said}");
         assert!(output.stdout.is_empty(), "it never listened");
         assert!(
             said.contains(folder.path().join(file).to_str().unwrap()),
@@ -118,10 +118,10 @@ fn a_folder_that_is_none_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");
     fs::write(&file, "words").unwrap();
-    for data in [file.clone(), file.join("below")] {
+    for (data, code) in [(file.clone(), 2), (file.join("below"), 1)] {
         let data = data.to_str().unwrap();
         let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
-        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
         assert!(stderr(&output).contains(data), "{}", stderr(&output));
     }
     assert_eq!(fs::read(&file).unwrap(), b"words");

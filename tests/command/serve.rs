@@ -1,13 +1,15 @@
 //! `tenure serve`: how it begins and how it ends.
 
+use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tenure_tests::process::{Process, StoreProcess, command, run};
+use tenure_tests::process::{Process, StoreProcess, command, run, tenure};
 use tenure_tests::wait_for;
 
 use super::{acquire, address_of, ask, memory_store, stderr};
@@ -65,13 +67,43 @@ fn it_ends_at_once_when_nobody_wants_anything() {
 }
 
 #[test]
+fn it_makes_room_for_its_connections_as_far_as_it_may() {
+    let serve = |limits: &str| {
+        let line = format!(
+            "{limits}; exec {} serve --engine memory --listen 127.0.0.1:0",
+            tenure().display()
+        );
+        let mut shell = Command::new("sh");
+        let mut store = Process::spawn(shell.args(["-c", &line]));
+        address_of(&mut store);
+        let path = format!("/proc/{}/limits", store.pid());
+        let limits = fs::read_to_string(path).unwrap();
+        let files = limits
+            .lines()
+            .find_map(|line| line.strip_prefix("Max open files"));
+        let soft = files.unwrap().split_whitespace().next().unwrap();
+        (soft.parse::<u64>().unwrap(), store.stderr())
+    };
+    // A tenth for those over the limit, and some.
+    let (files, said) = serve("ulimit -Sn 100; export TENURE_MAX_CONNECTIONS=400");
+    assert_eq!(files, 400 + 40 + 64, "{said}");
+    assert!(!said.contains("max_connections"), "{said}");
+    let (files, said) = serve("ulimit -Sn 100; ulimit -Hn 300; export TENURE_MAX_CONNECTIONS=400");
+    assert_eq!(files, 300);
+    assert!(
+        said.contains("max_connections") && said.contains("504"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_second_store_on_the_same_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("the-data");
     let store = StoreProcess::start(&data);
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
     let second = run(&[&arguments[..], &[data.to_str().unwrap()]].concat());
-    assert_eq!(second.status.code(), Some(2));
+    assert_eq!(second.status.code(), Some(1));
     assert!(second.stdout.is_empty());
     assert!(stderr(&second).contains("the-data"), "{}", stderr(&second));
     acquire(store.address(), "tests/job", "still-served");

@@ -164,7 +164,7 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
         store.has_ended().then_some(None)
     });
     let Some(address) = address else {
-        assert_eq!(store.wait().code(), Some(2), "{damage:?}");
+        assert_eq!(store.wait().code(), Some(65), "{damage:?}");
         wait_for("the reason", || {
             store.stderr().contains(folder).then_some(())
         });

@@ -171,7 +171,7 @@ fn a_second_store_on_the_same_folder_is_refused_and_harms_nothing() {
     let before = files(&folder);
     let text = folder.to_str().unwrap();
     let mut second = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data-dir", text]);
-    assert_eq!(second.wait().code(), Some(2));
+    assert_eq!(second.wait().code(), Some(1));
     wait_for("the reason", || {
         second.stderr().contains(text).then_some(())
     });

@@ -115,6 +115,58 @@ fn a_wrong_configuration_is_told_with_file_and_line() {
 }
 
 #[test]
+fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let check = |key: &str, value: &str| {
+        fs::write(&path, format!("[serve]\n{key} = {value}\n")).unwrap();
+        run(&["config", "check", path.to_str().unwrap()])
+    };
+    for (key, least, below, most, above) in [
+        ("max_body_bytes", "1024", "1023", "1048576", "1048577"),
+        ("max_header_bytes", "8192", "8191", "65536", "65537"),
+        ("max_name_bytes", "1", "0", "128", "129"),
+        (
+            "max_leases_per_namespace",
+            "1",
+            "0",
+            "1000000000",
+            "1000000001",
+        ),
+        (
+            "max_waiters_per_lease",
+            "0",
+            "-1",
+            "1000000000",
+            "1000000001",
+        ),
+        ("max_waiting", "0", "-1", "1000000000", "1000000001"),
+        ("max_connections", "1", "0", "1000000000", "1000000001"),
+        ("max_metadata_bytes", "0", "-1", "4096", "4097"),
+        ("header_time", "\"10ms\"", "\"9ms\"", "\"5m\"", "\"301s\""),
+        ("request_time", "\"10ms\"", "\"9ms\"", "\"5m\"", "\"301s\""),
+    ] {
+        for fine in [least, most] {
+            let output = check(key, fine);
+            assert_eq!(code(&output), 0, "{key} = {fine}: {output:?}");
+        }
+        for wrong in [below, above] {
+            let output = check(key, wrong);
+            let said = stderr(&output);
+            assert_eq!(code(&output), 2, "{key} = {wrong}: {said}");
+            let place = format!("tenure.toml:2: {key} = ");
+            assert!(said.contains(&place), "{said}");
+            let range = match wrong {
+                "-1" => "must be a whole number",
+                _ if key.ends_with("time") => "must be from 10ms to 300s",
+                _ => &format!("must be from {least} to {most}"),
+            };
+            assert!(said.contains(range), "{said}");
+        }
+    }
+}
+
+#[test]
 fn each_value_in_effect_is_shown_with_its_origin() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");

@@ -6,11 +6,15 @@ use std::process::{ExitCode, ExitStatus};
 
 use tenure::store::StoreError;
 use tenure::{ConfigError, RunError};
+use tenure_server::OpenError;
 
 /// Usage or configuration is wrong (clap uses the same for usage).
 pub(crate) const BAD_CONFIGURATION: u8 = 2;
 /// The store refused, or there is no such lease.
 pub(crate) const REFUSED: u8 = 3;
+/// What is on disk is damaged, or a newer version's: `EX_DATAERR` of sysexits. Starting again does not
+/// help.
+pub(crate) const BAD_DATA: u8 = 65;
 /// The store can't be reached: `EX_UNAVAILABLE` of sysexits.
 pub(crate) const UNREACHABLE: u8 = 69;
 /// `run --once` was stopped before it led: `EX_TEMPFAIL` of sysexits.
@@ -37,6 +41,7 @@ Exit codes:
        is something to look at)
   2    wrong usage or configuration
   3    the store refused, or there is no such lease
+  65   serve: the data directory is damaged, or of a newer version
   69   the store can't be reached
   70   run: the command could not be stopped in time
   75   run --once: stopped before it led
@@ -83,6 +88,18 @@ impl From<std::io::Error> for Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self::new(BAD_CONFIGURATION, error)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let code = match &error {
+            OpenError::NotAFolder { .. } | OpenError::Limit(_) => BAD_CONFIGURATION,
+            OpenError::Damaged { .. } | OpenError::Newer { .. } => BAD_DATA,
+            // In use, or can't be read or written: that may pass.
+            _ => 1,
+        };
+        Self::new(code, error)
     }
 }
 

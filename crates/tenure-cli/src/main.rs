@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod logging;
+mod open_files;
 mod output;
 mod parent;
 mod run;

@@ -14,7 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::cli::Serve;
-use crate::exit::{BAD_CONFIGURATION, Failure};
+use crate::exit::Failure;
+use crate::open_files;
 use crate::output;
 use crate::parent;
 
@@ -50,8 +51,8 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
             has no authentication");
     }
 
-    let store = Store::open(Config::new(engine).with_limits(limits))
-        .map_err(|error| Failure::new(BAD_CONFIGURATION, anyhow::Error::new(error)))?;
+    open_files::make_room(&limits);
+    let store = Store::open(Config::new(engine).with_limits(limits))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -18,10 +18,6 @@ use tower_service::Service;
 use crate::Store;
 use crate::http;
 
-/// Least connections over the limit that are told so. More than a few, so that a store with a low
-/// limit is not mute; their number must end somewhere, for each has a socket.
-const LEAST_OVER: usize = 16;
-
 /// Lets connections in, as an [`Accept`].
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
@@ -33,10 +29,10 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(store: &Store) -> Self {
-        let most = store.limits().max_connections;
+        let limits = store.limits();
         Self {
-            seats: Arc::new(Semaphore::new(most)),
-            standing: Arc::new(Semaphore::new(LEAST_OVER.max(most / 10))),
+            seats: Arc::new(Semaphore::new(limits.max_connections)),
+            standing: Arc::new(Semaphore::new(limits.connections_over())),
             crowded: http::crowded(store.clone()),
         }
     }

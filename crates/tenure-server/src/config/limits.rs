@@ -95,6 +95,20 @@ impl LimitError {
 }
 
 impl Limits {
+    /// How many connections over [`max_connections`](Self::max_connections) are let in to renew, or
+    /// to be told that they are too many: a tenth, and more than a few, so that a store with a low
+    /// limit is not mute.
+    pub(crate) const fn connections_over(&self) -> usize {
+        let tenth = self.max_connections / 10;
+        if tenth < 16 { 16 } else { tenth }
+    }
+
+    /// How many files a process with such a store may have open: its connections, and some.
+    #[must_use]
+    pub const fn open_files(&self) -> usize {
+        self.max_connections + self.connections_over() + 64
+    }
+
     /// Whether each is within its range.
     ///
     /// # Errors
