@@ -81,11 +81,11 @@ impl Folder {
     /// The format that the marker tells; `None` if no store was ever completely made here.
     pub(super) fn format(&self) -> Result<Option<u32>, OpenError> {
         let marker = self.marker();
-        let mut text = String::new();
+        let mut text = Vec::new();
         match File::open(&marker) {
             Ok(file) => file
                 .take(1024)
-                .read_to_string(&mut text)
+                .read_to_end(&mut text)
                 .map_err(OpenError::io(&marker))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
@@ -95,6 +95,7 @@ impl Folder {
                 });
             }
         };
+        let text = String::from_utf8_lossy(&text);
         let format = text.trim_end().strip_prefix(MARK);
         match format.and_then(|number| number.trim().parse().ok()) {
             Some(format @ (WITHOUT_TERMS | FORMAT)) => Ok(Some(format)),

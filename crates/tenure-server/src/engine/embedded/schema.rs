@@ -214,8 +214,12 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     let path = path.to_owned();
     let detail = error.to_string();
+    // What this program asks for is right for tables as they were written; where it is wrong, these
+    // are others.
+    let is_other = matches!(error, rusqlite::Error::SqlInputError { .. });
     match error.sqlite_error_code() {
         Some(DatabaseCorrupt | NotADatabase) => OpenError::Damaged { path, detail },
+        _ if is_other => OpenError::Damaged { path, detail },
         _ => OpenError::Database { path, detail },
     }
 }
