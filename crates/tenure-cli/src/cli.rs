@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Break(Break),
     Handover(Handover),
     Doctor(Doctor),
+    Backup(Backup),
+    Restore(Restore),
     Config(ConfigArgs),
     Demo(Demo),
     Completions(Completions),
@@ -291,6 +293,49 @@ pub(crate) struct Handover {
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Copy a store's leases to a file, also while the store runs
+///
+/// The file has every change that was acknowledged before this began. It is checked as at a start of a
+/// store, and gets its name when it is whole and on disk. It is for its owner only: it has lease ids,
+/// with which leases can be taken over.
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// Where to write the copy, outside of the store's folder
+    pub(crate) file: PathBuf,
+    /// The folder of the store
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "TENURE_DATA_DIR",
+        default_value = "tenure-data"
+    )]
+    pub(crate) data_dir: PathBuf,
+    /// Replace the file if it is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Make a store's folder from a backup
+///
+/// Nothing is restored over a store, and a damaged backup is refused. Epochs and revisions of the
+/// restored store go on from far above those of the backup, and above the wall clock. Terms that began
+/// after the backup are unknown to it: stop the old store, and start the new one only when the longest
+/// lease has run out since.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup
+    pub(crate) file: PathBuf,
+    /// The folder to make; there must be no store in it
+    #[arg(long, value_name = "DIR", env = "TENURE_DATA_DIR")]
+    pub(crate) data_dir: PathBuf,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,7 +6,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use tenure::store::StoreError;
 use tenure::{ConfigError, RunError};
-use tenure_server::OpenError;
+use tenure_server::{BackupError, OpenError, RestoreError};
 
 /// Usage or configuration is wrong (clap uses the same for usage).
 pub(crate) const BAD_CONFIGURATION: u8 = 2;
@@ -41,7 +41,8 @@ Exit codes:
        is something to look at)
   2    wrong usage or configuration
   3    the store refused, or there is no such lease
-  65   serve: the data directory is damaged, or of a newer version
+  65   serve, backup, restore: the data directory or the backup is damaged, or of a newer
+       version
   69   the store can't be reached
   70   run: the command could not be stopped in time
   75   run --once: stopped before it led
@@ -95,11 +96,35 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let code = match &error {
             OpenError::NotAFolder { .. } | OpenError::Limit(_) => BAD_CONFIGURATION,
-            OpenError::Damaged { .. } | OpenError::Newer { .. } => BAD_DATA,
+            OpenError::Damaged { .. }
+            | OpenError::Newer { .. }
+            | OpenError::RestoreCutShort { .. } => BAD_DATA,
             // In use, or can't be read or written: that may pass.
             _ => 1,
         };
         Self::new(code, error)
+    }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Store(error) => error.into(),
+            BackupError::NoStore { .. } | BackupError::InsideStore { .. } => {
+                Self::new(BAD_CONFIGURATION, error)
+            }
+            error => Self::new(1, error),
+        }
+    }
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Backup(error) | RestoreError::Folder(error) => error.into(),
+            RestoreError::Damaged { .. } => Self::new(BAD_DATA, error),
+            error => Self::new(1, error),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The `tenure` command: hosts a lease store, runs programs while they lead, and looks after leases.
 
+mod backup;
 mod cli;
 mod config;
 mod demo;
@@ -42,6 +43,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Break(arguments) => store::break_lease(&arguments),
         Command::Handover(arguments) => store::hand_over(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Backup(arguments) => backup::backup(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Config(arguments) => config::config(&arguments),
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),

@@ -42,7 +42,8 @@ mod random;
 mod timer;
 
 pub use config::{Config, EngineConfig, LimitError, Limits};
-pub use engine::OpenError;
+pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
+pub use engine::{backup, restore};
 pub use http::router;
 pub use server::{ServeError, Server};
 pub use store::Store;

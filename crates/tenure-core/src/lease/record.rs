@@ -31,7 +31,7 @@ pub struct Record {
     pub(super) reserved: Option<Box<Reservation>>,
     /// Ids of ended terms, oldest first.
     pub(super) retired: Vec<(LeaseId, Instant)>,
-    /// The first grant is numbered above this; of no use after it.
+    /// Grants are numbered above this.
     pub(super) floor: Option<Epoch>,
 }
 
@@ -124,6 +124,18 @@ impl Record {
         }
     }
 
+    /// The same, whose next grant is numbered above `floor`, too.
+    ///
+    /// A store that was restored from a backup does not know of the grants after it: it gives an
+    /// epoch that they can't have reached.
+    #[must_use]
+    pub fn numbered_above(self, floor: Option<Epoch>) -> Self {
+        Self {
+            floor: self.floor.max(floor),
+            ..self
+        }
+    }
+
     /// The state at `now`.
     #[must_use]
     pub fn state(&self, now: Instant) -> State {
@@ -168,7 +180,8 @@ impl Record {
         self.held(now).and(self.metadata.as_deref())
     }
 
-    /// The greatest epoch ever granted here, or the floor that the record was made above.
+    /// The epoch that the next grant is numbered above: the greatest one ever granted here, or the
+    /// floor, if that is greater.
     #[must_use]
     pub fn last_epoch(&self) -> Option<Epoch> {
         let granted = self.grant.as_ref().map(|grant| grant.epoch);

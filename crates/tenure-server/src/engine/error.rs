@@ -50,6 +50,12 @@ pub enum OpenError {
         /// What does not fit.
         detail: String,
     },
+    /// A restore into the folder was cut short. Do it again, or delete the file to give it up.
+    #[error("{} is there: a restore was cut short, do it again, or delete the file", path.display())]
+    RestoreCutShort {
+        /// The file that it left.
+        path: PathBuf,
+    },
     /// A limit makes no sense.
     #[error(transparent)]
     Limit(#[from] LimitError),

@@ -10,14 +10,13 @@ mod term;
 
 use std::sync::Arc;
 
-use std::sync::Arc;
-
-use tenure_core::lease::Stored;
+use tenure_core::lease::{Record, Stored};
 use tenure_core::{Epoch, Instant};
 
 use crate::config::EngineConfig;
 use crate::table::{Entry, Key};
 
+pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored, backup, restore};
 pub(crate) use error::CommitError;
 pub use error::OpenError;
 pub(crate) use term::{Archive, Term};
@@ -70,7 +69,8 @@ pub(crate) struct Loaded {
     pub(crate) leases: Vec<(Key, Stored, u64)>,
     /// The greatest revision ever committed.
     pub(crate) revision: u64,
-    /// The greatest epoch that was deleted with its lease.
+    /// No epoch up to this one may be granted again: the greatest one that was deleted with its
+    /// lease, or one that a restore put here.
     pub(crate) floor: Option<Epoch>,
 }
 
@@ -84,8 +84,11 @@ impl Loaded {
 
     /// The leases for a table that starts at `now`.
     pub(crate) fn entries(self, now: Instant) -> impl Iterator<Item = (Key, Entry)> {
+        let floor = self.floor;
         self.leases.into_iter().map(move |(key, stored, revision)| {
-            let record = tenure_core::lease::Record::restore(stored, now);
+            // Leases that are there are numbered above the floor, too: it may come from a backup's
+            // restore, and stand for grants that nobody here knows of.
+            let record = Record::restore(stored, now).numbered_above(floor);
             (key, Entry::new(record, revision))
         })
     }

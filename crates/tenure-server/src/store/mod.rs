@@ -48,7 +48,7 @@ struct Inner {
     limits: Limits,
     /// The terms on disk; without an engine each lease in the table has its own.
     archive: Option<Arc<dyn Archive>>,
-    /// One more than the greatest epoch that was deleted with its lease; zero if there is none.
+    /// One more than the epoch that leases which are made are numbered above; zero if there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
     waiting: AtomicUsize,
@@ -179,7 +179,7 @@ impl Inner {
         }
     }
 
-    /// The greatest epoch that was deleted with its lease.
+    /// No epoch up to this one may be granted to a lease that is made.
     fn floor(&self) -> Option<Epoch> {
         let above = self.floor.load(Ordering::Relaxed);
         above.checked_sub(1).and_then(Epoch::new)
@@ -248,7 +248,8 @@ fn warn_of_a_late_clock(last: Option<Epoch>) {
         warn!(
             epoch = last.get(),
             wall_clock_ms = wall.get(),
-            "the wall clock is behind the last epoch granted; epochs go on from the last one"
+            "the wall clock is behind the last epoch: it went back, or a backup was restored within \
+             the last day; epochs go on from the last one"
         );
     }
 }

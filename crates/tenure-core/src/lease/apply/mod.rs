@@ -339,7 +339,10 @@ fn acquire_again(record: &mut Record, request: &Acquire, now: Instant) -> Applie
 }
 
 fn renewed(record: &Record) -> Change {
-    Change::Renewed(record.last_epoch().unwrap_or(Epoch::MAX))
+    let Some(grant) = &record.grant else {
+        unreachable!("a held lease has a grant")
+    };
+    Change::Renewed(grant.epoch)
 }
 
 /// Counts the duration from `now` again; tells whether it is another one than before. A longer one

@@ -104,7 +104,7 @@ fn check_terms(
             of_lease = 0;
         }
         of_lease += 1;
-        if of_lease == max_history + 1 {
+        if Some(of_lease) == max_history.checked_add(1) {
             let (key, _) = row.into_term().map_err(|detail| damaged(path, detail))?;
             overfull.insert(key);
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::wal;
 use crate::engine::OpenError;
 
 /// The format of the folder that this version writes and knows.
@@ -24,12 +25,12 @@ const MARK: &str = "tenure-store";
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// A folder that this process alone uses, until this is dropped.
+/// A folder that this process alone uses, until this is dropped; or one that it only looks at.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     /// The operating system frees the lock when the file is closed, however the process ends.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl Folder {
@@ -53,7 +54,12 @@ impl Folder {
         let started = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self { path, _lock: file }),
+                Ok(()) => {
+                    return Ok(Self {
+                        path,
+                        _lock: Some(file),
+                    });
+                }
                 Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
                     thread::sleep(Duration::from_millis(20));
                 }
@@ -65,8 +71,68 @@ impl Folder {
         }
     }
 
+    /// The folder of a store, without making, locking or changing anything.
+    pub(super) fn look_at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            _lock: None,
+        }
+    }
+
+    /// Keeps stores out of a folder that is only looked at, unless one uses it now.
+    pub(super) fn keep_out(&self) -> Result<Option<File>, OpenError> {
+        let lock = self.path.join("lock");
+        let file = File::open(&lock).map_err(OpenError::io(&lock))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(OpenError::Io { path: lock, error }),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn database(&self) -> PathBuf {
         self.path.join("leases.db")
+    }
+
+    /// A database that is being restored. While it is there, no store starts.
+    pub(super) fn restoring(&self) -> PathBuf {
+        self.path.join("leases.db.restoring")
+    }
+
+    /// No restore was cut short here: what it left must not pass for a fresh start.
+    pub(super) fn check_not_restoring(&self) -> Result<(), OpenError> {
+        let path = self.restoring();
+        match fs::symlink_metadata(&path) {
+            Ok(_) => Err(OpenError::RestoreCutShort { path }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(OpenError::Io { path, error }),
+        }
+    }
+
+    /// What says that there is, or was, a store: nothing may be restored over it. A marker alone may
+    /// be one of a restore that was cut short.
+    pub(super) fn trace_of_a_store(&self) -> Option<PathBuf> {
+        let database = self.database();
+        let is_restoring = self.restoring().exists();
+        let marker = (!is_restoring).then(|| self.marker());
+        [
+            Some(wal::log_of(&database)),
+            Some(self.running()),
+            marker,
+            Some(database),
+        ]
+        .into_iter()
+        .flatten()
+        .find(|path| fs::symlink_metadata(path).is_ok())
+    }
+
+    /// Makes what happened to the names in the folder durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
     }
 
     /// Says at which revision the database was opened, until it is closed in order.
@@ -123,7 +189,7 @@ impl Folder {
             file.sync_all()?;
             // Whenever the power goes there is the old marker or the new one, whole.
             fs::rename(&new, &marker)?;
-            File::open(&self.path)?.sync_all()
+            self.sync()
         };
         write().map_err(OpenError::io(&marker))
     }
@@ -137,7 +203,7 @@ impl Folder {
             writeln!(file, "{revision}")?;
             file.sync_all()?;
             // The log's name in the folder, too.
-            File::open(&self.path)?.sync_all()
+            self.sync()
         };
         write().map_err(OpenError::io(&running))
     }

@@ -8,15 +8,18 @@
 //!                       noticed
 //!   leases.db           one row a lease, one row a term that has ended, one row about all of them
 //!   leases.db-wal       what was committed and is not in leases.db yet
+//!   leases.db.restoring while a backup is restored: until it is whole, and named leases.db
 //! ```
 //!
 //! A commit is one transaction with one fsync (`synchronous=FULL`). Every row has a checksum over
 //! all its columns, and the `meta` row one over all of these, so rows that were lost or altered are
 //! noticed at the next start. Nothing is ever repaired silently.
 
+mod backup;
 mod check;
 mod checksum;
 mod folder;
+mod restore;
 mod row;
 mod schema;
 mod terms;
@@ -35,6 +38,9 @@ use self::schema::Meta;
 use self::terms::Reader;
 use super::{Archive, CommitError, Content, Engine, Loaded, OpenError, Write};
 use crate::table::Key;
+
+pub use backup::{BackupError, Contents, Existing, backup};
+pub use restore::{RestoreError, Restored, restore};
 
 /// After so many written rows the write-ahead log is moved into the database: a row takes a page or
 /// two in it, so it stays at some 10 or 20 MB, and a start has little to read back.
@@ -64,6 +70,7 @@ pub(super) struct Embedded {
 pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
     let folder = Folder::open(data_dir)?;
     let database = folder.database();
+    folder.check_not_restoring()?;
     let marked = folder.format()?;
     if marked.is_none() {
         schema::create(&database)?;

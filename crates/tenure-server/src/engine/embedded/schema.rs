@@ -81,7 +81,8 @@ pub(super) const UPDATE_META: &str = "
 pub(super) struct Meta {
     /// The greatest revision committed.
     pub(super) revision: u64,
-    /// The greatest epoch that was deleted with its lease.
+    /// No epoch up to this one may be granted again: the greatest one that was deleted with its
+    /// lease, or one that a restore put here.
     pub(super) floor: Option<Epoch>,
     /// How many leases and terms there are.
     pub(super) row_count: u64,
@@ -207,6 +208,23 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
         Ok(connection)
     };
     run().map_err(|error| broken(path, &error))
+}
+
+/// Connects to a copy that no store uses: one file, without a log.
+pub(super) fn connect_to_copy(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.execute_batch(
+        "PRAGMA synchronous = FULL;
+         PRAGMA temp_store = MEMORY;",
+    )?;
+    connection.execute_batch(CAREFUL)?;
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
+    if mode != "delete" {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
+    Ok(connection)
 }
 
 /// An error while opening, told as damage where the database says so.

@@ -117,6 +117,27 @@ fn a_full_disk_undoes_the_batch_and_is_no_end() {
 }
 
 #[test]
+fn what_a_failed_transaction_left_in_the_log_is_cut_before_anything_is_written_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let timeout = std::time::Duration::from_millis(10);
+    engine.connection.busy_timeout(timeout).unwrap();
+    engine.commit(&[write(1, 10)]).unwrap();
+    // A backup reads what is in the log.
+    let backup = Connection::open(folder.path().join("leases.db")).unwrap();
+    backup.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+    engine.has_leftovers = true;
+    for _ in 0..2 {
+        let error = engine.commit(&[write(2, 10)]).unwrap_err();
+        assert!(matches!(error, CommitError::Busy(_)), "{error}");
+        assert!(engine.has_leftovers);
+    }
+    backup.execute_batch("COMMIT").unwrap();
+    engine.commit(&[write(3, 10)]).unwrap();
+    assert!(!engine.has_leftovers);
+}
+
+#[test]
 fn a_database_locked_by_somebody_else_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();

@@ -42,7 +42,8 @@ pub(super) fn check(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn log_of(path: &Path) -> PathBuf {
+/// The log of the database `path`.
+pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push("-wal");
     path.into()

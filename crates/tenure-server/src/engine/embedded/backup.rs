@@ -1,0 +1,228 @@
+//! A copy of a store's folder, also while a store uses it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use tenure_core::lease::{LeaseDuration, StoredState};
+
+use super::folder::Folder;
+use super::{check, schema, wal};
+use crate::engine::{Loaded, OpenError};
+
+/// What a backup has in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Contents {
+    /// How many leases it has.
+    pub leases: u64,
+    /// How many of these somebody holds.
+    pub held: u64,
+    /// How many of these are held without an end.
+    pub infinite: u64,
+    /// The revision of the last change in it.
+    pub revision: u64,
+    /// The greatest epoch in it, if any was ever granted.
+    pub last_epoch: Option<u64>,
+    /// The longest that a lease in it lasts without a renewal, together with its lock delay.
+    pub longest: Duration,
+    /// The size of the file.
+    pub bytes: u64,
+}
+
+/// What to do if the file is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it as it is: [`BackupError::Exists`].
+    Keep,
+    /// Put the backup in its place, when that is whole.
+    Replace,
+}
+
+/// Why no backup was made. The store is as it was, and so is the file that was there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The folder can't be read, or what is in it is damaged.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// No store was ever made in the folder.
+    #[error("there is no store in {}", path.display())]
+    NoStore {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The file is there already.
+    #[error("{} is there already", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file would be lost together with the store.
+    #[error("{} lies in the store's folder and would be lost with it", path.display())]
+    InsideStore {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file can't be written.
+    #[error("can't write {}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+/// Copies the leases in `data_dir` to `file`, as of now: every change that was acknowledged before
+/// this call is in it. A store may use the folder meanwhile, and is not disturbed.
+///
+/// The file is for its owner only: **it has lease ids**, with which leases can be taken over. It gets
+/// its name when it is whole, was checked as at a start, and is on disk.
+///
+/// It blocks.
+///
+/// # Errors
+///
+/// [`BackupError`].
+pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Contents, BackupError> {
+    let folder = look_at(data_dir)?;
+    let target = folder_of(file, &folder)?;
+    if existing == Existing::Keep && fs::symlink_metadata(file).is_ok() {
+        return Err(BackupError::Exists { path: file.into() });
+    }
+    let failed = |error| BackupError::Io {
+        path: file.into(),
+        error,
+    };
+    // Its mode is 0600, and it is gone again if this fails.
+    let copy = tempfile::Builder::new()
+        .prefix(".tenure-backup-")
+        .tempfile_in(&target)
+        .map_err(failed)?;
+    copy_pages(&folder.database(), copy.path())?;
+    let checked = {
+        let connection =
+            schema::connect_to_copy(copy.path()).map_err(|error| unreadable(file, &error))?;
+        check::load(&connection, &folder.database(), usize::MAX)?
+    };
+    // What is in the log alone is in the copy.
+    folder.check_revision(checked.meta.revision)?;
+    copy.as_file().sync_all().map_err(failed)?;
+    let contents = Contents::of(&checked.loaded, copy.path()).map_err(failed)?;
+    let named = match existing {
+        Existing::Keep => copy.persist_noclobber(file),
+        Existing::Replace => copy.persist(file),
+    };
+    named.map_err(|failure| match failure.error.kind() {
+        io::ErrorKind::AlreadyExists => BackupError::Exists { path: file.into() },
+        _ => failed(failure.error),
+    })?;
+    let sync = || File::open(&target)?.sync_all();
+    sync().map_err(failed)?;
+    Ok(contents)
+}
+
+/// The folder of a store whose log may be believed.
+fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
+    let folder = Folder::look_at(data_dir);
+    folder.check_not_restoring()?;
+    if folder.format()?.is_none() {
+        return Err(BackupError::NoStore {
+            path: data_dir.into(),
+        });
+    }
+    // SQLite would silently drop what comes after damage. A store that runs has looked at its start,
+    // and changes the log all the time; where none runs, none may start to while this looks.
+    if let Some(_lock) = folder.keep_out()? {
+        wal::check(&folder.database())?;
+    }
+    Ok(folder)
+}
+
+/// The folder that `file` is in, if it is another one than the store's.
+fn folder_of(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
+    let parent = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let real = |path: &Path| path.canonicalize();
+    let target = real(parent).map_err(|error| BackupError::Io {
+        path: file.into(),
+        error,
+    })?;
+    if real(store.path()).is_ok_and(|store| store == target) {
+        return Err(BackupError::InsideStore { path: file.into() });
+    }
+    Ok(target)
+}
+
+/// Copies all pages as of one commit.
+///
+/// The connection to the store's database only reads, and never moves the log: checkpoints are the
+/// store's own, which must not miss the errors of their fsyncs. While it reads, the log only grows.
+/// So this writes without an fsync, which takes the least time; the caller makes it durable.
+fn copy_pages(database: &Path, copy: &Path) -> Result<(), OpenError> {
+    let read = |error: rusqlite::Error| schema::broken(database, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let store = Connection::open_with_flags(database, flags).map_err(read)?;
+    store
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(read)?;
+    store.busy_timeout(Duration::from_secs(5)).map_err(read)?;
+    let write = |error: rusqlite::Error| unreadable(copy, &error);
+    let mut copied = Connection::open(copy).map_err(write)?;
+    copied
+        .execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;")
+        .map_err(write)?;
+    let backup = Backup::new(&store, &mut copied).map_err(write)?;
+    // All pages in one step, which is one transaction: in several, each commit of the store would
+    // begin the copy anew.
+    match backup.step(-1).map_err(read)? {
+        StepResult::Done => Ok(()),
+        _ => Err(OpenError::Database {
+            path: database.into(),
+            detail: "another program has it locked".into(),
+        }),
+    }
+}
+
+fn unreadable(path: &Path, error: &rusqlite::Error) -> OpenError {
+    OpenError::Database {
+        path: path.into(),
+        detail: error.to_string(),
+    }
+}
+
+impl Contents {
+    /// What is in the database `path`, from which these were loaded.
+    pub(super) fn of(loaded: &Loaded, path: &Path) -> io::Result<Self> {
+        let mut contents = Self {
+            leases: loaded.leases.len() as u64,
+            held: 0,
+            infinite: 0,
+            revision: loaded.revision,
+            last_epoch: loaded.last_epoch().map(tenure_core::Epoch::get),
+            longest: Duration::ZERO,
+            bytes: fs::metadata(path)?.len(),
+        };
+        for (_, stored, _) in &loaded.leases {
+            let Some(grant) = &stored.grant else {
+                continue;
+            };
+            let is_held = matches!(stored.state, StoredState::Leased | StoredState::Breaking(_));
+            contents.held += u64::from(is_held);
+            match grant.duration {
+                LeaseDuration::Fixed(duration) => {
+                    contents.longest = contents.longest.max(duration + grant.lock_delay);
+                }
+                LeaseDuration::Infinite => contents.infinite += u64::from(is_held),
+            }
+        }
+        Ok(contents)
+    }
+}

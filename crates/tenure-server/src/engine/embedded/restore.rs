@@ -1,0 +1,179 @@
+//! A store's folder made from a backup.
+//!
+//! What the store did after its backup was taken is not in it, and must not be done again for
+//! somebody else: epochs and revisions go on from far above.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tenure_core::{Epoch, UnixMillis};
+
+use super::backup::Contents;
+use super::folder::{FORMAT, Folder, private};
+use super::schema::{self, Meta, UPDATE_META};
+use super::{check, wal};
+use crate::clock;
+use crate::engine::OpenError;
+
+/// How far above the clock, and above all that is in the backup, epochs go on: a day in
+/// milliseconds, which is what an epoch counts. The store that was lost may have had a clock that was
+/// ahead of this one's, and a day is more than a wrong time zone makes.
+const EPOCHS_AHEAD: u64 = 24 * 60 * 60 * 1000;
+
+/// How far above the backup's revisions go on: more changes than a store makes in years.
+const REVISIONS_AHEAD: u64 = 1 << 40;
+
+/// What came of a restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// What was in the backup.
+    pub contents: Contents,
+    /// All grants from now on have a greater epoch than this.
+    pub epochs_above: u64,
+    /// All changes from now on have a greater revision than this.
+    pub revisions_above: u64,
+}
+
+/// Why nothing was restored. The backup is as it was. In the folder there is no store, or the one
+/// that was there before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The backup can't be read, or was written by a newer version.
+    #[error(transparent)]
+    Backup(OpenError),
+    /// The backup is none, or not what was written. Use another one.
+    #[error("{} is damaged or no backup ({detail}); nothing was restored", path.display())]
+    Damaged {
+        /// The backup.
+        path: PathBuf,
+        /// What does not fit.
+        detail: String,
+    },
+    /// The folder can't be used: see [`OpenError`].
+    #[error(transparent)]
+    Folder(#[from] OpenError),
+    /// There is a store in the folder, or a part of one. It is never overwritten: name another folder,
+    /// or move the old one away.
+    #[error("{} is there: nothing is restored over a store, use another folder", path.display())]
+    StoreThere {
+        /// The file that belongs to it.
+        path: PathBuf,
+    },
+}
+
+/// Makes a store in `data_dir` from the backup `file`.
+///
+/// Its leases are as they were when the backup was taken; those that were held count as renewed when
+/// the store is started, as always. Every later grant of any lease has an epoch above all that the
+/// lost store can have granted, as long as its wall clock was not more than a day ahead of this
+/// machine's, and revisions go on from far above.
+///
+/// **Terms that began after the backup are unknown to it.** See to it that the old store is stopped,
+/// and start the restored one when the longest lease duration in use has passed since: by then all
+/// leaders of that time have stopped. [`Contents::longest`] tells the longest of the backup.
+///
+/// A restore that was cut short leaves a folder in which no store starts, and may be done again.
+///
+/// It blocks.
+///
+/// # Errors
+///
+/// [`RestoreError`].
+pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
+    let unreadable = |error| {
+        let path = file.to_owned();
+        RestoreError::Backup(OpenError::Io { path, error })
+    };
+    let backup = File::open(file).map_err(unreadable)?;
+    if !backup.metadata().map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::other("it is no file")));
+    }
+    let folder = Folder::open(data_dir)?;
+    if let Some(path) = folder.trace_of_a_store() {
+        return Err(RestoreError::StoreThere { path });
+    }
+    let restoring = folder.restoring();
+    let restored = copy(backup, &folder).and_then(|()| raise(&restoring, file));
+    if restored.is_err() {
+        // There is nothing that could pass for a store. If it stays, no store starts.
+        let _ = fs::remove_file(&restoring);
+        let _ = folder.sync();
+        return restored;
+    }
+    // From here on a missing database is damage; and while it has this name, no store starts.
+    folder.mark()?;
+    let database = folder.database();
+    let name = || {
+        fs::rename(&restoring, &database)?;
+        folder.sync()
+    };
+    name().map_err(OpenError::io(&database))?;
+    restored
+}
+
+/// Copies the backup to where it is restored.
+fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
+    let path = folder.restoring();
+    let mut write = || {
+        let mut options = OpenOptions::new();
+        let mut copy = private(options.write(true).create(true).truncate(true)).open(&path)?;
+        // The name is there before anything else is.
+        folder.sync()?;
+        // What a restore that was cut short was about to undo is not for this copy.
+        for left in [with_suffix(&path, "-journal"), wal::log_of(&path)] {
+            match fs::remove_file(left) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        io::copy(&mut backup, &mut copy)?;
+        copy.sync_all()
+    };
+    Ok(write().map_err(OpenError::io(&path))?)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// Checks the copy whole, and lets epochs and revisions go on from far above.
+fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
+    let refused = |error| match error {
+        OpenError::Damaged { path, detail } => RestoreError::Damaged { path, detail },
+        error => RestoreError::Backup(error),
+    };
+    let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
+    let connection = schema::connect_to_copy(copy).map_err(broken)?;
+    let checked = check::load(&connection, backup, usize::MAX).map_err(refused)?;
+    let (loaded, meta) = (checked.loaded, checked.meta);
+    if checked.format < FORMAT {
+        schema::upgrade(&connection).map_err(broken)?;
+    }
+    let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
+    let floor = far_above(loaded.last_epoch(), clock::wall());
+    let raised = Meta {
+        revision: meta.revision.saturating_add(REVISIONS_AHEAD),
+        floor: Some(floor),
+        ..meta
+    };
+    let write = || raised.write(&mut connection.prepare_cached(UPDATE_META)?);
+    write().map_err(broken)?;
+    Ok(Restored {
+        contents,
+        epochs_above: floor.get(),
+        revisions_above: raised.revision,
+    })
+}
+
+/// Above what a store can have granted until now, whose last epoch was once `last`.
+fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Epoch {
+    let last = last.map_or(0, Epoch::get);
+    let floor = last.max(wall.get()).saturating_add(EPOCHS_AHEAD);
+    // Only a clock in the year 287396 uses them up. The backup's own are never granted again.
+    Epoch::new(floor).or(Epoch::new(last)).unwrap_or(Epoch::MAX)
+}

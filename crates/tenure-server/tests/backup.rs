@@ -1,0 +1,523 @@
+//! Backups of stores that run, and stores made from them.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Api, Running, assert_ok, assert_refused, id, minute, start};
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+use tenure_server::{BackupError, Config, Contents, Existing, OpenError, RestoreError, Store};
+use tenure_server::{backup, restore};
+
+/// What a process that is killed now leaves behind: the files as they are.
+fn killed(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap();
+        // The shared memory of a process that is gone is made anew.
+        if file.file_name() != "leases.db-shm" {
+            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+/// A store that runs, and a place for what is made of it.
+struct Bench {
+    server: Option<Running>,
+    store: TempDir,
+    place: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let store = tempfile::tempdir().unwrap();
+        Self {
+            server: Some(start(Config::embedded(store.path()))),
+            store,
+            place: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn api(&self) -> &Api {
+        &self.server.as_ref().unwrap().api
+    }
+
+    async fn stop(&mut self) {
+        self.server.take().unwrap().stop().await.unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.place.path().join("backup.db")
+    }
+
+    fn restored(&self) -> PathBuf {
+        self.place.path().join("restored")
+    }
+
+    async fn backup(&self, existing: Existing) -> Result<Contents, BackupError> {
+        let (store, file) = (self.store.path().to_owned(), self.file());
+        let backup = move || backup(&store, &file, existing);
+        tokio::task::spawn_blocking(backup).await.unwrap()
+    }
+}
+
+fn open(folder: &Path) -> Result<Store, OpenError> {
+    Store::open(Config::embedded(folder))
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
+    let mut bench = Bench::new();
+    let stop = Arc::new(AtomicBool::new(false));
+    let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));
+    let clients: Vec<_> = (0..4)
+        .map(|client| {
+            let (api, stop) = (bench.api().clone(), Arc::clone(&stop));
+            let acknowledged = Arc::clone(&acknowledged);
+            tokio::spawn(async move {
+                for number in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let lease = format!("{client}-{}", number % 300);
+                    let id = client * 1_000_000 + number + 1;
+                    let granted = api.acquire(&lease, id).await;
+                    assert_ok(&granted);
+                    let epoch = granted.1["epoch"].as_u64().unwrap();
+                    acknowledged.lock().unwrap().insert(lease.clone(), epoch);
+                    assert_ok(&api.release(&lease, id).await);
+                }
+            })
+        })
+        .collect();
+    let mut revision = 0;
+    for round in 0..10 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let before = acknowledged.lock().unwrap().clone();
+        let contents = bench.backup(Existing::Replace).await.unwrap();
+        assert!(contents.revision > revision, "{contents:?}");
+        revision = contents.revision;
+        // It has passed the check; look at what is in it.
+        let database = Connection::open(bench.file()).unwrap();
+        let mut select = database.prepare("SELECT lease, epoch FROM leases").unwrap();
+        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        let rows: BTreeMap<String, u64> = rows.unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows.len() as u64, contents.leases);
+        for (lease, epoch) in &before {
+            assert!(rows.get(lease) >= Some(epoch), "{round}: {lease} {epoch}");
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    // The store's log is unharmed: killed now, it starts again with everything.
+    let copy = killed(bench.store.path());
+    let again = start(Config::embedded(copy.path()));
+    let all = acknowledged.lock().unwrap().clone();
+    for (lease, epoch) in all {
+        let (_, granted) = again.api.acquire(&lease, 9_999_999).await;
+        assert!(granted["epoch"].as_u64() > Some(epoch), "{granted}");
+    }
+    // Nothing else is left where the backup is.
+    assert_eq!(names(bench.place.path()), ["backup.db"]);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_goes_on_over_checkpoints_and_its_end_while_its_backup_is_read() {
+    let mut bench = Bench::new();
+    // As if a backup took that long: it reads, and the log can't be cut.
+    let reader = Connection::open(bench.store.path().join("leases.db")).unwrap();
+    assert_ok(&bench.api().acquire("first", 1).await);
+    reader.execute_batch("BEGIN").unwrap();
+    let count = || -> u64 {
+        reader
+            .query_row("SELECT count(*) FROM leases", [], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(count(), 1);
+    // Each is two rows, and after 2,000 the log is moved as far as that goes.
+    let clients: Vec<_> = (0..10_u32)
+        .map(|client| {
+            let api = bench.api().clone();
+            tokio::spawn(async move {
+                for number in 0..110 {
+                    let (lease, number) = (format!("job-{client}"), 1_000 * client + number + 2);
+                    assert_ok(&api.acquire(&lease, number).await);
+                    assert_ok(&api.release(&lease, number).await);
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(count(), 1);
+    let mut before = Vec::new();
+    for client in 0..10 {
+        before.push(bench.api().get(&format!("job-{client}")).await.1);
+    }
+    bench.stop().await;
+    // The end could not cut the log, and says that it is needed.
+    assert!(names(bench.store.path()).contains(&"RUNNING".to_owned()));
+    reader.execute_batch("COMMIT").unwrap();
+    drop(reader);
+    let again = start(Config::embedded(bench.store.path()));
+    for (client, before) in before.iter().enumerate() {
+        let (_, view) = again.api.get(&format!("job-{client}")).await;
+        assert_eq!(view["revision"], before["revision"]);
+    }
+    assert_ok(&again.api.renew("first", 1).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_stopped_or_was_killed_is_backed_up_too() {
+    let mut bench = Bench::new();
+    assert_ok(&bench.api().acquire("one", 1).await);
+    let dead = killed(bench.store.path());
+    bench.stop().await;
+    for (number, folder) in [bench.store.path(), dead.path()].into_iter().enumerate() {
+        let file = bench.place.path().join(format!("{number}.db"));
+        let files = || ["leases.db", "leases.db-wal"].map(|name| fs::read(folder.join(name)).ok());
+        let before = files();
+        let contents = backup(folder, &file, Existing::Keep).unwrap();
+        assert_eq!((contents.leases, contents.held), (1, 1));
+        // The log was not moved: that is the store's to do.
+        assert!(files() == before, "the files were touched");
+        let again = start(Config::embedded(folder));
+        assert_ok(&again.api.renew("one", 1).await);
+        again.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_a_backup_is_told() {
+    let bench = Bench::new();
+    let lasting = |number, duration, lock_delay: u64| {
+        json!({"holder": "c", "lease_id": id(number), "duration_ms": duration,
+            "lock_delay_ms": lock_delay})
+    };
+    let api = bench.api();
+    assert_ok(&api.post("a", "acquire", lasting(1, json!(15_000), 0)).await);
+    assert_ok(
+        &api.post("b", "acquire", lasting(2, json!(20_000), 3_000))
+            .await,
+    );
+    assert_ok(&api.release("b", 2).await);
+    let (_, last) = api
+        .post("c", "acquire", lasting(3, json!("infinite"), 0))
+        .await;
+    let contents = bench.backup(Existing::Keep).await.unwrap();
+    assert_eq!(
+        (contents.leases, contents.held, contents.infinite),
+        (3, 2, 1)
+    );
+    assert_eq!(Some(contents.revision), last["revision"].as_u64());
+    assert!(contents.last_epoch >= last["epoch"].as_u64());
+    assert_eq!(contents.longest, Duration::from_secs(23));
+    let metadata = fs::metadata(bench.file()).unwrap();
+    assert_eq!(contents.bytes, metadata.len());
+    // It has lease ids in it.
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_overwrites_only_what_it_is_told_to() {
+    let bench = Bench::new();
+    fs::write(bench.file(), "precious").unwrap();
+    let refused = bench.backup(Existing::Keep).await.unwrap_err();
+    assert!(matches!(refused, BackupError::Exists { .. }), "{refused}");
+    assert!(refused.to_string().contains("backup.db is there already"));
+    assert_eq!(fs::read_to_string(bench.file()).unwrap(), "precious");
+    bench.backup(Existing::Replace).await.unwrap();
+    assert!(
+        fs::read(bench.file())
+            .unwrap()
+            .starts_with(b"SQLite format 3\0")
+    );
+
+    let inside = bench.store.path().join("leases.db");
+    let refused = backup(bench.store.path(), &inside, Existing::Replace).unwrap_err();
+    let is_inside = matches!(refused, BackupError::InsideStore { .. });
+    assert!(is_inside, "{refused}");
+    let nowhere = bench.place.path().join("no/such/folder/backup.db");
+    let refused = backup(bench.store.path(), &nowhere, Existing::Keep).unwrap_err();
+    assert!(matches!(refused, BackupError::Io { .. }), "{refused}");
+    let empty = tempfile::tempdir().unwrap();
+    let refused = backup(empty.path(), &bench.file(), Existing::Keep).unwrap_err();
+    assert!(matches!(refused, BackupError::NoStore { .. }), "{refused}");
+    assert_eq!(names(empty.path()), [""; 0]);
+    assert_ok(&bench.api().acquire("job", 1).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_store_is_not_backed_up() {
+    let mut bench = Bench::new();
+    for number in 1..=40 {
+        assert_ok(&bench.api().acquire(&format!("job-{number}"), number).await);
+    }
+    let dead = killed(bench.store.path());
+    bench.stop().await;
+    let refused = |folder: &Path, file: &str| {
+        let error = backup(folder, &bench.file(), Existing::Keep).unwrap_err();
+        let is_damage = matches!(error, BackupError::Store(OpenError::Damaged { .. }));
+        assert!(is_damage, "{error}");
+        assert!(error.to_string().contains(file), "{error}");
+        assert_eq!(names(bench.place.path()), [""; 0]);
+    };
+    // A bit in the middle of the log, which SQLite would take for its end.
+    let log = dead.path().join("leases.db-wal");
+    let mut bytes = fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    refused(dead.path(), "leases.db-wal");
+    fs::remove_file(&log).unwrap();
+    refused(dead.path(), "leases.db-wal");
+    // A row that is another one.
+    let database = bench.store.path().join("leases.db");
+    let alter = Connection::open(&database).unwrap();
+    alter
+        .execute("UPDATE leases SET holder = 'x' WHERE lease = 'job-7'", [])
+        .unwrap();
+    drop(alter);
+    refused(bench.store.path(), "leases.db");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_one_told() {
+    let mut bench = Bench::new();
+    let api = bench.api();
+    assert_ok(&api.acquire("held", 1).await);
+    assert_ok(&api.acquire("free", 2).await);
+    assert_ok(&api.release("free", 2).await);
+    let contents = bench.backup(Existing::Keep).await.unwrap();
+    // What the backup does not know of.
+    let mut told = Vec::new();
+    assert_ok(&api.release("held", 1).await);
+    for (number, lease) in (3..).zip(["held", "free", "new"]) {
+        let (_, granted) = api.acquire(lease, number).await;
+        told.push((
+            granted["epoch"].as_u64().unwrap(),
+            granted["revision"].as_u64().unwrap(),
+        ));
+    }
+    let wall = u64::try_from(chrono::Utc::now().timestamp_millis()).unwrap();
+    bench.stop().await;
+
+    let restored = restore(&bench.file(), &bench.restored()).unwrap();
+    assert_eq!(restored.contents, contents);
+    // Also if the lost store's clock was ahead by hours.
+    let hours = 23 * 60 * 60 * 1000;
+    let most = told.iter().max().unwrap().0 + hours;
+    assert!(restored.epochs_above > most && restored.epochs_above > wall + hours);
+    let server = start(Config::embedded(bench.restored()));
+    let api = &server.api;
+    // Held when the backup was taken: its term goes on under its number, then there is a greater one.
+    let (_, held) = api.get("held").await;
+    assert!(held["epoch"].as_u64() <= contents.last_epoch);
+    assert_refused(&api.renew("held", 3).await, 409, "lease_id_mismatch");
+    assert_ok(&api.renew("held", 1).await);
+    assert_ok(&api.release("held", 1).await);
+    for (number, lease) in (10..).zip(["held", "free", "new", "newer"]) {
+        let (status, granted) = api.acquire(lease, number).await;
+        assert_eq!(status, 200, "{granted}");
+        let epoch = granted["epoch"].as_u64().unwrap();
+        assert!(
+            epoch > most && epoch > restored.epochs_above,
+            "{lease}: {epoch}"
+        );
+        let revision = granted["revision"].as_u64().unwrap();
+        let last = told.iter().map(|(_, revision)| *revision).max().unwrap();
+        assert!(revision > last + 1_000_000_000_000, "{lease}: {revision}");
+        // A view's numbers stay exact in every reader.
+        assert!(revision.max(epoch) < 1 << 53);
+    }
+    // And it stays so after its own restarts.
+    server.stop().await.unwrap();
+    let server = start(Config::embedded(bench.restored()));
+    assert_ok(&server.api.release("newer", 13).await);
+    let (_, granted) = server.api.acquire("newest", 20).await;
+    assert!(granted["epoch"].as_u64() > Some(most), "{granted}");
+    let (_, granted) = server.api.acquire("newer", 21).await;
+    assert!(granted["epoch"].as_u64() > Some(most), "{granted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_backup_is_refused_and_leaves_no_store() {
+    let bench = Bench::new();
+    for number in 1..=40 {
+        assert_ok(&bench.api().acquire(&format!("job-{number}"), number).await);
+    }
+    let contents = bench.backup(Existing::Keep).await.unwrap();
+    let good = fs::read(bench.file()).unwrap();
+    let bad = bench.place.path().join("bad.db");
+    let mut refused = 0;
+    // An odd step meets all parts of pages.
+    for at in (0..good.len()).step_by(211) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&bad, bytes).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        match restore(&bad, folder.path()) {
+            // In room that nobody reads.
+            Ok(restored) => {
+                assert_eq!(restored.contents, contents);
+                drop(open(folder.path()).unwrap());
+            }
+            Err(error) => {
+                refused += 1;
+                let text = error.to_string();
+                assert!(text.contains("bad.db"), "{text}");
+                assert_eq!(names(folder.path()), ["lock"]);
+            }
+        }
+    }
+    assert!(refused > 10, "{refused}");
+    let mut one_bit = good.clone();
+    let name = one_bit.windows(6).position(|bytes| bytes == b"job-17");
+    one_bit[name.unwrap() + 5] ^= 1;
+    for bytes in [
+        &one_bit,
+        &good[..good.len() / 2],
+        &good[..good.len() - 1],
+        b"",
+        b"words",
+    ] {
+        fs::write(&bad, bytes).unwrap();
+        let error = restore(&bad, &bench.restored()).unwrap_err();
+        assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
+        assert_eq!(names(&bench.restored()), ["lock"]);
+    }
+    // Somebody else's database.
+    let other = bench.place.path().join("other.db");
+    let database = Connection::open(&other).unwrap();
+    database.execute_batch("CREATE TABLE t (x)").unwrap();
+    let error = restore(&other, &bench.restored()).unwrap_err();
+    assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
+    // Nothing was left that a good one could not be restored over.
+    restore(&bench.file(), &bench.restored()).unwrap();
+    drop(open(&bench.restored()).unwrap());
+    let gone = restore(
+        &bench.place.path().join("gone"),
+        &bench.place.path().join("nowhere"),
+    );
+    assert!(gone.unwrap_err().to_string().contains("gone"));
+    assert!(!bench.place.path().join("nowhere").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_restored_over_a_store() {
+    let mut bench = Bench::new();
+    assert_ok(&bench.api().acquire("job", 1).await);
+    bench.backup(Existing::Keep).await.unwrap();
+    let error = restore(&bench.file(), bench.store.path()).unwrap_err();
+    let is_in_use = matches!(error, RestoreError::Folder(OpenError::InUse { .. }));
+    assert!(is_in_use, "{error}");
+    let dead = killed(bench.store.path());
+    bench.stop().await;
+    for folder in [bench.store.path(), dead.path()] {
+        let error = restore(&bench.file(), folder).unwrap_err();
+        assert!(matches!(error, RestoreError::StoreThere { .. }), "{error}");
+        let again = start(Config::embedded(folder));
+        assert_ok(&again.api.renew("job", 1).await);
+        again.stop().await.unwrap();
+    }
+    // Not over any part of one, either.
+    for part in ["FORMAT", "leases.db", "leases.db-wal", "RUNNING"] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(part), "").unwrap();
+        let error = restore(&bench.file(), folder.path()).unwrap_err();
+        assert!(matches!(error, RestoreError::StoreThere { .. }), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
+    let mut bench = Bench::new();
+    let (_, granted) = bench.api().acquire("job", 1).await;
+    bench.backup(Existing::Keep).await.unwrap();
+    bench.stop().await;
+    let whole = fs::read(bench.file()).unwrap();
+    // What there is after a kill at each step: nothing copied yet, half of it, all of it with what it
+    // takes to undo a transaction, and with the marker.
+    let half = &whole[..whole.len() / 2];
+    let stages: [&[(&str, &[u8])]; 4] = [
+        &[("leases.db.restoring", b"")],
+        &[("leases.db.restoring", half)],
+        &[
+            ("leases.db.restoring", &whole),
+            ("leases.db.restoring-journal", &[0xD9; 4096]),
+        ],
+        &[
+            ("leases.db.restoring", &whole),
+            ("FORMAT", b"tenure-store 1\n"),
+        ],
+    ];
+    for stage in stages {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in stage {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let before = names(folder.path());
+        for _ in 0..2 {
+            let error = open(folder.path()).unwrap_err();
+            assert!(
+                matches!(error, OpenError::RestoreCutShort { .. }),
+                "{error}"
+            );
+            assert!(error.to_string().contains("leases.db.restoring"), "{error}");
+        }
+        let error = backup(folder.path(), &bench.place.path().join("x"), Existing::Keep);
+        assert!(matches!(
+            error,
+            Err(BackupError::Store(OpenError::RestoreCutShort { .. }))
+        ));
+        let mut expected = before;
+        expected.push("lock".into());
+        expected.sort();
+        assert_eq!(names(folder.path()), expected);
+
+        restore(&bench.file(), folder.path()).unwrap();
+        assert_eq!(names(folder.path()), ["FORMAT", "leases.db", "lock"]);
+        let again = start(Config::embedded(folder.path()));
+        assert_eq!(again.api.get("job").await.1["epoch"], granted["epoch"]);
+        assert_ok(&again.api.renew("job", 1).await);
+        again.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_a_restored_store_is_restored_again() {
+    let bench = Bench::new();
+    assert_ok(&bench.api().post("job", "acquire", minute(1)).await);
+    bench.backup(Existing::Keep).await.unwrap();
+    let first = restore(&bench.file(), &bench.restored()).unwrap();
+    drop(open(&bench.restored()).unwrap());
+    let again = bench.place.path().join("again.db");
+    let contents = backup(&bench.restored(), &again, Existing::Keep).unwrap();
+    assert_eq!(contents.last_epoch, Some(first.epochs_above));
+    let second = restore(&again, &bench.place.path().join("second")).unwrap();
+    assert!(second.epochs_above > first.epochs_above);
+    assert!(second.revisions_above > first.revisions_above);
+}
