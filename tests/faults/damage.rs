@@ -78,12 +78,18 @@ async fn all(client: &Client) -> BTreeMap<String, Value> {
     let answer = client.http.get(url).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let list: Value = answer.json().await.unwrap();
-    let leases = list["leases"].as_array().unwrap().iter().map(|view| {
+    let mut leases = BTreeMap::new();
+    for view in list["leases"].as_array().unwrap() {
         let mut view = view.clone();
         view["remaining_ms"] = Value::Null;
-        (view["lease"].as_str().unwrap().to_owned(), view)
-    });
-    leases.collect()
+        let lease = view["lease"].as_str().unwrap().to_owned();
+        let url = format!("http://{store}/v1/namespaces/tests/leases/{lease}/history");
+        let answer = client.http.get(url).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        view["history"] = answer.json().await.unwrap();
+        leases.insert(lease, view);
+    }
+    leases
 }
 
 /// What to do to a file.

@@ -133,7 +133,7 @@ fn a_watch_ends_when_nobody_reads_and_needs_something_to_watch() {
 #[test]
 fn a_history_says_who_held_a_lease_and_why_it_ended() {
     let bench = Bench::new();
-    let _first = bench.candidate("first", &["--cool-down", "60s"]);
+    let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");
     let reason = ["--period", "2s", "--reason", "bad release"];
     let output = bench.run(&[&["break", ELECTION], &reason[..]].concat());

@@ -231,14 +231,29 @@ impl Folder {
         }
     }
 
+    fn log_is_empty(&self) -> bool {
+        let log = self.path.join("leases.db-wal");
+        fs::metadata(log).map_or(true, |log| log.len() == 0)
+    }
+
     /// There was a database here: a missing, empty or foreign file must not pass for a new one, or
     /// every lease would be free at once.
     pub(super) fn check_database(&self) -> Result<(), OpenError> {
         let path = self.database();
-        let mut start = [0; MAGIC.len()];
-        let detail = match File::open(&path).and_then(|mut file| file.read_exact(&mut start)) {
-            Ok(()) if &start == MAGIC => return Ok(()),
-            Ok(()) => "it is no SQLite database",
+        let read = || -> io::Result<_> {
+            let mut file = File::open(&path)?;
+            let mut start = [0; MAGIC.len() + 2];
+            file.read_exact(&mut start)?;
+            Ok((start, file.metadata()?.len()))
+        };
+        let detail = match read() {
+            Ok((start, _)) if !start.starts_with(MAGIC) => "it is no SQLite database",
+            // SQLite takes a page of which the end is missing for one that ends with zeros. Where
+            // there is a log this is a move into the database that was cut short, and done again.
+            Ok((start, len)) if len % page_size(start) != 0 && self.log_is_empty() => {
+                "its last page is cut off"
+            }
+            Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => "it is missing",
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it is empty or cut off",
             Err(error) => return Err(OpenError::Io { path, error }),
@@ -247,6 +262,16 @@ impl Folder {
             path,
             detail: detail.into(),
         })
+    }
+}
+
+/// The size of a page, from bytes 16 and 17 of the database; 1 stands for 64 KiB.
+fn page_size(start: [u8; MAGIC.len() + 2]) -> u64 {
+    match u16::from_be_bytes([start[MAGIC.len()], start[MAGIC.len() + 1]]) {
+        // SQLite says what is wrong with it.
+        0 => 1,
+        1 => 65_536,
+        size => size.into(),
     }
 }
 
