@@ -14,6 +14,7 @@ use tenure_core::lease::Record;
 use tokio::sync::watch;
 
 use crate::engine::{CommitError, Write};
+use crate::events::Events;
 use crate::store::Event;
 use crate::table::Key;
 
@@ -25,6 +26,7 @@ pub(crate) struct Journal {
     queue: Mutex<Pending>,
     wake: Condvar,
     keeping: Keeping,
+    events: Arc<Events>,
 }
 
 /// Whether there is an engine behind the journal.
@@ -75,6 +77,9 @@ pub(crate) struct Before {
 pub(crate) struct Step {
     pub(crate) write: Write,
     pub(crate) event: Event,
+    /// What is not kept, as it was then: how many waited, and how long the lease had left.
+    pub(crate) waiters: u64,
+    pub(crate) remaining_ms: Option<u64>,
 }
 
 /// Why changes were undone.
@@ -99,8 +104,8 @@ impl From<&CommitError> for Undone {
 }
 
 impl Journal {
-    /// A journal whose revisions go on after `last`.
-    pub(crate) fn new(last: u64, keeping: Keeping) -> Self {
+    /// A journal whose revisions go on after `last`, and that tells `events` what is durable.
+    pub(crate) fn new(last: u64, keeping: Keeping, events: Arc<Events>) -> Self {
         Self {
             durable: AtomicU64::new(last),
             queue: Mutex::new(Pending {
@@ -112,6 +117,7 @@ impl Journal {
             }),
             wake: Condvar::new(),
             keeping,
+            events,
         }
     }
 
@@ -136,8 +142,10 @@ impl Journal {
             }
             Keeping::InMemory => {
                 self.durable.store(last, Ordering::Release);
+                change.log();
+                // Under the lock that gives revisions: events come in their order.
+                self.events.publish(change.steps);
                 drop(pending);
-                change.tell();
             }
         }
         last
@@ -198,6 +206,13 @@ impl Journal {
         self.durable.store(revision, Ordering::Release);
         let progress = Arc::clone(&self.lock().progress);
         progress.send_modify(|progress| progress.durable = revision);
+    }
+
+    /// Tells what has become durable, in the order in which it was taken.
+    pub(crate) fn tell(&self, changes: Vec<Change>) {
+        changes.iter().for_each(Change::log);
+        let steps = changes.into_iter().flat_map(|change| change.steps);
+        self.events.publish(steps);
     }
 
     /// Takes what is queued behind changes that are to be undone: it may rest on them. The caller
@@ -263,7 +278,7 @@ const PATIENCE_PART: u32 = 2;
 
 impl Change {
     /// Logs what happened. Only what is durable has happened.
-    pub(crate) fn tell(&self) {
+    fn log(&self) {
         for step in &self.steps {
             step.event.log(&step.write);
         }
@@ -301,6 +316,10 @@ mod tests {
     use super::*;
     use crate::engine::Content;
 
+    fn journal(last: u64, keeping: Keeping) -> Journal {
+        Journal::new(last, keeping, Arc::new(Events::after(last)))
+    }
+
     fn change() -> Change {
         let key = Key::of_text("a/b");
         let write = Write {
@@ -314,7 +333,12 @@ mod tests {
             revision: 0,
         };
         let event = Event::Deleted;
-        let steps = vec![Step { write, event }];
+        let steps = vec![Step {
+            write,
+            event,
+            waiters: 0,
+            remaining_ms: None,
+        }];
         Change { key, before, steps }
     }
 
@@ -325,7 +349,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
-        let journal = Journal::new(10, Keeping::Durably);
+        let journal = journal(10, Keeping::Durably);
         assert!(journal.ticket(10).is_none());
         assert_eq!(journal.append(change()), 11);
         let ticket = journal.ticket(11).unwrap();
@@ -338,7 +362,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_undone_stays_so_whatever_becomes_durable_later() {
-        let journal = Journal::new(0, Keeping::Durably);
+        let journal = journal(0, Keeping::Durably);
         let (first, second) = (journal.append(change()), journal.append(change()));
         let (kept, lost) = (journal.ticket(first), journal.ticket(second));
         journal.publish(first);
@@ -355,7 +379,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_journal_that_is_gone_does_not_say_yes() {
-        let journal = Journal::new(0, Keeping::Durably);
+        let journal = journal(0, Keeping::Durably);
         journal.append(change());
         let ticket = journal.ticket(1).unwrap();
         drop(journal);
@@ -364,7 +388,7 @@ mod tests {
 
     #[test]
     fn without_an_engine_everything_is_durable_at_once() {
-        let journal = Journal::new(0, Keeping::InMemory);
+        let journal = journal(0, Keeping::InMemory);
         let revision = journal.append(change());
         assert!(journal.ticket(revision).is_none());
     }

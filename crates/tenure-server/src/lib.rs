@@ -10,6 +10,8 @@
 //! http --> store --> table (shards) -- lease::apply (core) --> journal --> engine (disk)
 //!            |                                                    |
 //!            +------------- waits until durable <-----------------+
+//!            |                                                    |
+//!            +-- streams <----------------- events <--------------+
 //! ```
 //!
 //! # Examples
@@ -34,6 +36,8 @@ mod store;
 mod table;
 
 mod journal;
+
+mod events;
 
 mod engine;
 

@@ -10,7 +10,7 @@ use crate::table::Key;
 
 /// Keys, each with the time at which to look at it.
 ///
-/// It knows only leases with waiters or long polls; expiry itself needs no timer. A time may be too
+/// It knows only leases with waiters, long polls or watchers; expiry itself needs no timer. A time may be too
 /// early (renewals move the expiry, nobody tells the timer): looking too early is harmless, whoever
 /// looks arms the timer again. A key has one time, so requests that come and go can't fill it.
 #[derive(Debug, Default)]

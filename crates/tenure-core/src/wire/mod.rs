@@ -5,11 +5,13 @@
 //! field, the value and what would be right. So a wrong value is refused the same way wherever it
 //! comes in.
 
+mod event;
 mod number;
 mod problem;
 mod request;
 mod view;
 
+pub use event::{EventKind, LeaseEvent, Reset};
 pub use number::{DurationMs, Number};
 pub use problem::{Code, Problem};
 pub use request::{

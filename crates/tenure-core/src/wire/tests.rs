@@ -1,6 +1,7 @@
 use super::*;
+use crate::Instant;
 use crate::Random;
-use crate::lease::{LeaseDuration, Rules};
+use crate::lease::{LeaseDuration, Record, Rules};
 use alloc::string::ToString;
 use core::time::Duration;
 
@@ -138,4 +139,29 @@ fn a_problem_of_a_newer_store_is_understood() {
         (problem.status, problem.detail.to_string()),
         (418, "d".to_string())
     );
+}
+
+#[test]
+fn events_are_named_the_same_in_json_and_on_the_line() {
+    for kind in [EventKind::Granted, EventKind::Metadata, EventKind::Reset] {
+        let json = serde_json::to_value(kind).unwrap();
+        assert_eq!(json, kind.as_str());
+        assert_eq!(EventKind::of_name(kind.as_str()), Some(kind));
+    }
+    assert_eq!(EventKind::of_name("rewritten"), None);
+}
+
+#[test]
+fn an_event_is_a_view_with_a_reason() {
+    let view = LeaseView::of("ns", "job", &Record::default(), Instant::default());
+    let event = LeaseEvent {
+        view,
+        reason: Some("done".into()),
+    };
+    let json = serde_json::to_value(&event).unwrap();
+    assert_eq!(
+        (&json["lease"], &json["reason"]),
+        (&"job".into(), &"done".into())
+    );
+    assert_eq!(serde_json::from_value::<LeaseEvent>(json).unwrap(), event);
 }

@@ -41,6 +41,9 @@ pub struct Limits {
     /// else, and is closed after its first request; a tenth over it (at least 16), and it is closed
     /// at once.
     pub max_connections: usize,
+    /// Most streams of events. Default 10,000: each has a connection and some kilobytes, and what is told
+    /// is kept once for all of them. At least 0. Over it: 429 `over_limit`.
+    pub max_watchers: usize,
     /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it: 413
     /// `too_large`.
     pub max_metadata_bytes: usize,
@@ -68,6 +71,7 @@ impl Default for Limits {
             max_waiters_per_lease: 10_000,
             max_waiting: 50_000,
             max_connections: 60_000,
+            max_watchers: 10_000,
             max_metadata_bytes: MAX_METADATA_BYTES,
             max_history: 100,
             header_time: Duration::from_secs(75),
@@ -135,6 +139,7 @@ impl Limits {
             ("max_waiters_per_lease", self.max_waiters_per_lease, 0, MANY),
             ("max_waiting", self.max_waiting, 0, MANY),
             ("max_connections", self.max_connections, 1, MANY),
+            ("max_watchers", self.max_watchers, 0, MANY),
             (
                 "max_metadata_bytes",
                 self.max_metadata_bytes,
@@ -199,7 +204,7 @@ mod tests {
     #[test]
     fn an_impossible_limit_is_named_with_its_range() {
         type Change = fn(&mut Limits);
-        let change: [(&str, Change); 11] = [
+        let change: [(&str, Change); 12] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
@@ -212,6 +217,7 @@ mod tests {
                 limits.max_waiters_per_lease = usize::MAX;
             }),
             ("max_waiting", |limits| limits.max_waiting = usize::MAX),
+            ("max_watchers", |limits| limits.max_watchers = usize::MAX),
             ("max_metadata_bytes", |limits| {
                 limits.max_metadata_bytes = 4097;
             }),

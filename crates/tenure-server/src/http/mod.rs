@@ -1,6 +1,7 @@
 //! The HTTP API: routes, and the nets around them.
 
 mod body;
+mod events;
 mod head;
 mod health;
 mod leases;
@@ -33,7 +34,11 @@ pub fn router(store: Store) -> Router {
     Router::new()
         .route("/v1/namespaces/{namespace}/renew", post(renewals::renew))
         .route(leases, get(leases::list))
-        .route(lease, get(leases::view).delete(leases::delete))
+        .route(
+            lease,
+            get(events::of_namespace_or_view).delete(leases::delete),
+        )
+        .route(&format!("{lease}/events"), get(events::of_lease))
         .route(&format!("{lease}/acquire"), post(leases::acquire))
         .route(&format!("{lease}/renew"), post(leases::renew))
         .route(&format!("{lease}/change"), post(leases::change))

@@ -78,7 +78,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
 }
 
 /// The values of these fields, in this order, and of no others.
-fn values<const N: usize>(
+pub(super) fn values<const N: usize>(
     parts: &Parts,
     fields: [&str; N],
 ) -> Result<[Option<String>; N], Failure> {
@@ -104,7 +104,7 @@ fn values<const N: usize>(
 }
 
 /// A whole number. It is read as in a body, so the same texts are numbers here and there.
-fn number(field: &str, text: &str) -> Result<Number, Failure> {
+pub(super) fn number(field: &str, text: &str) -> Result<Number, Failure> {
     serde_json::from_str(text)
         .map_err(|_| malformed(format!("{field} is {text:?} and must be a whole number")))
 }

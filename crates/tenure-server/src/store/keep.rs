@@ -1,4 +1,5 @@
-//! The store's two threads: one commits what is queued, one looks at leases when time changes them.
+//! What the store's threads do: one commits what is queued, one looks at leases when time changes them.
+//! (The third tells those who watch: [`Events::tell`](crate::events::Events::tell).)
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,12 @@ use crate::engine::{CommitError, Content, Engine, Write};
 use crate::journal::{Change, Pace, Undone};
 use crate::table::Key;
 
-/// After an undone change, how long until those who wait for the lease are looked at again: a full
-/// disk is not asked in a hot loop.
+/// After an undone change, how long until a lease that somebody waits for or watches is looked at again:
+/// a full disk is not asked in a hot loop.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Inner {
-    /// Looks at leases that somebody waits for, when it is time, until the timer is closed.
+    /// Looks at leases that somebody waits for or watches, when it is time, until the timer is closed.
     pub(super) fn watch_time(&self) {
         while let Some(key) = self.timer.next(&self.clock) {
             self.look(&key);
@@ -36,7 +37,7 @@ impl Inner {
                     pace = Pace::after(batch.len(), began.elapsed());
                     self.journal.publish(last);
                     self.forget_deleted(&writes);
-                    batch.iter().for_each(Change::tell);
+                    self.journal.tell(batch);
                     if let Err(error) = engine.tidy() {
                         return self.end(Vec::new(), &error);
                     }
@@ -93,6 +94,8 @@ impl Inner {
             if let Some(interest) = &mut entry.interest {
                 interest.changed.send_replace(entry.revision);
                 interest.armed = None;
+            }
+            if entry.interest.is_some() || self.events.is_watched(&change.key) {
                 waited_for.push(change.key.clone());
             }
             self.table.tidy(shard, &change.key, self.journal.durable());

@@ -11,6 +11,7 @@ mod keep;
 mod operate;
 mod poll;
 mod wait;
+mod watch;
 mod work;
 
 use std::io;
@@ -26,11 +27,13 @@ use tracing::warn;
 use crate::clock::{self, Clock};
 use crate::config::{Config, Limits};
 use crate::engine::{self, Archive, Engine, Loaded, OpenError};
+use crate::events::Events;
 use crate::journal::{Journal, Keeping};
 use crate::table::Table;
 use crate::timer::Timer;
 
 pub(crate) use event::Event;
+pub(crate) use watch::{Heard, Watcher};
 
 /// A lease store. Clones are handles to the same one; when the last is dropped it is closed.
 #[derive(Clone, Debug)]
@@ -43,6 +46,7 @@ pub struct Store {
 struct Inner {
     table: Table,
     journal: Journal,
+    events: Arc<Events>,
     timer: Timer,
     clock: Clock,
     limits: Limits,
@@ -52,6 +56,8 @@ struct Inner {
     floor: AtomicU64,
     /// How many acquires and long polls wait.
     waiting: AtomicUsize,
+    /// How many watch.
+    watching: AtomicUsize,
     status: Mutex<Status>,
     /// Nobody may wait any more.
     stopping: CancellationToken,
@@ -99,8 +105,10 @@ impl Store {
             Some(_) => Keeping::Durably,
             None => Keeping::InMemory,
         };
+        let events = Arc::new(Events::after(loaded.revision));
         let inner = Arc::new(Inner {
-            journal: Journal::new(loaded.revision, keeping),
+            journal: Journal::new(loaded.revision, keeping, Arc::clone(&events)),
+            events,
             floor: AtomicU64::new(loaded.floor.map_or(0, |floor| floor.get() + 1)),
             table: Table::new(loaded.entries(clock.now())),
             timer: Timer::default(),
@@ -108,6 +116,7 @@ impl Store {
             limits,
             archive: engine.as_ref().map(|engine| engine.archive()),
             waiting: AtomicUsize::new(0),
+            watching: AtomicUsize::new(0),
             status: Mutex::new(Status::Open),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
@@ -195,6 +204,8 @@ impl Running {
         };
         let inner = Arc::clone(&self.inner);
         spawn("tenure-timer", Box::new(move || inner.watch_time()))?;
+        let events = Arc::clone(&self.inner.events);
+        spawn("tenure-events", Box::new(move || events.tell()))?;
         if let Some(engine) = engine {
             let inner = Arc::clone(&self.inner);
             spawn("tenure-journal", Box::new(move || inner.keep(engine)))?;
@@ -210,6 +221,7 @@ impl Running {
         inner.journal.close();
         drop(shards);
         inner.timer.close();
+        inner.events.close();
         let threads = std::mem::take(&mut *self.lock());
         for thread in threads {
             // A thread that panicked has said so, and there is nothing left to do for it.

@@ -1,7 +1,8 @@
 //! What is done to one lease under its shard's lock.
 
 use tenure_core::lease::{
-    self, Applied, Change as LeaseChange, LeaseId, Operation, Record, Rejection, Rules, Running,
+    self, Applied, Change as LeaseChange, LeaseId, Operation, Record, Rejection, Remaining, Rules,
+    Running,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, LeaseView, Problem};
@@ -45,6 +46,8 @@ pub(super) struct Work<'a> {
     granted: Vec<ToTell>,
     /// Whether a step is the request's own doing.
     asked: bool,
+    /// Whether the timer looks, and not a request.
+    timed: bool,
 }
 
 /// One who waited and was granted.
@@ -108,16 +111,19 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Looks at a lease because time may have changed it, or nobody may wait for it any more.
+    /// Looks at a lease because time may have changed it, or nobody may wait for it any more; and says
+    /// when to look again, if somebody waits for it or watches it.
     pub(super) fn look(&self, key: &Key) {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
-            if self.check_open().is_ok()
-                && let Some(interest) = &mut entry.interest
-            {
-                interest.armed = None;
+            let is_watched = self.events.is_watched(key);
+            if self.check_open().is_ok() && (entry.interest.is_some() || is_watched) {
+                if let Some(interest) = &mut entry.interest {
+                    interest.armed = None;
+                }
                 let mut step = Work::new(self, key, entry);
+                step.timed = true;
                 step.settle();
                 step.grant_next();
                 step.finish();
@@ -140,6 +146,7 @@ impl<'a> Work<'a> {
             steps: Vec::new(),
             granted: Vec::new(),
             asked: false,
+            timed: false,
         }
     }
 
@@ -172,8 +179,22 @@ impl<'a> Work<'a> {
             let reason = reason.map(String::into_boxed_str);
             let term = self.to_note(running, reason.clone());
             self.push(Event::Asked(applied.change.clone(), reason), term);
+        } else if matches!(applied.change, LeaseChange::Renewed(_)) {
+            self.tell_renewal(&applied.change);
         }
         Ok(applied)
+    }
+
+    /// A renewal is no step, and told only to those who asked for it.
+    fn tell_renewal(&self, change: &LeaseChange) {
+        // With a step before it, it rests on what has no revision yet.
+        if self.inner.events.wants_renewals(self.key) && self.steps.is_empty() {
+            let stored = self.entry.record.store(self.now);
+            let content = Content::Lease(stored.into());
+            let mut step = self.step(content, Event::Asked(change.clone(), None), None);
+            step.write.revision = self.entry.revision;
+            self.inner.events.publish_renewal(step);
+        }
     }
 
     /// Forgets the lease, but for the greatest epoch.
@@ -285,6 +306,13 @@ impl<'a> Work<'a> {
                 self.inner.timer.arm(at, self.key.clone());
             }
         }
+        // Not at renewals: the timer then looks too early, and arms itself again.
+        if (first_of_all.is_some() || self.timed)
+            && self.inner.events.is_watched(self.key)
+            && let Some(at) = next
+        {
+            self.inner.timer.arm(at, self.key.clone());
+        }
         first_of_all.unwrap_or(revision)
     }
 
@@ -365,7 +393,16 @@ impl<'a> Work<'a> {
             let past = self.entry.past.get_or_insert_default();
             past.note(term, self.inner.limits.max_history);
         }
-        self.steps.push(Step {
+        let step = self.step(content, event, term);
+        self.steps.push(step);
+    }
+
+    fn step(&self, content: Content, event: Event, term: Option<Term>) -> Step {
+        let remaining_ms = match self.entry.record.remaining(self.now) {
+            Some(Remaining::Time(time)) => u64::try_from(time.as_millis()).ok(),
+            Some(Remaining::Forever) | None => None,
+        };
+        Step {
             write: Write {
                 key: self.key.clone(),
                 revision: 0,
@@ -373,7 +410,9 @@ impl<'a> Work<'a> {
                 term: term.map(Box::new),
             },
             event,
-        });
+            waiters: self.entry.waiters(),
+            remaining_ms,
+        }
     }
 }
 

@@ -90,6 +90,18 @@ impl Table {
         first
     }
 
+    /// The keys of all leases of a namespace, shard by shard; one shard is locked at a time.
+    pub(crate) fn namespace(&self, namespace: &str) -> impl Iterator<Item = Vec<Key>> {
+        let prefix = format!("{namespace}/");
+        self.shards.iter().map(move |shard| {
+            let shard = lock(shard);
+            let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
+            let keys = shard.keys(from);
+            let keys = keys.take_while(|key| key.as_str().starts_with(&prefix));
+            keys.cloned().collect()
+        })
+    }
+
     /// Makes a lease that is not there, unless its namespace has `most` of them already.
     pub(crate) fn make(
         &self,

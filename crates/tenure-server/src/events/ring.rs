@@ -1,0 +1,109 @@
+//! The last events, as many as there is room for.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use super::told::Told;
+use super::topic::Topic;
+
+/// How much a [`Ring`] keeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) events: usize,
+    /// Of what changed; a text that somebody listened to comes on top, and is as long again.
+    pub(super) bytes: usize,
+}
+
+/// The last events, in order. Nothing else keeps an event, so this is the bound on what all of them
+/// take, whoever is slow to listen.
+#[derive(Debug)]
+pub(super) struct Ring {
+    room: Room,
+    bytes: usize,
+    told: VecDeque<Arc<Told>>,
+    /// Of changes after this revision none is missing.
+    complete_after: u64,
+}
+
+/// Some of what was missed.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) told: VecDeque<Weak<Told>>,
+    /// With these, nothing up to here is missing.
+    pub(crate) up_to: u64,
+    /// Whether that is all there is.
+    pub(crate) is_last: bool,
+}
+
+/// How many events are looked at, and how many taken, for one [`Page`]: the journal's thread may be
+/// waiting for the ring.
+const LOOKED_AT: usize = 1_024;
+const TAKEN: usize = 32;
+
+impl Ring {
+    pub(super) const fn new(room: Room, revision: u64) -> Self {
+        Self {
+            room,
+            bytes: 0,
+            told: VecDeque::new(),
+            complete_after: revision,
+        }
+    }
+
+    pub(super) fn push(&mut self, told: Arc<Told>) {
+        self.bytes += told.bytes();
+        self.told.push_back(told);
+        while self.told.len() > self.room.events || self.bytes > self.room.bytes {
+            let Some(oldest) = self.told.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.bytes();
+            self.complete_after = oldest.revision();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.told.len()
+    }
+
+    #[cfg(test)]
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What there is of `topic` after `revision`, up to `last`, the next page of it; `None` if
+    /// something may be missing.
+    pub(super) fn after(
+        &self,
+        topic: &Topic,
+        renewed: bool,
+        revision: u64,
+        last: u64,
+    ) -> Option<Page> {
+        // A revision that is yet to come is another store's.
+        if revision < self.complete_after || revision > last {
+            return None;
+        }
+        let mut page = Page {
+            told: VecDeque::new(),
+            up_to: revision,
+            is_last: true,
+        };
+        let start = self
+            .told
+            .partition_point(|told| told.revision() <= revision);
+        for (looked_at, told) in self.told.range(start..).enumerate() {
+            if looked_at == LOOKED_AT || page.told.len() == TAKEN {
+                page.is_last = false;
+                return Some(page);
+            }
+            if topic.has(told.key()) && told.is_for(renewed) {
+                page.told.push_back(Arc::downgrade(told));
+            }
+            page.up_to = told.revision();
+        }
+        page.up_to = last;
+        Some(page)
+    }
+}

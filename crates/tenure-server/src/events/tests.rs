@@ -1,0 +1,213 @@
+use std::time::Duration;
+
+use tenure_core::lease::{
+    Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules, apply,
+};
+use tenure_core::{Epoch, Instant, UnixMillis};
+
+use super::*;
+use crate::engine::{Content, Write};
+use crate::store::Event;
+
+const SECRET: u64 = 0x5ec2_e700_5ec2_e700;
+
+/// A grant with this much metadata.
+fn step(lease: &str, revision: u64, metadata: usize) -> Step {
+    let now = Instant::default();
+    let mut record = Record::default();
+    let request = Acquire {
+        lease_id: LeaseId::from_random_bits(SECRET, SECRET),
+        holder: "a".parse().unwrap(),
+        duration: LeaseDuration::Fixed(Duration::from_secs(15)),
+        lock_delay: Duration::ZERO,
+        metadata: Metadata::from([("key".into(), "x".repeat(metadata))]),
+    };
+    let operation = Operation::Acquire(request, UnixMillis::new(1_700_000_000_000));
+    apply(&mut record, &operation, now, &Rules::NATIVE).unwrap();
+    Step {
+        write: Write {
+            key: Key::of_text(lease),
+            revision,
+            content: Content::Lease(record.store(now).into()),
+            term: None,
+        },
+        event: Event::Asked(Change::Granted(Epoch::new(1).unwrap()), None),
+        waiters: 2,
+        remaining_ms: Some(15_000),
+    }
+}
+
+fn lease(name: &str) -> Topic {
+    Topic::Lease(Key::of_text(name))
+}
+
+fn revisions(page: &Page) -> Vec<u64> {
+    let told = page.told.iter().map(|told| told.upgrade().unwrap());
+    told.map(|told| told.revision()).collect()
+}
+
+#[test]
+fn the_history_is_bounded_in_events_and_in_bytes() {
+    let events = Arc::new(Events::after(0));
+    let history = |events: &Events| {
+        let published = events.lock();
+        (published.history.len(), published.history.bytes())
+    };
+    for revision in 1..=HISTORY.events as u64 + 10 {
+        events.publish([step("ns/a", revision, 0)]);
+        assert!(history(&events).1 <= HISTORY.bytes);
+    }
+    assert_eq!(history(&events).0, HISTORY.events);
+    let large = 4 * 1024;
+    for revision in 10_000..14_000 {
+        events.publish([step("ns/a", revision, large)]);
+        assert!(history(&events).1 <= HISTORY.bytes);
+    }
+    assert!(history(&events).0 <= HISTORY.bytes / large);
+}
+
+#[test]
+fn who_does_not_listen_costs_pointers_and_no_events() {
+    let events = Arc::new(Events::after(0));
+    let _slow = [
+        Subscription::new(&events, lease("ns/a"), true),
+        Subscription::new(&events, Topic::Namespace("ns".into()), true),
+    ];
+    let first = {
+        events.publish([step("ns/a", 1, 0)]);
+        let published = events.lock();
+        let page = published.history.after(&lease("ns/a"), true, 0, 1).unwrap();
+        page.told[0].clone()
+    };
+    for revision in 2..=3 * HISTORY.events as u64 {
+        events.publish([step("ns/a", revision, 0)]);
+        events.publish_renewal(step("ns/a", revision, 0));
+    }
+    assert!(first.upgrade().is_none());
+    let published = events.lock();
+    assert!(published.untold.len() <= HISTORY.events + 1);
+    assert!(published.renewals.len() <= RENEWALS.events);
+}
+
+#[tokio::test]
+async fn what_is_published_goes_to_those_who_watch_it_and_to_nobody_else() {
+    let events = Arc::new(Events::after(0));
+    let teller = std::thread::spawn({
+        let events = Arc::clone(&events);
+        move || events.tell()
+    });
+    let mut one = Subscription::new(&events, lease("ns/a"), false);
+    let mut all = Subscription::new(&events, Topic::Namespace("ns".into()), false);
+    let mut other = Subscription::new(&events, Topic::Namespace("n".into()), false);
+    events.publish([step("ns/b", 1, 0), step("ns/a", 2, 0), step("n/a", 3, 0)]);
+    assert_eq!(one.next().await.unwrap().revision(), 2);
+    assert_eq!(all.next().await.unwrap().revision(), 1);
+    assert_eq!(all.next().await.unwrap().revision(), 2);
+    assert_eq!(other.next().await.unwrap().revision(), 3);
+    events.close();
+    teller.join().unwrap();
+}
+
+#[test]
+fn nobody_is_looked_up_once_the_last_watcher_has_gone() {
+    let events = Arc::new(Events::after(0));
+    let key = Key::of_text("ns/a");
+    let two = [true, false].map(|renewed| Subscription::new(&events, lease("ns/a"), renewed));
+    assert!(two[0].is_first() && !two[1].is_first());
+    assert!(events.is_watched(&key) && events.wants_renewals(&key));
+    assert!(!events.is_watched(&Key::of_text("ns/b")));
+    let [renewals, changes] = two;
+    drop(renewals);
+    assert!(events.is_watched(&key) && !events.wants_renewals(&key));
+    drop(changes);
+    assert!(!events.is_watched(&key) && !events.topics.is_any_watched());
+    let all = Subscription::new(&events, Topic::Namespace("ns".into()), false);
+    assert!(events.is_watched(&key) && !events.is_watched(&Key::of_text("n/a")));
+    drop(all);
+}
+
+#[test]
+fn what_was_missed_comes_page_by_page_or_not_at_all() {
+    let events = Arc::new(Events::after(100));
+    let watch = Subscription::new(&events, lease("ns/a"), false);
+    // Revisions that were undone leave gaps.
+    for revision in (110..3_000).step_by(2) {
+        let name = if revision % 100 == 0 { "ns/a" } else { "ns/b" };
+        events.publish([step(name, revision, 0)]);
+    }
+    assert!(watch.missed(99).is_none(), "before this store's time");
+    assert!(watch.missed(2_999).is_none(), "another store's");
+    let (mut found, mut from, mut pages) = (Vec::new(), 100, 0);
+    loop {
+        let page = watch.missed(from).unwrap();
+        found.extend(revisions(&page));
+        assert!(page.told.len() <= 32 && page.up_to > from);
+        (from, pages) = (page.up_to, pages + 1);
+        if page.is_last {
+            break;
+        }
+    }
+    let all: Vec<u64> = (200..3_000).step_by(100).collect();
+    assert_eq!((found, from), (all, 2_998));
+    assert!(pages > 1);
+    let page = watch.missed(2_998).unwrap();
+    assert!(page.is_last && page.told.is_empty());
+}
+
+#[tokio::test]
+async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_on() {
+    let events = Arc::new(Events::after(0));
+    let teller = std::thread::spawn({
+        let events = Arc::clone(&events);
+        move || events.tell()
+    });
+    let renewal = |revision| {
+        let mut step = step("ns/a", revision, 0);
+        step.event = Event::Asked(Change::Renewed(Epoch::new(1).unwrap()), None);
+        step
+    };
+    let mut renewals = Subscription::new(&events, lease("ns/a"), true);
+    let mut changes = Subscription::new(&events, lease("ns/a"), false);
+    events.publish_renewal(renewal(1));
+    events.publish([step("ns/a", 1, 0)]);
+    events.publish_renewal(renewal(1));
+    events.publish([step("ns/a", 2, 0)]);
+    let mut heard = Vec::new();
+    for _ in 0..3 {
+        heard.push(renewals.next().await.unwrap().id());
+    }
+    assert_eq!(heard, [Some(1), None, Some(2)]);
+    assert_eq!(changes.next().await.unwrap().id(), Some(1));
+    assert_eq!(changes.next().await.unwrap().id(), Some(2));
+    events.close();
+    teller.join().unwrap();
+}
+
+#[test]
+fn an_event_shows_what_everybody_may_see_and_no_lease_id() {
+    let told = Told::change(step("ns/a", 7, 1));
+    let data: serde_json::Value = serde_json::from_str(told.data()).unwrap();
+    assert_eq!(
+        data,
+        serde_json::json!({
+            "namespace": "ns", "lease": "a", "state": "leased", "holder": "a",
+            "epoch": 1_700_000_000_000u64, "duration_ms": 15_000, "remaining_ms": 15_000,
+            "granted_at": "2023-11-14T22:13:20.000Z", "metadata": {"key": "x"}, "waiters": 2,
+            "revision": 7,
+        })
+    );
+    let deleted = Told::change(Step {
+        write: Write {
+            content: Content::Deleted(None),
+            ..step("ns/a", 8, 0).write
+        },
+        event: Event::Deleted,
+        waiters: 0,
+        remaining_ms: None,
+    });
+    let data: serde_json::Value = serde_json::from_str(deleted.data()).unwrap();
+    assert_eq!(
+        (&data["state"], &data["holder"]),
+        (&"available".into(), &().into())
+    );
+}

@@ -1,0 +1,125 @@
+//! One event, as it is told.
+
+use std::sync::OnceLock;
+
+use tenure_core::Instant;
+use tenure_core::lease::{Record, Stored};
+use tenure_core::wire::{EventKind, LeaseEvent, LeaseView};
+
+use crate::clock;
+use crate::engine::Content;
+use crate::journal::Step;
+use crate::table::Key;
+
+/// One event. Its text is made when the first one listens, once for all who do.
+#[derive(Debug)]
+pub(crate) struct Told {
+    step: Step,
+    /// Whether it is a renewal that has no revision of its own.
+    passing: bool,
+    data: OnceLock<Box<str>>,
+}
+
+impl Told {
+    /// A step, moved here as it is.
+    pub(super) const fn change(step: Step) -> Self {
+        Self {
+            step,
+            passing: false,
+            data: OnceLock::new(),
+        }
+    }
+
+    /// A renewal, with the revision of the change before it.
+    pub(super) fn renewal(step: Step) -> Self {
+        Self {
+            passing: true,
+            ..Self::change(step)
+        }
+    }
+
+    pub(super) const fn key(&self) -> &Key {
+        &self.step.write.key
+    }
+
+    pub(crate) const fn revision(&self) -> u64 {
+        self.step.write.revision
+    }
+
+    /// What to resume after. A renewal has none: who has heard of it has not heard of more changes.
+    pub(crate) const fn id(&self) -> Option<u64> {
+        if self.passing {
+            None
+        } else {
+            Some(self.revision())
+        }
+    }
+
+    pub(crate) const fn kind(&self) -> EventKind {
+        self.step.event.kind()
+    }
+
+    /// Whether it is for one who wants renewals, or does not.
+    pub(crate) fn is_for(&self, renewed: bool) -> bool {
+        renewed || self.kind() != EventKind::Renewed
+    }
+
+    /// The data: a [`LeaseEvent`] in JSON.
+    pub(crate) fn data(&self) -> &str {
+        self.data.get_or_init(|| {
+            let event = LeaseEvent {
+                view: self.view(),
+                reason: self.step.event.reason().map(Into::into),
+            };
+            // It has text for keys, and no value that JSON has no form for.
+            let text = serde_json::to_string(&event).unwrap_or_default();
+            text.into()
+        })
+    }
+
+    fn view(&self) -> LeaseView {
+        let Step {
+            write,
+            waiters,
+            remaining_ms,
+            ..
+        } = &self.step;
+        let stored = self.stored();
+        // The view is of a record; which instant it is does not show in it.
+        let now = Instant::default();
+        let record = stored.map_or_else(Record::default, |stored| {
+            Record::restore(stored.clone(), now)
+        });
+        let grant = record.held(now);
+        LeaseView {
+            remaining_ms: *remaining_ms,
+            granted_at: grant.and_then(|grant| clock::rfc3339(grant.granted_at)),
+            waiters: *waiters,
+            revision: write.revision,
+            ..LeaseView::of(write.key.namespace(), write.key.lease(), &record, now)
+        }
+    }
+
+    /// How many bytes it takes in memory, but for its text.
+    pub(super) fn bytes(&self) -> usize {
+        let stored = self.stored().map_or(0, |stored| {
+            let holder = stored
+                .grant
+                .as_ref()
+                .map_or(0, |grant| grant.holder.as_str().len());
+            let metadata = stored.metadata.iter();
+            let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
+            let retired = size_of_val(stored.retired.as_slice());
+            size_of::<Stored>() + holder + metadata + retired
+        });
+        let reason = self.step.event.reason().map_or(0, str::len);
+        size_of::<Self>() + self.key().as_str().len() + stored + reason
+    }
+
+    fn stored(&self) -> Option<&Stored> {
+        match &self.step.write.content {
+            Content::Lease(stored) => Some(stored),
+            Content::Deleted(_) => None,
+        }
+    }
+}

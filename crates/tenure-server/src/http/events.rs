@@ -1,0 +1,149 @@
+//! Streams of events, as server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+use axum::http::request::Parts;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tenure_core::wire::{Code, EventKind, Problem, Reset};
+
+use super::leases;
+use super::path::Lease;
+use super::problem::Failure;
+use super::query::{PollQuery, number, values};
+use crate::Store;
+use crate::events::Topic;
+use crate::store::{Heard, Watcher};
+
+/// How often a stream shows that it lives when nothing happens: below what proxies and clients wait for.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// What a stream is asked for.
+pub(super) struct Asked {
+    renewed: bool,
+    /// What the client has heard of last.
+    after: Option<u64>,
+}
+
+/// The events of one lease.
+pub(super) async fn of_lease(
+    State(store): State<Store>,
+    Lease(key): Lease,
+    asked: Asked,
+) -> Result<Response, Failure> {
+    Ok(stream(store.watch(
+        Topic::Lease(key),
+        asked.renewed,
+        asked.after,
+    )?))
+}
+
+/// The lease. For one named `events` the path is also that of the events of its namespace: who takes a
+/// stream of events is given these, everybody else the lease.
+pub(super) async fn of_namespace_or_view(
+    State(store): State<Store>,
+    Lease(key): Lease,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (mut parts, _) = request.into_parts();
+    let is_both = key.lease() == "events";
+    if is_both && takes_a_stream(&parts.headers) {
+        let asked = Asked::from_request_parts(&mut parts, &store).await?;
+        let topic = Topic::Namespace(key.namespace().into());
+        return Ok(stream(store.watch(topic, asked.renewed, asked.after)?));
+    }
+    let query = PollQuery::from_request_parts(&mut parts, &store).await?;
+    let viewed = leases::view(State(store), Lease(key), query).await;
+    viewed.map(IntoResponse::into_response).map_err(|failure| {
+        let Failure(mut problem) = failure;
+        if is_both && problem.code == Code::UnknownLease {
+            problem.detail += "; for the events of all its leases, accept text/event-stream";
+        }
+        Failure(problem)
+    })
+}
+
+fn takes_a_stream(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter();
+    let mut accepted = accepted.filter_map(|value| value.to_str().ok());
+    accepted.any(|value| {
+        let mut media_types = value.split(',');
+        media_types.any(|one| {
+            let media_type = one.split(';').next().unwrap_or("").trim();
+            media_type.eq_ignore_ascii_case(EVENT_STREAM)
+        })
+    })
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let [renewed] = values(parts, ["renewed"])?;
+        let renewed = match renewed.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(text) => {
+                let detail = format!("renewed is {text:?} and must be true or false");
+                return Err(Failure(Problem::new(Code::Malformed, detail)));
+            }
+        };
+        let after = last_event_id(&parts.headers)?;
+        Ok(Self { renewed, after })
+    }
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
+    const NAME: &str = "Last-Event-ID";
+    let mut values = headers.get_all(NAME).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        let detail = format!("{NAME} is there twice");
+        return Err(Failure(Problem::new(Code::Malformed, detail)));
+    }
+    let text = String::from_utf8_lossy(value.as_bytes());
+    number(NAME, &text)?
+        .within(NAME, 0, u64::MAX)
+        .map(Some)
+        .map_err(Failure)
+}
+
+fn stream(watcher: Watcher) -> Response {
+    let events = stream::unfold(watcher, |mut watcher| async {
+        let event = event(&watcher.next().await?);
+        Some((Ok::<_, Infallible>(event), watcher))
+    });
+    let keep_alive = KeepAlive::new().interval(HEARTBEAT);
+    Sse::new(events).keep_alive(keep_alive).into_response()
+}
+
+fn event(heard: &Heard) -> Event {
+    match heard {
+        Heard::Event(told) => {
+            let event = Event::default().event(told.kind().as_str());
+            let event = match told.id() {
+                Some(id) => event.id(id.to_string()),
+                None => event,
+            };
+            event.data(told.data())
+        }
+        Heard::Reset(revision) => {
+            let data = serde_json::to_string(&Reset {
+                revision: *revision,
+            });
+            Event::default()
+                .event(EventKind::Reset.as_str())
+                .id(revision.to_string())
+                .data(data.unwrap_or_default())
+        }
+    }
+}

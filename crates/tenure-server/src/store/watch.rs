@@ -1,0 +1,175 @@
+//! Watching leases: what happens to them, in order, for as long as one listens.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tenure_core::wire::{Code, Problem};
+
+use super::{Inner, Store};
+use crate::events::{Subscription, Told, Topic};
+
+/// One who watches. Dropped, it gives its room back.
+pub(crate) struct Watcher {
+    // Before the seat: it watches no more when another may.
+    subscription: Subscription,
+    seat: Seat,
+    /// Up to this revision everything was told, or passed over by a reset.
+    told: u64,
+    standing: Standing,
+    /// A page of what was missed, and the revision that it reaches.
+    page: VecDeque<Weak<Told>>,
+    page_up_to: u64,
+}
+
+/// Where a watcher is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It does not know how things stand.
+    Lost,
+    /// It has missed something.
+    Behind,
+    /// It knows all that was told.
+    Level,
+}
+
+/// What a watcher hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Event(Arc<Told>),
+    /// Look how it stands: what comes after this revision is told.
+    Reset(u64),
+}
+
+impl Store {
+    /// Watches from now on, after a first [`Heard::Reset`]; or, without one, from the revision `after`
+    /// on, if all since then is known.
+    pub(crate) fn watch(
+        &self,
+        topic: Topic,
+        renewed: bool,
+        after: Option<u64>,
+    ) -> Result<Watcher, Problem> {
+        self.ready()?;
+        let inner = &self.inner;
+        let seat = Seat::take(inner)?;
+        let subscription = Subscription::new(&inner.events, topic.clone(), renewed);
+        // From here on every step of these leases arms the timer. What time has done to them already,
+        // or will do next, must be looked at once.
+        match topic {
+            Topic::Lease(key) => inner.look(&key),
+            Topic::Namespace(namespace) if subscription.is_first() => {
+                let inner = Arc::clone(inner);
+                // It may have a hundred thousand leases.
+                tokio::task::spawn_blocking(move || inner.look_at_all(&namespace));
+            }
+            Topic::Namespace(_) => {}
+        }
+        Ok(Watcher {
+            subscription,
+            seat,
+            told: after.unwrap_or(0),
+            standing: after.map_or(Standing::Lost, |_| Standing::Behind),
+            page: VecDeque::new(),
+            page_up_to: 0,
+        })
+    }
+}
+
+impl Watcher {
+    /// What it hears next; `None` when the store is stopping.
+    pub(crate) async fn next(&mut self) -> Option<Heard> {
+        let inner = Arc::clone(&self.seat.inner);
+        tokio::select! {
+            biased;
+            () = inner.stopping.cancelled() => None,
+            () = inner.failed.cancelled() => None,
+            heard = self.hear() => Some(heard),
+        }
+    }
+
+    async fn hear(&mut self) -> Heard {
+        loop {
+            if let Some(pointer) = self.page.pop_front() {
+                if let Some(told) = pointer.upgrade() {
+                    self.told = told.revision();
+                    return Heard::Event(told);
+                }
+                self.page.clear();
+                self.page_up_to = self.told;
+                self.standing = Standing::Behind;
+            }
+            self.told = self.told.max(self.page_up_to);
+            match self.standing {
+                Standing::Lost => {
+                    let last = self.seat.inner.events.last();
+                    self.told = last;
+                    self.page_up_to = last;
+                    self.standing = Standing::Level;
+                    return Heard::Reset(last);
+                }
+                Standing::Behind => match self.subscription.missed(self.told) {
+                    Some(page) => {
+                        if page.is_last {
+                            self.standing = Standing::Level;
+                        }
+                        self.page = page.told;
+                        self.page_up_to = page.up_to;
+                    }
+                    None => self.standing = Standing::Lost,
+                },
+                Standing::Level => match self.subscription.next().await {
+                    Some(told) => match told.id() {
+                        // It was in the history, too.
+                        Some(revision) if revision <= self.told => {}
+                        Some(revision) => {
+                            self.told = revision;
+                            return Heard::Event(told);
+                        }
+                        None => return Heard::Event(told),
+                    },
+                    None => self.standing = Standing::Behind,
+                },
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Looks at all leases of a namespace that time will change.
+    fn look_at_all(&self, namespace: &str) {
+        for shard in self.table.namespace(namespace) {
+            for key in shard {
+                self.look(&key);
+            }
+        }
+    }
+}
+
+/// One of the places for those who watch.
+struct Seat {
+    inner: Arc<Inner>,
+}
+
+impl Seat {
+    fn take(inner: &Arc<Inner>) -> Result<Self, Problem> {
+        let watching = inner.watching.fetch_add(1, Ordering::Relaxed);
+        let seat = Self {
+            inner: Arc::clone(inner),
+        };
+        let most = inner.limits.max_watchers;
+        if watching < most {
+            return Ok(seat);
+        }
+        Err(Problem::new(
+            Code::OverLimit,
+            format!("the store has {watching} streams of events, at most {most} are taken"),
+        ))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.inner.watching.fetch_sub(1, Ordering::Relaxed);
+    }
+}
