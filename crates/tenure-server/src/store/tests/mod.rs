@@ -1,6 +1,8 @@
 //! The store over an engine that does what a test wants: what is told when, and what becomes of
 //! changes that could not be kept.
 
+mod watching;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

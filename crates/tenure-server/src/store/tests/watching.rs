@@ -1,0 +1,111 @@
+//! What is told to those who watch, and when.
+
+use tenure_core::wire::EventKind;
+
+use super::*;
+use crate::events::Topic;
+use crate::store::{Heard, Watcher};
+
+fn watch(store: &Store) -> Watcher {
+    store.watch(Topic::Lease(key()), false, None).unwrap()
+}
+
+/// The next event's kind and revision; of a reset `None`.
+async fn next(watcher: &mut Watcher) -> Option<(EventKind, u64)> {
+    let heard = timeout(SOON, watcher.next()).await.expect("an event");
+    match heard.expect("a store that goes on") {
+        Heard::Event(told) => Some((told.kind(), told.revision())),
+        Heard::Reset(_) => None,
+    }
+}
+
+async fn hears_nothing(watcher: &mut Watcher) {
+    assert!(timeout(A_MOMENT, watcher.next()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_of_a_change_before_it_is_durable_nor_of_one_that_was_undone() {
+    let (store, script) = scripted();
+    let mut watcher = watch(&store);
+    assert_eq!(next(&mut watcher).await, None);
+    let granted = acquire(&store, 1, Duration::ZERO);
+    script.batch();
+    hears_nothing(&mut watcher).await;
+    script.decide(Err(CommitError::DiskFull("no space".into())));
+    refusal(granted).await;
+    hears_nothing(&mut watcher).await;
+
+    let granted = acquire(&store, 2, Duration::ZERO);
+    script.commit();
+    answer(granted).await.unwrap();
+    assert_eq!(next(&mut watcher).await, Some((EventKind::Granted, 2)));
+    // Who comes later finds no more in the history.
+    let mut later = store.watch(Topic::Lease(key()), false, Some(0)).unwrap();
+    assert_eq!(next(&mut later).await, Some((EventKind::Granted, 2)));
+    hears_nothing(&mut later).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_saw_an_uncommitted_change_is_not_told() {
+    let (store, script) = scripted();
+    let granted = acquire(&store, 1, Duration::ZERO);
+    script.commit();
+    answer(granted).await.unwrap();
+    let mut watcher = store.watch(Topic::Lease(key()), true, Some(1)).unwrap();
+    let changed = operate(&store, Operation::SetMetadata(id(1), Metadata::new()));
+    script.batch();
+    let renewed = operate(&store, Operation::Renew(id(1), None));
+    hears_nothing(&mut watcher).await;
+    script.decide(Ok(()));
+    answer(changed).await.unwrap();
+    answer(renewed).await.unwrap();
+    assert_eq!(next(&mut watcher).await, Some((EventKind::Metadata, 2)));
+    hears_nothing(&mut watcher).await;
+    answer(operate(&store, Operation::Renew(id(1), None)))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut watcher).await, Some((EventKind::Renewed, 2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expiry_that_could_not_be_kept_is_told_when_there_is_room_again() {
+    let (store, script) = scripted();
+    let mut request = queued(1, Duration::ZERO);
+    request.request.duration = LeaseDuration::Fixed(Duration::from_millis(50));
+    let granted = tokio::spawn({
+        let store = store.clone();
+        async move { store.acquire(&key(), &request).await }
+    });
+    script.commit();
+    answer(granted).await.unwrap();
+    let mut watcher = store
+        .watch(Topic::Namespace("ns".into()), false, None)
+        .unwrap();
+    assert_eq!(next(&mut watcher).await, None);
+    let keep = tokio::task::spawn_blocking(move || {
+        script.refuse();
+        script.commit();
+        script
+    });
+    let (kind, _) = next(&mut watcher).await.unwrap();
+    assert_eq!(kind, EventKind::Expired);
+    keep.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_watches_hears_the_end_of_the_store_and_leaves_nothing_behind() {
+    let (store, script) = scripted();
+    let mut watchers = [watch(&store), watch(&store)];
+    for watcher in &mut watchers {
+        assert_eq!(next(watcher).await, None);
+    }
+    drop(acquire(&store, 1, Duration::ZERO));
+    script.batch();
+    script.decide(Err(CommitError::Fatal("I/O error".into())));
+    for watcher in &mut watchers {
+        assert!(timeout(SOON, watcher.next()).await.unwrap().is_none());
+    }
+    drop(watchers);
+    assert_eq!(store.inner.watching.load(Ordering::Relaxed), 0);
+    assert!(!store.inner.events.is_watched(&key()));
+}
