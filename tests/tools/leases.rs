@@ -1,11 +1,9 @@
-//! Handing over, watching, and histories.
+//! Handing over, and histories.
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tenure_tests::process::{Process, StoreProcess, command, run};
+use tenure_tests::process::{command, run};
 use tenure_tests::wait_for;
 
 use super::{Bench, ELECTION, code, fake, json_of, problem, stderr, stdout};
@@ -54,80 +52,6 @@ fn a_hand_over_warns_when_nobody_waits_and_tells_what_it_can_not() {
     ] {
         assert_eq!(code(&bench.run(wrong)), 2, "{wrong:?}");
     }
-}
-
-#[test]
-fn a_watch_prints_each_change_and_survives_a_restart_of_the_store() {
-    let mut bench = Bench::new();
-    let url = bench.store.url();
-    let mut watch = Process::start(&["watch", ELECTION, "--json", "--server", &url]);
-    let mut all = Process::start(&["watch", "--namespace", "tests", "--server", &url]);
-    wait_for("word of a lease that is not there", || {
-        watch
-            .stderr()
-            .contains("nobody has ever competed")
-            .then_some(())
-    });
-    let first = bench.candidate("first", &[]);
-    let holders = |watch: &Process| -> Vec<String> {
-        let text = watch.stdout();
-        let views = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        views
-            .filter_map(|view| view["holder"].as_str().map(Into::into))
-            .collect()
-    };
-    wait_for("the first leader", || {
-        (holders(&watch) == ["first"]).then_some(())
-    });
-
-    let address = bench.store.address().to_string();
-    bench.store.process.signal(Signal::SIGTERM);
-    bench.store.process.wait();
-    wait_for("word of the store", || {
-        watch
-            .stderr()
-            .contains("the store can't be asked")
-            .then_some(())
-    });
-    bench.store = StoreProcess::start_at(&bench.folder.path().join("store"), &address);
-    wait_for("word of the store", || {
-        watch.stderr().contains("answers again").then_some(())
-    });
-    first.signal(Signal::SIGTERM);
-    let _second = bench.candidate("second", &[]);
-    wait_for("the second leader", || {
-        let holders = holders(&watch);
-        (holders.last()? == "second").then_some(())
-    });
-    wait_for("the second leader among all", || {
-        let text = all.stdout();
-        let line = text.lines().find(|line| line.contains("second"))?;
-        assert!(line.contains("tests/job  leased"), "{line}");
-        Some(())
-    });
-    for process in [&mut watch, &mut all] {
-        process.signal(Signal::SIGINT);
-        assert_eq!(process.wait().code(), Some(0));
-    }
-}
-
-#[test]
-fn a_watch_ends_when_nobody_reads_and_needs_something_to_watch() {
-    let bench = Bench::new();
-    let _first = bench.candidate("first", &[]);
-    bench.wait_for_leader("first");
-    let mut watch = command(&["watch", ELECTION, "--server", &bench.store.url()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(watch.stdout.take());
-    bench.run(&["break", ELECTION, "--period", "0s"]);
-    let status = wait_for("the end of the watch", || watch.try_wait().unwrap());
-    assert_eq!(status.code(), Some(0));
-    assert_eq!(code(&bench.run(&["watch"])), 2);
-    assert_eq!(code(&bench.run(&["watch", "a/b", "--namespace", "a"])), 2);
 }
 
 #[test]

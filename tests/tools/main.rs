@@ -5,6 +5,7 @@ mod doctor;
 mod health;
 mod leases;
 mod pages;
+mod watch;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -241,8 +241,10 @@ pub(crate) struct History {
 
 /// Print a line for each change, until interrupted
 ///
-/// The first line is the lease as it is. Waits for a store that can't be reached, and for a lease that
-/// nobody has competed for yet. Of changes that follow each other fast only the last may be seen.
+/// The first line is the lease as it is; then comes each change, deletions too, and renewals not. Waits
+/// for a store that can't be reached, and for a lease that nobody has competed for yet. After a lost
+/// connection it goes on where it was; if the store does not remember that, with each lease that has
+/// changed, as it is then.
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     /// The lease
@@ -257,7 +259,8 @@ pub(crate) struct Watch {
     pub(crate) namespace: Option<Name>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print a JSON object a line, with the field names of the HTTP API
+    /// Print a JSON object a line, with the field names of the HTTP API, and `event`: what happened, null
+    /// for a lease as it was found
     #[arg(long)]
     pub(crate) json: bool,
 }

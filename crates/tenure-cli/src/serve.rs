@@ -30,6 +30,7 @@ const KEYS: &[&str] = &[
     "max_waiters_per_lease",
     "max_waiting",
     "max_connections",
+    "max_watchers",
     "max_metadata_bytes",
     "max_history",
     "header_time",
@@ -200,7 +201,7 @@ fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
 }
 
 /// The limits that are numbers, by their keys.
-fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 9] {
+fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 10] {
     [
         ("max_body_bytes", &mut limits.max_body_bytes),
         ("max_header_bytes", &mut limits.max_header_bytes),
@@ -212,6 +213,7 @@ fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 9] {
         ("max_waiters_per_lease", &mut limits.max_waiters_per_lease),
         ("max_waiting", &mut limits.max_waiting),
         ("max_connections", &mut limits.max_connections),
+        ("max_watchers", &mut limits.max_watchers),
         ("max_metadata_bytes", &mut limits.max_metadata_bytes),
         ("max_history", &mut limits.max_history),
     ]

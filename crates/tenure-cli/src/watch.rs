@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use chrono::Local;
-use tenure::store::{LeaseView, StoreClient, StoreError};
-use tenure::{ElectionName, Name};
+use serde::Serialize;
+use tenure::store::{
+    EventKind, LeaseEvent, LeaseView, State, StoreClient, StoreError, StoreEvent, Watched,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -16,11 +18,7 @@ use crate::exit::Failure;
 use crate::output;
 use crate::store::{self, none, state, tame};
 
-/// How long one question may wait in the store for a change: a path that died silently is noticed
-/// after so long, and proxies don't cut it.
-const WAIT: Duration = Duration::from_secs(30);
-
-/// How long to leave a store alone that can't be asked, or does not know the lease.
+/// How long to leave a store alone that can't be asked.
 const RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) fn watch(arguments: &Watch) -> Result<ExitCode, Failure> {
@@ -31,16 +29,20 @@ pub(crate) fn watch(arguments: &Watch) -> Result<ExitCode, Failure> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut changes = Changes::new(arguments.json);
-        let watched = async {
-            match (&arguments.name, &arguments.namespace) {
-                (Some(name), _) => changes.of_lease(&client, name).await,
-                (None, Some(namespace)) => changes.of_namespace(&client, namespace).await,
-                (None, None) => Ok(()),
-            }
+        let watched = match (&arguments.name, &arguments.namespace) {
+            (Some(name), _) => Watched::Lease(name.clone()),
+            (None, Some(namespace)) => Watched::Namespace(namespace.clone()),
+            (None, None) => return Ok(ExitCode::SUCCESS),
+        };
+        let mut changes = Changes {
+            client,
+            watched,
+            json: arguments.json,
+            known: BTreeMap::new(),
+            is_unreachable: false,
         };
         tokio::select! {
-            done = watched => done?,
+            done = changes.follow() => done?,
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
@@ -50,79 +52,120 @@ pub(crate) fn watch(arguments: &Watch) -> Result<ExitCode, Failure> {
 
 /// Prints what has changed, as long as anybody reads.
 struct Changes {
+    client: StoreClient,
+    watched: Watched,
     json: bool,
-    /// What was said last of the store's state, to say it once.
-    trouble: Option<Trouble>,
+    /// The leases as they were printed last.
+    known: BTreeMap<String, LeaseView>,
+    /// To say it once.
+    is_unreachable: bool,
 }
 
+/// Whether anybody still reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trouble {
-    Unreachable,
-    Unknown,
+enum Reader {
+    Reads,
+    Gone,
+}
+
+/// What is printed in JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// What happened; null for a lease as it was found.
+    event: Option<EventKind>,
+    #[serde(flatten)]
+    change: &'a LeaseEvent,
 }
 
 impl Changes {
-    const fn new(json: bool) -> Self {
-        Self {
-            json,
-            trouble: None,
-        }
-    }
-
     /// Until nobody reads any more.
-    async fn of_lease(&mut self, client: &StoreClient, name: &ElectionName) -> Result<(), Failure> {
-        let mut last: Option<LeaseView> = None;
-        // Zero asks for the lease as it is.
-        let mut revision = 0;
+    async fn follow(&mut self) -> Result<(), Failure> {
+        let mut last_id = None;
         loop {
-            match client.lease_after(name, revision, WAIT).await {
-                Ok(Some(view)) => {
-                    self.well();
-                    revision = view.revision;
-                    if !last.as_ref().is_some_and(|last| is_same(last, &view)) {
-                        if !self.print(&view)? {
-                            return Ok(());
-                        }
-                        last = Some(view);
-                    }
-                    continue;
-                }
-                Ok(None) => {
-                    if self.enter(Trouble::Unknown) {
-                        info!(lease = %name, "nobody has ever competed for this lease; waiting");
-                    }
-                }
-                Err(error) => self.unreachable(error)?,
+            match self.listen(&mut last_id).await {
+                Ok(()) => return Ok(()),
+                Err(Stopped::ByStore(error)) => self.unreachable(error)?,
+                Err(Stopped::Printing(error)) => return Err(error.into()),
             }
-            // Whatever answers next may count its revisions from elsewhere.
-            revision = 0;
             tokio::time::sleep(RETRY).await;
         }
     }
 
-    /// Until nobody reads any more.
-    async fn of_namespace(&mut self, client: &StoreClient, name: &Name) -> Result<(), Failure> {
-        let mut last = BTreeMap::new();
-        loop {
-            match store::all(client, name, None).await {
-                Ok(views) => {
-                    self.well();
-                    let mut now = BTreeMap::new();
-                    for view in views {
-                        let before = last.get(&view.lease);
-                        if !before.is_some_and(|before| is_same(before, &view))
-                            && !self.print(&view)?
-                        {
-                            return Ok(());
-                        }
-                        now.insert(view.lease.clone(), view);
-                    }
-                    last = now;
-                }
-                Err(error) => self.unreachable(error)?,
-            }
-            tokio::time::sleep(RETRY).await;
+    /// Prints what one stream tells, until it ends or nobody reads any more.
+    async fn listen(&mut self, last_id: &mut Option<u64>) -> Result<(), Stopped> {
+        let mut stream = self.client.events(&self.watched, *last_id).await?;
+        if std::mem::take(&mut self.is_unreachable) {
+            info!("the store answers again");
         }
+        loop {
+            let reader = match stream.next().await? {
+                StoreEvent::Lease(kind, change) => self.happened(kind, &change)?,
+                StoreEvent::Reset => {
+                    // If looking fails, the next stream begins with a reset, too.
+                    *last_id = None;
+                    let found = self.look().await?;
+                    self.found(found)?
+                }
+            };
+            if reader == Reader::Gone {
+                return Ok(());
+            }
+            *last_id = stream.last_id();
+        }
+    }
+
+    async fn look(&self) -> Result<Vec<LeaseView>, StoreError> {
+        match &self.watched {
+            Watched::Lease(name) => Ok(self.client.lease(name).await?.into_iter().collect()),
+            Watched::Namespace(namespace) => store::all(&self.client, namespace, None).await,
+        }
+    }
+
+    /// These are the leases as they are: prints what is not known.
+    fn found(&mut self, views: Vec<LeaseView>) -> io::Result<Reader> {
+        if let (Watched::Lease(lease), true, true) =
+            (&self.watched, views.is_empty(), self.known.is_empty())
+        {
+            info!(%lease, "nobody has ever competed for this lease; waiting");
+        }
+        let before = std::mem::take(&mut self.known);
+        let mut changes = Vec::new();
+        for view in views {
+            if !before
+                .get(&view.lease)
+                .is_some_and(|last| is_same(last, &view))
+            {
+                changes.push((None, view.clone()));
+            }
+            self.known.insert(view.lease.clone(), view);
+        }
+        for (lease, last) in before {
+            if !self.known.contains_key(&lease) {
+                changes.push((Some(EventKind::Deleted), deleted(last)));
+            }
+        }
+        for (kind, view) in changes {
+            let change = LeaseEvent { view, reason: None };
+            if self.print(kind, &change)? == Reader::Gone {
+                return Ok(Reader::Gone);
+            }
+        }
+        Ok(Reader::Reads)
+    }
+
+    fn happened(&mut self, kind: EventKind, change: &LeaseEvent) -> io::Result<Reader> {
+        let view = &change.view;
+        let known = self.known.get(&view.lease);
+        // It was in what was found.
+        if known.is_some_and(|known| view.revision <= known.revision) {
+            return Ok(Reader::Reads);
+        }
+        if kind == EventKind::Deleted {
+            self.known.remove(&view.lease);
+        } else {
+            self.known.insert(view.lease.clone(), view.clone());
+        }
+        self.print(Some(kind), change)
     }
 
     /// A failure that passes is told once, and waited for.
@@ -130,7 +173,7 @@ impl Changes {
         match &error {
             StoreError::Problem(problem) if !problem.code.is_transient() => Err(error.into()),
             _ => {
-                if self.enter(Trouble::Unreachable) {
+                if !std::mem::replace(&mut self.is_unreachable, true) {
                     warn!(%error, "the store can't be asked; trying again");
                 }
                 Ok(())
@@ -138,29 +181,72 @@ impl Changes {
         }
     }
 
-    fn enter(&mut self, trouble: Trouble) -> bool {
-        self.trouble.replace(trouble) != Some(trouble)
+    fn print(&self, kind: Option<EventKind>, change: &LeaseEvent) -> io::Result<Reader> {
+        let is_read = if self.json {
+            let line = Line {
+                event: kind,
+                change,
+            };
+            output::try_line(serde_json::to_string(&line)?)
+        } else {
+            output::try_line(text(kind, change))
+        };
+        Ok(if is_read? {
+            Reader::Reads
+        } else {
+            Reader::Gone
+        })
     }
+}
 
-    fn well(&mut self) {
-        if self.trouble.take() == Some(Trouble::Unreachable) {
-            info!("the store answers again");
-        }
+/// Why a stream was listened to no longer.
+enum Stopped {
+    ByStore(StoreError),
+    Printing(io::Error),
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::ByStore(error)
     }
+}
 
-    /// Prints a change; false if nobody reads any more.
-    fn print(&self, view: &LeaseView) -> io::Result<bool> {
-        if self.json {
-            return output::try_line(serde_json::to_string(view)?);
-        }
-        let time = Local::now().format("%H:%M:%S%.3f");
-        let name = format!("{}/{}", tame(&view.namespace), tame(&view.lease));
-        let holder = view.holder.as_deref().map_or_else(none, tame);
-        let epoch = view.epoch.map_or_else(none, |epoch| epoch.to_string());
-        let state = state(view.state);
-        output::try_line(format_args!(
-            "{time}  {name}  {state:<9}  {holder}  {epoch}"
-        ))
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::Printing(error)
+    }
+}
+
+/// A line for people.
+fn text(kind: Option<EventKind>, change: &LeaseEvent) -> String {
+    let view = &change.view;
+    let time = Local::now().format("%H:%M:%S%.3f");
+    let name = format!("{}/{}", tame(&view.namespace), tame(&view.lease));
+    let holder = view.holder.as_deref().map_or_else(none, tame);
+    let epoch = view.epoch.map_or_else(none, |epoch| epoch.to_string());
+    let state = state(view.state);
+    let mut line = format!("{time}  {name}  {state:<9}  {holder}  {epoch}");
+    if let Some(kind) = kind {
+        line += &format!("  {}", kind.as_str());
+    }
+    if let Some(reason) = &change.reason {
+        line += &format!(": {}", tame(reason));
+    }
+    line
+}
+
+/// What there is of a lease that was there.
+fn deleted(last: LeaseView) -> LeaseView {
+    LeaseView {
+        state: State::Available,
+        holder: None,
+        epoch: None,
+        duration_ms: None,
+        remaining_ms: None,
+        granted_at: None,
+        metadata: None,
+        waiters: 0,
+        ..last
     }
 }
 

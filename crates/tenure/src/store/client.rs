@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{DATE, HeaderMap};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -275,6 +275,14 @@ impl StoreClient {
     ) -> Result<T, StoreError> {
         let index = self.current.load(Ordering::Relaxed);
         let answer = self.ask(index, method, path, body, timeout).await;
+        self.move_on_after(index, answer)
+    }
+
+    fn move_on_after<T>(
+        &self,
+        index: usize,
+        answer: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         if answer.as_ref().is_err_and(StoreError::is_of_the_endpoint) {
             // Only one of several requests that failed at the same endpoint moves on.
             let next = (index + 1) % self.endpoints.len();
@@ -282,6 +290,65 @@ impl StoreClient {
             let _ = self.current.compare_exchange(index, next, order, order);
         }
         answer
+    }
+
+    /// A stream of events from the first endpoint that gives one.
+    pub(super) async fn open(
+        &self,
+        path: &str,
+        last_id: Option<u64>,
+    ) -> Result<(Response, Url), StoreError> {
+        let mut tries = 1;
+        loop {
+            let index = self.current.load(Ordering::Relaxed);
+            let opened = self.open_at(index, path, last_id).await;
+            match self.move_on_after(index, opened) {
+                Err(error) if error.is_of_the_endpoint() && tries < self.endpoints.len() => {
+                    tries += 1;
+                }
+                opened => return Ok((opened?, self.endpoints[index].clone())),
+            }
+        }
+    }
+
+    async fn open_at(
+        &self,
+        index: usize,
+        path: &str,
+        last_id: Option<u64>,
+    ) -> Result<Response, StoreError> {
+        const EVENT_STREAM: &str = "text/event-stream";
+        let unreachable = |reason: String| StoreError::Unreachable {
+            endpoint: self.endpoints[index].clone(),
+            reason,
+        };
+        let request = self.http.get(self.url(index, path));
+        let mut request = request.header(ACCEPT, EVENT_STREAM);
+        if let Some(last_id) = last_id {
+            request = request.header("last-event-id", last_id);
+        }
+        let opened = async {
+            let response = request.send().await?;
+            let content_type = response.headers().get(CONTENT_TYPE);
+            let media_type = content_type.map_or(&b""[..], |value| value.as_bytes());
+            if response.status().is_success() && media_type.starts_with(EVENT_STREAM.as_bytes()) {
+                return Ok(Ok(response));
+            }
+            let status = response.status();
+            Ok(Err((status, read(response).await?)))
+        };
+        let opened = tokio::time::timeout(REQUEST_TIMEOUT, opened).await;
+        let opened = opened.map_err(|_| unreachable("no answer in time".into()))?;
+        match opened.map_err(|error| unreachable(causes(&error)))? {
+            Ok(response) => Ok(response),
+            Err((status, Some(bytes))) if !status.is_success() => {
+                Err(match self.checked(index, status, bytes) {
+                    Err(problem) => problem,
+                    Ok(_) => self.not_a_store(index, status),
+                })
+            }
+            Err((status, _)) => Err(self.not_a_store(index, status)),
+        }
     }
 
     async fn ask<T: DeserializeOwned>(
@@ -310,7 +377,7 @@ impl StoreClient {
             endpoint: endpoint.clone(),
             reason: causes(&error),
         };
-        let url = format!("{}/{path}", endpoint.as_str().trim_end_matches('/'));
+        let url = self.url(index, path);
         let mut request = self.http.request(method, url).timeout(timeout);
         if let Some(body) = body {
             request = request.json(body);
@@ -323,6 +390,11 @@ impl StoreClient {
             .map_err(unreachable)?
             .ok_or_else(|| self.not_a_store(index, status))?;
         Ok((status, headers, bytes))
+    }
+
+    fn url(&self, index: usize, path: &str) -> String {
+        let endpoint = self.endpoints[index].as_str();
+        format!("{}/{path}", endpoint.trim_end_matches('/'))
     }
 
     /// The body of a success, or the problem.
@@ -382,7 +454,7 @@ async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error>
 }
 
 /// An error with its causes, without the URL, which the message has already.
-fn causes(error: &reqwest::Error) -> String {
+pub(super) fn causes(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".into();
     }

@@ -4,14 +4,16 @@
 //! requests go the same way, with their answers put into the keeper's words.
 
 mod client;
+mod events;
 mod link;
 mod transport;
 
 pub use client::{Pong, StoreClient, StoreError};
+pub use events::{EventStream, StoreEvent, Watched};
 pub use tenure_core::lease::{State, TermEnd};
 pub use tenure_core::wire::{
-    BreakRequest, Code, DurationMs, HandOverRequest, History, LeaseList, LeaseView, Problem,
-    TermView,
+    BreakRequest, Code, DurationMs, EventKind, HandOverRequest, History, LeaseEvent, LeaseList,
+    LeaseView, Problem, TermView,
 };
 
 pub(crate) use link::{Link, Watcher};

@@ -1,0 +1,157 @@
+//! What happens to leases, as the store tells it.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::stream::{self, StreamExt};
+use reqwest::{Response, Url};
+use serde::de::DeserializeOwned;
+use sse_stream::{Sse, SseByteStream};
+use tenure_core::wire::{EventKind, LeaseEvent, Reset};
+use tenure_core::{ElectionName, Name};
+use tokio::time::timeout;
+
+use super::client::{StoreClient, StoreError, causes, path};
+
+/// How long a stream may be silent. A store that has nothing to tell shows every 15 s that it lives; two
+/// of these signs may be lost.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// What to watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// One lease, whether anybody has ever acquired it or not.
+    Lease(ElectionName),
+    /// All leases of a namespace.
+    Namespace(Name),
+}
+
+/// What a store tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreEvent {
+    /// Something happened to a lease. The view is as of then; its revision is the event's.
+    Lease(EventKind, Box<LeaseEvent>),
+    /// Look how it stands now: nothing was told of what was before, but all that comes after is.
+    Reset,
+}
+
+type Blocks = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>;
+
+/// A stream of what happens.
+pub struct EventStream {
+    blocks: Blocks,
+    endpoint: Url,
+    last_id: Option<u64>,
+}
+
+impl StoreClient {
+    /// What happens from now on, after a first [`StoreEvent::Reset`]; or, with the id of the last event
+    /// heard, what has happened since, without a reset if the store remembers it all. Renewals are not
+    /// told.
+    ///
+    /// Nothing falls in between if one looks when told of the reset: events up to the revision of what
+    /// one sees then are in it already.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`], if none of the addresses gives a stream.
+    pub async fn events(
+        &self,
+        watched: &Watched,
+        last_id: Option<u64>,
+    ) -> Result<EventStream, StoreError> {
+        let path = match watched {
+            Watched::Lease(election) => path(election, "/events"),
+            Watched::Namespace(namespace) => format!("v1/namespaces/{namespace}/leases/events"),
+        };
+        let (response, endpoint) = self.open(&path, last_id).await?;
+        Ok(EventStream {
+            blocks: blocks(response),
+            endpoint,
+            last_id,
+        })
+    }
+}
+
+impl EventStream {
+    /// The next event, when there is one. It may be cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]: the stream has ended; ask for another one, with [`EventStream::last_id`].
+    pub async fn next(&mut self) -> Result<StoreEvent, StoreError> {
+        loop {
+            let block = match self.blocks.next().await {
+                Some(Ok(block)) => block,
+                Some(Err(error)) => return Err(self.ended(&error)),
+                None => return Err(self.ended(&"the store has ended the stream")),
+            };
+            let event = self.event(&block)?;
+            let id = block.id.and_then(|id| id.parse().ok());
+            self.last_id = id.or(self.last_id);
+            if let Some(event) = event {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The id of the last event that this stream, or the one before it, has told.
+    #[must_use]
+    pub const fn last_id(&self) -> Option<u64> {
+        self.last_id
+    }
+
+    /// `None` for what only a newer client knows.
+    fn event(&self, block: &Sse) -> Result<Option<StoreEvent>, StoreError> {
+        let kind = block.event.as_deref().and_then(EventKind::of_name);
+        let data = block.data.as_deref().unwrap_or_default();
+        Ok(match kind {
+            None => None,
+            Some(EventKind::Reset) => {
+                let Reset { .. } = self.data(data)?;
+                Some(StoreEvent::Reset)
+            }
+            Some(kind) => Some(StoreEvent::Lease(kind, Box::new(self.data(data)?))),
+        })
+    }
+
+    fn data<T: DeserializeOwned>(&self, text: &str) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(|_| StoreError::NotAStore {
+            endpoint: self.endpoint.clone(),
+            status: 200,
+        })
+    }
+
+    fn ended(&self, reason: &dyn fmt::Display) -> StoreError {
+        StoreError::Unreachable {
+            endpoint: self.endpoint.clone(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventStream")
+            .field("endpoint", &self.endpoint.as_str())
+            .field("last_id", &self.last_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The blocks of a body, as long as it comes.
+fn blocks(response: Response) -> Blocks {
+    let chunks = stream::unfold(response, |mut response| async {
+        let chunk = match timeout(SILENCE, response.chunk()).await {
+            Ok(Ok(None)) => return None,
+            Ok(Ok(Some(chunk))) => Ok(chunk),
+            Ok(Err(error)) => Err(io::Error::other(causes(&error))),
+            Err(_) => Err(io::Error::other("nothing came in time")),
+        };
+        Some((chunk, response))
+    });
+    Box::pin(SseByteStream::new(chunks))
+}

@@ -1,0 +1,201 @@
+//! Watching: a line for each change, whatever becomes of the connection.
+
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure_tests::process::{Process, StoreProcess, command};
+use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::wait_for;
+
+use super::{Bench, ELECTION, code};
+
+/// What a watch has printed in JSON.
+fn lines(watch: &Process) -> Vec<Value> {
+    let text = watch.stdout();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The events of these lines, in order.
+fn events(watch: &Process) -> Vec<Value> {
+    let lines = lines(watch).into_iter();
+    lines.map(|mut line| line["event"].take()).collect()
+}
+
+/// Waits until these were printed first, and nothing else before or between.
+fn wait_for_events(watch: &Process, expected: &[&str]) {
+    wait_for(&format!("{expected:?}"), || {
+        let events = events(watch);
+        let first = events.get(..expected.len())?;
+        assert_eq!(first, expected);
+        Some(())
+    });
+}
+
+/// A request that has no command.
+async fn ask(method: &str, url: String, body: Value) -> u16 {
+    let method = method.parse().unwrap();
+    let request = reqwest::Client::new().request(method, url).json(&body);
+    request.send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_prints_every_change_and_deletions_too() {
+    let bench = Bench::new();
+    let url = bench.store.url();
+    let one = Process::start(&["watch", ELECTION, "--json", "--server", &url]);
+    let all = Process::start(&["watch", "--namespace", "tests", "--server", &url]);
+    wait_for("word of a lease that is not there", || {
+        one.stderr().contains("nobody has ever").then_some(())
+    });
+    let lease = format!("{url}/v1/namespaces/tests/leases/job");
+    let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
+    let acquire = json!({"holder": "a", "duration_ms": 1_000, "lease_id": id});
+    assert_eq!(ask("POST", format!("{lease}/acquire"), acquire).await, 200);
+    let metadata = json!({"lease_id": id, "metadata": {"a": "b"}});
+    assert_eq!(ask("PUT", format!("{lease}/metadata"), metadata).await, 200);
+    wait_for_events(&one, &["granted", "metadata", "expired"]);
+    assert_eq!(ask("DELETE", lease, json!({})).await, 204);
+    wait_for_events(&one, &["granted", "metadata", "expired", "deleted"]);
+    let last = lines(&one).pop().unwrap();
+    assert_eq!(
+        (&last["state"], &last["holder"]),
+        (&json!("available"), &Value::Null)
+    );
+    assert!(!one.stdout().contains(id));
+    // The other watch may have looked when some of that had happened.
+    let text = wait_for("word of the deletion among all", || {
+        let text = all.stdout();
+        text.contains("deleted").then_some(text)
+    });
+    assert!(
+        text.contains("tests/job  expired    -  -  expired: not renewed in time"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_loses_its_connection_goes_on_at_another_address() {
+    let bench = Bench::new();
+    let proxy = Proxy::start(bench.store.address()).await;
+    let servers = format!("http://{},{}", proxy.address(), bench.store.url());
+    let watch = Process::start(&["watch", ELECTION, "--json", "--server", &servers]);
+    wait_for("word of a lease that is not there", || {
+        watch.stderr().contains("nobody has ever").then_some(())
+    });
+    let _first = bench.candidate("first", &[]);
+    wait_for_events(&watch, &["granted"]);
+    proxy.set(Mode::Refuse);
+    // Where the watch is when this happens, nobody knows; it is told once all the same.
+    assert_eq!(code(&bench.run(&["break", ELECTION, "--period", "0s"])), 0);
+    wait_for_events(&watch, &["granted", "broken"]);
+    let words = watch.stderr();
+    let lost = words
+        .find("the store can't be asked")
+        .expect("word of the loss");
+    let back = words
+        .find("the store answers again")
+        .expect("word of its end");
+    assert!(lost < back, "{words}");
+}
+
+#[test]
+fn a_watch_that_missed_too_much_looks_and_prints_what_has_changed() {
+    let mut bench = Bench::new();
+    let first = bench.candidate("first", &[]);
+    bench.wait_for_leader("first");
+    // It would compete for the lease in the other store, too.
+    first.signal(Signal::SIGKILL);
+    let url = bench.store.url();
+    let watch = Process::start(&["watch", "--namespace", "tests", "--json", "--server", &url]);
+    wait_for("the lease as it is", || {
+        (!events(&watch).is_empty()).then_some(())
+    });
+    let address = bench.store.address().to_string();
+    bench.store.process.signal(Signal::SIGKILL);
+    bench.store.process.wait();
+    // Another store: it knows nothing of the lease.
+    bench.store = StoreProcess::start_at(&bench.folder.path().join("another"), &address);
+    let deleted = wait_for("word of the lease that is gone", || {
+        let mut lines = lines(&watch).into_iter();
+        lines.find(|line| line["event"] == "deleted")
+    });
+    assert_eq!(
+        (&deleted["lease"], &deleted["holder"]),
+        (&json!("job"), &Value::Null)
+    );
+}
+
+#[test]
+fn a_watch_prints_each_change_and_survives_a_restart_of_the_store() {
+    let mut bench = Bench::new();
+    let url = bench.store.url();
+    let mut watch = Process::start(&["watch", ELECTION, "--json", "--server", &url]);
+    let mut all = Process::start(&["watch", "--namespace", "tests", "--server", &url]);
+    wait_for("word of a lease that is not there", || {
+        watch
+            .stderr()
+            .contains("nobody has ever competed")
+            .then_some(())
+    });
+    let first = bench.candidate("first", &[]);
+    let holders = |watch: &Process| -> Vec<String> {
+        let views = lines(watch).into_iter();
+        views
+            .filter_map(|view| view["holder"].as_str().map(Into::into))
+            .collect()
+    };
+    wait_for("the first leader", || {
+        (holders(&watch) == ["first"]).then_some(())
+    });
+
+    let address = bench.store.address().to_string();
+    bench.store.process.signal(Signal::SIGTERM);
+    bench.store.process.wait();
+    wait_for("word of the store", || {
+        watch
+            .stderr()
+            .contains("the store can't be asked")
+            .then_some(())
+    });
+    bench.store = StoreProcess::start_at(&bench.folder.path().join("store"), &address);
+    wait_for("word of the store", || {
+        watch.stderr().contains("answers again").then_some(())
+    });
+    first.signal(Signal::SIGTERM);
+    let _second = bench.candidate("second", &[]);
+    wait_for("the second leader", || {
+        let holders = holders(&watch);
+        (holders.last()? == "second").then_some(())
+    });
+    wait_for("the second leader among all", || {
+        let text = all.stdout();
+        let line = text.lines().find(|line| line.contains("second"))?;
+        assert!(line.contains("tests/job  leased"), "{line}");
+        Some(())
+    });
+    for process in [&mut watch, &mut all] {
+        process.signal(Signal::SIGINT);
+        assert_eq!(process.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_watch_ends_when_nobody_reads_and_needs_something_to_watch() {
+    let bench = Bench::new();
+    let _first = bench.candidate("first", &[]);
+    bench.wait_for_leader("first");
+    let mut watch = command(&["watch", ELECTION, "--server", &bench.store.url()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(watch.stdout.take());
+    bench.run(&["break", ELECTION, "--period", "0s"]);
+    let status = wait_for("the end of the watch", || watch.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(code(&bench.run(&["watch"])), 2);
+    assert_eq!(code(&bench.run(&["watch", "a/b", "--namespace", "a"])), 2);
+}
