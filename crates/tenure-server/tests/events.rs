@@ -240,6 +240,24 @@ async fn a_watched_lease_that_nobody_touches_expires_in_the_stream() {
 }
 
 #[tokio::test]
+async fn a_lease_that_is_watched_alone_expires_in_its_stream() {
+    let api = in_memory().api;
+    let short = json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(1)});
+    assert_ok(&api.post("job", "acquire", short).await);
+    let mut stream = Stream::open(lease(&api, "job")).await;
+    stream.expect("reset").await;
+    assert_eq!(stream.expect("expired").await.0, Some(2));
+    // Nobody watches it when it is granted and when it expires: who comes then is told at once.
+    drop(stream);
+    let short = json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(2)});
+    assert_ok(&api.post("job", "acquire", short).await);
+    sleep(Duration::from_millis(1_200)).await;
+    let mut stream = Stream::open(after(lease(&api, "job"), 2)).await;
+    stream.expect("granted").await;
+    assert_eq!(stream.expect("expired").await.0, Some(4));
+}
+
+#[tokio::test]
 async fn a_namespace_hears_of_its_own_leases_only() {
     let api = in_memory().api;
     let mut ours = Stream::open(namespace(&api, "ns")).await;

@@ -150,6 +150,11 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
     let all: Vec<u64> = (200..3_000).step_by(100).collect();
     assert_eq!((found, from), (all, 2_998));
     assert!(pages > 1);
+    let all = Subscription::new(&events, Topic::Namespace("n".into()), false);
+    assert!(
+        all.missed(2_900).unwrap().told.is_empty(),
+        "another namespace's"
+    );
     let page = watch.missed(2_998).unwrap();
     assert!(page.is_last && page.told.is_empty());
 }
