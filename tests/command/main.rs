@@ -1,5 +1,6 @@
 //! The command as processes: hosting a store, and looking at one.
 
+mod backup;
 mod damage;
 mod list;
 mod restart;

@@ -452,22 +452,37 @@ async fn nothing_is_restored_over_a_store() {
     }
 }
 
+/// What a restore of this backup needs to undo its transaction, if it is killed in the middle of it.
+fn journal_of_a_restore(backup: &Path) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy");
+    fs::copy(backup, &copy).unwrap();
+    let database = Connection::open(&copy).unwrap();
+    let change = "BEGIN; UPDATE meta SET revision = revision + 1; PRAGMA cache_flush";
+    database.execute_batch(change).unwrap();
+    let journal = fs::read(folder.path().join("copy-journal")).unwrap();
+    assert!(journal.len() > 512, "there is something in it");
+    journal
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
     let mut bench = Bench::new();
-    let (_, granted) = bench.api().acquire("job", 1).await;
     bench.backup(Existing::Keep).await.unwrap();
+    let journal = journal_of_a_restore(&bench.file());
+    let (_, granted) = bench.api().acquire("job", 1).await;
+    bench.backup(Existing::Replace).await.unwrap();
     bench.stop().await;
     let whole = fs::read(bench.file()).unwrap();
-    // What there is after a kill at each step: nothing copied yet, half of it, all of it with what it
-    // takes to undo a transaction, and with the marker.
+    // What there is after a kill at each step: nothing copied yet, half of it, all of it (or of an
+    // earlier backup) with what it takes to undo a transaction, and with the marker.
     let half = &whole[..whole.len() / 2];
     let stages: [&[(&str, &[u8])]; 4] = [
         &[("leases.db.restoring", b"")],
         &[("leases.db.restoring", half)],
         &[
             ("leases.db.restoring", &whole),
-            ("leases.db.restoring-journal", &[0xD9; 4096]),
+            ("leases.db.restoring-journal", &journal),
         ],
         &[
             ("leases.db.restoring", &whole),

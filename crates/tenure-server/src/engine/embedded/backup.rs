@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::lease::{LeaseDuration, StoredState};
 
 use super::folder::Folder;
@@ -20,13 +19,13 @@ use crate::engine::{Loaded, OpenError};
 pub struct Contents {
     /// How many leases it has.
     pub leases: u64,
-    /// How many of these somebody holds.
+    /// How many of these somebody holds, or held when last something was written of it.
     pub held: u64,
     /// How many of these are held without an end.
     pub infinite: u64,
     /// The revision of the last change in it.
     pub revision: u64,
-    /// The greatest epoch in it, if any was ever granted.
+    /// The greatest epoch that it knows of, if any.
     pub last_epoch: Option<u64>,
     /// The longest that a lease in it lasts without a renewal, together with its lock delay.
     pub longest: Duration,
@@ -104,10 +103,13 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         .prefix(".tenure-backup-")
         .tempfile_in(&target)
         .map_err(failed)?;
-    copy_pages(&folder.database(), copy.path())?;
+    let not_written = |error: rusqlite::Error| failed(io::Error::other(error));
+    copy_pages(&folder.database(), copy.path()).map_err(|error| match error {
+        CopyError::Read(error) => schema::broken(&folder.database(), &error).into(),
+        CopyError::Write(error) => not_written(error),
+    })?;
     let checked = {
-        let connection =
-            schema::connect_to_copy(copy.path()).map_err(|error| unreadable(file, &error))?;
+        let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
         check::load(&connection, &folder.database(), usize::MAX)?
     };
     // What is in the log alone is in the copy.
@@ -163,39 +165,41 @@ fn folder_of(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
 
 /// Copies all pages as of one commit.
 ///
-/// The connection to the store's database only reads, and never moves the log: checkpoints are the
+/// The connection to the store's database only reads, so it never moves the log: checkpoints are the
 /// store's own, which must not miss the errors of their fsyncs. While it reads, the log only grows.
 /// So this writes without an fsync, which takes the least time; the caller makes it durable.
-fn copy_pages(database: &Path, copy: &Path) -> Result<(), OpenError> {
-    let read = |error: rusqlite::Error| schema::broken(database, &error);
+fn copy_pages(database: &Path, copy: &Path) -> Result<(), CopyError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let store = Connection::open_with_flags(database, flags).map_err(read)?;
-    store
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        .map_err(read)?;
-    store.busy_timeout(Duration::from_secs(5)).map_err(read)?;
-    let write = |error: rusqlite::Error| unreadable(copy, &error);
-    let mut copied = Connection::open(copy).map_err(write)?;
+    let connect = || {
+        let store = Connection::open_with_flags(database, flags)?;
+        store.busy_timeout(Duration::from_secs(5))?;
+        Ok(store)
+    };
+    let store = connect().map_err(CopyError::Read)?;
+    let mut copied = Connection::open(copy).map_err(CopyError::Write)?;
     copied
         .execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;")
-        .map_err(write)?;
-    let backup = Backup::new(&store, &mut copied).map_err(write)?;
+        .map_err(CopyError::Write)?;
+    let backup = Backup::new(&store, &mut copied).map_err(CopyError::Write)?;
     // All pages in one step, which is one transaction: in several, each commit of the store would
     // begin the copy anew.
-    match backup.step(-1).map_err(read)? {
-        StepResult::Done => Ok(()),
-        _ => Err(OpenError::Database {
-            path: database.into(),
-            detail: "another program has it locked".into(),
+    match backup.step(-1) {
+        Ok(StepResult::Done) => Ok(()),
+        Ok(_) => Err(CopyError::Read(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+            None,
+        ))),
+        Err(error) => Err(match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => CopyError::Read(error),
+            _ => CopyError::Write(error),
         }),
     }
 }
 
-fn unreadable(path: &Path, error: &rusqlite::Error) -> OpenError {
-    OpenError::Database {
-        path: path.into(),
-        detail: error.to_string(),
-    }
+/// Which side of a copy failed.
+enum CopyError {
+    Read(rusqlite::Error),
+    Write(rusqlite::Error),
 }
 
 impl Contents {
