@@ -175,5 +175,7 @@ fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Epoch {
     let last = last.map_or(0, Epoch::get);
     let floor = last.max(wall.get()).saturating_add(EPOCHS_AHEAD);
     // Only a clock in the year 287396 uses them up. The backup's own are never granted again.
-    Epoch::new(floor).or(Epoch::new(last)).unwrap_or(Epoch::MAX)
+    Epoch::new(floor)
+        .or_else(|| Epoch::new(last))
+        .unwrap_or(Epoch::MAX)
 }
