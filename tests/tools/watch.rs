@@ -92,13 +92,11 @@ async fn a_watch_that_loses_its_connection_goes_on_at_another_address() {
     // Where the watch is when this happens, nobody knows; it is told once all the same.
     assert_eq!(code(&bench.run(&["break", ELECTION, "--period", "0s"])), 0);
     wait_for_events(&watch, &["granted", "broken"]);
-    let words = watch.stderr();
-    let lost = words
-        .find("the store can't be asked")
-        .expect("word of the loss");
-    let back = words
-        .find("the store answers again")
-        .expect("word of its end");
+    let (lost, back, words) = wait_for("word of the loss and of its end", || {
+        let words = watch.stderr();
+        let lost = words.find("the store can't be asked")?;
+        Some((lost, words.find("the store answers again")?, words))
+    });
     assert!(lost < back, "{words}");
 }
 
