@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
+use axum::http::Request;
+use axum::response::Response;
 use axum_server::accept::Accept;
+use futures_util::future::Either;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
@@ -25,6 +28,7 @@ pub(crate) struct Door {
     /// Over the limit: those who come to renew, or are told that they are too many.
     standing: Arc<Semaphore>,
     crowded: Router,
+    max_header_bytes: usize,
 }
 
 impl Door {
@@ -34,6 +38,7 @@ impl Door {
             seats: Arc::new(Semaphore::new(limits.max_connections)),
             standing: Arc::new(Semaphore::new(limits.connections_over())),
             crowded: http::crowded(store.clone()),
+            max_header_bytes: limits.max_header_bytes,
         }
     }
 
@@ -48,6 +53,7 @@ impl Door {
         };
         Ok(Seated {
             router,
+            max_header_bytes: self.max_header_bytes,
             _seat: seat.into(),
         })
     }
@@ -71,22 +77,27 @@ impl Accept<TcpStream, Router> for Door {
 #[derive(Clone, Debug)]
 pub(crate) struct Seated {
     router: Router,
+    max_header_bytes: usize,
     _seat: Arc<OwnedSemaphorePermit>,
 }
 
-impl<R> Service<R> for Seated
+impl<B> Service<Request<B>> for Seated
 where
-    Router: Service<R>,
+    Router: Service<Request<B>, Response = Response>,
 {
-    type Response = <Router as Service<R>>::Response;
-    type Error = <Router as Service<R>>::Error;
-    type Future = <Router as Service<R>>::Future;
+    type Response = Response;
+    type Error = <Router as Service<Request<B>>>::Error;
+    type Future =
+        Either<Ready<Result<Response, Self::Error>>, <Router as Service<Request<B>>>::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Service::<R>::poll_ready(&mut self.router, context)
+        Service::<Request<B>>::poll_ready(&mut self.router, context)
     }
 
-    fn call(&mut self, request: R) -> Self::Future {
-        self.router.call(request)
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match http::refusal(&request, self.max_header_bytes) {
+            Some(refusal) => Either::Left(ready(Ok(refusal))),
+            None => Either::Right(self.router.call(request)),
+        }
     }
 }

@@ -280,20 +280,19 @@ async fn a_namespace_hears_of_its_own_leases_only() {
 #[tokio::test]
 async fn a_stream_of_a_namespace_and_a_lease_called_events_are_both_there() {
     let api = in_memory().api;
-    let refused = api.get("events").await;
-    assert_refused(&refused, 404, "unknown_lease");
-    assert!(
-        refused.1["detail"]
-            .as_str()
-            .unwrap()
-            .contains("text/event-stream")
-    );
+    let path = api.url("events", "");
+    let asked = api.http.get(&path).header("accept", "application/json");
+    assert_refused(&refusal(asked).await, 404, "unknown_lease");
+    // Who takes anything gets the stream, as long as there is no such lease.
+    let mut any = Stream::open(api.http.get(&path)).await;
+    any.expect("reset").await;
     let accept = "application/json, Text/Event-Stream; q=0.5";
     let request = api.http.get(api.url("events", "")).header("accept", accept);
     let mut all = Stream::open(request).await;
     let mut one = Stream::open(lease(&api, "events")).await;
     assert_ok(&api.acquire("job", 1).await);
     assert_ok(&api.acquire("events", 1).await);
+    assert_eq!(any.expect("granted").await.2["lease"], "job");
     assert_eq!(api.get("events").await.1["holder"], "c1");
     for (stream, names) in [(&mut all, &["job", "events"][..]), (&mut one, &["events"])] {
         stream.expect("reset").await;

@@ -11,7 +11,7 @@ use common::{Answer, Api, SOON, assert_ok, assert_refused, id, in_memory, minute
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_server::{Config, Limits, OpenError, Store};
+use tenure_server::{Config, Existing, Limits, OpenError, Store, backup, restore};
 use tokio::time::{Instant, sleep};
 
 fn terms((status, body): &Answer) -> &Vec<Value> {
@@ -317,6 +317,7 @@ async fn folder_of_the_first_format() -> TempDir {
         .unwrap();
     drop(database);
     fs::write(folder.path().join("FORMAT"), "tenure-store 1\n").unwrap();
+    fs::write(folder.path().join("lock"), "").unwrap();
     folder
 }
 
@@ -324,8 +325,8 @@ fn marker(folder: &Path) -> String {
     fs::read_to_string(folder.join("FORMAT")).unwrap()
 }
 
-fn version(folder: &Path) -> u32 {
-    let database = Connection::open(folder.join("leases.db")).unwrap();
+fn version(database: &Path) -> u32 {
+    let database = Connection::open(database).unwrap();
     let version = database.query_row("PRAGMA user_version", [], |row| row.get(0));
     version.unwrap()
 }
@@ -375,8 +376,23 @@ async fn a_folder_of_the_first_format_is_upgraded_at_a_start_also_at_one_that_wa
             assert_eq!(told(&server.api, "job").await, expected, "{how}");
             server.stop().await.unwrap();
         }
-        assert_eq!(version(folder.path()), 2, "{how}");
+        assert_eq!(version(&folder.path().join("leases.db")), 2, "{how}");
     }
+}
+
+#[tokio::test]
+async fn a_backup_of_the_first_format_is_restored_in_this_one() {
+    let old = folder_of_the_first_format().await;
+    let place = tempfile::tempdir().unwrap();
+    let (file, folder) = (place.path().join("old.db"), place.path().join("store"));
+    backup(old.path(), &file, Existing::Keep).unwrap();
+    restore(&file, &folder).unwrap();
+    assert_eq!((version(&file), version(&folder.join("leases.db"))), (1, 2));
+    let server = start(Config::embedded(&folder));
+    assert_eq!(server.api.get("job").await.1["holder"], "c1");
+    assert_ok(&server.api.release("job", 1).await);
+    assert_eq!(told(&server.api, "job").await.len(), 1);
+    server.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -390,12 +406,12 @@ async fn a_damaged_folder_of_the_first_format_is_refused_and_not_upgraded() {
     let error = Store::open(Config::embedded(folder.path())).unwrap_err();
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
     assert_eq!(marker(folder.path()), "tenure-store 1\n");
-    assert_eq!(version(folder.path()), 1);
+    assert_eq!(version(&folder.path().join("leases.db")), 1);
 
     // An old database in a folder that has come further is somebody's mistake.
     let folder = folder_of_the_first_format().await;
     fs::write(folder.path().join("FORMAT"), "tenure-store 2\n").unwrap();
     let error = Store::open(Config::embedded(folder.path())).unwrap_err();
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
-    assert_eq!(version(folder.path()), 1);
+    assert_eq!(version(&folder.path().join("leases.db")), 1);
 }

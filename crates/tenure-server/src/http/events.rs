@@ -46,38 +46,36 @@ pub(super) async fn of_lease(
 }
 
 /// The lease. For one named `events` the path is also that of the events of its namespace: who takes a
-/// stream of events is given these, everybody else the lease.
+/// stream of events is given these, who takes JSON the lease, and who takes anything the lease if there
+/// is one.
 pub(super) async fn of_namespace_or_view(
     State(store): State<Store>,
     Lease(key): Lease,
     request: Request,
 ) -> Result<Response, Failure> {
     let (mut parts, _) = request.into_parts();
-    let is_both = key.lease() == "events";
-    if is_both && takes_a_stream(&parts.headers) {
+    let takes = |media_type: &str| takes(&parts.headers, media_type);
+    let is_stream = key.lease() == "events"
+        && (takes(EVENT_STREAM) || !takes("application/json") && !store.knows(&key));
+    if is_stream {
         let asked = Asked::from_request_parts(&mut parts, &store).await?;
         let topic = Topic::Namespace(key.namespace().into());
         return Ok(stream(store.watch(topic, asked.renewed, asked.after)?));
     }
     let query = PollQuery::from_request_parts(&mut parts, &store).await?;
-    let viewed = leases::view(State(store), Lease(key), query).await;
-    viewed.map(IntoResponse::into_response).map_err(|failure| {
-        let Failure(mut problem) = failure;
-        if is_both && problem.code == Code::UnknownLease {
-            problem.detail += "; for the events of all its leases, accept text/event-stream";
-        }
-        Failure(problem)
-    })
+    let view = leases::view(State(store), Lease(key), query).await?;
+    Ok(view.into_response())
 }
 
-fn takes_a_stream(headers: &HeaderMap) -> bool {
+/// Whether the request names this media type as one that it takes.
+fn takes(headers: &HeaderMap, media_type: &str) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|value| value.to_str().ok());
     accepted.any(|value| {
         let mut media_types = value.split(',');
         media_types.any(|one| {
-            let media_type = one.split(';').next().unwrap_or("").trim();
-            media_type.eq_ignore_ascii_case(EVENT_STREAM)
+            let one = one.split(';').next().unwrap_or("").trim();
+            one.eq_ignore_ascii_case(media_type)
         })
     })
 }

@@ -1,39 +1,36 @@
 //! The head of a request: its line and its headers.
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use tenure_core::wire::{Code, Problem};
 
 use super::problem::Failure;
-use crate::Store;
 
 /// Most headers of a request. Clients and proxies have some ten.
 const MAX_HEADERS: usize = 64;
 
-/// Refuses a head that is too large. What does not even fit into the server's buffer never comes
-/// here.
-pub(super) async fn check(State(store): State<Store>, request: Request, next: Next) -> Response {
-    let (count, bytes) = (request.headers().len(), bytes_of(&request));
-    let most = store.limits().max_header_bytes;
+/// What a head of more than `most` bytes is answered; `None` for one that is taken. What does not even
+/// fit into the server's buffer never comes here.
+pub(crate) fn refusal<B>(request: &Request<B>, most: usize) -> Option<Response> {
+    let (count, bytes) = (request.headers().len(), bytes_of(request));
     let detail = if bytes > most {
         format!("the line and headers have {bytes} bytes, at most {most} are taken")
     } else if count > MAX_HEADERS {
         format!("the request has {count} headers, at most {MAX_HEADERS} are taken")
     } else {
-        return next.run(request).await;
+        return None;
     };
-    Failure(Problem {
+    let problem = Problem {
         // RFC 6585: "Request Header Fields Too Large".
         status: 431,
         ..Problem::new(Code::TooLarge, detail)
-    })
-    .into_response()
+    };
+    Some(Failure(problem).into_response())
 }
 
 /// As many bytes as the head has when it is written without superfluous blanks:
 /// `METHOD PATH HTTP/1.1`, `name: value` for each header, and an empty line.
-fn bytes_of(request: &Request) -> usize {
+fn bytes_of<B>(request: &Request<B>) -> usize {
     let (method, uri) = (request.method().as_str(), request.uri());
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
     let authority = uri.authority().map_or(0, |text| text.as_str().len());

@@ -16,13 +16,14 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Method, Uri};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tenure_core::wire::{Code, Problem};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
+pub(crate) use self::head::refusal;
 use self::problem::Failure;
 use crate::Store;
 
@@ -52,7 +53,6 @@ pub fn router(store: Store) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(store.clone(), head::check))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(store)
 }
@@ -69,7 +69,6 @@ pub(crate) fn crowded(store: Store) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(too_many_connections)
         .method_not_allowed_fallback(too_many_connections)
-        .layer(from_fn_with_state(store.clone(), head::check))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(map_response(async |mut response: Response| {
             let close = HeaderValue::from_static("close");

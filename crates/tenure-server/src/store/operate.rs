@@ -7,7 +7,7 @@ use tenure_core::wire::{Code, LeaseList, LeaseView, Problem, VerifyReply};
 use super::work::{Seen, Unknown, Work};
 use super::{Inner, Store, failed};
 use crate::journal::Undone;
-use crate::table::Key;
+use crate::table::{Entry, Key};
 
 /// How often a call that changes nothing is done again because what it saw was undone. More, and it
 /// would spin on a full disk.
@@ -105,6 +105,12 @@ impl Store {
         self.ready()?;
         self.with_lease(key, Unknown::Refuse, |work| Ok(work.view()))
             .await
+    }
+
+    /// Whether there is such a lease, as far as anybody can know just now.
+    pub(crate) fn knows(&self, key: &Key) -> bool {
+        let shard = self.inner.table.lock(key);
+        shard.get(key).is_some_and(Entry::is_known)
     }
 
     /// Forgets a lease that nobody holds.

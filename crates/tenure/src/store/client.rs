@@ -379,6 +379,8 @@ impl StoreClient {
         };
         let url = self.url(index, path);
         let mut request = self.http.request(method, url).timeout(timeout);
+        // Not the events of its namespace, if a lease is called `events`.
+        request = request.header(ACCEPT, "application/json");
         if let Some(body) = body {
             request = request.json(body);
         }

@@ -239,30 +239,35 @@ impl Folder {
     /// There was a database here: a missing, empty or foreign file must not pass for a new one, or
     /// every lease would be free at once.
     pub(super) fn check_database(&self) -> Result<(), OpenError> {
-        let path = self.database();
-        let read = || -> io::Result<_> {
-            let mut file = File::open(&path)?;
-            let mut start = [0; MAGIC.len() + 2];
-            file.read_exact(&mut start)?;
-            Ok((start, file.metadata()?.len()))
-        };
-        let detail = match read() {
-            Ok((start, _)) if !start.starts_with(MAGIC) => "it is no SQLite database",
-            // SQLite takes a page of which the end is missing for one that ends with zeros. Where
-            // there is a log this is a move into the database that was cut short, and done again.
-            Ok((start, len)) if len % page_size(start) != 0 && self.log_is_empty() => {
-                "its last page is cut off"
-            }
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "it is missing",
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it is empty or cut off",
-            Err(error) => return Err(OpenError::Io { path, error }),
-        };
-        Err(OpenError::Damaged {
-            path,
-            detail: detail.into(),
-        })
+        check_file(&self.database(), self.log_is_empty())
     }
+}
+
+/// The file looks like a database, and a whole one. Where there is a log, a last page that is cut off
+/// is a move into the database that was cut short, and is done again.
+pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    let read = || -> io::Result<_> {
+        let mut file = File::open(&path)?;
+        let mut start = [0; MAGIC.len() + 2];
+        file.read_exact(&mut start)?;
+        Ok((start, file.metadata()?.len()))
+    };
+    let detail = match read() {
+        Ok((start, _)) if !start.starts_with(MAGIC) => "it is no SQLite database",
+        // SQLite takes a page of which the end is missing for one that ends with zeros.
+        Ok((start, len)) if len % page_size(start) != 0 && log_is_empty => {
+            "its last page is cut off"
+        }
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "it is missing",
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it is empty or cut off",
+        Err(error) => return Err(OpenError::Io { path, error }),
+    };
+    Err(OpenError::Damaged {
+        path,
+        detail: detail.into(),
+    })
 }
 
 /// The size of a page, from bytes 16 and 17 of the database; 1 stands for 64 KiB.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tenure_core::{Epoch, UnixMillis};
 
 use super::backup::Contents;
-use super::folder::{FORMAT, Folder, private};
+use super::folder::{FORMAT, Folder, check_file, private};
 use super::schema::{self, Meta, UPDATE_META};
 use super::{check, wal};
 use crate::clock;
@@ -95,6 +95,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     if let Some(path) = folder.trace_of_a_store() {
         return Err(RestoreError::StoreThere { path });
     }
+    check_file(file, true).map_err(refused)?;
     let restoring = folder.restoring();
     let restored = copy(backup, &folder).and_then(|()| raise(&restoring, file));
     if restored.is_err() {
@@ -141,12 +142,16 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-/// Checks the copy whole, and lets epochs and revisions go on from far above.
-fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
-    let refused = |error| match error {
+/// Why this is no backup to restore from.
+fn refused(error: OpenError) -> RestoreError {
+    match error {
         OpenError::Damaged { path, detail } => RestoreError::Damaged { path, detail },
         error => RestoreError::Backup(error),
-    };
+    }
+}
+
+/// Checks the copy whole, and lets epochs and revisions go on from far above.
+fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
     let checked = check::load(&connection, backup, usize::MAX).map_err(refused)?;
