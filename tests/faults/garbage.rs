@@ -29,10 +29,14 @@ const WITH_BODY: [(&str, &str, &str); 8] = [
 ];
 
 /// Every other one.
-const WITHOUT_BODY: [(&str, &str); 5] = [
+const WITHOUT_BODY: [(&str, &str); 9] = [
     ("GET", "/v1/namespaces/ns/leases"),
     ("GET", "/v1/namespaces/ns/leases/job"),
     ("DELETE", "/v1/namespaces/ns/leases/job"),
+    ("GET", "/v1/namespaces/ns/leases/job/history"),
+    ("GET", "/v1/namespaces/ns/leases/job/events"),
+    ("GET", "/v1/namespaces/ns/leases/events"),
+    ("GET", "/v1/limits"),
     ("GET", "/livez"),
     ("GET", "/readyz"),
 ];

@@ -19,6 +19,8 @@ fn a_doctor_finds_nothing_where_all_is_well() {
         "CLOCK_BOOTTIME",
         "ready",
         "least, median, most of 10",
+        "max_connections = 60000",
+        "request_time_ms = 10000",
         "all well",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -26,6 +28,7 @@ fn a_doctor_finds_nothing_where_all_is_well() {
     let report = json_of(&bench.run(&["doctor", "--json"]));
     assert_eq!(report["findings"], json!([]));
     assert_eq!(report["stores"][0]["wall_clock_ahead_s"], 0);
+    assert_eq!(report["stores"][0]["limits"]["max_history"], 100);
     let trip = &report["stores"][0]["round_trip_ms"];
     assert!(trip["min"].as_f64() <= trip["median"].as_f64(), "{trip}");
     assert!(trip["median"].as_f64() <= trip["max"].as_f64(), "{trip}");

@@ -1,5 +1,6 @@
 //! `tenure doctor`: looks at what leadership rests on here.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ struct Store {
     round_trip_ms: Option<RoundTrip>,
     /// By how much its wall clock is ahead of this machine's, in whole seconds; it decides nothing.
     wall_clock_ahead_s: Option<i64>,
+    /// How much it takes of everything, as far as it tells: older ones don't.
+    limits: Option<BTreeMap<String, u64>>,
     error: Option<String>,
 }
 
@@ -142,6 +145,7 @@ impl Store {
             connect_ms: None,
             round_trip_ms: None,
             wall_clock_ahead_s: None,
+            limits: None,
             error: None,
         };
         if let Err(error) = store.ask(&client, election).await {
@@ -172,6 +176,7 @@ impl Store {
         // Others have such paths, too; whether it is a store shows when it is asked for a lease.
         client.lease(election).await?;
         self.reachable = true;
+        self.limits = client.limits().await.ok();
         client.ready().await?;
         self.ready = true;
         Ok(())
@@ -247,6 +252,9 @@ fn print(report: &Report, timings: &Timings) -> anyhow::Result<()> {
             Some(behind) => format!("{} s behind this machine's; it decides nothing", -behind),
         };
         row("  wall clock", clock)?;
+        for (name, value) in store.limits.iter().flatten() {
+            row("  limit", format_args!("{name} = {value}"))?;
+        }
     }
     row("timings", timings)?;
     for finding in &report.findings {

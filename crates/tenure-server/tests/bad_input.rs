@@ -144,6 +144,7 @@ async fn an_unknown_field_is_named() {
         ("GET", "/v1/namespaces/ns/leases?surprise=1"),
         ("GET", "/v1/namespaces/ns/leases/job?surprise=1"),
         ("DELETE", "/v1/namespaces/ns/leases/job?surprise=1"),
+        ("GET", "/v1/limits?surprise=1"),
         ("GET", "/livez?surprise"),
         ("GET", "/readyz?surprise="),
     ] {

@@ -1,9 +1,11 @@
 //! How much a store takes of everything.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use tenure_core::name::MAX_NAME_LEN;
+use tenure_core::time::millis;
 use tenure_core::wire::MAX_METADATA_BYTES;
 
 /// How much a store takes of everything, so that one client too many, or one gone mad, can't take
@@ -111,6 +113,43 @@ impl Limits {
     #[must_use]
     pub const fn open_files(&self) -> usize {
         self.max_connections + self.connections_over() + 64
+    }
+
+    /// All of them, by the names of the settings; times in milliseconds, with `_ms`.
+    pub(crate) fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        let Self {
+            max_body_bytes,
+            max_header_bytes,
+            max_name_bytes,
+            max_leases_per_namespace,
+            max_waiters_per_lease,
+            max_waiting,
+            max_connections,
+            max_watchers,
+            max_metadata_bytes,
+            max_history,
+            header_time,
+            request_time,
+        } = *self;
+        let counts = [
+            ("max_body_bytes", max_body_bytes),
+            ("max_header_bytes", max_header_bytes),
+            ("max_name_bytes", max_name_bytes),
+            ("max_leases_per_namespace", max_leases_per_namespace),
+            ("max_waiters_per_lease", max_waiters_per_lease),
+            ("max_waiting", max_waiting),
+            ("max_connections", max_connections),
+            ("max_watchers", max_watchers),
+            ("max_metadata_bytes", max_metadata_bytes),
+            ("max_history", max_history),
+        ];
+        let times = [
+            ("header_time_ms", header_time),
+            ("request_time_ms", request_time),
+        ];
+        let counts = counts.map(|(name, count)| (name, count as u64));
+        let times = times.map(|(name, time)| (name, millis(time)));
+        counts.into_iter().chain(times).collect()
     }
 
     /// Whether each is within its range.

@@ -1,5 +1,8 @@
-//! Whether the process lives, and whether it takes requests.
+//! Whether the process lives, whether it takes requests, and how many of them.
 
+use std::collections::BTreeMap;
+
+use axum::Json;
 use axum::extract::State;
 
 use super::problem::Failure;
@@ -15,4 +18,12 @@ pub(super) async fn live(_: NoQuery) -> &'static str {
 pub(super) async fn ready(State(store): State<Store>, _: NoQuery) -> Result<&'static str, Failure> {
     store.ready()?;
     Ok("ok\n")
+}
+
+/// How much it takes of everything, by the names of the settings; times in milliseconds.
+pub(super) async fn limits(
+    State(store): State<Store>,
+    _: NoQuery,
+) -> Json<BTreeMap<&'static str, u64>> {
+    Json(store.limits().by_name())
 }

@@ -49,6 +49,7 @@ pub fn router(store: Store) -> Router {
         .route(&format!("{lease}/verify"), post(leases::verify))
         .route(&format!("{lease}/metadata"), put(leases::set_metadata))
         .route(&format!("{lease}/history"), get(leases::history))
+        .route("/v1/limits", get(health::limits))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .fallback(unknown_route)

@@ -1,5 +1,6 @@
 //! The store's HTTP API.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -236,6 +237,16 @@ impl StoreClient {
     /// [`StoreError::Problem`] with the store's reason if it does not.
     pub async fn ready(&self) -> Result<(), StoreError> {
         self.look("readyz").await.map(|_| ())
+    }
+
+    /// How much the store takes of everything, by the names of its settings; times in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn limits(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.ask_any(Method::GET, "v1/limits", None::<&()>, REQUEST_TIMEOUT)
+            .await
     }
 
     /// A path whose answer is no JSON.
