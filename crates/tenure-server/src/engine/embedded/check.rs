@@ -109,6 +109,15 @@ fn check_terms(
             overfull.insert(key);
         }
     }
+    // Those that are not in their places yet are few.
+    let mut select = connection.prepare(terms::SELECT_RECENT).map_err(failed)?;
+    let mut rows = select.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let (row, crc) = terms::Row::read(row).map_err(|detail| damaged(path, detail))?;
+        counted.account(None, Some(crc));
+        let (key, _) = row.into_term().map_err(|detail| damaged(path, detail))?;
+        overfull.insert(key);
+    }
     Ok(overfull)
 }
 

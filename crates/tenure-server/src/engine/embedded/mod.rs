@@ -228,13 +228,17 @@ impl Embedded {
         }
     }
 
-    /// Forgets terms beyond those that are remembered, of leases whose terms have ended since the
-    /// last time. So there are never more of them, in all, than rows between two checkpoints.
+    /// Puts terms in their places, and forgets those beyond what is remembered, of leases whose terms
+    /// have ended since the last time. So there are never more of them, in all, than rows between two
+    /// checkpoints.
     fn prune(&mut self) -> Result<(), CommitError> {
         let overfull = std::mem::take(&mut self.overfull);
         let most = self.max_history;
         let pruned = self.transact(|transaction, meta| {
             let before = meta.clone();
+            if !overfull.is_empty() {
+                terms::put_in_place(transaction, meta)?;
+            }
             for key in &overfull {
                 terms::prune(transaction, meta, key, most)?;
             }
@@ -299,7 +303,7 @@ fn write_all(
     let mut select = transaction.prepare_cached(schema::SELECT_CRC)?;
     let mut upsert = transaction.prepare_cached(schema::UPSERT)?;
     let mut delete = transaction.prepare_cached(schema::DELETE)?;
-    let mut insert_term = transaction.prepare_cached(terms::INSERT)?;
+    let mut note = transaction.prepare_cached(terms::NOTE)?;
     for write in writes {
         let (namespace, lease) = (write.key.namespace(), write.key.lease());
         let old: Option<u32> = select
@@ -321,7 +325,7 @@ fn write_all(
         };
         meta.account(old, new);
         if let Some(term) = &write.term {
-            terms::note(transaction, &mut insert_term, meta, &write.key, term)?;
+            terms::note(&mut note, meta, &write.key, term)?;
         }
         meta.revision = write.revision;
     }

@@ -144,7 +144,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         }
         let transaction = connection.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(terms::TABLE)?;
+        transaction.execute_batch(terms::TABLES)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;
@@ -165,7 +165,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
 /// Makes a database of the first format one of this format, in one transaction.
 pub(super) fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
-    transaction.execute_batch(terms::TABLE)?;
+    transaction.execute_batch(terms::TABLES)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()
 }
@@ -234,7 +234,8 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     let detail = error.to_string();
     // What this program asks for is right for tables as they were written; where it is wrong, these
     // are others.
-    let is_other = matches!(error, rusqlite::Error::SqlInputError { .. });
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    let is_other = code == Some(rusqlite::ffi::SQLITE_ERROR);
     match error.sqlite_error_code() {
         Some(DatabaseCorrupt | NotADatabase) => OpenError::Damaged { path, detail },
         _ if is_other => OpenError::Damaged { path, detail },

@@ -3,10 +3,11 @@
 //! The term that goes on has no row, because the row of its lease says all about it; but for one
 //! that is to end and somebody has said why.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{CachedStatement, Connection, Transaction, params};
+use rusqlite::{CachedStatement, Connection, ToSql, Transaction, params};
 use tenure_core::lease::TermEnd;
 use tenure_core::{Epoch, Name, UnixMillis};
 
@@ -16,7 +17,11 @@ use crate::engine::{Archive, OpenError, Term};
 use crate::table::Key;
 
 /// `ended_at_ms` and `end` are null for a term that is to end, and will.
-pub(super) const TABLE: &str = "
+///
+/// What is noted goes behind all else in `recent_terms`, where a page takes many: in its place among
+/// the terms of its lease each would be a page of its own in the log. It is put there when the log is
+/// moved into the database. Until then there may be several rows of a term, the last of which counts.
+pub(super) const TABLES: &str = "
     CREATE TABLE terms (
         namespace TEXT NOT NULL,
         lease TEXT NOT NULL,
@@ -29,15 +34,40 @@ pub(super) const TABLE: &str = "
         crc INTEGER NOT NULL,
         PRIMARY KEY (namespace, lease, epoch)
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE recent_terms (
+        number INTEGER PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        lease TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        holder TEXT NOT NULL,
+        began_at_ms INTEGER NOT NULL,
+        ended_at_ms INTEGER,
+        end TEXT,
+        reason TEXT,
+        crc INTEGER NOT NULL
+    ) STRICT;
 ";
 
-pub(super) const INSERT: &str = "
+pub(super) const NOTE: &str = "
+    INSERT INTO recent_terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason,
+        crc)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+const INSERT: &str = "
     INSERT INTO terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
 
 const UPDATE: &str = "
     UPDATE terms SET holder = ?4, began_at_ms = ?5, ended_at_ms = ?6, end = ?7, reason = ?8, crc = ?9
     WHERE namespace = ?1 AND lease = ?2 AND epoch = ?3";
+
+pub(super) const SELECT_RECENT: &str = "
+    SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc
+    FROM recent_terms ORDER BY number";
+
+const SELECT_RECENT_OF: &str = "
+    SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc
+    FROM recent_terms WHERE namespace = ?1 AND lease = ?2 AND epoch <= ?3 ORDER BY number";
 
 pub(super) const SELECT_ALL: &str = "
     SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc FROM terms
@@ -47,7 +77,10 @@ const SELECT: &str = "
     SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc FROM terms
     WHERE namespace = ?1 AND lease = ?2 AND epoch <= ?3 ORDER BY epoch DESC LIMIT ?4";
 
-const DELETE: &str = "DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 RETURNING crc";
+const DELETE: [&str; 2] = [
+    "DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 RETURNING crc",
+    "DELETE FROM recent_terms WHERE namespace = ?1 AND lease = ?2 RETURNING crc",
+];
 
 const DELETE_OLD: &str = "
     DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 AND epoch <= (
@@ -177,13 +210,38 @@ impl<'a> Row<'a> {
 
 /// Notes a term of the lease.
 pub(super) fn note(
-    transaction: &Transaction<'_>,
-    insert: &mut CachedStatement<'_>,
+    note: &mut CachedStatement<'_>,
     meta: &mut Meta,
     key: &Key,
     term: &Term,
 ) -> rusqlite::Result<()> {
-    let (count, crc) = Row::of(key, term).write(insert)?;
+    let (_, crc) = Row::of(key, term).write(note)?;
+    meta.account(None, Some(crc));
+    Ok(())
+}
+
+/// Puts all that was noted in its place.
+pub(super) fn put_in_place(transaction: &Transaction<'_>, meta: &mut Meta) -> rusqlite::Result<()> {
+    let mut insert = transaction.prepare_cached(INSERT)?;
+    let mut select = transaction.prepare_cached(SELECT_RECENT)?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (row, crc) = Row::read(row).map_err(corrupt)?;
+        let (key, term) = row.into_term().map_err(corrupt)?;
+        meta.account(Some(crc), None);
+        put(transaction, &mut insert, meta, (&key, term))?;
+    }
+    transaction.execute("DELETE FROM recent_terms", [])?;
+    Ok(())
+}
+
+fn put(
+    transaction: &Transaction<'_>,
+    insert: &mut CachedStatement<'_>,
+    meta: &mut Meta,
+    (key, mut term): (&Key, Term),
+) -> rusqlite::Result<()> {
+    let (count, crc) = Row::of(key, &term).write(insert)?;
     if count == 1 {
         meta.account(None, Some(crc));
         return Ok(());
@@ -191,7 +249,6 @@ pub(super) fn note(
     // Something was noted of it before.
     let mut select = transaction.prepare_cached(SELECT)?;
     let mut rows = select.query(params![key.namespace(), key.lease(), term.epoch.get(), 1])?;
-    let mut term = term.clone();
     let mut old = None;
     if let Some(row) = rows.next()? {
         let (row, crc) = Row::read(row).map_err(corrupt)?;
@@ -210,10 +267,12 @@ pub(super) fn delete(
     meta: &mut Meta,
     key: &Key,
 ) -> rusqlite::Result<()> {
-    let mut delete = transaction.prepare_cached(DELETE)?;
-    let mut rows = delete.query(params![key.namespace(), key.lease()])?;
-    while let Some(row) = rows.next()? {
-        meta.account(Some(row.get(0)?), None);
+    for delete in DELETE {
+        let mut delete = transaction.prepare_cached(delete)?;
+        let mut rows = delete.query(params![key.namespace(), key.lease()])?;
+        while let Some(row) = rows.next()? {
+            meta.account(Some(row.get(0)?), None);
+        }
     }
     Ok(())
 }
@@ -269,14 +328,27 @@ impl Archive for Reader {
         let text = |error: rusqlite::Error| error.to_string();
         let connection = self.lock();
         let connection = connection.as_ref().ok_or("the database is closed")?;
-        let mut select = connection.prepare_cached(SELECT).map_err(text)?;
-        let of_lease = params![key.namespace(), key.lease(), last.get(), most as u64];
-        let mut rows = select.query(of_lease).map_err(text)?;
-        let mut terms = Vec::new();
-        while let Some(row) = rows.next().map_err(text)? {
-            let (row, _) = Row::read(row)?;
-            terms.push(row.into_term()?.1);
-        }
+        // Both looks are at one commit: what is put in its place in between is there once.
+        let transaction = connection.unchecked_transaction().map_err(text)?;
+        let mut terms = BTreeMap::new();
+        let mut add = |sql: &str, of_lease: &[&dyn ToSql]| -> Result<(), String> {
+            let mut select = transaction.prepare_cached(sql).map_err(text)?;
+            let mut rows = select.query(of_lease).map_err(text)?;
+            while let Some(row) = rows.next().map_err(text)? {
+                let (row, _) = Row::read(row)?;
+                let (_, term) = row.into_term()?;
+                let term = match terms.remove(&term.epoch) {
+                    Some(earlier) => term.after(earlier),
+                    None => term,
+                };
+                terms.insert(term.epoch, term);
+            }
+            Ok(())
+        };
+        let (namespace, lease, last) = (key.namespace(), key.lease(), last.get());
+        add(SELECT, params![namespace, lease, last, most as u64])?;
+        add(SELECT_RECENT_OF, params![namespace, lease, last])?;
+        let terms = terms.into_values().rev().take(most).collect();
         Ok(terms)
     }
 }

@@ -201,7 +201,7 @@ fn old_terms_are_forgotten_with_the_next_checkpoint_and_the_newest_stay() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let count = |engine: &Embedded| -> usize {
-        let count = "SELECT count(*) FROM terms";
+        let count = "SELECT (SELECT count(*) FROM terms) + (SELECT count(*) FROM recent_terms)";
         let count = engine.connection.query_row(count, [], |row| row.get(0));
         count.unwrap()
     };
@@ -285,12 +285,87 @@ fn readers_and_commits_do_not_wait_for_each_other() {
     engine.commit(&[write(1, 10), end(2, 7)]).unwrap();
     let other = Connection::open(folder.path().join("leases.db")).unwrap();
     other.execute_batch("BEGIN").unwrap();
-    let count = "SELECT count(*) FROM terms";
+    let count = "SELECT count(*) FROM recent_terms";
     let seen: u32 = other.query_row(count, [], |row| row.get(0)).unwrap();
     engine.commit(&[end(3, 8)]).unwrap();
     assert_eq!((seen, epochs(&engine)), (1, vec![8, 7]));
     // And while a transaction writes, what was committed is read.
     let transaction = engine.connection.unchecked_transaction().unwrap();
-    transaction.execute("DELETE FROM terms", []).unwrap();
+    transaction.execute("DELETE FROM recent_terms", []).unwrap();
     assert_eq!(epochs(&engine), [8, 7]);
+}
+
+#[test]
+fn what_was_noted_of_a_term_counts_the_same_before_and_after_it_is_put_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let told = |engine: &Embedded| {
+        let terms = engine.archive();
+        let terms = terms.terms(&Key::of_text("ns/job-1"), Epoch::MAX, 9);
+        terms.unwrap()
+    };
+    let note = |revision, epoch, reason: Option<&str>, has_ended: bool| {
+        let mut write = end(revision, epoch);
+        let term = write.term.as_mut().unwrap();
+        term.reason = reason.map(Into::into);
+        term.ended = term.ended.filter(|_| has_ended);
+        write
+    };
+    // Somebody says why it is to end; then it ends, and another reason is given.
+    let first = note(2, 7, Some("broken"), false);
+    engine.commit(&[write(1, 10), first]).unwrap();
+    assert_eq!(told(&engine)[0].ended, None);
+    let put_in_place = |engine: &mut Embedded| {
+        engine.rows_since_checkpoint = CHECKPOINT_AFTER_ROWS;
+        engine.tidy().unwrap();
+        let recent = "SELECT count(*) FROM recent_terms";
+        let recent: u32 = engine
+            .connection
+            .query_row(recent, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(recent, 0);
+    };
+    for is_put_in_place in [false, true] {
+        let copy = tempfile::tempdir().unwrap();
+        for name in ["leases.db", "leases.db-wal", "FORMAT", "RUNNING"] {
+            std::fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
+        }
+        let (_, mut engine) = open(copy.path(), MOST).unwrap();
+        if is_put_in_place {
+            put_in_place(&mut engine);
+        }
+        let again = note(4, 7, Some("gave up"), true);
+        engine.commit(&[again, note(5, 9, None, true)]).unwrap();
+        let before = told(&engine);
+        put_in_place(&mut engine);
+        assert_eq!(told(&engine), before);
+        let reasons: Vec<_> = before.iter().map(|term| term.reason.as_deref()).collect();
+        assert_eq!(reasons, [None, Some("broken")]);
+        assert!(before.iter().all(|term| term.ended.is_some()));
+    }
+}
+
+#[test]
+fn what_was_noted_last_is_checked_too() {
+    for damage in [
+        "UPDATE recent_terms SET reason = 'none'",
+        "UPDATE recent_terms SET crc = crc + 1",
+        "DELETE FROM recent_terms",
+        "DROP TABLE recent_terms",
+        "INSERT INTO recent_terms SELECT number + 1, namespace, lease, epoch, holder, began_at_ms,
+            ended_at_ms, end, reason, crc FROM recent_terms",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, mut engine) = open(folder.path(), MOST).unwrap();
+        engine.commit(&[write(1, 10), end(2, 7)]).unwrap();
+        drop(engine);
+        let database = Connection::open(folder.path().join("leases.db")).unwrap();
+        database.execute_batch(damage).unwrap();
+        drop(database);
+        let refused = open(folder.path(), MOST).map(|_| ());
+        assert!(
+            matches!(refused, Err(OpenError::Damaged { .. })),
+            "{damage}: {refused:?}"
+        );
+    }
 }
