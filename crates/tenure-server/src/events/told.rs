@@ -1,6 +1,6 @@
 //! One event, as it is told.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tenure_core::Instant;
 use tenure_core::lease::{Record, Stored};
@@ -17,13 +17,21 @@ pub(crate) struct Told {
     step: Step,
     /// Whether it is a renewal that has no revision of its own.
     passing: bool,
+    /// How many bytes it takes in memory, but for its text.
+    bytes: usize,
     data: OnceLock<Box<str>>,
 }
 
 impl Told {
-    /// A step, moved here as it is.
-    pub(super) const fn change(step: Step) -> Self {
+    /// A step, but for what only the disk needs. That is most of it, and the history would let go of it
+    /// long after it has left the processor's cache.
+    pub(super) fn change(mut step: Step) -> Self {
+        step.write.term = None;
+        if let Content::Lease(stored) = &mut step.write.content {
+            Arc::make_mut(stored).retired = Vec::new();
+        }
         Self {
+            bytes: bytes_of(&step),
             step,
             passing: false,
             data: OnceLock::new(),
@@ -100,20 +108,8 @@ impl Told {
         }
     }
 
-    /// How many bytes it takes in memory, but for its text.
-    pub(super) fn bytes(&self) -> usize {
-        let stored = self.stored().map_or(0, |stored| {
-            let holder = stored
-                .grant
-                .as_ref()
-                .map_or(0, |grant| grant.holder.as_str().len());
-            let metadata = stored.metadata.iter();
-            let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
-            let retired = size_of_val(stored.retired.as_slice());
-            size_of::<Stored>() + holder + metadata + retired
-        });
-        let reason = self.step.event.reason().map_or(0, str::len);
-        size_of::<Self>() + self.key().as_str().len() + stored + reason
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn stored(&self) -> Option<&Stored> {
@@ -122,4 +118,21 @@ impl Told {
             Content::Deleted(_) => None,
         }
     }
+}
+
+fn bytes_of(step: &Step) -> usize {
+    let stored = match &step.write.content {
+        Content::Lease(stored) => {
+            let holder = stored
+                .grant
+                .as_ref()
+                .map_or(0, |grant| grant.holder.as_str().len());
+            let metadata = stored.metadata.iter();
+            let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
+            size_of::<Stored>() + holder + metadata
+        }
+        Content::Deleted(_) => 0,
+    };
+    let reason = step.event.reason().map_or(0, str::len);
+    size_of::<Told>() + step.write.key.as_str().len() + stored + reason
 }

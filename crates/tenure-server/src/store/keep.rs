@@ -37,6 +37,8 @@ impl Inner {
                     pace = Pace::after(batch.len(), began.elapsed());
                     self.journal.publish(last);
                     self.forget_deleted(&writes);
+                    // What is told is then in nobody else's hands.
+                    drop(writes);
                     self.journal.tell(batch);
                     if let Err(error) = engine.tidy() {
                         return self.end(Vec::new(), &error);

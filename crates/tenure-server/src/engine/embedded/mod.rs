@@ -42,7 +42,7 @@ use crate::table::Key;
 pub use backup::{BackupError, Contents, Existing, backup};
 pub use restore::{RestoreError, Restored, restore};
 
-/// After so many written rows the write-ahead log is moved into the database: a row takes a page or
+/// After so many written rows of leases the write-ahead log is moved into the database: a row takes a page or
 /// two in it, so it stays at some 10 or 20 MB, and a start has little to read back.
 const CHECKPOINT_AFTER_ROWS: usize = 2_000;
 
@@ -130,7 +130,7 @@ impl Engine for Embedded {
     fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError> {
         self.transact(|transaction, meta| write_all(transaction, meta, writes))?;
         for write in writes {
-            self.rows_since_checkpoint += 1 + usize::from(write.term.is_some());
+            self.rows_since_checkpoint += 1;
             if write.term.is_some() && !self.overfull.contains(&write.key) {
                 self.overfull.insert(write.key.clone());
             }
