@@ -25,6 +25,7 @@ pub mod random;
 pub mod lease;
 
 pub mod detector;
+pub mod strategy;
 
 pub mod wire;
 
@@ -33,4 +34,5 @@ pub use epoch::Epoch;
 pub use name::{ElectionName, Name};
 pub use node::{Incarnation, NodeId};
 pub use random::Random;
+pub use strategy::Strategy;
 pub use time::{Instant, UnixMillis};

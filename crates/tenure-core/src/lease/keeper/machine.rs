@@ -4,11 +4,12 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use super::campaign::Campaign;
-use super::message::{Answer, EndReason, Output, Request, Standing, TaskEnd};
+use super::message::{Answer, EndReason, Output, Request, TaskEnd};
 use super::release::Release;
 use super::term::Term;
 use super::{LOOK_INTERVAL, Timings};
 use crate::lease::LeaseId;
+use crate::strategy::{Standing, Strategy};
 use crate::{CandidateId, Epoch, Instant, Random};
 
 /// The candidate's state machine; see the [module](super) for how to drive it.
@@ -305,5 +306,57 @@ impl Keeper {
             }
             Next::Abandon => self.phase = Phase::Idle,
         }
+    }
+}
+
+impl Strategy for Keeper {
+    /// The number of an attempt, and its answer.
+    type Message = (u64, Answer);
+    type Output = Output;
+    type Peer = CandidateId;
+
+    fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
+        Self::campaign(self, now, random);
+    }
+
+    fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
+        Self::resign(self, now, reason, random);
+    }
+
+    fn hand_over(&mut self, now: Instant, to: CandidateId) {
+        Self::hand_over(self, now, to);
+    }
+
+    fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
+        Self::task_ended(self, now, end, random);
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Instant,
+        (attempt, answer): (u64, Answer),
+        random: &mut dyn Random,
+    ) {
+        Self::handle_message(self, now, attempt, answer, random);
+    }
+
+    fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
+        Self::handle_timeout(self, now, random);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        Self::poll_output(self)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Self::poll_timeout(self)
+    }
+
+    fn standing(&self, now: Instant) -> Standing {
+        Self::standing(self, now)
+    }
+
+    fn stop_by(&self) -> Option<Instant> {
+        Self::stop_by(self)
     }
 }

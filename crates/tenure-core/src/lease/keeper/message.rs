@@ -5,7 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::lease::LeaseId;
-use crate::{CandidateId, Epoch, Instant};
+use crate::{CandidateId, Epoch};
 
 /// A request for the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,23 +184,4 @@ pub enum Output {
     SeenLeader(Option<(CandidateId, Epoch)>),
     /// A request failed and is tried again: for the log.
     Retrying(String),
-}
-
-/// Where a keeper stands at a given now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It does not compete.
-    Idle,
-    /// It competes.
-    Campaigning,
-    /// It holds the lease, until this instant at least: also while the task of a candidate that has
-    /// resigned is still stopping, because its lease is renewed until the task is gone.
-    Leading {
-        /// The term's number.
-        epoch: Epoch,
-        /// When it stops leading, unless a renewal succeeds.
-        until: Instant,
-    },
-    /// It has lost the lease and its task is still going, or the lease is being released.
-    Ending,
 }

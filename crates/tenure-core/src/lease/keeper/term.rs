@@ -8,6 +8,7 @@ use super::machine::{Next, Pending, Wire};
 use super::message::{Answer, EndReason, Output, Request, TaskEnd};
 use super::{LOOK_INTERVAL, Timings};
 use crate::lease::LeaseId;
+use crate::strategy::{Ladder, Rung};
 use crate::{CandidateId, Epoch, Instant, Random};
 
 use super::release::Release;
@@ -30,22 +31,11 @@ pub(super) struct Term {
     failures: u32,
     /// Whether the lease is gone, so that nothing is left to renew.
     lost: bool,
-    ending: Option<Ending>,
+    ending: Option<Ladder>,
     /// When the task last showed that it gets on; the term's beginning, before it did.
     progress: Instant,
     /// Whom the lease is handed over to, if not just to the next one.
     successor: Option<CandidateId>,
-}
-
-/// The stopping ladder: cancel, grace, abort, overrun.
-#[derive(Debug)]
-struct Ending {
-    reason: EndReason,
-    cancelled_at: Instant,
-    /// When the store itself will let others lead, where it said so.
-    ceiling: Option<Instant>,
-    aborted_at: Option<Instant>,
-    overrun: bool,
 }
 
 impl Term {
@@ -87,23 +77,15 @@ impl Term {
         let hard_stop = self.renewed + timings.hard_stop();
         match &self.ending {
             None => hard_stop,
-            Some(ending) => (ending.cancelled_at + timings.stop_grace())
-                .min(hard_stop)
-                .min(ending.ceiling.unwrap_or(hard_stop)),
+            Some(ending) => ending.abort_at(timings, hard_stop),
         }
     }
 
     pub(super) fn due(&self, timings: &Timings) -> Option<Instant> {
         let renewal = self.pending.due().filter(|_| !self.lost);
-        let step = match &self.ending {
-            None => None,
-            Some(Ending { overrun: true, .. }) => None,
-            Some(Ending {
-                aborted_at: Some(aborted_at),
-                ..
-            }) => Some(*aborted_at + timings.abort_allowance()),
-            Some(_) => Some(self.abort_at(timings)),
-        };
+        let hard_stop = self.renewed + timings.hard_stop();
+        let ending = self.ending.as_ref();
+        let step = ending.and_then(|ending| ending.due(timings, hard_stop));
         let progress = self.progress_due(timings);
         [renewal, self.valid_until(timings), step, progress]
             .into_iter()
@@ -156,13 +138,7 @@ impl Term {
     /// Begins to end the term; the first reason stays.
     pub(super) fn begin_ending(&mut self, now: Instant, reason: EndReason, wire: &mut Wire) {
         if self.ending.is_none() {
-            self.ending = Some(Ending {
-                reason,
-                cancelled_at: now,
-                ceiling: None,
-                aborted_at: None,
-                overrun: false,
-            });
+            self.ending = Some(Ladder::new(now, reason));
             wire.push(Output::Cancel(reason));
         }
     }
@@ -173,7 +149,7 @@ impl Term {
         self.lost = true;
         self.begin_ending(now, reason, wire);
         if let Some(ending) = &mut self.ending {
-            ending.ceiling = ceiling;
+            ending.set_ceiling(ceiling);
         }
     }
 
@@ -202,25 +178,14 @@ impl Term {
         }
     }
 
-    /// The next steps of the ladder that are due. A step that is late (the machine stood still) is
-    /// done at once; an aborted task always gets its allowance before it counts as overrunning.
+    /// The next step of the ladder, if it is due.
     fn climb(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
-        let abort_at = self.abort_at(timings);
-        let Some(ending) = &mut self.ending else {
-            return;
-        };
-        match ending.aborted_at {
-            None if now >= abort_at => {
-                ending.aborted_at = Some(now);
-                wire.push(Output::Abort);
-            }
-            Some(aborted_at)
-                if !ending.overrun && now >= aborted_at + timings.abort_allowance() =>
-            {
-                ending.overrun = true;
-                wire.push(Output::Overrun);
-            }
-            _ => {}
+        let hard_stop = self.renewed + timings.hard_stop();
+        let rung = self.ending.as_mut();
+        match rung.and_then(|ending| ending.climb(now, timings, hard_stop)) {
+            Some(Rung::Abort) => wire.push(Output::Abort),
+            Some(Rung::Overrun) => wire.push(Output::Overrun),
+            None => {}
         }
     }
 
@@ -313,6 +278,6 @@ impl Term {
     fn reason(&self) -> EndReason {
         self.ending
             .as_ref()
-            .map_or(EndReason::Resigned, |ending| ending.reason)
+            .map_or(EndReason::Resigned, Ladder::reason)
     }
 }

@@ -1,0 +1,78 @@
+//! The end of a term, step by step: cancel, grace, abort, overrun.
+
+use crate::Instant;
+use crate::lease::keeper::{EndReason, Timings};
+
+/// How far a term that ends has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ladder {
+    reason: EndReason,
+    cancelled_at: Instant,
+    /// When others may lead, where that is known to be before the hard stop.
+    ceiling: Option<Instant>,
+    aborted_at: Option<Instant>,
+    overrun: bool,
+}
+
+/// A step that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rung {
+    Abort,
+    Overrun,
+}
+
+impl Ladder {
+    pub(crate) const fn new(now: Instant, reason: EndReason) -> Self {
+        Self {
+            reason,
+            cancelled_at: now,
+            ceiling: None,
+            aborted_at: None,
+            overrun: false,
+        }
+    }
+
+    pub(crate) const fn reason(&self) -> EndReason {
+        self.reason
+    }
+
+    pub(crate) const fn set_ceiling(&mut self, ceiling: Option<Instant>) {
+        self.ceiling = ceiling;
+    }
+
+    /// When the task is aborted at the latest, in a term that must be over by `hard_stop`.
+    pub(crate) fn abort_at(&self, timings: &Timings, hard_stop: Instant) -> Instant {
+        (self.cancelled_at + timings.stop_grace())
+            .min(hard_stop)
+            .min(self.ceiling.unwrap_or(hard_stop))
+    }
+
+    pub(crate) fn due(&self, timings: &Timings, hard_stop: Instant) -> Option<Instant> {
+        match self.aborted_at {
+            _ if self.overrun => None,
+            Some(aborted_at) => Some(aborted_at + timings.abort_allowance()),
+            None => Some(self.abort_at(timings, hard_stop)),
+        }
+    }
+
+    /// The next step, if it is due. A step that is late (the machine stood still) is done at once;
+    /// an aborted task always gets its allowance before it counts as overrunning.
+    pub(crate) fn climb(
+        &mut self,
+        now: Instant,
+        timings: &Timings,
+        hard_stop: Instant,
+    ) -> Option<Rung> {
+        match self.aborted_at {
+            None if now >= self.abort_at(timings, hard_stop) => {
+                self.aborted_at = Some(now);
+                Some(Rung::Abort)
+            }
+            Some(aborted_at) if !self.overrun && now >= aborted_at + timings.abort_allowance() => {
+                self.overrun = true;
+                Some(Rung::Overrun)
+            }
+            _ => None,
+        }
+    }
+}
