@@ -10,7 +10,10 @@ use crate::time::UnixMillis;
 /// tells a person when the reign began, and it keeps increasing across a lost disk, a restored
 /// backup and a change of strategy, as long as the wall clock has not gone back past the last
 /// grant. It stays below 2^53, so that JSON readers which store numbers as doubles keep it exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(into = "u64", try_from = "u64")]
 pub struct Epoch(u64);
 
 impl Epoch {
@@ -49,6 +52,28 @@ impl Epoch {
     pub const fn get(self) -> u64 {
         self.0
     }
+}
+
+impl From<Epoch> for u64 {
+    fn from(epoch: Epoch) -> Self {
+        epoch.0
+    }
+}
+
+impl TryFrom<u64> for Epoch {
+    type Error = EpochError;
+
+    fn try_from(number: u64) -> Result<Self, EpochError> {
+        Self::new(number).ok_or(EpochError { number })
+    }
+}
+
+/// A number that is no epoch. Whoever sent or stored it is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an epoch must be at most {} and this one is {number}", Epoch::MAX)]
+pub struct EpochError {
+    /// What was given.
+    pub number: u64,
 }
 
 impl fmt::Display for Epoch {

@@ -22,6 +22,7 @@ pub mod name;
 pub mod node;
 pub mod random;
 
+pub mod bully;
 pub mod lease;
 
 pub mod detector;

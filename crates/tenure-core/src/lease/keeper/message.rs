@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
+use super::LOOK_INTERVAL;
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch};
 
@@ -106,7 +107,30 @@ pub enum EndReason {
     Suspended,
 }
 
+/// A pause of this process of at least so long is called a suspension if the term ended in it: five
+/// looks at the clock missed in a row.
+const SUSPENSION: Duration = LOOK_INTERVAL.saturating_mul(5);
+
 impl EndReason {
+    /// Why a term is over that nobody renewed, where the clock was last looked at `gap` ago.
+    pub(crate) fn of_lapse(gap: Duration) -> Self {
+        if gap >= SUSPENSION {
+            Self::Suspended
+        } else {
+            Self::RenewDeadline
+        }
+    }
+
+    /// Why a term is over whose task ended by itself.
+    pub(crate) const fn of_task(end: TaskEnd) -> Self {
+        match end {
+            TaskEnd::Returned => Self::TaskReturned,
+            TaskEnd::Failed => Self::TaskFailed,
+            TaskEnd::Panicked => Self::TaskPanicked,
+            TaskEnd::Aborted => Self::Resigned,
+        }
+    }
+
     /// Whether the next candidate should have its chance first: the term ended through this
     /// candidate's own task, or because somebody wanted another leader.
     #[must_use]

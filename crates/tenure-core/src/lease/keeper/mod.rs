@@ -67,8 +67,8 @@ mod timings;
 
 mod machine;
 
-pub use machine::Keeper;
 pub use crate::strategy::Standing;
+pub use machine::Keeper;
 pub use message::{Answer, EndReason, Output, Request, TaskEnd};
 pub use timings::{LOOK_INTERVAL, MIN_RENEW_INTERVAL, Timings, TimingsError, TimingsOptions};
 

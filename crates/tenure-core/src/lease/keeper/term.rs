@@ -3,19 +3,15 @@
 use alloc::format;
 use core::time::Duration;
 
+use super::Timings;
 use super::campaign::retry_delay;
 use super::machine::{Next, Pending, Wire};
 use super::message::{Answer, EndReason, Output, Request, TaskEnd};
-use super::{LOOK_INTERVAL, Timings};
 use crate::lease::LeaseId;
 use crate::strategy::{Ladder, Rung};
 use crate::{CandidateId, Epoch, Instant, Random};
 
 use super::release::Release;
-
-/// A pause of this process of at least so long is called a suspension if the term ended in it: five
-/// looks at the clock missed in a row.
-const SUSPENSION: Duration = LOOK_INTERVAL.saturating_mul(5);
 
 /// Shortest time that an attempt gets: a healthy store on another continent answers within it.
 pub(super) const MIN_ATTEMPT: Duration = Duration::from_millis(100);
@@ -161,12 +157,7 @@ impl Term {
         wire: &mut Wire,
     ) {
         if self.valid_until(timings).is_some_and(|until| now >= until) {
-            let stood_still = gap >= SUSPENSION;
-            let reason = if stood_still {
-                EndReason::Suspended
-            } else {
-                EndReason::RenewDeadline
-            };
+            let reason = EndReason::of_lapse(gap);
             self.lose(now, reason, None, wire);
         }
         if self.progress_due(timings).is_some_and(|due| now >= due) {
@@ -252,13 +243,7 @@ impl Term {
         timings: &Timings,
         wire: &mut Wire,
     ) -> Next {
-        let by_itself = match end {
-            TaskEnd::Returned => EndReason::TaskReturned,
-            TaskEnd::Failed => EndReason::TaskFailed,
-            TaskEnd::Panicked => EndReason::TaskPanicked,
-            TaskEnd::Aborted => EndReason::Resigned,
-        };
-        self.begin_ending(now, by_itself, wire);
+        self.begin_ending(now, EndReason::of_task(end), wire);
         let reason = self.reason();
         // A lease that is breaking is still this one's to give up, and need not run out.
         if reason == EndReason::Superseded || now >= self.renewed + timings.lease_duration() {

@@ -1,0 +1,128 @@
+//! What a node has whichever way it elects: its record, its outbox, its term.
+
+use alloc::sync::Arc;
+
+use super::outbox::Outbox;
+use super::term::Term;
+use super::{Guarantee, Message, NodeId, Output, Record, Settings};
+use crate::lease::keeper::EndReason;
+use crate::{Epoch, Instant, UnixMillis};
+
+/// When a node started, on both clocks.
+///
+/// Epochs take the wall clock as it was then, carried on by the clock that only goes forward: a wall
+/// clock that is set while the node runs can't move them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Started {
+    /// By the clock of all `now`.
+    pub at: Instant,
+    /// By the wall clock.
+    pub wall: UnixMillis,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Base {
+    pub(super) settings: Arc<Settings>,
+    pub(super) record: Record,
+    pub(super) outbox: Outbox,
+    /// From when on it stands for election; `None` if it only follows and votes.
+    pub(super) stands_from: Option<Instant>,
+    pub(super) stand_back_until: Instant,
+    /// From the term's beginning until its task is gone.
+    pub(super) term: Option<Term>,
+    started: Started,
+    seen: Option<(NodeId, Epoch)>,
+}
+
+impl Base {
+    pub(super) fn new(settings: Settings, record: Record, started: Started) -> Self {
+        let mut base = Self {
+            settings: Arc::new(settings),
+            record: record.restarted(),
+            outbox: Outbox::default(),
+            stands_from: None,
+            stand_back_until: Instant::default(),
+            term: None,
+            started,
+            seen: None,
+        };
+        // The incarnation is durable before the first message of it leaves.
+        base.persist();
+        base
+    }
+
+    pub(super) fn me(&self) -> NodeId {
+        self.settings.me
+    }
+
+    pub(super) fn is_better(&self, one: NodeId, other: NodeId) -> bool {
+        self.settings.members.is_better(one, other)
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+        self.outbox.send(to, message);
+    }
+
+    pub(super) fn send_all(&mut self, message: Message) {
+        let settings = self.settings.clone();
+        for to in settings.members.others(settings.me) {
+            self.send(to, message);
+        }
+    }
+
+    pub(super) fn persist(&mut self) {
+        self.outbox.persist(self.record);
+    }
+
+    /// Whether it may organise an election now. Not while the task of an earlier term is going.
+    pub(super) fn may_stand(&self, now: Instant) -> bool {
+        self.term.is_none() && self.stands_from.is_some_and(|from| now >= from)
+    }
+
+    /// The epoch of a term that begins after all that is known of. `None` when there is none left:
+    /// then it can't lead any more.
+    pub(super) fn next_epoch(&mut self, now: Instant, known: Option<Epoch>) -> Option<Epoch> {
+        let millis = crate::time::millis(now.since(self.started.at));
+        let wall = UnixMillis::new(self.started.wall.get().saturating_add(millis));
+        let epoch = Epoch::following(self.record.highest.max(known), wall);
+        if epoch.is_none() {
+            self.stands_from = None;
+            let why = "the epochs are used up: a member has promised the greatest one";
+            self.outbox.push(Output::Failed(why.into()));
+        }
+        epoch
+    }
+
+    pub(super) fn learn(&mut self, epoch: Option<Epoch>) {
+        self.record.highest = self.record.highest.max(epoch);
+    }
+
+    pub(super) fn see_leader(&mut self, seen: Option<(NodeId, Epoch)>) {
+        if self.seen != seen {
+            self.seen = seen;
+            self.outbox.push(Output::SeenLeader(seen));
+        }
+    }
+
+    /// Begins a term that was asked for at `asked`.
+    pub(super) fn begin(&mut self, epoch: Epoch, asked: Instant) {
+        debug_assert!(self.term.is_none() && self.outbox.is_durable());
+        self.term = Some(Term::new(epoch, asked));
+        self.outbox.push(Output::Began(epoch));
+        self.see_leader(Some((self.me(), epoch)));
+    }
+
+    /// Another one may lead, or does: there is no time left to give the task.
+    pub(super) fn supersede(&mut self, now: Instant) {
+        let settings = self.settings.clone();
+        if let Some(term) = &mut self.term {
+            let timings = settings.timings.term();
+            term.lose(now, EndReason::Superseded, Some(now), &mut self.outbox);
+            term.climb(now, timings, &mut self.outbox);
+        }
+    }
+
+    pub(super) fn guarantee(&self) -> Guarantee {
+        self.settings.guarantee()
+    }
+}

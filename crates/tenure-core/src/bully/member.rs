@@ -1,0 +1,265 @@
+//! Who takes part.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::Guarantee;
+
+/// Most members of one election: every one sends to every other one, and a quorum of more is
+/// slower and hardly safer.
+pub const MAX_MEMBERS: usize = 31;
+
+/// A member's number: given by whoever configures the election, the same over all its restarts.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One who takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// Its number.
+    pub id: NodeId,
+    /// Its rank: **lower is better**. Members of equal rank go by their number, lower first.
+    pub priority: u32,
+}
+
+impl Member {
+    const fn rank(self) -> (u32, NodeId) {
+        (self.priority, self.id)
+    }
+}
+
+/// All who take part, best first. It is the same on every member, and a quorum is counted in it: in
+/// those who are configured, not in those who happen to answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Membership(Vec<Member>);
+
+impl Membership {
+    /// The membership of these, in any order.
+    ///
+    /// # Errors
+    ///
+    /// [`MembershipError`] if there is nobody, if there are too many, or if two have one number.
+    pub fn new(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
+        let mut members: Vec<Member> = members.into_iter().collect();
+        if members.is_empty() || members.len() > MAX_MEMBERS {
+            return Err(MembershipError::Size {
+                members: members.len(),
+            });
+        }
+        members.sort_by_key(|member| member.id);
+        if let Some(pair) = members.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            let (first, second) = (pair[0], pair[1]);
+            return Err(MembershipError::Twice {
+                id: first.id,
+                priorities: (first.priority, second.priority),
+            });
+        }
+        members.sort_by_key(|member| member.rank());
+        Ok(Self(members))
+    }
+
+    /// How many they are.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many are a majority.
+    #[must_use]
+    pub const fn majority(&self) -> usize {
+        self.0.len() / 2 + 1
+    }
+
+    /// How many may be away while a majority is left.
+    #[must_use]
+    pub const fn tolerated_failures(&self) -> usize {
+        self.0.len() - self.majority()
+    }
+
+    /// Whether this one takes part.
+    #[must_use]
+    pub fn contains(&self, id: NodeId) -> bool {
+        self.place(id).is_some()
+    }
+
+    /// Everybody, best first.
+    pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.0.iter().map(|member| member.id)
+    }
+
+    /// Everybody but this one, best first.
+    pub fn others(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.iter().filter(move |&other| other != id)
+    }
+
+    /// Those who are better than this one, best first.
+    pub fn better(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.iter().take(self.place(id).unwrap_or_default())
+    }
+
+    /// Those who are worse than this one, best first.
+    pub fn worse(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.iter()
+            .skip(self.place(id).map_or(0, |place| place + 1))
+    }
+
+    /// Whether `one` is better than `other`.
+    #[must_use]
+    pub fn is_better(&self, one: NodeId, other: NodeId) -> bool {
+        self.place(one) < self.place(other)
+    }
+
+    /// What an election among them promises when the guard is not set by hand: with three or more a
+    /// majority outlives the loss of one, so it is asked for. With two it does not: a quorum would
+    /// stop both when one stops.
+    #[must_use]
+    pub const fn default_guarantee(&self) -> Guarantee {
+        if self.len() >= 3 {
+            Guarantee::Quorum
+        } else {
+            Guarantee::BestEffort
+        }
+    }
+
+    /// What whoever configures such an election should know.
+    #[must_use]
+    pub const fn warning(&self, guarantee: Guarantee) -> Option<MembershipWarning> {
+        let members = self.len();
+        match guarantee {
+            Guarantee::BestEffort if members == 1 => None,
+            Guarantee::BestEffort => Some(MembershipWarning::NoQuorum { members }),
+            Guarantee::Quorum if members == 2 => Some(MembershipWarning::Two),
+            Guarantee::Quorum if members.is_multiple_of(2) => Some(MembershipWarning::Even {
+                members,
+                tolerated: self.tolerated_failures(),
+            }),
+            Guarantee::Quorum => None,
+        }
+    }
+
+    fn place(&self, id: NodeId) -> Option<usize> {
+        self.0.iter().position(|member| member.id == id)
+    }
+}
+
+/// Why these can't be a membership. Whoever configured them must change them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MembershipError {
+    /// Nobody, or more than [`MAX_MEMBERS`].
+    #[error("an election must have 1 to {MAX_MEMBERS} members and this one has {members}")]
+    Size {
+        /// How many were given.
+        members: usize,
+    },
+    /// Two members would vote as one.
+    #[error(
+        "member {id} is there twice, with the priorities {} and {}; ids must be unique",
+        priorities.0, priorities.1
+    )]
+    Twice {
+        /// The number.
+        id: NodeId,
+        /// What tells them apart.
+        priorities: (u32, u32),
+    },
+}
+
+/// What works and is hardly meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MembershipWarning {
+    /// A quorum of two is two.
+    #[error("with 2 members and a quorum nobody leads while one is away; add a third member")]
+    Two,
+    /// One member less would tolerate as much.
+    #[error(
+        "{members} members tolerate the loss of {tolerated}, as {} would; take an odd number",
+        members - 1
+    )]
+    Even {
+        /// How many they are.
+        members: usize,
+        /// How many may be away.
+        tolerated: usize,
+    },
+    /// Two leaders at a time are possible.
+    #[error(
+        "without a quorum each part of a parted network may have its own leader ({members} members)"
+    )]
+    NoQuorum {
+        /// How many they are.
+        members: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn of(members: &[(u32, u32)]) -> Result<Membership, MembershipError> {
+        let member = |&(id, priority)| Member {
+            id: NodeId(id),
+            priority,
+        };
+        Membership::new(members.iter().map(member))
+    }
+
+    #[test]
+    fn a_lower_priority_is_better_and_equals_go_by_number() {
+        let members = of(&[(1, 50), (2, 10), (3, 10)]).unwrap();
+        let ids: Vec<u32> = members.iter().map(|id| id.0).collect();
+        assert_eq!(ids, [2, 3, 1]);
+        assert!(members.is_better(NodeId(2), NodeId(3)));
+        assert_eq!(members.better(NodeId(3)).collect::<Vec<_>>(), [NodeId(2)]);
+        assert_eq!(members.worse(NodeId(3)).collect::<Vec<_>>(), [NodeId(1)]);
+        assert_eq!(members.others(NodeId(3)).count(), 2);
+    }
+
+    #[test]
+    fn impossible_memberships_are_refused_with_what_is_wrong() {
+        assert_eq!(
+            of(&[]).unwrap_err().to_string(),
+            "an election must have 1 to 31 members and this one has 0"
+        );
+        assert_eq!(
+            of(&[(7, 1), (8, 1), (7, 2)]).unwrap_err().to_string(),
+            "member 7 is there twice, with the priorities 1 and 2; ids must be unique"
+        );
+        let many: Vec<_> = (0..32).map(|id| (id, 0)).collect();
+        assert!(matches!(
+            of(&many),
+            Err(MembershipError::Size { members: 32 })
+        ));
+    }
+
+    #[test]
+    fn a_quorum_is_asked_for_from_three_on_and_odd_sizes_pass_without_a_warning() {
+        for (members, majority, guarantee, warned) in [
+            (1, 1, Guarantee::BestEffort, false),
+            (2, 2, Guarantee::BestEffort, true),
+            (3, 2, Guarantee::Quorum, false),
+            (4, 3, Guarantee::Quorum, true),
+            (5, 3, Guarantee::Quorum, false),
+        ] {
+            let members: Vec<_> = (0..members).map(|id| (id, 0)).collect();
+            let members = of(&members).unwrap();
+            assert_eq!(members.majority(), majority);
+            assert_eq!(members.default_guarantee(), guarantee);
+            assert_eq!(members.warning(guarantee).is_some(), warned);
+        }
+        let two = of(&[(1, 0), (2, 0)]).unwrap();
+        assert_eq!(two.warning(Guarantee::Quorum), Some(MembershipWarning::Two));
+    }
+}

@@ -1,0 +1,44 @@
+//! Electing among peers: Bully_FD, the Bully algorithm on a failure detector, repaired and guarded.
+//!
+//! [`Node`] is one member, a pure state machine. It is driven like the candidate of lease mode (see
+//! [`Strategy`](crate::Strategy) for the order of calls); what goes in is [`Input`], what comes out is
+//! [`Output`].
+//!
+//! There are two machines in it, and [`Guarantee`] says which one runs. With [`Guarantee::Quorum`],
+//! the default from three members on, nobody leads without the promise of a majority: two leaders at
+//! a time need clocks that are off. With [`Guarantee::BestEffort`] those who reach each other have
+//! one leader, and a network that is parted may have several.
+//!
+//! What the published algorithm got wrong, how it was found, and how to choose timings is in
+//! `docs/bully.md`.
+
+mod guarantee;
+mod member;
+mod message;
+mod record;
+mod timings;
+
+mod settings;
+
+mod base;
+mod outbox;
+mod term;
+
+mod best_effort;
+mod quorum;
+
+mod node;
+
+pub use base::Started;
+pub use guarantee::Guarantee;
+pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWarning, NodeId};
+pub use message::{ElectionId, GuardMessage, Input, Message, Output, Verdict};
+pub use node::Node;
+pub use record::Record;
+#[cfg(any(test, feature = "lab"))]
+pub use settings::Fix;
+pub use settings::{NotAMember, Settings};
+pub use timings::{Timings, TimingsError, TimingsOptions};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! A member: one of the two machines, and what surrounds both.
+
+use super::base::{Base, Started};
+use super::best_effort::BestEffort;
+use super::quorum::Quorum;
+use super::{Guarantee, Input, Message, NodeId, Output, Record, Settings};
+use crate::lease::keeper::{EndReason, LOOK_INTERVAL, TaskEnd};
+use crate::strategy::{Standing, Strategy};
+use crate::{Instant, Random};
+
+/// A member of an election among peers; see the [module](super) for how to drive it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub(super) base: Base,
+    pub(super) machine: Machine,
+    last_look: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Machine {
+    BestEffort(BestEffort),
+    Quorum(Quorum),
+}
+
+impl Node {
+    /// A member that has just started, with the record that it last wrote; the default one if it has
+    /// never run. It follows and votes, and does not stand for election yet.
+    #[must_use]
+    pub fn new(settings: Settings, record: Record, started: Started) -> Self {
+        let base = Base::new(settings, record, started);
+        let machine = match base.guarantee() {
+            Guarantee::BestEffort => Machine::BestEffort(BestEffort::new(&base, started.at)),
+            Guarantee::Quorum => Machine::Quorum(Quorum::new(&base, started.at)),
+        };
+        Self {
+            base,
+            machine,
+            last_look: started.at,
+        }
+    }
+
+    /// What this election promises.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        self.base.guarantee()
+    }
+
+    /// Whether it would lead if it won: what the failure detectors of others are told, as
+    /// [`Verdict::Up`](super::Verdict::Up) or [`Aside`](super::Verdict::Aside).
+    #[must_use]
+    pub fn stands(&self, now: Instant) -> bool {
+        self.base.term.is_some() || self.base.may_stand(now)
+    }
+
+    /// The term is over and its task gone.
+    fn term_over(&mut self, now: Instant) {
+        let Some(term) = self.base.term.take() else {
+            return;
+        };
+        let (epoch, reason) = (term.epoch(), term.reason());
+        self.base.stands_from = None;
+        if reason.calls_for_cool_down() {
+            let cool_down = self.base.settings.timings.term().cool_down();
+            self.base.stand_back_until = now + cool_down;
+        }
+        match &mut self.machine {
+            Machine::BestEffort(machine) if !term.is_lost() => {
+                machine.abdicate(&mut self.base, now);
+            }
+            Machine::BestEffort(_) => {}
+            Machine::Quorum(machine) => machine.release(&mut self.base, now, epoch, term.successor),
+        }
+        self.base.outbox.push(Output::Ended(epoch, reason));
+    }
+
+    /// Looks at the term. A leader whose machine stood still past the renew deadline leads no more,
+    /// whichever way it was elected: the others will not have waited.
+    fn look_at_term(&mut self, now: Instant) {
+        let gap = now.since(self.last_look);
+        self.last_look = self.last_look.max(now);
+        let Some(term) = &mut self.base.term else {
+            return;
+        };
+        let timings = self.base.settings.timings.term();
+        term.look(now, gap, timings, &mut self.base.outbox);
+        let lost = term.is_lost();
+        match &mut self.machine {
+            Machine::BestEffort(machine) if lost => machine.abdicate(&mut self.base, now),
+            // Nobody grants such a term, so it lasts as long as the leader is awake.
+            Machine::BestEffort(_) => term.renew(now),
+            Machine::Quorum(machine) if lost => machine.lost(&mut self.base, now),
+            Machine::Quorum(_) => {}
+        }
+    }
+}
+
+impl Strategy for Node {
+    type Message = Input;
+    type Output = Output;
+    type Peer = NodeId;
+
+    fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
+        if self.base.stands_from.is_none() && self.base.term.is_none() {
+            let from = self.base.stand_back_until.max(now);
+            self.base.stands_from = Some(from);
+            match &mut self.machine {
+                Machine::BestEffort(machine) if from <= now => machine.wake(&mut self.base, now),
+                Machine::BestEffort(_) => {}
+                Machine::Quorum(machine) => machine.wake(now),
+            }
+            self.handle_timeout(now, random);
+        }
+    }
+
+    fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
+        if let Some(term) = &mut self.base.term {
+            match reason {
+                // Nobody renews for a task that may never end.
+                EndReason::Unhealthy => term.lose(now, reason, None, &mut self.base.outbox),
+                reason => term.begin_ending(now, reason, &mut self.base.outbox),
+            }
+            self.look_at_term(now);
+        } else if self.base.stands_from.take().is_some() {
+            match &mut self.machine {
+                Machine::BestEffort(machine) => machine.abdicate(&mut self.base, now),
+                Machine::Quorum(machine) => machine.withdraw(&mut self.base, now, random),
+            }
+            self.base.outbox.push(Output::Withdrawn);
+        }
+    }
+
+    fn hand_over(&mut self, now: Instant, to: NodeId) {
+        let term = self.base.term.as_mut();
+        if let Some(term) = term.filter(|term| !term.is_ending()) {
+            term.successor = Some(to);
+            term.begin_ending(now, EndReason::HandedOver, &mut self.base.outbox);
+        }
+    }
+
+    fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
+        // Time first: a task that stops because the term has passed has not ended the term.
+        self.handle_timeout(now, random);
+        if let Some(term) = &mut self.base.term {
+            term.begin_ending(now, EndReason::of_task(end), &mut self.base.outbox);
+            self.term_over(now);
+        }
+    }
+
+    fn handle_message(&mut self, now: Instant, input: Input, random: &mut dyn Random) {
+        // Time first: an answer must not prolong what time has ended before it came.
+        self.look_at_term(now);
+        let base = &mut self.base;
+        match (&mut self.machine, input) {
+            // Another election's member, or a node that talks to itself.
+            (_, Input::Message { from, .. })
+                if from == base.me() || !base.settings.members.contains(from) => {}
+            (Machine::BestEffort(machine), Input::Message { from, message }) => {
+                machine.hear(base, now, (from, message));
+            }
+            (
+                Machine::BestEffort(machine),
+                Input::Answer {
+                    node,
+                    round,
+                    verdict,
+                },
+            ) => {
+                machine.answered(base, now, (node, round, verdict));
+            }
+            (Machine::BestEffort(machine), Input::Suspected(node)) => {
+                machine.suspected(base, node);
+            }
+            (Machine::BestEffort(_), Input::Alive(_)) => {}
+            (Machine::Quorum(machine), Input::Message { from, message }) => {
+                if let Message::Guard(message) = message {
+                    machine.hear(base, now, (from, message), random);
+                }
+            }
+            (Machine::Quorum(machine), Input::Suspected(node)) => {
+                machine.suspected(base, now, node, random);
+            }
+            (Machine::Quorum(machine), Input::Alive(node)) => machine.alive(node),
+            // It asks the members themselves.
+            (Machine::Quorum(_), Input::Answer { .. }) => {}
+            (machine, Input::Persisted) => {
+                base.outbox.persisted();
+                if base.outbox.is_durable() {
+                    match machine {
+                        Machine::BestEffort(machine) => machine.persisted(base, now, random),
+                        Machine::Quorum(machine) => machine.persisted(base, now, random),
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
+        self.look_at_term(now);
+        match &mut self.machine {
+            Machine::BestEffort(machine) => machine.handle_timeout(&mut self.base, now, random),
+            Machine::Quorum(machine) => machine.handle_timeout(&mut self.base, now, random),
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.base.outbox.poll()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = match &self.machine {
+            Machine::BestEffort(machine) => machine.due(),
+            Machine::Quorum(machine) => machine.due(),
+        };
+        let term = self.base.term.as_ref().map(|term| {
+            let look = self.last_look + LOOK_INTERVAL;
+            let due = term.due(self.base.settings.timings.term());
+            due.map_or(look, |due| due.min(look))
+        });
+        Some(term.map_or(due, |term| term.min(due)))
+    }
+
+    fn standing(&self, now: Instant) -> Standing {
+        match &self.base.term {
+            Some(term) => match term.valid_until(self.base.settings.timings.term()) {
+                Some(until) if now < until => Standing::Leading {
+                    epoch: term.epoch(),
+                    until,
+                },
+                _ => Standing::Ending,
+            },
+            None if self.base.stands_from.is_some() => Standing::Campaigning,
+            None => Standing::Idle,
+        }
+    }
+
+    fn stop_by(&self) -> Option<Instant> {
+        let timings = self.base.settings.timings.term();
+        self.base.term.as_ref().map(|term| term.abort_at(timings))
+    }
+}

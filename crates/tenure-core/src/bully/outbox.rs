@@ -1,0 +1,57 @@
+//! What is on its way out, and the barrier before the disk.
+
+use alloc::collections::VecDeque;
+
+use super::{Message, NodeId, Output, Record};
+
+/// Outputs not yet polled.
+///
+/// **What a message says is durable before the message leaves.** From a [`Output::Persist`] until its
+/// acknowledgement no message leaves at all: so nobody has to know which message rests on what. What
+/// is said to the task and to the detector is not held, so that a slow disk can't keep a task from
+/// being stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Outbox {
+    ready: VecDeque<Output>,
+    held: VecDeque<(NodeId, Message)>,
+    /// Records on their way to the disk.
+    unwritten: u32,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, output: Output) {
+        self.ready.push_back(output);
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+        if self.is_durable() {
+            self.push(Output::Send { to, message });
+        } else {
+            self.held.push_back((to, message));
+        }
+    }
+
+    pub(super) fn persist(&mut self, record: Record) {
+        self.unwritten += 1;
+        self.push(Output::Persist(record));
+    }
+
+    /// Whether everything that was to be written is.
+    pub(super) const fn is_durable(&self) -> bool {
+        self.unwritten == 0
+    }
+
+    /// The oldest record is on disk.
+    pub(super) fn persisted(&mut self) {
+        self.unwritten = self.unwritten.saturating_sub(1);
+        if self.is_durable() {
+            let held = core::mem::take(&mut self.held);
+            let send = |(to, message)| Output::Send { to, message };
+            self.ready.extend(held.into_iter().map(send));
+        }
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Output> {
+        self.ready.pop_front()
+    }
+}

@@ -1,0 +1,261 @@
+//! Bully_FD under the quorum guard: the order of candidacy is Bully's, and nobody leads without the
+//! promise of a majority.
+//!
+//! ```text
+//!              nobody is promised anything         a majority would, and no better one could lead
+//!   following ------------------------------> polling -----------------> voting -----> leading
+//!     ^ ^                                        |     too few                |            |
+//!     | +----------------------------------------+----------------------------+            |
+//!     +----------------------------------------------- lease over, handed over ------------+
+//! ```
+//!
+//! **One leader per epoch.** A member promises an epoch to one candidate only, and that is on disk
+//! before it says so; two majorities share a member. This holds whatever clocks and detectors do.
+//!
+//! **One leader at a time.** A leader's lease counts from when it *asked* a majority for the promises
+//! that it rests on, and ends at the hard stop; each promise counts from when it was *given*, which is
+//! later, and lasts the lease duration, which is longer. Let another one win with its own majority. A
+//! member that is in both has either promised to it after the first promise had ended, so the first
+//! lease was over; or before, and then it knew the greater epoch and refused the first one's renewal;
+//! or the first one has the greater epoch, and the argument is the same the other way round. A member
+//! that restarts keeps to its promise for a whole lease duration again.
+//!
+//! **Who can't lead does not block.** A candidate asks first, binding nobody (the pre-vote): one that
+//! reaches no majority raises no epoch, and says that it could not lead, so worse ones don't wait
+//! for it.
+
+mod lead;
+mod vote;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use super::base::Base;
+use super::settings::lacks;
+use super::{GuardMessage, Message, NodeId, Output};
+use crate::lease::keeper::EndReason;
+use crate::{Epoch, Instant, Random};
+
+/// How often in a row a candidate leaves it to a better one that could lead. After that it stands
+/// itself: a member that says so and never does must not block the others for ever.
+const MAX_DEFERRALS: u32 = 3;
+
+/// The back-off after a failed vote doubles up to this many times.
+const MAX_DOUBLINGS: u32 = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Quorum {
+    pub(super) role: Role,
+    /// Until when the promise of the record's epoch binds; `None` once it does not.
+    pub(super) promise_until: Option<Instant>,
+    /// The greatest epoch that others know of.
+    known: Option<Epoch>,
+    /// Whether it reached a majority when it last tried.
+    connected: bool,
+    suspected: BTreeSet<NodeId>,
+    deferrals: u32,
+    failures: u32,
+    pub(super) round: u64,
+    look_at: Instant,
+    followed_since: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Role {
+    /// It votes, and follows the leader if it knows one.
+    Following { leader: Option<NodeId> },
+    /// Would a majority vote for it?
+    Polling { replies: BTreeMap<NodeId, Reply> },
+    /// It has asked for votes.
+    Voting {
+        epoch: Epoch,
+        asked: Instant,
+        acks: BTreeSet<NodeId>,
+    },
+    /// It has won, and asks for renewals.
+    Leading {
+        epoch: Epoch,
+        round: u64,
+        asked: Instant,
+        acks: BTreeSet<NodeId>,
+        at_risk: bool,
+    },
+}
+
+/// What a member says to a pre-vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Reply {
+    promised: bool,
+    can_lead: bool,
+}
+
+impl Quorum {
+    /// The machine of a node that starts. It may have promised just before it stopped: the promise
+    /// binds for a whole lease duration from now. One to itself protected its own lease, which is
+    /// gone.
+    pub(super) fn new(base: &Base, now: Instant) -> Self {
+        let voted = base.record.voted.filter(|&voted| voted != base.me());
+        let bound = voted.is_some() && !lacks!(base.settings, Quarantine);
+        Self {
+            role: Role::Following { leader: None },
+            promise_until: bound.then(|| now + base.settings.timings.quarantine()),
+            known: None,
+            connected: true,
+            suspected: BTreeSet::new(),
+            deferrals: 0,
+            failures: 0,
+            round: 0,
+            look_at: now,
+            followed_since: now,
+        }
+    }
+
+    fn majority(base: &Base) -> usize {
+        if lacks!(base.settings, Majority) {
+            1
+        } else {
+            base.settings.members.majority()
+        }
+    }
+
+    /// To whom a promise binds it now.
+    pub(super) fn promised_to(&self, base: &Base, now: Instant) -> Option<NodeId> {
+        let binds = self.promise_until.is_some_and(|until| now < until);
+        base.record.voted.filter(|_| binds)
+    }
+
+    fn is_promised_elsewhere(&self, base: &Base, now: Instant, to: NodeId) -> bool {
+        self.promised_to(base, now).is_some_and(|other| other != to)
+    }
+
+    /// Promises the record's epoch for a lease duration from now on.
+    fn promise(&mut self, base: &Base, now: Instant) {
+        self.promise_until = Some(now + base.settings.timings.term().lease_duration());
+    }
+
+    pub(super) fn due(&self) -> Instant {
+        self.promise_until
+            .map_or(self.look_at, |until| until.min(self.look_at))
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        base: &mut Base,
+        now: Instant,
+        random: &mut dyn Random,
+    ) {
+        if self.promise_until.is_some_and(|until| now >= until) {
+            self.promise_until = None;
+            if matches!(self.role, Role::Following { .. }) {
+                self.lose_leader(base, now);
+            }
+        }
+        if now >= self.look_at {
+            self.look(base, now, random);
+        }
+    }
+
+    fn look(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+        let lifetime = base.settings.timings.message_lifetime();
+        match &self.role {
+            Role::Following { leader } => {
+                self.look_at = now + random.jitter(lifetime);
+                if let Some(leader) = *leader {
+                    self.look_at = now + base.settings.timings.term().renew_interval();
+                    self.want_to_take_over(base, now, leader);
+                } else if base.may_stand(now) && !self.is_promised_elsewhere(base, now, base.me()) {
+                    self.poll(base, now, random);
+                }
+            }
+            Role::Polling { .. } => self.judge(base, now, random),
+            Role::Voting { .. } => self.give_up(base, now, random),
+            Role::Leading { .. } => self.next_round(base, now, random),
+        }
+    }
+
+    fn want_to_take_over(&self, base: &mut Base, now: Instant, leader: NodeId) {
+        let settings = base.settings.clone();
+        let long = now >= self.followed_since + settings.timings.hold_down();
+        if settings.preempt() && base.may_stand(now) && base.is_better(base.me(), leader) && long {
+            if let Some(epoch) = base.record.highest {
+                base.send(leader, Message::Guard(GuardMessage::TakeOver { epoch }));
+            }
+        }
+    }
+
+    fn lose_leader(&mut self, base: &mut Base, now: Instant) {
+        self.role = Role::Following { leader: None };
+        self.look_at = now;
+        base.see_leader(None);
+    }
+
+    /// It stands for election from now on.
+    pub(super) const fn wake(&mut self, now: Instant) {
+        if matches!(self.role, Role::Following { leader: None }) {
+            self.look_at = now;
+        }
+    }
+
+    /// It stands aside.
+    pub(super) fn withdraw(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+        match self.role {
+            Role::Voting { .. } => self.give_up(base, now, random),
+            Role::Polling { .. } => self.lose_leader(base, now),
+            Role::Following { .. } | Role::Leading { .. } => {}
+        }
+    }
+
+    pub(super) fn suspected(
+        &mut self,
+        base: &mut Base,
+        now: Instant,
+        node: NodeId,
+        random: &mut dyn Random,
+    ) {
+        self.suspected.insert(node);
+        self.judge_if_all_replied(base, now, random);
+    }
+
+    pub(super) fn alive(&mut self, node: NodeId) {
+        self.suspected.remove(&node);
+    }
+
+    pub(super) fn hear(
+        &mut self,
+        base: &mut Base,
+        now: Instant,
+        (from, message): (NodeId, GuardMessage),
+        random: &mut dyn Random,
+    ) {
+        match message {
+            GuardMessage::PreVote { round } => self.hear_pre_vote(base, now, from, round),
+            GuardMessage::PreVoteReply {
+                round,
+                highest,
+                promised,
+                can_lead,
+            } => {
+                self.known = self.known.max(highest);
+                let Role::Polling { replies } = &mut self.role else {
+                    return;
+                };
+                if round == self.round {
+                    replies.insert(from, Reply { promised, can_lead });
+                    self.judge_if_all_replied(base, now, random);
+                }
+            }
+            GuardMessage::Halt { epoch } => self.hear_halt(base, now, from, epoch),
+            GuardMessage::Ack { epoch } => self.hear_ack(base, now, (from, epoch), random),
+            GuardMessage::Nack { epoch, highest } => self.hear_nack(base, now, epoch, highest),
+            GuardMessage::Renew { epoch, round } => {
+                self.hear_renew(base, now, (from, epoch), round);
+            }
+            GuardMessage::RenewAck { epoch, round } => {
+                self.hear_renew_ack(base, now, (from, epoch, round), random);
+            }
+            GuardMessage::Release { epoch, to } => {
+                self.hear_release(base, now, (from, epoch, to), random);
+            }
+            GuardMessage::TakeOver { epoch } => self.hear_take_over(base, now, from, epoch),
+        }
+    }
+}

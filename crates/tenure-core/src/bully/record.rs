@@ -1,0 +1,32 @@
+//! What a member must not forget.
+
+use super::{ElectionId, NodeId};
+use crate::Epoch;
+
+/// What a member keeps on disk: one record, written as a whole before anything that rests on it
+/// leaves ([`Output::Persist`](super::Output::Persist)).
+///
+/// A member that has lost its record must not take part under its number again: others rely on what
+/// it promised.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub struct Record {
+    /// How often it has started.
+    pub incarnation: u64,
+    /// The greatest epoch that it has promised, followed or led.
+    pub highest: Option<Epoch>,
+    /// With a quorum: whom `highest` is promised to.
+    pub voted: Option<NodeId>,
+    /// Without a quorum: the election that it has obeyed, until that is over.
+    pub obeyed: Option<ElectionId>,
+}
+
+impl Record {
+    /// The record with which the member starts, to be written before its first message.
+    #[must_use]
+    pub(super) const fn restarted(mut self) -> Self {
+        self.incarnation = self.incarnation.saturating_add(1);
+        self
+    }
+}

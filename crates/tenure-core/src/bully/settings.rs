@@ -1,0 +1,176 @@
+//! What a node is made of.
+
+use super::{Guarantee, Membership, MembershipWarning, NodeId, Timings};
+
+/// A repair of the published algorithm that can be taken out again, to see what it is for.
+#[cfg(any(test, feature = "lab"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fix {
+    /// One worse member after the other is halted, in the order of their ranks.
+    OneAfterTheOther,
+    /// The test for completion is made wherever a member is accounted for, not only on an `Ack`.
+    CompletionEverywhere,
+    /// A round of questions that a better member has voided is asked again.
+    AskAgain,
+    /// A `Halt` without an answer is sent again.
+    HaltAgain,
+    /// An `Ack` counts only for the election that it names.
+    MatchAck,
+    /// Every election has a number of its own.
+    FreshElection,
+    /// A `Halt` is refused by who holds to a better member.
+    Refuse,
+    /// What was obeyed is on disk before it is acknowledged.
+    DurablePromise,
+    /// A leader that meets another one does something about it.
+    Conflict,
+    /// All better members must be down in one and the same round.
+    SameRound,
+    /// A `Halt` that was obeyed before is not obeyed again.
+    ObeyOnce,
+    /// With a quorum: a promise binds.
+    Promise,
+    /// With a quorum: a promise outlives a restart.
+    Quarantine,
+    /// With a quorum: a majority is asked for.
+    Majority,
+    /// With a quorum: a term counts from when it was asked for, not from when it was granted.
+    CountFromRequest,
+    /// With a quorum: a renewal counts from when it was asked for, not from its answer.
+    CountFromRound,
+    /// With a quorum: a release is of the epoch that it names.
+    ReleaseOwn,
+}
+
+/// What a node is made of: who it is, with whom, and by which rules.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(super) me: NodeId,
+    pub(super) members: Membership,
+    pub(super) timings: Timings,
+    guarantee: Guarantee,
+    preempt: bool,
+    #[cfg(any(test, feature = "lab"))]
+    without: alloc::vec::Vec<Fix>,
+}
+
+/// Settings never change, so they don't tell two nodes of one run apart.
+impl core::hash::Hash for Settings {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.me.hash(state);
+    }
+}
+
+impl PartialEq for Settings {
+    fn eq(&self, other: &Self) -> bool {
+        self.me == other.me
+    }
+}
+
+impl Eq for Settings {}
+
+impl Settings {
+    /// The settings of member `me`, with a quorum from three members on
+    /// ([`Membership::default_guarantee`]) and without preemption.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAMember`] if `me` is none of the members.
+    pub fn new(me: NodeId, members: Membership, timings: Timings) -> Result<Self, NotAMember> {
+        if !members.contains(me) {
+            return Err(NotAMember { me });
+        }
+        Ok(Self {
+            me,
+            guarantee: members.default_guarantee(),
+            members,
+            timings,
+            preempt: false,
+            #[cfg(any(test, feature = "lab"))]
+            without: alloc::vec::Vec::new(),
+        })
+    }
+
+    /// Asks for this guarantee. All members must be set alike.
+    #[must_use]
+    pub fn with_guarantee(self, guarantee: Guarantee) -> Self {
+        Self { guarantee, ..self }
+    }
+
+    /// Whether this member takes the place of a worse one that leads and works, once it has followed
+    /// it for the hold-down. Default: no, so that a member that comes and goes does not move
+    /// leadership each time. (The papers' algorithm does it at once.)
+    #[must_use]
+    pub fn with_preempt(self, preempt: bool) -> Self {
+        Self { preempt, ..self }
+    }
+
+    /// Takes a repair out.
+    #[cfg(any(test, feature = "lab"))]
+    #[must_use]
+    pub fn without(mut self, fix: Fix) -> Self {
+        self.without.push(fix);
+        self
+    }
+
+    #[cfg(any(test, feature = "lab"))]
+    pub(super) fn lacks(&self, fix: Fix) -> bool {
+        self.without.contains(&fix)
+    }
+
+    /// What an election by these settings promises.
+    #[must_use]
+    pub const fn guarantee(&self) -> Guarantee {
+        self.guarantee
+    }
+
+    /// Whether this member takes a working leader's place.
+    #[must_use]
+    pub const fn preempt(&self) -> bool {
+        self.preempt
+    }
+
+    /// The member.
+    #[must_use]
+    pub const fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// All members.
+    #[must_use]
+    pub const fn members(&self) -> &Membership {
+        &self.members
+    }
+
+    /// The timings.
+    #[must_use]
+    pub const fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
+    /// What whoever configures this should know.
+    #[must_use]
+    pub const fn warning(&self) -> Option<MembershipWarning> {
+        self.members.warning(self.guarantee)
+    }
+}
+
+/// Whether a repair was taken out. It never is outside of tests and the lab.
+macro_rules! lacks {
+    ($settings:expr, $fix:ident) => {{
+        #[cfg(any(test, feature = "lab"))]
+        let lacks = $settings.lacks($crate::bully::Fix::$fix);
+        #[cfg(not(any(test, feature = "lab")))]
+        let lacks = false;
+        lacks
+    }};
+}
+pub(super) use lacks;
+
+/// The member is not among the members. Whoever configured it must add it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("member {me} is not in the list of members")]
+pub struct NotAMember {
+    /// Who.
+    pub me: NodeId,
+}

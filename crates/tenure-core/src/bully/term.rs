@@ -1,0 +1,125 @@
+//! A term of a member, from when it has won until its task is gone.
+
+use core::time::Duration;
+
+use super::outbox::Outbox;
+use super::{NodeId, Output};
+use crate::lease::keeper::{EndReason, Timings};
+use crate::strategy::{Ladder, Rung};
+use crate::{Epoch, Instant};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Term {
+    epoch: Epoch,
+    /// When the last renewal was asked for that was granted. Everything counts from here.
+    renewed: Instant,
+    /// Whether leadership is gone, so that nothing is left to renew.
+    lost: bool,
+    ending: Option<Ladder>,
+    /// Whom it is handed over to, if not just to the best one.
+    pub(super) successor: Option<NodeId>,
+}
+
+impl Term {
+    pub(super) const fn new(epoch: Epoch, asked: Instant) -> Self {
+        Self {
+            epoch,
+            renewed: asked,
+            lost: false,
+            ending: None,
+            successor: None,
+        }
+    }
+
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(super) const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    pub(super) const fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    pub(super) fn reason(&self) -> EndReason {
+        self.ending
+            .as_ref()
+            .map_or(EndReason::Resigned, Ladder::reason)
+    }
+
+    /// Until when nobody else can lead, for sure; `None` once leadership is gone.
+    pub(super) fn valid_until(&self, timings: &Timings) -> Option<Instant> {
+        (!self.lost).then(|| self.renewed + timings.renew_deadline())
+    }
+
+    fn hard_stop(&self, timings: &Timings) -> Instant {
+        self.renewed + timings.hard_stop()
+    }
+
+    /// When the task is aborted at the latest.
+    pub(super) fn abort_at(&self, timings: &Timings) -> Instant {
+        let hard_stop = self.hard_stop(timings);
+        let ending = self.ending.as_ref();
+        ending.map_or(hard_stop, |ending| ending.abort_at(timings, hard_stop))
+    }
+
+    pub(super) fn due(&self, timings: &Timings) -> Option<Instant> {
+        let hard_stop = self.hard_stop(timings);
+        let ending = self.ending.as_ref();
+        let step = ending.and_then(|ending| ending.due(timings, hard_stop));
+        self.valid_until(timings).into_iter().chain(step).min()
+    }
+
+    pub(super) fn renew(&mut self, asked: Instant) {
+        self.renewed = self.renewed.max(asked);
+    }
+
+    /// Begins to end the term; the first reason stays.
+    pub(super) fn begin_ending(&mut self, now: Instant, reason: EndReason, outbox: &mut Outbox) {
+        if self.ending.is_none() {
+            self.ending = Some(Ladder::new(now, reason));
+            outbox.push(Output::Cancel(reason));
+        }
+    }
+
+    pub(super) fn lose(
+        &mut self,
+        now: Instant,
+        reason: EndReason,
+        ceiling: Option<Instant>,
+        outbox: &mut Outbox,
+    ) {
+        self.lost = true;
+        self.begin_ending(now, reason, outbox);
+        if let Some(ending) = &mut self.ending {
+            ending.set_ceiling(ceiling);
+        }
+    }
+
+    /// Ends the term if time has, and takes the next step of its end if that is due.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        gap: Duration,
+        timings: &Timings,
+        outbox: &mut Outbox,
+    ) {
+        if self.valid_until(timings).is_some_and(|until| now >= until) {
+            let reason = EndReason::of_lapse(gap);
+            self.lose(now, reason, None, outbox);
+        }
+        self.climb(now, timings, outbox);
+    }
+
+    pub(super) fn climb(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
+        let hard_stop = self.hard_stop(timings);
+        let rung = self.ending.as_mut();
+        match rung.and_then(|ending| ending.climb(now, timings, hard_stop)) {
+            Some(Rung::Abort) => outbox.push(Output::Abort),
+            Some(Rung::Overrun) => outbox.push(Output::Overrun),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The timings of an election among peers, valid by construction.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::lease::keeper::{LOOK_INTERVAL, MIN_RENEW_INTERVAL, Timings as TermTimings};
+
+/// What a user may set beside the timings of a term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimingsOptions {
+    /// How long a message may be under way before its receiver drops it, and how long an answer is
+    /// waited for. Default: a tenth of the renew interval, at least 100 ms. Longer: slow networks
+    /// are borne; shorter: elections are quicker.
+    pub message_lifetime: Option<Duration>,
+    /// How long a better member must have followed before it takes a working leader's place, where
+    /// that is wanted at all. Default 30 s, or the lease duration if that is longer. Longer: a member
+    /// that comes and goes disturbs less.
+    pub hold_down: Option<Duration>,
+}
+
+/// The default hold-down: as long as a crash loop with its back-off takes to show.
+const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
+
+/// The timings of an election among peers: those of a term, and those of finding who leads.
+///
+/// The timeline of a term is that of [lease mode](TermTimings), with the members in the store's
+/// place: the *lease duration* is how long a member's promise lasts that was not renewed, and the
+/// *renew interval* is how often the leader asks for that.
+///
+/// A value that exists is possible: see [`TimingsError`] for what is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timings {
+    term: TermTimings,
+    message_lifetime: Duration,
+    hold_down: Duration,
+}
+
+impl Default for Timings {
+    /// A term's defaults (15 s, 5 s, 10 s, 14 s), messages of half a second, a hold-down of 30 s.
+    fn default() -> Self {
+        let term = TermTimings::default();
+        Self {
+            term,
+            message_lifetime: term.renew_interval() / 10,
+            hold_down: DEFAULT_HOLD_DOWN,
+        }
+    }
+}
+
+impl Timings {
+    /// The timings with these options, the rest derived from those of a term.
+    ///
+    /// # Errors
+    ///
+    /// [`TimingsError`] when they can't hold together; each names both numbers.
+    pub fn new(term: TermTimings, options: &TimingsOptions) -> Result<Self, TimingsError> {
+        let interval = term.renew_interval();
+        let lifetime = options
+            .message_lifetime
+            .unwrap_or_else(|| (interval / 10).max(MIN_RENEW_INTERVAL).min(interval / 2));
+        if lifetime < LOOK_INTERVAL / 10 {
+            return Err(TimingsError::MessageLifetimeShort { lifetime });
+        }
+        // A round of renewals is answered, or known to be lost, before half of the interval is over.
+        if lifetime > interval / 2 {
+            return Err(TimingsError::MessageLifetimeLong { lifetime, interval });
+        }
+        let lease = term.lease_duration();
+        let hold_down = options
+            .hold_down
+            .unwrap_or_else(|| DEFAULT_HOLD_DOWN.max(lease));
+        if hold_down < lease {
+            return Err(TimingsError::HoldDown { hold_down, lease });
+        }
+        Ok(Self {
+            term,
+            message_lifetime: lifetime,
+            hold_down,
+        })
+    }
+
+    /// The timings of a term.
+    #[must_use]
+    pub const fn term(&self) -> &TermTimings {
+        &self.term
+    }
+
+    /// How long a message may be under way, and an answer is waited for.
+    #[must_use]
+    pub const fn message_lifetime(&self) -> Duration {
+        self.message_lifetime
+    }
+
+    /// How long a better member must have followed before it takes a working leader's place.
+    #[must_use]
+    pub const fn hold_down(&self) -> Duration {
+        self.hold_down
+    }
+
+    /// How long one attempt of an election takes at most that loses no message: pre-vote, vote and
+    /// the first renewal, each there and back.
+    #[must_use]
+    pub fn election(&self) -> Duration {
+        self.message_lifetime * 3
+    }
+
+    /// How long a member that has restarted keeps to what it had promised before.
+    #[must_use]
+    pub const fn quarantine(&self) -> Duration {
+        self.term.lease_duration()
+    }
+
+    /// With a quorum: longest time without a leader after the leader dies at the worst moment, right
+    /// after a renewal, if the next election succeeds at the first attempt. Its promises last a lease
+    /// duration from when they were renewed, which is up to one message after the renewal was sent;
+    /// the others look again within a message's lifetime.
+    #[must_use]
+    pub fn worst_without_leader(&self) -> Duration {
+        self.term.worst_without_leader() + self.message_lifetime * 2 + self.election()
+    }
+
+    /// With a quorum: by how much, in per cent, the leader's clock may run slower than that of any
+    /// other member before another one could lead while an aborted task is still going.
+    #[must_use]
+    pub fn tolerated_drift_percent(&self) -> f64 {
+        self.term.tolerated_drift_percent()
+    }
+}
+
+/// For the log at start: the timings and the bounds that follow from them.
+impl fmt::Display for Timings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}; messages live {:?}, an election takes {:?}, hold-down {:?}",
+            self.term,
+            self.message_lifetime,
+            self.election(),
+            self.hold_down,
+        )
+    }
+}
+
+/// Why timings can't hold together. Whoever set them must change one of the two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimingsError {
+    /// Every message would come too late.
+    #[error("message lifetime {lifetime:?} must be at least {:?}", LOOK_INTERVAL / 10)]
+    MessageLifetimeShort {
+        /// What was set.
+        lifetime: Duration,
+    },
+    /// A lost renewal would be noticed too late to send another one.
+    #[error(
+        "message lifetime {lifetime:?} must be at most half of the renew interval {interval:?}"
+    )]
+    MessageLifetimeLong {
+        /// What was set or follows.
+        lifetime: Duration,
+        /// What was set or follows.
+        interval: Duration,
+    },
+    /// A member that restarts over and over would take the lead each time.
+    #[error("hold-down {hold_down:?} must be at least the lease duration {lease:?}")]
+    HoldDown {
+        /// What was set.
+        hold_down: Duration,
+        /// What was set or follows.
+        lease: Duration,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::keeper::TimingsOptions as TermOptions;
+    use alloc::string::ToString;
+
+    #[test]
+    fn the_defaults_are_what_the_derivation_gives() {
+        let term = TermTimings::default();
+        let derived = Timings::new(term, &TimingsOptions::default());
+        assert_eq!(derived, Ok(Timings::default()));
+        let bound = Timings::default().worst_without_leader();
+        assert_eq!(bound, Duration::from_millis(17_500));
+    }
+
+    #[test]
+    fn the_shortest_lease_has_timings() {
+        let term = TermTimings::new(&TermOptions {
+            lease_duration: Some(Duration::from_secs(1)),
+            ..TermOptions::default()
+        });
+        assert!(Timings::new(term.unwrap(), &TimingsOptions::default()).is_ok());
+    }
+
+    #[test]
+    fn impossible_timings_are_refused_with_both_numbers() {
+        for (lifetime, hold_down, numbers) in [
+            (Some(5), None, ["5ms", "20ms"]),
+            (Some(2_501), None, ["2.501s", "5s"]),
+            (None, Some(14_000), ["14s", "15s"]),
+        ] {
+            let options = TimingsOptions {
+                message_lifetime: lifetime.map(Duration::from_millis),
+                hold_down: hold_down.map(Duration::from_millis),
+            };
+            let error = Timings::new(TermTimings::default(), &options);
+            let error = error.unwrap_err().to_string();
+            assert!(numbers.iter().all(|n| error.contains(n)), "{error}");
+        }
+    }
+}
