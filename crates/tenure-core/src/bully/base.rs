@@ -31,7 +31,7 @@ pub(super) struct Base {
     /// From the term's beginning until its task is gone.
     pub(super) term: Option<Term>,
     started: Started,
-    seen: Option<(NodeId, Epoch)>,
+    pub(super) seen: Option<(NodeId, Epoch)>,
 }
 
 impl Base {

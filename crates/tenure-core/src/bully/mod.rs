@@ -29,6 +29,9 @@ mod quorum;
 
 mod node;
 
+#[cfg(any(test, feature = "lab"))]
+pub mod published;
+
 pub use base::Started;
 pub use guarantee::Guarantee;
 pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWarning, NodeId};

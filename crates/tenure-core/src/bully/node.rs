@@ -13,7 +13,7 @@ use crate::{Instant, Random};
 pub struct Node {
     pub(super) base: Base,
     pub(super) machine: Machine,
-    last_look: Instant,
+    pub(super) last_look: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,11 +52,12 @@ impl Node {
         self.base.term.is_some() || self.base.may_stand(now)
     }
 
-    /// The term is over and its task gone.
-    fn term_over(&mut self, now: Instant) {
-        let Some(term) = self.base.term.take() else {
+    /// The task is gone, and with it the term.
+    pub(super) fn end_term(&mut self, now: Instant, end: TaskEnd) {
+        let Some(mut term) = self.base.term.take() else {
             return;
         };
+        term.begin_ending(now, EndReason::of_task(end), &mut self.base.outbox);
         let (epoch, reason) = (term.epoch(), term.reason());
         self.base.stands_from = None;
         if reason.calls_for_cool_down() {
@@ -75,7 +76,7 @@ impl Node {
 
     /// Looks at the term. A leader whose machine stood still past the renew deadline leads no more,
     /// whichever way it was elected: the others will not have waited.
-    fn look_at_term(&mut self, now: Instant) {
+    pub(super) fn look_at_term(&mut self, now: Instant) {
         let gap = now.since(self.last_look);
         self.last_look = self.last_look.max(now);
         let Some(term) = &mut self.base.term else {
@@ -140,10 +141,7 @@ impl Strategy for Node {
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
         // Time first: a task that stops because the term has passed has not ended the term.
         self.handle_timeout(now, random);
-        if let Some(term) = &mut self.base.term {
-            term.begin_ending(now, EndReason::of_task(end), &mut self.base.outbox);
-            self.term_over(now);
-        }
+        self.end_term(now, end);
     }
 
     fn handle_message(&mut self, now: Instant, input: Input, random: &mut dyn Random) {

@@ -10,7 +10,7 @@ use crate::{Epoch, Instant};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Term {
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
     /// When the last renewal was asked for that was granted. Everything counts from here.
     renewed: Instant,
     /// Whether leadership is gone, so that nothing is left to renew.

@@ -79,6 +79,16 @@ impl Timings {
         })
     }
 
+    /// Timings that need not be possible: every timer is always due, and a term lasts so long.
+    #[cfg(test)]
+    pub(super) const fn unchecked(lease_duration: Duration, renew_deadline: Duration) -> Self {
+        Self {
+            term: TermTimings::unchecked(lease_duration, renew_deadline),
+            message_lifetime: Duration::ZERO,
+            hold_down: Duration::ZERO,
+        }
+    }
+
     /// The timings of a term.
     #[must_use]
     pub const fn term(&self) -> &TermTimings {

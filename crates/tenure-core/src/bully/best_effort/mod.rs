@@ -43,9 +43,9 @@ pub(super) struct BestEffort {
     pub(super) round: u64,
     /// Whom the detector was asked about in this round and has not answered yet.
     pub(super) asked: BTreeSet<NodeId>,
-    look_at: Instant,
+    pub(super) look_at: Instant,
     /// Since when it follows the same leader.
-    followed_since: Instant,
+    pub(super) followed_since: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

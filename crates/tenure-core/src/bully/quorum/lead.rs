@@ -27,7 +27,12 @@ impl Quorum {
         self.next_round(base, now, random);
     }
 
-    pub(super) fn next_round(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+    pub(in crate::bully) fn next_round(
+        &mut self,
+        base: &mut Base,
+        now: Instant,
+        random: &mut dyn Random,
+    ) {
         let majority = Self::majority(base);
         let me = base.me();
         let Role::Leading {

@@ -48,15 +48,15 @@ pub(super) struct Quorum {
     /// Until when the promise of the record's epoch binds; `None` once it does not.
     pub(super) promise_until: Option<Instant>,
     /// The greatest epoch that others know of.
-    known: Option<Epoch>,
+    pub(super) known: Option<Epoch>,
     /// Whether it reached a majority when it last tried.
-    connected: bool,
+    pub(super) connected: bool,
     suspected: BTreeSet<NodeId>,
-    deferrals: u32,
-    failures: u32,
+    pub(super) deferrals: u32,
+    pub(super) failures: u32,
     pub(super) round: u64,
-    look_at: Instant,
-    followed_since: Instant,
+    pub(super) look_at: Instant,
+    pub(super) followed_since: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! What members do: alone, together in a world of chance, and in every order that there is.
 
+mod model;
 mod together;
 mod world;
 
@@ -14,10 +15,6 @@ use crate::{Epoch, Instant, Random, UnixMillis};
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-fn at(millis: u64) -> Instant {
-    Instant::default() + Duration::from_millis(millis)
 }
 
 /// Members 1 to `count`, the first one the best.

@@ -56,7 +56,6 @@ struct Place {
     unwritten: VecDeque<Record>,
     /// The epoch of the task that is going.
     task: Option<Epoch>,
-    told: bool,
     frozen_until: u64,
     stood_still: bool,
     rate: u64,
@@ -102,7 +101,6 @@ impl World {
             durable: Record::default(),
             unwritten: VecDeque::new(),
             task: None,
-            told: false,
             frozen_until: 0,
             stood_still: false,
             rate: 1000 - climate.drift + dice.below(2 * climate.drift + 1),

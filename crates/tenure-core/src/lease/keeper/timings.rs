@@ -137,6 +137,19 @@ impl Timings {
         })
     }
 
+    /// Timings that need not be possible, for models in which time is a handful of ticks.
+    #[cfg(test)]
+    pub(crate) const fn unchecked(lease_duration: Duration, renew_deadline: Duration) -> Self {
+        Self {
+            lease_duration,
+            renew_interval: Duration::ZERO,
+            renew_deadline,
+            stop_grace: Duration::ZERO,
+            cool_down: Duration::ZERO,
+            progress_deadline: None,
+        }
+    }
+
     /// How long the store keeps the lease without a renewal.
     #[must_use]
     pub const fn lease_duration(&self) -> Duration {

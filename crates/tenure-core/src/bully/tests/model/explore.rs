@@ -1,0 +1,122 @@
+//! From which states can a leader still be elected?
+//!
+//! The checker's own "eventually" does not see states that go round in a circle, so this walks the
+//! same model: forward over everything that can happen, then back from every state with an elected
+//! leader over what happens by itself. Whatever is not met on the way back hangs for ever.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::println;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use stateright::Model;
+
+use super::peers::{Action, Environment, State};
+use super::*;
+
+pub(super) struct Report {
+    pub(super) states: usize,
+    /// How many states break the agreement, and how the shortest way to one goes.
+    pub(super) disagreeing: usize,
+    pub(super) to_disagreement: Option<String>,
+    /// From how many states no leader can be elected any more.
+    pub(super) hanging: usize,
+    pub(super) to_hang: Option<String>,
+}
+
+/// Where a state was come to from, and how.
+type Origin = Option<(u32, Action)>;
+
+pub(super) fn explore(environment: &Environment) -> Report {
+    let began = std::time::Instant::now();
+    let first = environment.init_states().remove(0);
+    let mut known = HashMap::from([(fingerprint(&first), 0_u32)]);
+    let mut origins: Vec<Origin> = alloc::vec![None];
+    let mut elected = alloc::vec![first.elected()];
+    let mut disagreeing = Vec::new();
+    // Steps that need no fault, backwards.
+    let mut back: Vec<(u32, u32)> = Vec::new();
+    let mut open = VecDeque::from([(0_u32, first)]);
+    let mut actions = Vec::new();
+    while let Some((number, state)) = open.pop_front() {
+        if !state.agrees() {
+            disagreeing.push(number);
+        }
+        environment.actions(&state, &mut actions);
+        for action in actions.drain(..) {
+            let Some(next) = environment.next_state(&state, action) else {
+                continue;
+            };
+            let fresh = origins.len() as u32;
+            let to = *known.entry(fingerprint(&next)).or_insert(fresh);
+            if !action.is_fault() {
+                back.push((to, number));
+            }
+            if to == fresh {
+                origins.push(Some((number, action)));
+                elected.push(next.elected());
+                open.push_back((fresh, next));
+            }
+        }
+    }
+    let hanging = hanging(elected, &mut back);
+    let way_to = |state: Option<&u32>| state.map(|&state| replay(environment, &origins, state));
+    let report = Report {
+        states: origins.len(),
+        disagreeing: disagreeing.len(),
+        to_disagreement: way_to(disagreeing.first()),
+        hanging: hanging.len(),
+        to_hang: way_to(hanging.first()),
+    };
+    println!(
+        "{} states, {} disagree, {} hang, in {:.1?}: {environment:?}",
+        report.states,
+        report.disagreeing,
+        report.hanging,
+        began.elapsed()
+    );
+    report
+}
+
+fn fingerprint(state: &State) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn hanging(mut good: Vec<bool>, back: &mut [(u32, u32)]) -> Vec<u32> {
+    back.sort_unstable();
+    let numbers = 0..good.len() as u32;
+    let mut open: Vec<u32> = numbers.filter(|&state| good[state as usize]).collect();
+    while let Some(to) = open.pop() {
+        let start = back.partition_point(|&(state, _)| state < to);
+        for &(_, from) in back[start..].iter().take_while(|&&(state, _)| state == to) {
+            if !core::mem::replace(&mut good[from as usize], true) {
+                open.push(from);
+            }
+        }
+    }
+    let numbers = 0..good.len() as u32;
+    numbers.filter(|&state| !good[state as usize]).collect()
+}
+
+/// The shortest way to a state, in words.
+fn replay(environment: &Environment, origins: &[Origin], state: u32) -> String {
+    let mut actions = Vec::new();
+    let mut at = state;
+    while let Some((from, action)) = origins[at as usize] {
+        actions.push(action);
+        at = from;
+    }
+    let mut state = environment.init_states().remove(0);
+    let mut steps = alloc::vec![alloc::format!("at first: {state}")];
+    for action in actions.into_iter().rev() {
+        state = environment
+            .next_state(&state, action)
+            .expect("it was a step before");
+        steps.push(alloc::format!("{action}: {state}"));
+    }
+    in_words(steps)
+}

@@ -1,0 +1,665 @@
+//! Members without a quorum, published or repaired, in an environment that does what it may.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use stateright::{Model, Property};
+
+use super::*;
+use crate::bully::best_effort::{BestEffort, Status};
+use crate::bully::node::Machine;
+use crate::bully::published::{self, Event, Published};
+
+/// Which algorithm runs.
+#[derive(Clone, Debug)]
+pub(super) enum Algorithm {
+    Published,
+    Repaired { preempt: bool, without: Vec<Fix> },
+}
+
+/// When a failure detector may say that a member is down which is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detection {
+    /// When no message is under way anywhere: the papers' assumption, T_o much longer than T_m.
+    WhenQuiet,
+    /// When no message *of that member* is under way.
+    AfterItsMessages,
+}
+
+/// What may go wrong, and how often.
+#[derive(Clone, Debug)]
+pub(super) struct Environment {
+    pub(super) members: u32,
+    pub(super) algorithm: Algorithm,
+    pub(super) crashes: u8,
+    pub(super) restarts: u8,
+    /// Messages that are lost, and those that come twice.
+    pub(super) losses: u8,
+    pub(super) repeats: u8,
+    /// How often a detector says of a member that is up that it is down.
+    pub(super) mistakes: u8,
+    /// Whether messages of one member to another one keep their order.
+    pub(super) fifo: bool,
+    pub(super) detection: Detection,
+    /// Whether a verdict may arrive long after it was made.
+    pub(super) lag: bool,
+    /// Whether everybody has only just started, or follows the best one.
+    pub(super) cold: bool,
+}
+
+pub(super) const CALM: Environment = Environment {
+    members: 3,
+    algorithm: Algorithm::Published,
+    crashes: 0,
+    restarts: 0,
+    losses: 0,
+    repeats: 0,
+    mistakes: 0,
+    fifo: true,
+    detection: Detection::WhenQuiet,
+    lag: false,
+    cold: false,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Peer {
+    Published(Published),
+    Repaired(Node),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    peers: Vec<Option<Peer>>,
+    durable: Vec<Record>,
+    net: BTreeMap<(NodeId, NodeId), Vec<Message>>,
+    /// Verdicts under way: who is to hear that who is down.
+    late: BTreeSet<(NodeId, NodeId)>,
+    crashes: u8,
+    restarts: u8,
+    losses: u8,
+    repeats: u8,
+    mistakes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Action {
+    Deliver(NodeId, NodeId, usize),
+    Repeat(NodeId, NodeId, usize),
+    Lose(NodeId, NodeId, usize),
+    Answer(NodeId, NodeId, Verdict),
+    Evaluate(NodeId, NodeId),
+    Late(NodeId, NodeId),
+    Mistake(NodeId, NodeId),
+    Look(NodeId),
+    Crash(NodeId),
+    Restart(NodeId),
+}
+
+impl Action {
+    /// Whether this happens by itself when nothing goes wrong any more.
+    pub(super) const fn is_fault(self) -> bool {
+        matches!(
+            self,
+            Self::Repeat(..)
+                | Self::Lose(..)
+                | Self::Mistake(..)
+                | Self::Crash(_)
+                | Self::Restart(_)
+        )
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deliver(from, to, _) => write!(f, "{to} hears of {from}"),
+            Self::Repeat(from, to, _) => write!(f, "{to} hears of {from}, and will again"),
+            Self::Lose(from, to, _) => write!(f, "a message from {from} to {to} is lost"),
+            Self::Answer(id, of, Verdict::Down) => write!(f, "{id}'s detector says {of} is down"),
+            Self::Answer(id, of, _) => write!(f, "{id}'s detector says {of} is up"),
+            Self::Evaluate(id, of) => write!(f, "{id}'s detector sees {of} down, and will say so"),
+            Self::Late(id, of) => write!(f, "{id}'s detector says {of} is down, late"),
+            Self::Mistake(id, of) => write!(f, "{id}'s detector says {of} is down: wrong"),
+            Self::Look(id) => write!(f, "{id}'s timer fires"),
+            Self::Crash(id) => write!(f, "{id} crashes"),
+            Self::Restart(id) => write!(f, "{id} restarts"),
+        }
+    }
+}
+
+/// All timers are always due, so time need not move.
+fn now() -> Instant {
+    Instant::default() + Duration::from_secs(1)
+}
+
+const fn place(id: NodeId) -> usize {
+    id.0 as usize - 1
+}
+
+impl Environment {
+    fn start(&self, id: NodeId, record: Record) -> Peer {
+        match &self.algorithm {
+            Algorithm::Published => {
+                let all = members(self.members);
+                Peer::Published(Published::recovered(id, all, record.incarnation))
+            }
+            Algorithm::Repaired { preempt, without } => {
+                let second = Duration::from_secs(1);
+                let timings = Timings::unchecked(second * 2, second);
+                let settings = Settings::new(id, members(self.members), timings).unwrap();
+                let settings = settings.with_guarantee(Guarantee::BestEffort);
+                let settings = settings.with_preempt(*preempt);
+                let settings = without.iter().fold(settings, |s, &fix| s.without(fix));
+                let started = Started {
+                    at: now(),
+                    wall: UnixMillis::new(0),
+                };
+                Peer::Repaired(Node::new(settings, record, started))
+            }
+        }
+    }
+}
+
+impl State {
+    fn begin(&mut self, environment: &Environment, id: NodeId) {
+        let durable = &mut self.durable[place(id)];
+        let peer = environment.start(id, *durable);
+        if matches!(peer, Peer::Published(_)) {
+            durable.incarnation += 1;
+        }
+        self.peers[place(id)] = Some(peer);
+        self.act(id, |peer| match peer {
+            Peer::Published(_) => Vec::new(),
+            Peer::Repaired(node) => {
+                node.campaign(now(), &mut Constant);
+                Vec::new()
+            }
+        });
+    }
+
+    /// Lets one peer act; what it says is under way then.
+    fn act(&mut self, id: NodeId, act: impl FnOnce(&mut Peer) -> Vec<(NodeId, Message)>) {
+        for (to, message) in self.act_only(id, act) {
+            self.send(id, to, message);
+        }
+    }
+
+    fn act_only(
+        &mut self,
+        id: NodeId,
+        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, Message)>,
+    ) -> Vec<(NodeId, Message)> {
+        let Some(peer) = &mut self.peers[place(id)] else {
+            return Vec::new();
+        };
+        let mut said = act(peer);
+        if let Peer::Repaired(node) = peer {
+            let moved_on = node.obey(&mut self.durable[place(id)], &mut said);
+            if moved_on {
+                self.late.retain(|&(asker, _)| asker != id);
+            }
+        }
+        said
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
+        let way = self.net.entry((from, to)).or_default();
+        // The same once more says nothing new while the first one is under way.
+        let message = without_epoch(message);
+        if !way.contains(&message) {
+            way.push(message);
+        }
+    }
+
+    fn take(&mut self, from: NodeId, to: NodeId, index: usize) -> Message {
+        let way = self.net.get_mut(&(from, to)).unwrap();
+        let message = way.remove(index);
+        if way.is_empty() {
+            self.net.remove(&(from, to));
+        }
+        message
+    }
+
+    fn hear(&mut self, from: NodeId, to: NodeId, message: Message) {
+        self.act(to, |peer| peer.hear(from, message));
+    }
+
+    /// Whether a repeated message does anything, there or by its answer. One that does not is left
+    /// out: it only makes states.
+    fn matters(&self, from: NodeId, to: NodeId, message: Message) -> bool {
+        let mut trial = self.clone();
+        let answers = trial.act_only(to, |peer| peer.hear(from, message));
+        if trial.peers[place(to)] != self.peers[place(to)] {
+            return true;
+        }
+        answers.into_iter().any(|(back, answer)| {
+            let mut trial = self.clone();
+            let more = trial.act_only(back, |peer| peer.hear(to, answer));
+            trial.peers[place(back)] != self.peers[place(back)] || !more.is_empty()
+        })
+    }
+
+    fn live(&self) -> impl Iterator<Item = (NodeId, &Peer)> {
+        let peers = self.peers.iter().enumerate();
+        peers.filter_map(|(i, peer)| Some((NodeId(i as u32 + 1), peer.as_ref()?)))
+    }
+
+    /// SLE1: all who have a leader have the same one.
+    pub(super) fn agrees(&self) -> bool {
+        let mut leaders = self.live().filter_map(|(_, peer)| peer.leader());
+        let first = leaders.next();
+        leaders.all(|leader| Some(leader) == first)
+    }
+
+    /// Everybody who is up has a leader, which is up and knows.
+    pub(super) fn elected(&self) -> bool {
+        let leader = self.live().next().and_then(|(_, peer)| peer.leader());
+        leader.is_some_and(|leader| {
+            self.peers[place(leader)].is_some()
+                && self.live().all(|(_, peer)| peer.leader() == Some(leader))
+        })
+    }
+
+    /// Numbers of elections count up for ever. Only their order matters, so they are counted anew.
+    fn renumber(mut self) -> Self {
+        let mut used: BTreeMap<(NodeId, u64), BTreeSet<u64>> = BTreeMap::new();
+        self.elections(&mut |election| {
+            let numbers = used.entry((election.organiser, election.incarnation));
+            numbers.or_default().insert(election.number);
+        });
+        self.elections(&mut |election| {
+            let numbers = &used[&(election.organiser, election.incarnation)];
+            let smaller = numbers.iter().filter(|&&n| n > 0 && n < election.number);
+            if election.number > 0 {
+                election.number = 1 + smaller.count() as u64;
+            }
+        });
+        self
+    }
+
+    fn elections(&mut self, visit: &mut dyn FnMut(&mut ElectionId)) {
+        for record in &mut self.durable {
+            record.obeyed.as_mut().into_iter().for_each(&mut *visit);
+        }
+        for peer in self.peers.iter_mut().flatten() {
+            if let Peer::Repaired(node) = peer {
+                node.base
+                    .record
+                    .obeyed
+                    .as_mut()
+                    .into_iter()
+                    .for_each(&mut *visit);
+                let machine = node.best_effort();
+                visit(&mut machine.election);
+                machine.obeyed.values_mut().for_each(&mut *visit);
+            }
+        }
+        for way in self.net.values_mut() {
+            for message in way {
+                match message {
+                    Message::Halt { election, .. }
+                    | Message::Ack { election, .. }
+                    | Message::Rej { election, .. }
+                    | Message::Stale { election }
+                    | Message::Ldr { election, .. }
+                    | Message::Norm { election, .. }
+                    | Message::NotNorm { election } => visit(election),
+                    Message::Guard(_) => {}
+                }
+            }
+        }
+    }
+}
+
+fn nothing() -> Epoch {
+    Epoch::new(0).unwrap()
+}
+
+/// Epochs count up for ever, and nothing is decided by them here.
+fn without_epoch(message: Message) -> Message {
+    let epoch = nothing();
+    match message {
+        Message::Ack { election, .. } => Message::Ack {
+            election,
+            highest: None,
+        },
+        Message::Ldr { election, .. } => Message::Ldr { election, epoch },
+        Message::Norm { election, .. } => Message::Norm { election, epoch },
+        other => other,
+    }
+}
+
+impl Node {
+    fn best_effort(&mut self) -> &mut BestEffort {
+        match &mut self.machine {
+            Machine::BestEffort(machine) => machine,
+            Machine::Quorum(_) => unreachable!("these members have no quorum"),
+        }
+    }
+
+    /// Does what it says: the disk writes at once, a task ends at once, and it campaigns for ever.
+    /// True if it asks the detector anew.
+    fn obey(&mut self, durable: &mut Record, said: &mut Vec<(NodeId, Message)>) -> bool {
+        while let Some(output) = self.poll_output() {
+            match output {
+                Output::Send { to, message } => said.push((to, message)),
+                Output::Persist(record) => {
+                    *durable = record;
+                    durable.highest = None;
+                    self.handle_message(now(), Input::Persisted, &mut Constant);
+                }
+                Output::Cancel(_) => self.end_term(now(), TaskEnd::Aborted),
+                Output::Ended(..) => self.campaign(now(), &mut Constant),
+                _ => {}
+            }
+        }
+        self.base.seen = None;
+        self.base.record.highest = None;
+        if let Some(term) = &mut self.base.term {
+            term.epoch = nothing();
+        }
+        let machine = self.best_effort();
+        match &mut machine.status {
+            Status::Halting { highest, .. } => *highest = None,
+            Status::Following { epoch } | Status::Leading { epoch } => *epoch = nothing(),
+            _ => {}
+        }
+        machine.look_at = now();
+        core::mem::take(&mut machine.round) > 0
+    }
+}
+
+impl Peer {
+    fn hear(&mut self, from: NodeId, message: Message) -> Vec<(NodeId, Message)> {
+        match self {
+            Self::Published(node) => node.handle(Event::Message(from, message)),
+            Self::Repaired(node) => {
+                let input = Input::Message { from, message };
+                node.handle_message(now(), input, &mut Constant);
+                Vec::new()
+            }
+        }
+    }
+
+    fn answer(&mut self, node: NodeId, verdict: Verdict) -> Vec<(NodeId, Message)> {
+        match self {
+            Self::Published(this) => this.handle(Event::Answer(node, verdict)),
+            Self::Repaired(this) => {
+                let round = this.best_effort().round;
+                let input = Input::Answer {
+                    node,
+                    round,
+                    verdict,
+                };
+                this.handle_message(now(), input, &mut Constant);
+                Vec::new()
+            }
+        }
+    }
+
+    fn look(&mut self) -> Vec<(NodeId, Message)> {
+        match self {
+            Self::Published(node) => node.handle(Event::Poll),
+            Self::Repaired(node) => {
+                node.handle_timeout(now(), &mut Constant);
+                Vec::new()
+            }
+        }
+    }
+
+    fn asked(&self) -> Vec<NodeId> {
+        match self {
+            Self::Published(node) => node.asked().collect(),
+            Self::Repaired(node) => match &node.machine {
+                Machine::BestEffort(machine) => machine.asked.iter().copied().collect(),
+                Machine::Quorum(_) => Vec::new(),
+            },
+        }
+    }
+
+    fn leader(&self) -> Option<NodeId> {
+        match self {
+            Self::Published(node) => node.leader(),
+            Self::Repaired(node) => match &node.machine {
+                Machine::BestEffort(machine) => {
+                    let settled = matches!(
+                        machine.status,
+                        Status::Following { .. } | Status::Leading { .. }
+                    );
+                    settled.then_some(machine.election.organiser)
+                }
+                Machine::Quorum(_) => None,
+            },
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let (status, election) = match self {
+            Self::Published(node) => {
+                let status = match node.status() {
+                    published::Status::Norm => "Norm",
+                    published::Status::Elec1 => "Elec1",
+                    published::Status::Elec2 => "Elec2",
+                    published::Status::Wait => "Wait",
+                };
+                (status, node.election())
+            }
+            Self::Repaired(node) => match &node.machine {
+                Machine::BestEffort(machine) => {
+                    let status = match machine.status {
+                        Status::Asking { .. } => "asking",
+                        Status::Halting { .. } => "halting",
+                        Status::Crowning { .. } => "crowning",
+                        Status::Waiting => "waiting",
+                        Status::Following { .. } => "following",
+                        Status::Leading { .. } => "leading",
+                    };
+                    (status, machine.election)
+                }
+                Machine::Quorum(_) => unreachable!("these members have no quorum"),
+            },
+        };
+        let leader = self.leader().map(|leader| alloc::format!(" {leader}"));
+        let id = (election.organiser, election.incarnation, election.number);
+        let (organiser, incarnation, number) = id;
+        alloc::format!(
+            "{status}{} <{organiser},{incarnation},{number}>",
+            leader.unwrap_or_default()
+        )
+    }
+}
+
+/// What everybody is in, and what is under way.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, peer) in self.peers.iter().enumerate() {
+            let words = peer.as_ref().map_or("down".into(), Peer::in_words);
+            write!(f, "{}{}: {words}", if i > 0 { ", " } else { "" }, i + 1)?;
+        }
+        for ((from, to), way) in &self.net {
+            for message in way {
+                let word = alloc::format!("{message:?}");
+                let word = word.split(' ').next().unwrap_or_default();
+                write!(f, " [{from} to {to}: {word}]")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model for Environment {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let count = self.members as usize;
+        let mut state = State {
+            peers: alloc::vec![None; count],
+            durable: alloc::vec![Record::default(); count],
+            net: BTreeMap::new(),
+            late: BTreeSet::new(),
+            crashes: self.crashes,
+            restarts: self.restarts,
+            losses: self.losses,
+            repeats: self.repeats,
+            mistakes: self.mistakes,
+        };
+        for id in (1..=self.members).map(NodeId) {
+            state.begin(self, id);
+        }
+        if !self.cold {
+            state.warm_up(self);
+        }
+        alloc::vec![state.renumber()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (&(from, to), way) in &state.net {
+            let reach = if self.fifo { 1 } else { way.len() };
+            for index in 0..reach.min(way.len()) {
+                actions.push(Action::Deliver(from, to, index));
+                if state.repeats > 0 {
+                    actions.push(Action::Repeat(from, to, index));
+                }
+                if state.losses > 0 {
+                    actions.push(Action::Lose(from, to, index));
+                }
+            }
+        }
+        for (id, peer) in state.live() {
+            actions.push(Action::Look(id));
+            for node in peer.asked() {
+                if state.peers[place(node)].is_some() {
+                    actions.push(Action::Answer(id, node, Verdict::Up));
+                    if state.mistakes > 0 {
+                        actions.push(Action::Mistake(id, node));
+                    }
+                } else if match self.detection {
+                    Detection::WhenQuiet => state.net.is_empty(),
+                    Detection::AfterItsMessages => !state.net.keys().any(|(from, _)| *from == node),
+                } {
+                    actions.push(Action::Answer(id, node, Verdict::Down));
+                    if self.lag && !state.late.contains(&(id, node)) {
+                        actions.push(Action::Evaluate(id, node));
+                    }
+                }
+            }
+            if state.crashes > 0 {
+                actions.push(Action::Crash(id));
+            }
+        }
+        actions.extend(state.late.iter().map(|&(id, of)| Action::Late(id, of)));
+        if state.restarts > 0 {
+            let down = (1..=self.members).map(NodeId);
+            let down = down.filter(|&id| state.peers[place(id)].is_none());
+            actions.extend(down.map(Action::Restart));
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        match action {
+            Action::Deliver(from, to, index) => {
+                let message = next.take(from, to, index);
+                next.hear(from, to, message);
+            }
+            Action::Repeat(from, to, index) => {
+                next.repeats -= 1;
+                let message = next.net[&(from, to)][index];
+                next.hear(from, to, message);
+            }
+            Action::Lose(from, to, index) => {
+                next.losses -= 1;
+                next.take(from, to, index);
+            }
+            Action::Answer(id, of, verdict) => next.act(id, |peer| peer.answer(of, verdict)),
+            Action::Mistake(id, of) => {
+                next.mistakes -= 1;
+                next.act(id, |peer| peer.answer(of, Verdict::Down));
+            }
+            Action::Evaluate(id, of) => {
+                next.late.insert((id, of));
+            }
+            Action::Late(id, of) => {
+                next.late.remove(&(id, of));
+                next.act(id, |peer| peer.answer(of, Verdict::Down));
+            }
+            Action::Look(id) => {
+                let said = next.act_only(id, Peer::look);
+                for (to, message) in said {
+                    if next.matters(id, to, message) {
+                        next.send(id, to, message);
+                    }
+                }
+            }
+            Action::Crash(id) => {
+                next.crashes -= 1;
+                next.peers[place(id)] = None;
+                next.late.retain(|&(asker, _)| asker != id);
+            }
+            Action::Restart(id) => {
+                next.restarts -= 1;
+                next.begin(self, id);
+            }
+        }
+        let next = next.renumber();
+        (next != *last).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        alloc::vec![
+            Property::always(
+                "all who have a leader have the same one",
+                |_, state: &State| { state.agrees() }
+            ),
+            Property::sometimes("a leader is elected", |_, state: &State| state.elected()),
+        ]
+    }
+}
+
+impl State {
+    /// Lets the first election come to its end.
+    fn warm_up(&mut self, environment: &Environment) {
+        if matches!(environment.algorithm, Algorithm::Published) {
+            for id in (1..=environment.members).map(NodeId) {
+                let all = members(environment.members);
+                let node = Published::settled(id, all, NodeId(1));
+                self.peers[place(id)] = Some(Peer::Published(node));
+            }
+            return;
+        }
+        while !self.elected() {
+            let mut actions = Vec::new();
+            let calm = Environment {
+                crashes: 0,
+                restarts: 0,
+                losses: 0,
+                repeats: 0,
+                mistakes: 0,
+                lag: false,
+                ..environment.clone()
+            };
+            let faults = (
+                self.crashes,
+                self.restarts,
+                self.losses,
+                self.repeats,
+                self.mistakes,
+            );
+            (self.crashes, self.restarts, self.losses) = (0, 0, 0);
+            (self.repeats, self.mistakes) = (0, 0);
+            calm.actions(self, &mut actions);
+            let step = actions
+                .into_iter()
+                .find_map(|action| calm.next_state(self, action));
+            *self = step.expect("the first election ends");
+            (
+                self.crashes,
+                self.restarts,
+                self.losses,
+                self.repeats,
+                self.mistakes,
+            ) = faults;
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! The quorum guard: one leader per epoch, one lease at a time, epochs that increase.
+//!
+//! The pre-vote and the priorities are left out: here anybody stands for election whenever its own
+//! promise allows, so there are more elections than there ever could be. Messages stay deliverable
+//! for ever: that is loss (never), delay, reordering and repetition at once.
+
+use std::collections::BTreeSet;
+use std::println;
+
+use alloc::vec::Vec;
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use super::*;
+use crate::bully::node::Machine;
+use crate::bully::quorum::{Quorum, Role};
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// How often somebody stands for election, in all.
+    elections: u8,
+    crashes: u8,
+    ticks: u8,
+    /// Rounds of renewals after the first one, in all.
+    rounds: u8,
+    /// How often a term is ended by its own task.
+    resignations: u8,
+    /// In ticks.
+    lease: u8,
+    promise: u8,
+    without: Option<Fix>,
+}
+
+const MEMBERS: u32 = 3;
+
+/// When no timer is due: the model says what happens.
+const FAR: Instant = Instant::from_nanos(u64::MAX);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    node: Node,
+    durable: Record,
+    /// What is on its way to the disk, oldest first.
+    unwritten: Vec<Record>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    places: Vec<Place>,
+    net: BTreeSet<(NodeId, NodeId, GuardMessage)>,
+    now: u8,
+    /// What is left of the bounds.
+    elections: u8,
+    crashes: u8,
+    rounds: u8,
+    resignations: u8,
+    /// Every term that ever began.
+    terms: Vec<(Epoch, NodeId)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Action {
+    Stand(NodeId),
+    Deliver(NodeId, NodeId, GuardMessage),
+    Write(NodeId),
+    Crash(NodeId, u8),
+    Renew(NodeId),
+    TaskEnds(NodeId),
+    Tick,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stand(id) => write!(f, "{id} asks for votes"),
+            Self::Deliver(from, to, message) => write!(f, "{to} hears of {from}: {message:?}"),
+            Self::Write(id) => write!(f, "{id}'s record is on disk"),
+            Self::Crash(id, written) => {
+                write!(
+                    f,
+                    "{id} crashes and restarts, {written} of its records written"
+                )
+            }
+            Self::Renew(id) => write!(f, "{id} asks for renewals"),
+            Self::TaskEnds(id) => write!(f, "{id}'s task ends"),
+            Self::Tick => write!(f, "time passes"),
+        }
+    }
+}
+
+fn tick(number: u8) -> Instant {
+    // So short that the wall clock, which numbers epochs, stands still.
+    Instant::from_nanos(u64::from(number))
+}
+
+impl Bounds {
+    fn node(&self, id: NodeId, record: Record, now: Instant) -> Node {
+        let ticks = |number: u8| Duration::from_nanos(number.into());
+        let timings = Timings::unchecked(ticks(self.promise), ticks(self.lease));
+        let mut settings = Settings::new(id, members(MEMBERS), timings).unwrap();
+        if let Some(fix) = self.without {
+            settings = settings.without(fix);
+        }
+        let started = Started {
+            at: now,
+            wall: UnixMillis::new(0),
+        };
+        let mut node = Node::new(settings, record, started);
+        node.base.stands_from = Some(Instant::default());
+        node
+    }
+}
+
+impl State {
+    fn act(&mut self, id: NodeId, act: impl FnOnce(&mut Node, Instant)) {
+        let now = tick(self.now);
+        let place = &mut self.places[id.0 as usize - 1];
+        act(&mut place.node, now);
+        while let Some(output) = place.node.poll_output() {
+            match output {
+                // It tells a candidate why; nothing is promised by it.
+                Output::Send {
+                    message: Message::Guard(GuardMessage::Nack { .. }),
+                    ..
+                } => {}
+                Output::Send {
+                    to,
+                    message: Message::Guard(message),
+                } => {
+                    self.net.insert((id, to, message));
+                }
+                // How long a disk takes matters only if a crash may come in between.
+                Output::Persist(record) if self.crashes == 0 => {
+                    place.durable = record;
+                    place
+                        .node
+                        .handle_message(now, Input::Persisted, &mut Constant);
+                }
+                Output::Persist(record) => place.unwritten.push(record),
+                Output::Began(epoch) => self.terms.push((epoch, id)),
+                _ => {}
+            }
+        }
+        place.node.settle(now);
+    }
+}
+
+impl Node {
+    /// Forgets what does not matter for safety, so that states which differ only in it are one.
+    fn settle(&mut self, now: Instant) {
+        self.last_look = Instant::default();
+        self.base.seen = None;
+        if let Machine::Quorum(machine) = &mut self.machine {
+            machine.look_at = FAR;
+            machine.followed_since = FAR;
+            (machine.deferrals, machine.failures) = (0, 0);
+            machine.connected = true;
+            machine.promise_until = machine.promise_until.filter(|&until| now < until);
+            if let Role::Following { leader } = &mut machine.role {
+                *leader = None;
+            }
+            if let Role::Leading {
+                at_risk,
+                acks,
+                asked,
+                ..
+            } = &mut machine.role
+            {
+                *at_risk = false;
+                if acks.len() >= self.base.settings.members.majority() {
+                    acks.extend(self.base.settings.members.iter());
+                    *asked = FAR;
+                }
+            }
+        }
+        if self.base.term.is_none() {
+            self.base.stands_from = Some(Instant::default());
+        }
+    }
+
+    fn guard(&mut self) -> (&mut Quorum, &mut base::Base) {
+        match &mut self.machine {
+            Machine::Quorum(machine) => (machine, &mut self.base),
+            Machine::BestEffort(_) => unreachable!("these members have a quorum"),
+        }
+    }
+}
+
+impl Model for Bounds {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let places = (1..=MEMBERS).map(NodeId).map(|id| {
+            let mut node = self.node(id, Record::default(), tick(0));
+            let Some(Output::Persist(durable)) = node.poll_output() else {
+                unreachable!("a node persists its incarnation first")
+            };
+            node.handle_message(tick(0), Input::Persisted, &mut Constant);
+            node.settle(tick(0));
+            Place {
+                node,
+                durable,
+                unwritten: Vec::new(),
+            }
+        });
+        alloc::vec![State {
+            places: places.collect(),
+            net: BTreeSet::new(),
+            now: 0,
+            elections: self.elections,
+            crashes: self.crashes,
+            rounds: self.rounds,
+            resignations: self.resignations,
+            terms: Vec::new(),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let now = tick(state.now);
+        for place in &state.places {
+            let id = place.node.base.me();
+            let Machine::Quorum(machine) = &place.node.machine else {
+                continue;
+            };
+            let free = machine
+                .promised_to(&place.node.base, now)
+                .is_none_or(|to| to == id);
+            let idle = matches!(machine.role, Role::Following { .. });
+            // All are alike, so it is enough that the first one begins.
+            let first = state.elections == self.elections && id != NodeId(1);
+            let durable = place.unwritten.is_empty() && place.node.base.outbox.is_durable();
+            if state.elections > 0 && idle && free && !first && durable {
+                if place.node.base.term.is_none() {
+                    actions.push(Action::Stand(id));
+                }
+            }
+            if !place.unwritten.is_empty() {
+                actions.push(Action::Write(id));
+            }
+            let has_term = place.node.base.term.as_ref();
+            let ends = has_term.is_some_and(|term| term.is_ending() || state.resignations > 0);
+            if ends {
+                actions.push(Action::TaskEnds(id));
+            }
+            if state.rounds > 0 && matches!(machine.role, Role::Leading { .. }) {
+                actions.push(Action::Renew(id));
+            }
+            if state.crashes > 0 {
+                let most = place.unwritten.len() as u8;
+                actions.extend((0..=most).map(|written| Action::Crash(id, written)));
+            }
+        }
+        for &(from, to, message) in &state.net {
+            actions.push(Action::Deliver(from, to, message));
+        }
+        if state.now < self.ticks {
+            actions.push(Action::Tick);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        match action {
+            Action::Stand(id) => {
+                next.elections -= 1;
+                next.act(id, |node, now| {
+                    let (machine, base) = node.guard();
+                    machine.stand(base, now);
+                });
+            }
+            Action::Deliver(from, to, message) => {
+                let message = Message::Guard(message);
+                next.act(to, |node, now| {
+                    node.handle_message(now, Input::Message { from, message }, &mut Constant);
+                });
+            }
+            Action::Write(id) => {
+                let place = &mut next.places[id.0 as usize - 1];
+                place.durable = place.unwritten.remove(0);
+                next.act(id, |node, now| {
+                    node.handle_message(now, Input::Persisted, &mut Constant);
+                });
+            }
+            Action::Crash(id, written) => {
+                let now = tick(next.now);
+                let place = &mut next.places[id.0 as usize - 1];
+                if written > 0 {
+                    place.durable = place.unwritten[usize::from(written) - 1];
+                }
+                place.unwritten.clear();
+                place.node = self.node(id, place.durable, now);
+                // Its incarnation is written at once, and what the others were writing is not.
+                let others: Vec<_> = next.places.iter().map(|p| p.unwritten.clone()).collect();
+                next.crashes = 0;
+                next.act(id, |_, _| {});
+                next.crashes = last.crashes - 1;
+                for (place, unwritten) in next.places.iter_mut().zip(others) {
+                    place.unwritten = unwritten;
+                }
+            }
+            Action::Renew(id) => {
+                next.rounds -= 1;
+                next.act(id, |node, now| {
+                    node.look_at_term(now);
+                    let (machine, base) = node.guard();
+                    machine.next_round(base, now, &mut Constant);
+                });
+            }
+            Action::TaskEnds(id) => {
+                let term = last.places[id.0 as usize - 1].node.base.term.as_ref();
+                if term.is_some_and(|term| !term.is_ending()) {
+                    next.resignations -= 1;
+                }
+                next.act(id, |node, now| {
+                    node.look_at_term(now);
+                    node.end_term(now, TaskEnd::Returned);
+                });
+            }
+            Action::Tick => {
+                next.now += 1;
+                for id in (1..=MEMBERS).map(NodeId) {
+                    next.act(id, |node, now| node.look_at_term(now));
+                }
+            }
+        }
+        (next != *last).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        alloc::vec![
+            Property::always("one leader per epoch", |_, state: &State| {
+                let terms = state.terms.iter().enumerate();
+                terms.clone().all(|(i, (epoch, _))| {
+                    state.terms[..i].iter().all(|(earlier, _)| earlier != epoch)
+                })
+            }),
+            Property::always("epochs increase", |_, state: &State| {
+                state.terms.windows(2).all(|pair| pair[0].0 <= pair[1].0)
+            }),
+            Property::always("one valid lease at a time", |_, state: &State| {
+                let now = tick(state.now);
+                let leads =
+                    |place: &&Place| matches!(place.node.standing(now), Standing::Leading { .. });
+                state.places.iter().filter(leads).count() <= 1
+            }),
+            Property::sometimes("a second term", |_, state: &State| state.terms.len() > 1),
+        ]
+    }
+}
+
+const SMALL: Bounds = Bounds {
+    elections: 2,
+    crashes: 0,
+    ticks: 2,
+    rounds: 0,
+    resignations: 0,
+    lease: 1,
+    promise: 1,
+    without: None,
+};
+
+/// Checks all states within the bounds; what is broken, and how, in words.
+fn check(bounds: Bounds) -> Result<usize, String> {
+    let began = std::time::Instant::now();
+    let limit = Duration::from_secs(number("TENURE_MODEL_SECONDS", 3_600).into());
+    let search = bounds.checker().threads(2).timeout(limit);
+    let search = search.finish_when(HasDiscoveries::AnyFailures);
+    let checker = search.spawn_bfs().join();
+    let states = checker.unique_state_count();
+    println!("{states} states in {:.1?}: {bounds:?}", began.elapsed());
+    for name in [
+        "one leader per epoch",
+        "epochs increase",
+        "one valid lease at a time",
+    ] {
+        if let Some(path) = checker.discovery(name) {
+            let steps = in_words(path.into_actions());
+            return Err(alloc::format!("broken: {name}\n{steps}"));
+        }
+    }
+    assert!(
+        checker.discovery("a second term").is_some(),
+        "it elects at all"
+    );
+    Ok(states)
+}
+
+/// With terms that end, crashes and late disks, leases of two ticks, and renewals.
+const SOME: &[Bounds] = &[
+    Bounds {
+        ticks: 3,
+        resignations: 1,
+        ..SMALL
+    },
+    Bounds {
+        crashes: 1,
+        ticks: 1,
+        ..SMALL
+    },
+    Bounds {
+        ticks: 3,
+        lease: 2,
+        promise: 2,
+        ..SMALL
+    },
+    Bounds {
+        ticks: 2,
+        rounds: 1,
+        ..SMALL
+    },
+];
+
+/// For whoever has the time: `cargo nextest run --release -p tenure-core --run-ignored only guard
+/// --no-capture` prints how many states there were.
+const MANY: &[Bounds] = &[
+    Bounds {
+        ticks: 5,
+        crashes: 1,
+        rounds: 1,
+        lease: 2,
+        promise: 2,
+        ..SMALL
+    },
+    Bounds {
+        crashes: 2,
+        ticks: 4,
+        rounds: 1,
+        resignations: 1,
+        ..SMALL
+    },
+    Bounds {
+        elections: 3,
+        ticks: 3,
+        ..SMALL
+    },
+];
+
+fn all(bounds: &[Bounds]) {
+    for &bounds in bounds {
+        if let Err(broken) = check(bounds) {
+            panic!("{bounds:?}: {broken}");
+        }
+    }
+}
+
+#[test]
+fn the_guard_keeps_its_promises_in_every_order_of_events() {
+    all(SOME);
+}
+
+#[test]
+#[ignore = "takes minutes and some gigabytes"]
+fn the_guard_keeps_its_promises_in_many_more_orders() {
+    all(MANY);
+}
+
+/// Takes one rule out of the guard and expects the checker to find out.
+#[track_caller]
+fn breaks(bounds: Bounds) {
+    let found = check(bounds);
+    let found = found.expect_err("the model finds what is wrong without this rule");
+    println!("without {:?}: {found}", bounds.without);
+}
+
+#[test]
+fn a_lease_longer_than_the_promise_is_found_out() {
+    breaks(Bounds {
+        lease: 2,
+        ticks: 3,
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_promise_that_does_not_bind_is_found_out() {
+    breaks(Bounds {
+        without: Some(Fix::Promise),
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_promise_that_is_not_on_disk_is_found_out() {
+    breaks(Bounds {
+        crashes: 1,
+        without: Some(Fix::DurablePromise),
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_restart_without_quarantine_is_found_out() {
+    breaks(Bounds {
+        crashes: 1,
+        without: Some(Fix::Quarantine),
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_minority_that_elects_is_found_out() {
+    breaks(Bounds {
+        without: Some(Fix::Majority),
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_lease_that_counts_from_winning_is_found_out() {
+    breaks(Bounds {
+        ticks: 3,
+        lease: 2,
+        promise: 2,
+        without: Some(Fix::CountFromRequest),
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_renewal_that_counts_from_its_answer_is_found_out() {
+    breaks(Bounds {
+        ticks: 3,
+        lease: 2,
+        promise: 2,
+        rounds: 1,
+        without: Some(Fix::CountFromRound),
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_release_of_another_epoch_is_found_out() {
+    breaks(Bounds {
+        elections: 3,
+        resignations: 1,
+        without: Some(Fix::ReleaseOwn),
+        ..SMALL
+    });
+}
