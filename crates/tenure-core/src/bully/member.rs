@@ -1,26 +1,12 @@
 //! Who takes part.
 
 use alloc::vec::Vec;
-use core::fmt;
 
-use super::Guarantee;
+use super::{Guarantee, NodeId};
 
 /// Most members of one election: every one sends to every other one, and a quorum of more is
 /// slower and hardly safer.
 pub const MAX_MEMBERS: usize = 31;
-
-/// A member's number: given by whoever configures the election, the same over all its restarts.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(transparent)]
-pub struct NodeId(pub u32);
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// One who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

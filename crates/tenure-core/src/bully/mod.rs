@@ -32,9 +32,10 @@ mod node;
 #[cfg(any(test, feature = "lab"))]
 pub mod published;
 
+pub use crate::NodeId;
 pub use base::Started;
 pub use guarantee::Guarantee;
-pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWarning, NodeId};
+pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWarning};
 pub use message::{ElectionId, GuardMessage, Input, Message, Output, Verdict};
 pub use node::Node;
 pub use record::Record;
