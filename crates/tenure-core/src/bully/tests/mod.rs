@@ -1,5 +1,6 @@
 //! What members do: alone, together in a world of chance, and in every order that there is.
 
+mod alone;
 mod model;
 mod together;
 mod world;

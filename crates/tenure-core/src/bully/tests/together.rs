@@ -139,3 +139,18 @@ fn two_without_a_quorum_survive_one() {
         ..ROUGH
     });
 }
+
+/// The worlds are rough enough: a guard that lacks one of its rules does not get through them.
+#[test]
+fn a_guard_without_one_of_its_rules_is_found_out() {
+    for fix in [Fix::Promise, Fix::Majority, Fix::Quarantine] {
+        let wrong = worlds(
+            Climate {
+                without: Some(fix),
+                ..ROUGH
+            },
+            |_| {},
+        );
+        assert!(wrong.is_err(), "nothing goes wrong without {fix:?}");
+    }
+}

@@ -195,7 +195,7 @@ impl Timings {
     /// What the hard stop leaves of the lease.
     #[must_use]
     pub fn margin(&self) -> Duration {
-        self.lease_duration - self.hard_stop()
+        self.lease_duration.saturating_sub(self.hard_stop())
     }
 
     /// How long an aborted task has to be gone before it counts as overrunning.

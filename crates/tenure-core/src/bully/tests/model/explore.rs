@@ -21,6 +21,9 @@ pub(super) struct Report {
     /// How many states break the agreement, and how the shortest way to one goes.
     pub(super) disagreeing: usize,
     pub(super) to_disagreement: Option<String>,
+    /// In how many states more than one leads, and how the shortest way to one goes.
+    pub(super) doubled: usize,
+    pub(super) to_double: Option<String>,
     /// From how many states no leader can be elected any more.
     pub(super) hanging: usize,
     pub(super) to_hang: Option<String>,
@@ -35,7 +38,7 @@ pub(super) fn explore(environment: &Environment) -> Report {
     let mut known = HashMap::from([(fingerprint(&first), 0_u32)]);
     let mut origins: Vec<Origin> = alloc::vec![None];
     let mut elected = alloc::vec![first.elected()];
-    let mut disagreeing = Vec::new();
+    let (mut disagreeing, mut doubled) = (Vec::new(), Vec::new());
     // Steps that need no fault, backwards.
     let mut back: Vec<(u32, u32)> = Vec::new();
     let mut open = VecDeque::from([(0_u32, first)]);
@@ -43,6 +46,9 @@ pub(super) fn explore(environment: &Environment) -> Report {
     while let Some((number, state)) = open.pop_front() {
         if !state.agrees() {
             disagreeing.push(number);
+        }
+        if state.leaders() > 1 {
+            doubled.push(number);
         }
         environment.actions(&state, &mut actions);
         for action in actions.drain(..) {
@@ -67,13 +73,16 @@ pub(super) fn explore(environment: &Environment) -> Report {
         states: origins.len(),
         disagreeing: disagreeing.len(),
         to_disagreement: way_to(disagreeing.first()),
+        doubled: doubled.len(),
+        to_double: way_to(doubled.first()),
         hanging: hanging.len(),
         to_hang: way_to(hanging.first()),
     };
     println!(
-        "{} states, {} disagree, {} hang, in {:.1?}: {environment:?}",
+        "{} states, {} disagree, {} have two leaders, {} hang, in {:.1?}: {environment:?}",
         report.states,
         report.disagreeing,
+        report.doubled,
         report.hanging,
         began.elapsed()
     );

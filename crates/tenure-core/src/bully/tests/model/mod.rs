@@ -35,9 +35,3 @@ fn in_words<A: fmt::Display>(steps: impl IntoIterator<Item = A>) -> String {
     }
     words
 }
-
-/// A number that whoever runs a longer check sets.
-fn number(name: &str, default: u32) -> u32 {
-    let set = std::env::var(name).ok();
-    set.and_then(|text| text.parse().ok()).unwrap_or(default)
-}

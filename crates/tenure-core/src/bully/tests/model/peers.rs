@@ -43,6 +43,8 @@ pub(super) struct Environment {
     pub(super) detection: Detection,
     /// Whether a verdict may arrive long after it was made.
     pub(super) lag: bool,
+    /// Whether timers fire while what they said the last time is still under way.
+    pub(super) hasty: bool,
     /// Whether everybody has only just started, or follows the best one.
     pub(super) cold: bool,
 }
@@ -58,6 +60,7 @@ pub(super) const CALM: Environment = Environment {
     fifo: true,
     detection: Detection::WhenQuiet,
     lag: false,
+    hasty: false,
     cold: false,
 };
 
@@ -132,6 +135,9 @@ fn now() -> Instant {
     Instant::default() + Duration::from_secs(1)
 }
 
+/// How many messages are under way from one member to another one at most.
+const CAPACITY: usize = 3;
+
 const fn place(id: NodeId) -> usize {
     id.0 as usize - 1
 }
@@ -168,7 +174,7 @@ impl State {
             durable.incarnation += 1;
         }
         self.peers[place(id)] = Some(peer);
-        self.act(id, |peer| match peer {
+        self.act(environment, id, |peer| match peer {
             Peer::Published(_) => Vec::new(),
             Peer::Repaired(node) => {
                 node.campaign(now(), &mut Constant);
@@ -178,9 +184,14 @@ impl State {
     }
 
     /// Lets one peer act; what it says is under way then.
-    fn act(&mut self, id: NodeId, act: impl FnOnce(&mut Peer) -> Vec<(NodeId, Message)>) {
+    fn act(
+        &mut self,
+        environment: &Environment,
+        id: NodeId,
+        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, Message)>,
+    ) {
         for (to, message) in self.act_only(id, act) {
-            self.send(id, to, message);
+            self.send(environment, id, to, message);
         }
     }
 
@@ -202,12 +213,16 @@ impl State {
         said
     }
 
-    fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
+    fn send(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: Message) {
         let way = self.net.entry((from, to)).or_default();
-        // The same once more says nothing new while the first one is under way.
+        // The same once more says nothing new while the first one is under way. A way that is full
+        // loses what comes; it is said again.
         let message = without_epoch(message);
-        if !way.contains(&message) {
+        if !way.contains(&message) && way.len() < CAPACITY {
             way.push(message);
+        }
+        if !environment.fifo {
+            way.sort_unstable();
         }
     }
 
@@ -220,8 +235,8 @@ impl State {
         message
     }
 
-    fn hear(&mut self, from: NodeId, to: NodeId, message: Message) {
-        self.act(to, |peer| peer.hear(from, message));
+    fn hear(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: Message) {
+        self.act(environment, to, |peer| peer.hear(from, message));
     }
 
     /// Whether a repeated message does anything, there or by its answer. One that does not is left
@@ -251,13 +266,44 @@ impl State {
         leaders.all(|leader| Some(leader) == first)
     }
 
-    /// Everybody who is up has a leader, which is up and knows.
+    /// How many lead, each in its own opinion.
+    pub(super) fn leaders(&self) -> usize {
+        self.live()
+            .filter(|(id, peer)| peer.leader() == Some(*id))
+            .count()
+    }
+
+    /// Everybody who is up has a leader, which is up and knows. Where nobody is, there is nothing to
+    /// wait for.
     pub(super) fn elected(&self) -> bool {
+        if self.live().next().is_none() {
+            return true;
+        }
         let leader = self.live().next().and_then(|(_, peer)| peer.leader());
         leader.is_some_and(|leader| {
             self.peers[place(leader)].is_some()
                 && self.live().all(|(_, peer)| peer.leader() == Some(leader))
         })
+    }
+
+    /// Makes one of all states that differ only in what does not matter.
+    fn normal(mut self) -> Self {
+        // That it will ask about its organiser goes without saying; that it is up, too.
+        let up: Vec<bool> = self.peers.iter().map(Option::is_some).collect();
+        let matters = |mistakes: u8, node: NodeId| mistakes > 0 || !up[place(node)];
+        for peer in self.peers.iter_mut().flatten() {
+            let Peer::Repaired(node) = peer else { continue };
+            let machine = node.best_effort();
+            let organiser = machine.election.organiser;
+            match machine.status {
+                Status::Waiting | Status::Following { .. } => machine.asked = [organiser].into(),
+                Status::Leading { .. } | Status::Crowning { .. } => machine.asked.clear(),
+                Status::Asking { .. } => continue,
+                Status::Halting { .. } => {}
+            }
+            machine.asked.retain(|&node| matters(self.mistakes, node));
+        }
+        self.renumber()
     }
 
     /// Numbers of elections count up for ever. Only their order matters, so they are counted anew.
@@ -510,7 +556,7 @@ impl Model for Environment {
         if !self.cold {
             state.warm_up(self);
         }
-        alloc::vec![state.renumber()]
+        alloc::vec![state.normal()]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -561,34 +607,38 @@ impl Model for Environment {
         match action {
             Action::Deliver(from, to, index) => {
                 let message = next.take(from, to, index);
-                next.hear(from, to, message);
+                next.hear(self, from, to, message);
             }
             Action::Repeat(from, to, index) => {
                 next.repeats -= 1;
                 let message = next.net[&(from, to)][index];
-                next.hear(from, to, message);
+                next.hear(self, from, to, message);
             }
             Action::Lose(from, to, index) => {
                 next.losses -= 1;
                 next.take(from, to, index);
             }
-            Action::Answer(id, of, verdict) => next.act(id, |peer| peer.answer(of, verdict)),
+            Action::Answer(id, of, verdict) => next.act(self, id, |peer| peer.answer(of, verdict)),
             Action::Mistake(id, of) => {
                 next.mistakes -= 1;
-                next.act(id, |peer| peer.answer(of, Verdict::Down));
+                next.act(self, id, |peer| peer.answer(of, Verdict::Down));
             }
             Action::Evaluate(id, of) => {
                 next.late.insert((id, of));
             }
             Action::Late(id, of) => {
                 next.late.remove(&(id, of));
-                next.act(id, |peer| peer.answer(of, Verdict::Down));
+                next.act(self, id, |peer| peer.answer(of, Verdict::Down));
             }
             Action::Look(id) => {
                 let said = next.act_only(id, Peer::look);
                 for (to, message) in said {
-                    if next.matters(id, to, message) {
-                        next.send(id, to, message);
+                    // A timer takes as long as a message lives: what was said before has arrived, or
+                    // is lost.
+                    let quiet =
+                        !last.net.contains_key(&(id, to)) && !last.net.contains_key(&(to, id));
+                    if (quiet || self.hasty) && next.matters(id, to, message) {
+                        next.send(self, id, to, message);
                     }
                 }
             }
@@ -602,7 +652,7 @@ impl Model for Environment {
                 next.begin(self, id);
             }
         }
-        let next = next.renumber();
+        let next = next.normal();
         (next != *last).then_some(next)
     }
 

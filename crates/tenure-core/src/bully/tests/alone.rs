@@ -1,0 +1,251 @@
+//! One member, and what it says to what.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::*;
+
+fn at(millis: u64) -> Instant {
+    Instant::default() + Duration::from_millis(millis)
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+/// A member with the default timings that stands for election since 0 s, its first record written.
+fn member_of(count: u32, id: u32, record: Record) -> Node {
+    let settings = Settings::new(NodeId(id), members(count), Timings::default()).unwrap();
+    started(settings, record)
+}
+
+fn started(settings: Settings, record: Record) -> Node {
+    let started = Started {
+        at: at(0),
+        wall: UnixMillis::new(1_000),
+    };
+    let mut node = Node::new(settings, record, started);
+    node.campaign(at(0), &mut Dice(0));
+    node.handle_message(at(0), Input::Persisted, &mut Dice(0));
+    node
+}
+
+fn drain(node: &mut Node) -> Vec<Output> {
+    core::iter::from_fn(|| node.poll_output()).collect()
+}
+
+fn hear(node: &mut Node, millis: u64, from: u32, message: GuardMessage) -> Vec<Output> {
+    let message = Message::Guard(message);
+    let from = NodeId(from);
+    node.handle_message(at(millis), Input::Message { from, message }, &mut Dice(0));
+    drain(node)
+}
+
+fn written(node: &mut Node, millis: u64) -> Vec<Output> {
+    node.handle_message(at(millis), Input::Persisted, &mut Dice(0));
+    drain(node)
+}
+
+fn to(id: u32, message: GuardMessage) -> Output {
+    Output::Send {
+        to: NodeId(id),
+        message: Message::Guard(message),
+    }
+}
+
+#[test]
+fn a_vote_leaves_when_it_is_on_disk_and_not_before() {
+    let mut node = member_of(3, 3, Record::default());
+    drain(&mut node);
+    let epoch = epoch(7_000);
+    let said = hear(&mut node, 10, 1, GuardMessage::Halt { epoch });
+    assert!(
+        matches!(
+            said[..],
+            [Output::Persist(Record {
+                voted: Some(NodeId(1)),
+                ..
+            })]
+        ),
+        "{said:?}"
+    );
+    let said = written(&mut node, 20);
+    assert_eq!(said, [to(1, GuardMessage::Ack { epoch })]);
+}
+
+#[test]
+fn a_member_that_restarts_keeps_to_its_promise_for_a_lease_duration() {
+    let record = Record {
+        highest: Some(epoch(7_000)),
+        voted: Some(NodeId(1)),
+        ..Record::default()
+    };
+    let mut node = member_of(3, 3, record);
+    drain(&mut node);
+    let ask = GuardMessage::Halt {
+        epoch: epoch(9_000),
+    };
+    let refused = GuardMessage::Nack {
+        epoch: epoch(9_000),
+        highest: Some(epoch(7_000)),
+    };
+    assert_eq!(hear(&mut node, 14_999, 2, ask), [to(2, refused)]);
+    let said = hear(&mut node, 15_000, 2, ask);
+    assert!(matches!(said[..], [Output::Persist(_)]), "{said:?}");
+}
+
+#[test]
+fn a_refused_candidate_leaves_no_trace() {
+    let mut node = member_of(3, 3, Record::default());
+    drain(&mut node);
+    hear(
+        &mut node,
+        10,
+        1,
+        GuardMessage::Halt {
+            epoch: epoch(7_000),
+        },
+    );
+    written(&mut node, 20);
+    hear(
+        &mut node,
+        30,
+        2,
+        GuardMessage::Halt {
+            epoch: epoch(9_000),
+        },
+    );
+    let said = hear(
+        &mut node,
+        40,
+        1,
+        GuardMessage::Renew {
+            epoch: epoch(7_000),
+            round: 1,
+        },
+    );
+    let renewed = GuardMessage::RenewAck {
+        epoch: epoch(7_000),
+        round: 1,
+    };
+    assert!(said.contains(&to(1, renewed)), "{said:?}");
+}
+
+/// Votes that come when the lease that they give is nearly over give what is left of it.
+#[test]
+fn a_lease_counts_from_when_the_votes_were_asked_for() {
+    let mut node = member_of(3, 1, Record::default());
+    drain(&mut node);
+    for from in [2, 3] {
+        let reply = GuardMessage::PreVoteReply {
+            round: 1,
+            highest: None,
+            promised: false,
+            can_lead: true,
+        };
+        hear(&mut node, 100, from, reply);
+    }
+    written(&mut node, 200);
+    let epoch = epoch(1_100);
+    hear(&mut node, 900, 2, GuardMessage::Ack { epoch });
+    let until = at(100) + TermTimings::default().renew_deadline();
+    assert_eq!(node.standing(at(900)), Standing::Leading { epoch, until });
+    assert_eq!(
+        node.standing(until),
+        Standing::Ending,
+        "whether anybody looks or not"
+    );
+}
+
+#[test]
+fn a_candidate_that_reaches_nobody_raises_no_epoch() {
+    let mut node = member_of(3, 2, Record::default());
+    for look in 0..200 {
+        node.handle_timeout(at(look * 300), &mut Dice(look));
+    }
+    let raised = drain(&mut node).into_iter().any(|output| {
+        matches!(
+            output,
+            Output::Persist(Record {
+                highest: Some(_),
+                ..
+            })
+        )
+    });
+    assert!(!raised);
+}
+
+#[test]
+fn a_better_member_takes_over_only_when_it_is_asked_to_and_after_the_hold_down() {
+    for preempt in [false, true] {
+        let settings = Settings::new(NodeId(1), members(3), Timings::default()).unwrap();
+        let mut node = started(settings.with_preempt(preempt), Record::default());
+        let epoch = epoch(7_000);
+        let mut asked = None;
+        for second in 0..60 {
+            let renew = GuardMessage::Renew {
+                epoch,
+                round: second,
+            };
+            let mut said = hear(&mut node, second * 1_000, 3, renew);
+            said.extend(written(&mut node, second * 1_000));
+            node.handle_timeout(at(second * 1_000 + 500), &mut Dice(second));
+            said.extend(drain(&mut node));
+            if said.contains(&to(3, GuardMessage::TakeOver { epoch })) {
+                asked = asked.or(Some(second));
+            }
+        }
+        assert_eq!(asked.is_some(), preempt);
+        assert!(
+            asked.is_none_or(|second| (30..=36).contains(&second)),
+            "{asked:?}"
+        );
+    }
+}
+
+/// A slow disk must not keep a task from being stopped.
+#[test]
+fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {
+    let settings = Settings::new(NodeId(1), members(1), Timings::default()).unwrap();
+    let mut node = started(settings, Record::default());
+    let began = written(&mut node, 1);
+    assert!(
+        began
+            .iter()
+            .any(|output| matches!(output, Output::Began(_))),
+        "{began:?}"
+    );
+    node.base.persist();
+    node.resign(at(2), EndReason::Resigned, &mut Dice(0));
+    assert!(drain(&mut node).contains(&Output::Cancel(EndReason::Resigned)));
+}
+
+#[test]
+fn messages_and_records_survive_a_way_over_json() {
+    let election = ElectionId {
+        organiser: NodeId(2),
+        incarnation: 3,
+        number: 4,
+    };
+    let messages = [
+        Message::Halt {
+            election,
+            preempt: false,
+        },
+        Message::Guard(GuardMessage::Renew {
+            epoch: epoch(5),
+            round: 6,
+        }),
+    ];
+    for message in messages {
+        let text = serde_json::to_string(&message).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Message>(&text).unwrap(),
+            message,
+            "{text}"
+        );
+    }
+    let too_great = r#"{"incarnation":1,"highest":9007199254740992,"voted":null,"obeyed":null}"#;
+    let error = serde_json::from_str::<Record>(too_great).unwrap_err();
+    assert!(error.to_string().contains("9007199254740992"), "{error}");
+}
