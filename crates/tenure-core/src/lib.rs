@@ -1,6 +1,7 @@
 //! The rules that tenure runs on, as pure state machines: what may happen to a lease
-//! ([`lease::apply`]), what a candidate does about it ([`lease::keeper::Keeper`]), and which nodes of
-//! a group are taken for down ([`detector`]).
+//! ([`lease::apply`]), what a candidate does about it ([`lease::keeper::Keeper`]), how members elect
+//! among themselves where there is no store ([`bully::Node`]), and which nodes of a group are taken
+//! for down ([`detector`]).
 //!
 //! Nothing here knows a clock, a socket or an async runtime. Time, randomness and messages come in
 //! as arguments; what is to be done comes out as values. The store, the client, the tests and any

@@ -175,10 +175,13 @@ impl Quorum {
     fn want_to_take_over(&self, base: &mut Base, now: Instant, leader: NodeId) {
         let settings = base.settings.clone();
         let long = now >= self.followed_since + settings.timings.hold_down();
-        if settings.preempt() && base.may_stand(now) && base.is_better(base.me(), leader) && long {
-            if let Some(epoch) = base.record.highest {
-                base.send(leader, Message::Guard(GuardMessage::TakeOver { epoch }));
-            }
+        let wants = settings.preempt() && base.may_stand(now);
+        if wants
+            && long
+            && base.is_better(base.me(), leader)
+            && let Some(epoch) = base.record.highest
+        {
+            base.send(leader, Message::Guard(GuardMessage::TakeOver { epoch }));
         }
     }
 

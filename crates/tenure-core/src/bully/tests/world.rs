@@ -38,6 +38,7 @@ pub(super) enum Fault {
     TaskFails,
 }
 
+#[derive(Clone, Copy)]
 enum Event {
     Deliver(NodeId, NodeId, Message),
     Answer(NodeId, NodeId, u64, u64),
@@ -132,7 +133,7 @@ impl World {
         self.places.keys().copied().collect()
     }
 
-    fn note(&mut self, line: String) {
+    fn note(&mut self, line: &str) {
         self.log.push(format!("{:>7} {line}", self.now));
     }
 
@@ -291,7 +292,7 @@ impl World {
             let fault = faults[self.dice.below(faults.len() as u64) as usize];
             let ids = self.ids();
             let id = ids[self.dice.below(ids.len() as u64) as usize];
-            self.note(format!("{fault:?} {id}"));
+            self.note(&format!("{fault:?} {id}"));
             match fault {
                 Fault::Crash => {
                     self.crash(id);
@@ -343,7 +344,7 @@ impl World {
         place.life += 1;
         place.seen = None;
         place.node = Some(Node::new(settings, place.durable, started));
-        self.note(format!("start {id}"));
+        self.note(&format!("start {id}"));
         self.drive(id, |node, now, dice| node.campaign(now, dice));
     }
 
@@ -435,7 +436,7 @@ impl World {
             }
             Output::Began(epoch) => self.begin(id, epoch),
             Output::Cancel(reason) => {
-                self.note(format!("cancel {id}: {reason}"));
+                self.note(&format!("cancel {id}: {reason}"));
                 let grace = timings().term().stop_grace().as_millis() as u64;
                 let pause = self.dice.below(grace * 2);
                 self.end_task(id, pause, TaskEnd::Returned);
@@ -454,7 +455,7 @@ impl World {
             // After a standstill it is late for everything.
             Output::Overrun => assert!(self.places[&id].stood_still, "{id} overruns"),
             Output::Ended(..) | Output::Withdrawn => {
-                self.note(format!("{output:?} {id}"));
+                self.note(&format!("{output:?} {id}"));
                 self.drive(id, |node, now, dice| node.campaign(now, dice));
             }
             Output::SeenLeader(seen) => {
@@ -480,7 +481,7 @@ impl World {
     }
 
     fn begin(&mut self, id: NodeId, epoch: Epoch) {
-        self.note(format!("{id} leads, epoch {epoch}"));
+        self.note(&format!("{id} leads, epoch {epoch}"));
         let now = self.now;
         let others: Vec<_> = self
             .places

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use stateright::{Model, Property};
 
+use super::peer::{Peer, now, without_epoch};
 use super::*;
-use crate::bully::best_effort::{BestEffort, Status};
-use crate::bully::node::Machine;
-use crate::bully::published::{self, Event, Published};
+use crate::bully::best_effort::Status;
+use crate::bully::published::Published;
 
 /// Which algorithm runs.
 #[derive(Clone, Debug)]
@@ -63,12 +63,6 @@ pub(super) const CALM: Environment = Environment {
     hasty: false,
     cold: false,
 };
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Peer {
-    Published(Published),
-    Repaired(Node),
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
@@ -128,11 +122,6 @@ impl fmt::Display for Action {
             Self::Restart(id) => write!(f, "{id} restarts"),
         }
     }
-}
-
-/// All timers are always due, so time need not move.
-fn now() -> Instant {
-    Instant::default() + Duration::from_secs(1)
 }
 
 /// How many messages are under way from one member to another one at most.
@@ -357,169 +346,11 @@ impl State {
     }
 }
 
-fn nothing() -> Epoch {
-    Epoch::new(0).unwrap()
-}
-
-/// Epochs count up for ever, and nothing is decided by them here.
-fn without_epoch(message: Message) -> Message {
-    let epoch = nothing();
-    match message {
-        Message::Ack { election, .. } => Message::Ack {
-            election,
-            highest: None,
-        },
-        Message::Ldr { election, .. } => Message::Ldr { election, epoch },
-        Message::Norm { election, .. } => Message::Norm { election, epoch },
-        other => other,
-    }
-}
-
-impl Node {
-    fn best_effort(&mut self) -> &mut BestEffort {
-        match &mut self.machine {
-            Machine::BestEffort(machine) => machine,
-            Machine::Quorum(_) => unreachable!("these members have no quorum"),
-        }
-    }
-
-    /// Does what it says: the disk writes at once, a task ends at once, and it campaigns for ever.
-    /// True if it asks the detector anew.
-    fn obey(&mut self, durable: &mut Record, said: &mut Vec<(NodeId, Message)>) -> bool {
-        while let Some(output) = self.poll_output() {
-            match output {
-                Output::Send { to, message } => said.push((to, message)),
-                Output::Persist(record) => {
-                    *durable = record;
-                    durable.highest = None;
-                    self.handle_message(now(), Input::Persisted, &mut Constant);
-                }
-                Output::Cancel(_) => self.end_term(now(), TaskEnd::Aborted),
-                Output::Ended(..) => self.campaign(now(), &mut Constant),
-                _ => {}
-            }
-        }
-        self.base.seen = None;
-        self.base.record.highest = None;
-        if let Some(term) = &mut self.base.term {
-            term.epoch = nothing();
-        }
-        let machine = self.best_effort();
-        match &mut machine.status {
-            Status::Halting { highest, .. } => *highest = None,
-            Status::Following { epoch } | Status::Leading { epoch } => *epoch = nothing(),
-            _ => {}
-        }
-        machine.look_at = now();
-        core::mem::take(&mut machine.round) > 0
-    }
-}
-
-impl Peer {
-    fn hear(&mut self, from: NodeId, message: Message) -> Vec<(NodeId, Message)> {
-        match self {
-            Self::Published(node) => node.handle(Event::Message(from, message)),
-            Self::Repaired(node) => {
-                let input = Input::Message { from, message };
-                node.handle_message(now(), input, &mut Constant);
-                Vec::new()
-            }
-        }
-    }
-
-    fn answer(&mut self, node: NodeId, verdict: Verdict) -> Vec<(NodeId, Message)> {
-        match self {
-            Self::Published(this) => this.handle(Event::Answer(node, verdict)),
-            Self::Repaired(this) => {
-                let round = this.best_effort().round;
-                let input = Input::Answer {
-                    node,
-                    round,
-                    verdict,
-                };
-                this.handle_message(now(), input, &mut Constant);
-                Vec::new()
-            }
-        }
-    }
-
-    fn look(&mut self) -> Vec<(NodeId, Message)> {
-        match self {
-            Self::Published(node) => node.handle(Event::Poll),
-            Self::Repaired(node) => {
-                node.handle_timeout(now(), &mut Constant);
-                Vec::new()
-            }
-        }
-    }
-
-    fn asked(&self) -> Vec<NodeId> {
-        match self {
-            Self::Published(node) => node.asked().collect(),
-            Self::Repaired(node) => match &node.machine {
-                Machine::BestEffort(machine) => machine.asked.iter().copied().collect(),
-                Machine::Quorum(_) => Vec::new(),
-            },
-        }
-    }
-
-    fn leader(&self) -> Option<NodeId> {
-        match self {
-            Self::Published(node) => node.leader(),
-            Self::Repaired(node) => match &node.machine {
-                Machine::BestEffort(machine) => {
-                    let settled = matches!(
-                        machine.status,
-                        Status::Following { .. } | Status::Leading { .. }
-                    );
-                    settled.then_some(machine.election.organiser)
-                }
-                Machine::Quorum(_) => None,
-            },
-        }
-    }
-
-    fn in_words(&self) -> String {
-        let (status, election) = match self {
-            Self::Published(node) => {
-                let status = match node.status() {
-                    published::Status::Norm => "Norm",
-                    published::Status::Elec1 => "Elec1",
-                    published::Status::Elec2 => "Elec2",
-                    published::Status::Wait => "Wait",
-                };
-                (status, node.election())
-            }
-            Self::Repaired(node) => match &node.machine {
-                Machine::BestEffort(machine) => {
-                    let status = match machine.status {
-                        Status::Asking { .. } => "asking",
-                        Status::Halting { .. } => "halting",
-                        Status::Crowning { .. } => "crowning",
-                        Status::Waiting => "waiting",
-                        Status::Following { .. } => "following",
-                        Status::Leading { .. } => "leading",
-                    };
-                    (status, machine.election)
-                }
-                Machine::Quorum(_) => unreachable!("these members have no quorum"),
-            },
-        };
-        let leader = self.leader().map(|leader| alloc::format!(" {leader}"));
-        let id = (election.organiser, election.incarnation, election.number);
-        let (organiser, incarnation, number) = id;
-        alloc::format!(
-            "{status}{} <{organiser},{incarnation},{number}>",
-            leader.unwrap_or_default()
-        )
-    }
-}
-
 /// What everybody is in, and what is under way.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, peer) in self.peers.iter().enumerate() {
-            let words = peer.as_ref().map_or("down".into(), Peer::in_words);
+            let words = peer.as_ref().map_or_else(|| "down".into(), Peer::in_words);
             write!(f, "{}{}: {words}", if i > 0 { ", " } else { "" }, i + 1)?;
         }
         for ((from, to), way) in &self.net {

@@ -225,15 +225,14 @@ impl Model for Bounds {
             let free = machine
                 .promised_to(&place.node.base, now)
                 .is_none_or(|to| to == id);
-            let idle = matches!(machine.role, Role::Following { .. });
+            let idle =
+                matches!(machine.role, Role::Following { .. }) && place.node.base.term.is_none();
             // All are alike, so it is enough that the first one begins.
             let first = state.elections == self.elections && id != NodeId(1);
             if state.elections > 0 && idle && free && !first {
-                if place.node.base.term.is_none() {
-                    actions.push(Action::Stand(id, false));
-                    if place.node.base.record.highest < state.highest() {
-                        actions.push(Action::Stand(id, true));
-                    }
+                actions.push(Action::Stand(id, false));
+                if place.node.base.record.highest < state.highest() {
+                    actions.push(Action::Stand(id, true));
                 }
             }
             let has_term = place.node.base.term.as_ref();
