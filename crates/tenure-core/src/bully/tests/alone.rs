@@ -249,3 +249,42 @@ fn messages_and_records_survive_a_way_over_json() {
     let error = serde_json::from_str::<Record>(too_great).unwrap_err();
     assert!(error.to_string().contains("9007199254740992"), "{error}");
 }
+
+/// A better member that could lead and never does must not block the others for ever.
+#[test]
+fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
+    let mut node = member_of(3, 2, Record::default());
+    let mut rounds = 0;
+    for look in 0..100 {
+        let asked = drain(&mut node)
+            .into_iter()
+            .find_map(|output| match output {
+                Output::Send {
+                    message: Message::Guard(GuardMessage::PreVote { round }),
+                    ..
+                } => Some(round),
+                _ => None,
+            });
+        if let Some(round) = asked {
+            rounds += 1;
+            for from in [1, 3] {
+                let reply = GuardMessage::PreVoteReply {
+                    round,
+                    highest: None,
+                    promised: false,
+                    can_lead: true,
+                };
+                let said = hear(&mut node, look * 300, from, reply);
+                if said
+                    .iter()
+                    .any(|output| matches!(output, Output::Persist(_)))
+                {
+                    assert_eq!(rounds, 4);
+                    return;
+                }
+            }
+        }
+        node.handle_timeout(at(look * 300), &mut Dice(look));
+    }
+    panic!("it never stood in {rounds} rounds");
+}

@@ -394,23 +394,37 @@ const SOME: &[Bounds] = &[
 /// --no-capture` prints how many states there were.
 const MANY: &[Bounds] = &[
     Bounds {
-        ticks: 5,
         crashes: 1,
         rounds: 1,
+        ..SMALL
+    },
+    Bounds {
+        crashes: 2,
+        ..SMALL
+    },
+    Bounds {
+        crashes: 1,
+        ticks: 3,
         lease: 2,
         promise: 2,
         ..SMALL
     },
     Bounds {
-        crashes: 2,
         ticks: 4,
+        resignations: 1,
+        lease: 2,
+        promise: 2,
+        ..SMALL
+    },
+    Bounds {
         rounds: 1,
+        ticks: 3,
         resignations: 1,
         ..SMALL
     },
     Bounds {
         elections: 3,
-        ticks: 3,
+        ticks: 1,
         ..SMALL
     },
 ];
