@@ -234,8 +234,13 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     let detail = error.to_string();
     // What this program asks for is right for tables as they were written; where it is wrong, these
     // are others.
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    let is_other = code == Some(rusqlite::ffi::SQLITE_ERROR);
+    let is_other = match error {
+        rusqlite::Error::SqlInputError { .. } => true,
+        // The same, where SQLite does not say at which word.
+        error => error
+            .sqlite_error()
+            .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR),
+    };
     match error.sqlite_error_code() {
         Some(DatabaseCorrupt | NotADatabase) => OpenError::Damaged { path, detail },
         _ if is_other => OpenError::Damaged { path, detail },
