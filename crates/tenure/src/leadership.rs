@@ -179,6 +179,9 @@ pub enum ProclaimError {
     /// The term is over; nothing was sent.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
+    /// Peers tell each other who leads and nothing else about the leader.
+    #[error("an election among peers carries nothing that a leader says about itself")]
+    AmongPeers,
     /// The store did not take it, or did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -49,6 +49,7 @@ pub mod testing;
 mod clock;
 mod driver;
 mod in_use;
+mod post;
 mod random;
 mod term;
 

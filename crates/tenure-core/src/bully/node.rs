@@ -3,7 +3,7 @@
 use super::base::{Base, Started};
 use super::best_effort::BestEffort;
 use super::quorum::Quorum;
-use super::{Guarantee, Input, Message, NodeId, Output, Record, Settings};
+use super::{Guarantee, Input, Membership, Message, NodeId, Output, Record, Settings};
 use crate::lease::keeper::{EndReason, LOOK_INTERVAL, TaskEnd};
 use crate::strategy::{Standing, Strategy};
 use crate::{Instant, Random};
@@ -43,6 +43,12 @@ impl Node {
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         self.base.guarantee()
+    }
+
+    /// All members.
+    #[must_use]
+    pub fn members(&self) -> &Membership {
+        self.base.settings.members()
     }
 
     /// Whether it would lead if it won: what the failure detectors of others are told, as
@@ -189,6 +195,12 @@ impl Strategy for Node {
                     }
                 }
             }
+        }
+    }
+
+    fn handle_progress(&mut self, at: Instant) {
+        if let Some(term) = &mut self.base.term {
+            term.progress = term.progress.max(Some(at));
         }
     }
 

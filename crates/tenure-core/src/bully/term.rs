@@ -13,6 +13,8 @@ pub(super) struct Term {
     pub(super) epoch: Epoch,
     /// When the last renewal was asked for that was granted. Everything counts from here.
     renewed: Instant,
+    /// When the task last showed that it gets on; `None` until it has once.
+    pub(super) progress: Option<Instant>,
     /// Whether leadership is gone, so that nothing is left to renew.
     lost: bool,
     ending: Option<Ladder>,
@@ -25,6 +27,7 @@ impl Term {
         Self {
             epoch,
             renewed: asked,
+            progress: None,
             lost: false,
             ending: None,
             successor: None,
@@ -69,7 +72,16 @@ impl Term {
         let hard_stop = self.hard_stop(timings);
         let ending = self.ending.as_ref();
         let step = ending.and_then(|ending| ending.due(timings, hard_stop));
-        self.valid_until(timings).into_iter().chain(step).min()
+        [self.valid_until(timings), step, self.progress_due(timings)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// When the task counts as hanging, if it shows no progress before.
+    fn progress_due(&self, timings: &Timings) -> Option<Instant> {
+        let due = self.progress? + timings.progress_deadline()?;
+        self.ending.is_none().then_some(due)
     }
 
     pub(super) fn renew(&mut self, asked: Instant) {
@@ -109,6 +121,10 @@ impl Term {
         if self.valid_until(timings).is_some_and(|until| now >= until) {
             let reason = EndReason::of_lapse(gap);
             self.lose(now, reason, None, outbox);
+        }
+        // Nobody renews for a task that may never end.
+        if self.progress_due(timings).is_some_and(|due| now >= due) {
+            self.lose(now, EndReason::Unhealthy, None, outbox);
         }
         self.climb(now, timings, outbox);
     }

@@ -12,7 +12,7 @@ pub(crate) use ladder::{Ladder, Rung};
 ///
 /// - commands: [`Strategy::campaign`], [`Strategy::resign`], [`Strategy::hand_over`],
 ///   [`Strategy::task_ended`];
-/// - inputs: [`Strategy::handle_message`], [`Strategy::handle_timeout`];
+/// - inputs: [`Strategy::handle_message`], [`Strategy::handle_progress`], [`Strategy::handle_timeout`];
 /// - outputs, to be drained after each of the above: [`Strategy::poll_output`], then
 ///   [`Strategy::poll_timeout`] for when to come back at the latest;
 /// - getters, at any time: [`Strategy::standing`], [`Strategy::stop_by`].
@@ -40,6 +40,9 @@ pub trait Strategy {
 
     /// Input: something came.
     fn handle_message(&mut self, now: Instant, message: Self::Message, random: &mut dyn Random);
+
+    /// Input: the term's task got on at `at`.
+    fn handle_progress(&mut self, at: Instant);
 
     /// Input: time has passed. May be called at any time and any number of times.
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random);

@@ -7,18 +7,18 @@ use tenure_core::lease::keeper::{EndReason, TaskEnd};
 use tenure_core::{CandidateId, Epoch};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::member::Member;
+use super::Seat;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::in_use::InUse;
-use crate::store::StoreError;
+use crate::leadership::ProclaimError;
 use crate::term::TermState;
 
 /// Whoever waits for a term to begin, or for the store's reason to refuse this candidate.
 pub(crate) type Campaigner = oneshot::Sender<Result<InUse, String>>;
 
 /// What comes of proclaiming: nothing is sent for a term that is over.
-pub(crate) type Proclaimed = Option<Result<(), StoreError>>;
+pub(crate) type Proclaimed = Option<Result<(), ProclaimError>>;
 
 /// What is asked of one candidate.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) enum Command {
 
 /// What goes to the driver's thread.
 pub(super) enum Message {
-    Join(usize, Box<Member>),
+    Join(usize, Box<Seat>),
     To(usize, Command),
 }
 

@@ -1,31 +1,27 @@
-//! One candidate on the driver's thread: does what its keeper says.
+//! One candidate on the driver's thread: what is the same whichever way it is elected.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
-use tenure_core::lease::keeper::{Answer, EndReason, Keeper, Output, Request, Standing, TaskEnd};
-use tenure_core::{Epoch, Instant};
+use tenure_core::lease::keeper::{EndReason, TaskEnd};
+use tenure_core::strategy::{Standing, Strategy};
+use tenure_core::{CandidateId, Epoch, Instant};
 use tokio::sync::{oneshot, watch};
-use tokio::task::AbortHandle;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 use super::command::{Campaigner, Command, DriverHandle, WeakDriverHandle};
-use super::outbox::Outgoing;
+use super::elector::{Elector, News};
 use crate::clock::Clock;
 use crate::config::{Config, OnOverrun};
 use crate::in_use::InUse;
 use crate::random::OsRandom;
-use crate::store::Link;
 use crate::term::TermState;
 
-/// One candidate.
-pub(super) struct Member {
+/// One candidate, and what elects it.
+pub(super) struct Member<E> {
     config: Arc<Config>,
     clock: Clock,
-    link: Arc<Link>,
-    keeper: Keeper,
-    /// The request in flight, where it can be given up.
-    in_flight: Option<AbortHandle>,
+    elector: E,
     /// For the terms that begin; the driver does not keep its candidates.
     handle: WeakDriverHandle,
     campaigner: Option<Campaigner>,
@@ -40,7 +36,7 @@ pub(super) struct Member {
 }
 
 /// If the driver goes, whatever takes it, nobody renews any more: the term is over.
-impl Drop for Member {
+impl<E> Drop for Member<E> {
     fn drop(&mut self) {
         if let Some(term) = &self.term {
             term.abandon();
@@ -48,18 +44,16 @@ impl Drop for Member {
     }
 }
 
-impl Member {
+impl<E: Elector> Member<E> {
     pub(super) fn new(
         handle: &DriverHandle,
-        link: Arc<Link>,
+        elector: E,
         publish_term: watch::Sender<Option<Arc<TermState>>>,
     ) -> Self {
         Self {
-            keeper: Keeper::new(handle.config.timings),
             config: handle.config.clone(),
             clock: handle.clock.clone(),
-            link,
-            in_flight: None,
+            elector,
             handle: handle.downgrade(),
             campaigner: None,
             resigners: Vec::new(),
@@ -71,9 +65,13 @@ impl Member {
         }
     }
 
+    pub(super) const fn elector(&mut self) -> &mut E {
+        &mut self.elector
+    }
+
     /// When to wake it at the latest.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.keeper.poll_timeout()
+        self.elector.poll_timeout()
     }
 
     /// Whether nothing is left to do for it, and nobody wants anything of it.
@@ -82,43 +80,22 @@ impl Member {
     }
 
     fn is_idle(&self) -> bool {
-        self.keeper.standing(self.clock.now()) == Standing::Idle
+        self.term.is_none() && self.standing() == Standing::Idle
     }
 
-    pub(super) fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    pub(super) fn config(&self) -> &Config {
-        &self.config
+    fn standing(&self) -> Standing {
+        self.elector.machine().standing(self.clock.now())
     }
 
     /// Time has passed.
     pub(super) fn look(&mut self) {
         if let Some(term) = &self.term {
-            self.keeper.handle_progress(term.progress());
+            self.elector.machine_mut().handle_progress(term.progress());
         }
-        self.keeper.handle_timeout(self.clock.now(), &mut OsRandom);
-    }
-
-    pub(super) fn handle_answer(&mut self, attempt: u64, answer: Answer) {
-        self.keeper
-            .handle_message(self.clock.now(), attempt, answer, &mut OsRandom);
-    }
-
-    /// This request is under way. It replaces the last one.
-    pub(super) fn set_in_flight(&mut self, request: Option<AbortHandle>) {
-        if let Some(last) = std::mem::replace(&mut self.in_flight, request) {
-            last.abort();
-        }
-    }
-
-    pub(super) fn renew_early(&mut self) {
-        self.keeper.renew_early(self.clock.now());
+        self.elector.handle_timeout(self.clock.now());
     }
 
     pub(super) fn handle_command(&mut self, command: Command) {
-        let now = self.clock.now();
         match command {
             Command::Campaign(campaigner) => {
                 self.campaigner = Some(campaigner);
@@ -127,25 +104,25 @@ impl Member {
                 self.campaigner = None;
                 // Only a campaign: a term is in the hands of whoever uses it, and the task of an
                 // earlier one may still be stopping.
-                if self.keeper.standing(now) == Standing::Campaigning {
-                    self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
+                if self.standing() == Standing::Campaigning {
+                    self.resign(EndReason::Resigned);
                 }
             }
             Command::ResignAny(done) => {
                 self.resigners.push(done);
                 if self.term.is_some() {
-                    self.keeper.resign(now, EndReason::Resigned, &mut OsRandom);
+                    self.resign(EndReason::Resigned);
                 }
             }
             Command::Settle(done) => self.settlers.push(done),
             Command::Resign { term, reason } => {
                 if self.is_current(term) {
-                    self.keeper.resign(now, reason, &mut OsRandom);
+                    self.resign(reason);
                 }
             }
             Command::HandOver { term, to } => {
                 if self.is_current(term) {
-                    self.keeper.hand_over(now, to);
+                    self.hand_over(to);
                 }
             }
             Command::Proclaim {
@@ -153,56 +130,61 @@ impl Member {
                 metadata,
                 done,
             } => {
-                let lease_id = self.keeper.lease_id().filter(|_| self.is_current(term));
-                let Some(lease_id) = lease_id else {
+                if self.is_current(term) {
+                    self.elector.proclaim(metadata, done);
+                } else {
                     let _ = done.send(None);
-                    return;
-                };
-                let link = self.link.clone();
-                tokio::spawn(async move {
-                    let _ = done.send(Some(link.proclaim(lease_id, metadata).await));
-                });
+                }
             }
             // Whoever campaigned or used a term had a way to the driver, so they are gone.
             Command::Leave => {
                 self.wanted = false;
                 self.campaigner = None;
-                self.keeper.resign(now, EndReason::ShutDown, &mut OsRandom);
+                self.resign(EndReason::ShutDown);
             }
             Command::TaskEnded { term, end } => {
                 if self.is_current(term) {
-                    self.keeper.task_ended(now, end, &mut OsRandom);
+                    self.task_ended(end);
                 }
             }
         }
+    }
+
+    fn resign(&mut self, reason: EndReason) {
+        let now = self.clock.now();
+        let machine = self.elector.machine_mut();
+        machine.resign(now, reason, &mut OsRandom);
+    }
+
+    fn hand_over(&mut self, to: CandidateId) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        match self.elector.peer(to) {
+            Ok(to) => {
+                let now = self.clock.now();
+                self.elector.machine_mut().hand_over(now, to);
+            }
+            Err(to) => {
+                warn!(%election, %candidate, %to, "not handed over: there is no such member")
+            }
+        }
+    }
+
+    fn task_ended(&mut self, end: TaskEnd) {
+        let now = self.clock.now();
+        let machine = self.elector.machine_mut();
+        machine.task_ended(now, end, &mut OsRandom);
     }
 
     fn is_current(&self, epoch: Epoch) -> bool {
         self.term.as_ref().is_some_and(|term| term.epoch == epoch)
     }
 
-    /// Does what the keeper says, until it says nothing more. What is to be sent goes to `outbox`.
-    pub(super) fn obey(&mut self, outbox: &mut Vec<Outgoing>, member: usize) {
+    /// Does what the machine says, until it says nothing more.
+    pub(super) fn obey(&mut self) {
         self.publish();
         loop {
-            while let Some(output) = self.keeper.poll_output() {
-                match output {
-                    Output::Send {
-                        attempt,
-                        request,
-                        timeout,
-                    } => {
-                        let (election, candidate) = (&self.config.election, &self.config.candidate);
-                        debug!(%election, %candidate, attempt, request = name(&request), "request");
-                        outbox.push(Outgoing {
-                            member,
-                            attempt,
-                            request,
-                            timeout,
-                        });
-                    }
-                    output => self.do_output(output),
-                }
+            while let Some(news) = self.elector.poll_news(self.clock.now()) {
+                self.take(news);
                 self.publish();
             }
             if self.term.is_none() {
@@ -216,45 +198,47 @@ impl Member {
                 return;
             }
             // Asked for now, or while the last term was still ending.
-            self.keeper.campaign(self.clock.now(), &mut OsRandom);
+            let now = self.clock.now();
+            let machine = self.elector.machine_mut();
+            machine.campaign(now, &mut OsRandom);
         }
     }
 
     /// Lets the task see how the term stands.
     fn publish(&self) {
         if let Some(term) = &self.term {
-            let valid_until = match self.keeper.standing(self.clock.now()) {
+            let valid_until = match self.standing() {
                 Standing::Leading { until, .. } => Some(until),
                 Standing::Idle | Standing::Campaigning | Standing::Ending => None,
             };
-            term.update(valid_until, self.keeper.stop_by());
+            term.update(valid_until, self.elector.machine().stop_by());
         }
     }
 
-    fn do_output(&mut self, output: Output) {
+    fn take(&mut self, news: News) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        match output {
-            Output::Began(epoch) => self.begin(epoch),
-            Output::AtRisk(at_risk) => {
+        match news {
+            News::Began(epoch) => self.begin(epoch),
+            News::AtRisk(at_risk) => {
                 if let Some(term) = &self.term {
                     term.at_risk.send_replace(at_risk);
                 }
             }
-            Output::Cancel(reason) => {
+            News::Cancel(reason) => {
                 if let Some(term) = &self.term {
                     info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
                     term.cancel(reason);
                 }
             }
-            Output::Abort => {
+            News::Abort => {
                 if let Some(term) = &self.term {
                     warn!(%election, %candidate, epoch = %term.epoch,
                         "the task has not stopped within the stop grace and is aborted");
                     term.abort();
                 }
             }
-            Output::Overrun => self.overrun(),
-            Output::Ended(epoch, reason) => {
+            News::Overrun => self.overrun(),
+            News::Ended(epoch, reason) => {
                 info!(%election, %candidate, %epoch, %reason, "leadership lost");
                 if let Some(term) = self.term.take() {
                     term.update(None, None);
@@ -262,23 +246,20 @@ impl Member {
                 }
                 self.publish_term.send_replace(None);
             }
-            Output::Withdrawn => {}
-            Output::Failed(why) => {
+            News::Failed(why) => {
                 error!(%election, %candidate, error = why, "the store refuses this candidate");
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Err(why));
                 }
             }
-            Output::SeenLeader(leader) => {
+            News::SeenLeader(leader) => {
                 let leader = leader.map(|(id, epoch)| format!("{id} (epoch {epoch})"));
                 if self.last_leader != leader {
                     info!(%election, %candidate, leader, "following");
                     self.last_leader = leader;
                 }
             }
-            // Taken out before.
-            Output::Send { .. } => {}
-            Output::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
+            News::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
         }
     }
 
@@ -299,9 +280,7 @@ impl Member {
                 }
             }
             // Everybody has gone.
-            None => self
-                .keeper
-                .task_ended(self.clock.now(), TaskEnd::Aborted, &mut OsRandom),
+            None => self.task_ended(TaskEnd::Aborted),
         }
     }
 
@@ -324,15 +303,6 @@ impl Member {
                 }
             }
         }
-    }
-}
-
-const fn name(request: &Request) -> &'static str {
-    match request {
-        Request::Acquire { .. } => "acquire",
-        Request::Renew(_) => "renew",
-        Request::Release(_) => "release",
-        Request::HandOver { .. } => "handover",
     }
 }
 

@@ -1,13 +1,17 @@
-//! The thread that does what the keepers say.
+//! The thread that does what the machines say.
 //!
 //! It has its own async runtime, so that a task that blocks the application's runtime can stop
 //! neither the renewals nor the watchdog that ends the term. Several candidates may share it; their
 //! renewals then go to the store together.
 
 mod command;
+mod elector;
+mod member;
+
+mod lease;
 mod outbox;
 
-mod member;
+pub(crate) mod peers;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,17 +19,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tenure_core::lease::keeper::Request;
+use futures_util::FutureExt as _;
+use futures_util::future::select_all;
+use tenure_core::Instant;
 use tokio::sync::{mpsc, watch};
 
 use command::Message;
 pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
+use lease::Lease;
 use member::Member;
 use outbox::Requests;
+use peers::Peers;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::post::Event;
 use crate::store::Link;
+use crate::term::TermState;
+
+/// How much of what came from peers is heard before time is looked at.
+const MAX_EVENTS: usize = 1024;
 
 /// The driver's thread, from outside. It ends when this and all of its candidates are gone.
 #[derive(Clone)]
@@ -56,7 +69,7 @@ impl Driver {
             .spawn(move || {
                 let driver = Loop {
                     clock: of_thread,
-                    members: BTreeMap::new(),
+                    seats: BTreeMap::new(),
                     requests: Requests::default(),
                 };
                 runtime.block_on(driver.run(inbox));
@@ -68,23 +81,79 @@ impl Driver {
         })
     }
 
-    /// Adds a candidate.
+    /// Adds a candidate that competes for a lease.
     pub(crate) fn join(&self, config: Config, link: Link) -> DriverHandle {
+        self.seat(config, |handle, publish_term| {
+            let lease = Lease::new(handle.config.clone(), link);
+            Seat::Lease(Member::new(handle, lease, publish_term))
+        })
+    }
+
+    /// Adds a candidate that is elected among peers.
+    pub(crate) fn join_peers(&self, config: Config, peers: Peers) -> DriverHandle {
+        self.seat(config, |handle, publish_term| {
+            Seat::Peers(Member::new(handle, peers, publish_term))
+        })
+    }
+
+    fn seat(
+        &self,
+        config: Config,
+        seat: impl FnOnce(&DriverHandle, watch::Sender<Option<Arc<TermState>>>) -> Seat,
+    ) -> DriverHandle {
         let number = self.members.fetch_add(1, Ordering::Relaxed);
         let (publish_term, terms) = watch::channel(None);
         let way = (number, self.messages.clone());
         let handle = DriverHandle::new(config, self.clock.clone(), terms, way);
-        let member = Member::new(&handle, Arc::new(link), publish_term);
+        let seat = seat(&handle, publish_term);
         // If the thread has died, the first command will tell.
-        let _ = self.messages.send(Message::Join(number, member.into()));
+        let _ = self.messages.send(Message::Join(number, seat.into()));
         handle
+    }
+}
+
+/// A candidate on the thread.
+enum Seat {
+    Lease(Member<Lease>),
+    Peers(Member<Peers>),
+}
+
+/// Calls a method of the member, whatever elects it.
+macro_rules! member {
+    ($seat:expr, $member:ident => $call:expr) => {
+        match $seat {
+            Seat::Lease($member) => $call,
+            Seat::Peers($member) => $call,
+        }
+    };
+}
+
+impl Seat {
+    fn obey(&mut self) {
+        member!(self, member => member.obey());
+    }
+
+    fn look(&mut self) {
+        member!(self, member => member.look());
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        member!(self, member => member.handle_command(command));
+    }
+
+    fn is_done(&self) -> bool {
+        member!(self, member => member.is_done())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        member!(self, member => member.poll_timeout())
     }
 }
 
 /// The driver's thread, from inside.
 struct Loop {
     clock: Clock,
-    members: BTreeMap<usize, Member>,
+    seats: BTreeMap<usize, Seat>,
     requests: Requests,
 }
 
@@ -94,11 +163,11 @@ impl Loop {
         loop {
             let now = self.clock.now();
             self.obey();
-            self.members.retain(|_, member| !member.is_done());
-            if !open && self.members.is_empty() {
+            self.seats.retain(|_, seat| !seat.is_done());
+            if !open && self.seats.is_empty() {
                 return;
             }
-            let wake = self.members.values().filter_map(Member::poll_timeout).min();
+            let wake = self.seats.values().filter_map(Seat::poll_timeout).min();
             self.clock.done(now);
             tokio::select! {
                 message = inbox.recv(), if open => match message {
@@ -106,12 +175,20 @@ impl Loop {
                     None => open = false,
                 },
                 answers = self.requests.next() => for answer in answers {
-                    if let Some(member) = self.members.get_mut(&answer.member) {
-                        member.handle_answer(answer.attempt, answer.answer);
+                    if let Some(Seat::Lease(member)) = self.seats.get_mut(&answer.member) {
+                        member.elector().handle_answer(self.clock.now(), answer.attempt, answer.answer);
                     }
                 },
+                (number, event) = next_event(&mut self.seats) => self.hear(number, event),
                 () = self.clock.sleep_from(now, wake) => {
-                    self.members.values_mut().for_each(Member::look);
+                    // After this thread stood still, what has come meanwhile is heard before time is:
+                    // who has spoken is not down.
+                    for _ in 0..MAX_EVENTS {
+                        let event = next_event(&mut self.seats).now_or_never();
+                        let Some((number, event)) = event else { break };
+                        self.hear(number, event);
+                    }
+                    self.seats.values_mut().for_each(Seat::look);
                 }
             }
         }
@@ -119,41 +196,64 @@ impl Loop {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Join(number, member) => {
-                self.members.insert(number, *member);
+            Message::Join(number, seat) => {
+                self.seats.insert(number, *seat);
             }
             Message::To(number, command) => {
-                if let Some(member) = self.members.get_mut(&number) {
-                    member.handle_command(command);
+                if let Some(seat) = self.seats.get_mut(&number) {
+                    seat.handle_command(command);
                 }
             }
         }
     }
 
-    /// Does what the keepers say, and sends what they want to be sent.
-    fn obey(&mut self) {
-        let mut outbox = Vec::new();
-        for (&number, member) in &mut self.members {
-            member.obey(&mut outbox, number);
+    fn hear(&mut self, number: usize, event: Event) {
+        if let Some(Seat::Peers(member)) = self.seats.get_mut(&number) {
+            member.elector().handle_event(self.clock.now(), event);
         }
-        // One who renews takes those along who would follow soon, to the same store.
-        let renews = |outgoing: &&outbox::Outgoing| matches!(outgoing.request, Request::Renew(_));
-        let links: Vec<Arc<Link>> = outbox
-            .iter()
-            .filter(renews)
-            .filter_map(|outgoing| Some(self.members.get(&outgoing.member)?.link().clone()))
-            .collect();
-        for (&number, member) in &mut self.members {
-            if links.iter().any(|link| link.is_same_store(member.link())) {
-                member.renew_early();
-                member.obey(&mut outbox, number);
-            }
-        }
-        let members = &mut self.members;
-        self.requests.send(outbox, |number, with| {
-            if let Some(member) = members.get_mut(&number) {
-                with(member);
-            }
-        });
     }
+
+    /// Does what the machines say, and sends what they want to be sent.
+    fn obey(&mut self) {
+        self.seats.values_mut().for_each(Seat::obey);
+        // One who renews takes those along who would follow soon, to the same store.
+        let mut links = Vec::new();
+        for (_, lease) in leases(&mut self.seats) {
+            if lease.elector().renews() {
+                links.push(lease.elector().link().clone());
+            }
+        }
+        for (_, lease) in leases(&mut self.seats) {
+            let elector = lease.elector();
+            if links.iter().any(|link| link.is_same_store(elector.link())) {
+                elector.renew_early(self.clock.now());
+                lease.obey();
+            }
+        }
+        let leases = leases(&mut self.seats);
+        let electors = leases.map(|(number, lease)| (number, lease.elector()));
+        self.requests.send(electors);
+    }
+}
+
+/// What comes in next for those who are elected among peers. May be dropped while it waits.
+async fn next_event(seats: &mut BTreeMap<usize, Seat>) -> (usize, Event) {
+    let peers = seats.iter_mut().filter_map(|(&number, seat)| match seat {
+        Seat::Peers(member) => Some(Box::pin(
+            async move { (number, member.elector().next().await) },
+        )),
+        Seat::Lease(_) => None,
+    });
+    let peers: Vec<_> = peers.collect();
+    if peers.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(peers).await.0
+}
+
+fn leases(seats: &mut BTreeMap<usize, Seat>) -> impl Iterator<Item = (usize, &mut Member<Lease>)> {
+    seats.iter_mut().filter_map(|(&number, seat)| match seat {
+        Seat::Lease(member) => Some((number, member)),
+        Seat::Peers(_) => None,
+    })
 }

@@ -6,18 +6,10 @@ use std::time::Duration;
 use tenure_core::Name;
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::keeper::{Answer, Request};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
-use super::member::Member;
+use super::lease::{Lease, Outgoing};
 use crate::store::{Link, MAX_RENEWALS};
-
-/// A request that a keeper wants to be sent.
-pub(super) struct Outgoing {
-    pub(super) member: usize,
-    pub(super) attempt: u64,
-    pub(super) request: Request,
-    pub(super) timeout: Duration,
-}
 
 /// An answer for a keeper.
 pub(super) struct Incoming {
@@ -42,44 +34,38 @@ struct Batch {
 
 impl Requests {
     /// Sends everything; renewals to the same namespace of one store in one request.
-    pub(super) fn send(
-        &mut self,
-        outbox: Vec<Outgoing>,
-        mut member: impl FnMut(usize, &mut dyn FnMut(&mut Member)),
-    ) {
+    pub(super) fn send<'a>(&mut self, leases: impl Iterator<Item = (usize, &'a mut Lease)>) {
         let mut batches: Vec<Batch> = Vec::new();
-        for outgoing in outbox {
-            member(outgoing.member, &mut |member| {
-                let link = member.link().clone();
+        for (member, lease) in leases {
+            let link = lease.link().clone();
+            for outgoing in lease.take_outbox() {
                 match outgoing.request {
                     Request::Renew(lease_id) => {
-                        let election = &member.config().election;
+                        let election = &lease.config().election;
                         let (namespace, name) = (election.namespace(), election.name().clone());
                         let batch = find(&mut batches, &link, namespace, outgoing.timeout);
-                        let (number, attempt) = (outgoing.member, outgoing.attempt);
-                        batch.renewals.push((number, attempt, name, lease_id));
-                        member.set_in_flight(None);
+                        let renewal = (member, outgoing.attempt, name, lease_id);
+                        batch.renewals.push(renewal);
+                        lease.set_in_flight(None);
                     }
                     _ => {
-                        let request = self.send_one(link, &outgoing);
-                        member.set_in_flight(Some(request));
+                        let request = self.send_one(member, link.clone(), outgoing);
+                        lease.set_in_flight(Some(request));
                     }
                 }
-            });
+            }
         }
         for batch in batches {
             self.running.spawn(batch.send());
         }
     }
 
-    fn send_one(&mut self, link: Arc<Link>, outgoing: &Outgoing) -> tokio::task::AbortHandle {
-        let &Outgoing {
-            member,
+    fn send_one(&mut self, member: usize, link: Arc<Link>, outgoing: Outgoing) -> AbortHandle {
+        let Outgoing {
             attempt,
+            request,
             timeout,
-            ..
         } = outgoing;
-        let request = outgoing.request.clone();
         self.running.spawn(async move {
             let answer = link.send(request, timeout).await;
             vec![Incoming {

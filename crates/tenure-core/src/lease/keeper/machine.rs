@@ -340,6 +340,10 @@ impl Strategy for Keeper {
         Self::handle_message(self, now, attempt, answer, random);
     }
 
+    fn handle_progress(&mut self, at: Instant) {
+        Self::handle_progress(self, at);
+    }
+
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
         Self::handle_timeout(self, now, random);
     }

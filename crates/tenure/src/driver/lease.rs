@@ -1,0 +1,158 @@
+//! Electing by a lease in a store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::lease::keeper::{Answer, Keeper, Output, Request};
+use tenure_core::{CandidateId, Instant};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tracing::debug;
+
+use super::command::Proclaimed;
+use super::elector::{Elector, News};
+use crate::config::Config;
+use crate::random::OsRandom;
+use crate::store::Link;
+
+/// A keeper with its way to the store.
+pub(super) struct Lease {
+    config: Arc<Config>,
+    link: Arc<Link>,
+    keeper: Keeper,
+    /// What the keeper wants to be sent and the driver has not sent yet.
+    outbox: Vec<Outgoing>,
+    /// The request in flight, where it can be given up.
+    in_flight: Option<AbortHandle>,
+}
+
+/// A request that a keeper wants to be sent.
+pub(super) struct Outgoing {
+    pub(super) attempt: u64,
+    pub(super) request: Request,
+    pub(super) timeout: Duration,
+}
+
+impl Lease {
+    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+        Self {
+            keeper: Keeper::new(config.timings),
+            config,
+            link: Arc::new(link),
+            outbox: Vec::new(),
+            in_flight: None,
+        }
+    }
+
+    pub(super) const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether it is about to send a renewal.
+    pub(super) fn renews(&self) -> bool {
+        let is_renewal = |outgoing: &Outgoing| matches!(outgoing.request, Request::Renew(_));
+        self.outbox.iter().any(is_renewal)
+    }
+
+    pub(super) fn take_outbox(&mut self) -> Vec<Outgoing> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    pub(super) fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.keeper
+            .handle_message(now, attempt, answer, &mut OsRandom);
+    }
+
+    /// This request is under way. It replaces the last one.
+    pub(super) fn set_in_flight(&mut self, request: Option<AbortHandle>) {
+        if let Some(last) = std::mem::replace(&mut self.in_flight, request) {
+            last.abort();
+        }
+    }
+
+    pub(super) fn renew_early(&mut self, now: Instant) {
+        self.keeper.renew_early(now);
+    }
+}
+
+impl Elector for Lease {
+    type Machine = Keeper;
+
+    fn machine(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    fn machine_mut(&mut self) -> &mut Keeper {
+        &mut self.keeper
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.keeper.handle_timeout(now, &mut OsRandom);
+    }
+
+    fn poll_news(&mut self, _now: Instant) -> Option<News> {
+        while let Some(output) = self.keeper.poll_output() {
+            return Some(match output {
+                Output::Send {
+                    attempt,
+                    request,
+                    timeout,
+                } => {
+                    let (election, candidate) = (&self.config.election, &self.config.candidate);
+                    debug!(%election, %candidate, attempt, request = name(&request), "request");
+                    self.outbox.push(Outgoing {
+                        attempt,
+                        request,
+                        timeout,
+                    });
+                    continue;
+                }
+                Output::Withdrawn => continue,
+                Output::Began(epoch) => News::Began(epoch),
+                Output::AtRisk(at_risk) => News::AtRisk(at_risk),
+                Output::Cancel(reason) => News::Cancel(reason),
+                Output::Abort => News::Abort,
+                Output::Overrun => News::Overrun,
+                Output::Ended(epoch, reason) => News::Ended(epoch, reason),
+                Output::Failed(why) => News::Failed(why),
+                Output::SeenLeader(leader) => News::SeenLeader(leader),
+                Output::Retrying(why) => News::Retrying(why),
+            });
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.keeper.poll_timeout()
+    }
+
+    fn peer(&self, candidate: CandidateId) -> Result<CandidateId, CandidateId> {
+        Ok(candidate)
+    }
+
+    fn proclaim(&self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
+        let Some(lease_id) = self.keeper.lease_id() else {
+            let _ = done.send(None);
+            return;
+        };
+        let link = self.link.clone();
+        tokio::spawn(async move {
+            let proclaimed = link.proclaim(lease_id, metadata).await;
+            let _ = done.send(Some(proclaimed.map_err(Into::into)));
+        });
+    }
+}
+
+const fn name(request: &Request) -> &'static str {
+    match request {
+        Request::Acquire { .. } => "acquire",
+        Request::Renew(_) => "renew",
+        Request::Release(_) => "release",
+        Request::HandOver { .. } => "handover",
+    }
+}

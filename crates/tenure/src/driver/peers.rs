@@ -1,0 +1,344 @@
+//! Electing among peers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::bully::{Input, Node, Output, Record, Verdict};
+use tenure_core::detector::{self, Candidacy, Detector};
+use tenure_core::lease::keeper::EndReason;
+use tenure_core::strategy::{Standing, Strategy};
+use tenure_core::{CandidateId, Epoch, Instant, NodeId};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tracing::{error, warn};
+
+use super::command::Proclaimed;
+use super::elector::{Elector, News};
+use crate::leadership::ProclaimError;
+use crate::observe::Observed;
+use crate::post::{Event, Payload, Post, Reply};
+use crate::random::OsRandom;
+
+/// How long to wait before a record that could not be written is written again.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+
+/// What keeps a member's records.
+pub(crate) type Disk = Arc<dyn Fn(&Record) -> io::Result<()> + Send + Sync>;
+
+/// A member's machine and failure detector, with their ways to the others and to the disk.
+pub(crate) struct Peers {
+    pub(crate) node: Node,
+    pub(crate) detector: Box<dyn Detector + Send>,
+    pub(crate) post: Post,
+    /// `None` for who has nothing to remember.
+    pub(crate) disk: Option<Disk>,
+    /// Who leads, for those who observe.
+    pub(crate) seen: watch::Sender<Observed>,
+    pub(crate) me: NodeId,
+    /// What this member says about itself while it leads.
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// For how long the last words of a term may be under way.
+    pub(crate) message_lifetime: Duration,
+    pub(crate) state: State,
+}
+
+/// What changes while it runs.
+#[derive(Default)]
+pub(crate) struct State {
+    candidacy: Candidacy,
+    /// Records that are not on disk yet: the newest, and how many there are.
+    unwritten: Option<(Record, usize)>,
+    /// The write under way, and how many records it stands for.
+    writing: JoinSet<io::Result<()>>,
+    covers: usize,
+    /// The message that is being answered.
+    answering: Option<(NodeId, Reply, Vec<Payload>)>,
+    /// A term that is over, until its last words are out.
+    ended: Option<(Epoch, EndReason, Instant)>,
+    /// Why this member may not take part any more.
+    banned: Option<String>,
+}
+
+impl Peers {
+    /// What comes in next. May be dropped while it waits; nothing is lost then.
+    pub(super) async fn next(&mut self) -> Event {
+        let writing = &mut self.state.writing;
+        tokio::select! {
+            event = self.post.recv() => event,
+            Some(written) = writing.join_next() => {
+                Event::Written(written.unwrap_or_else(|error| Err(io::Error::other(error))))
+            }
+        }
+    }
+
+    pub(super) fn handle_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Message(incoming) => {
+                // Whoever was to be answered before and has not been is answered by the post.
+                self.state.answering = None;
+                let (from, incarnation) = (incoming.from, incoming.incarnation);
+                let heard = match incoming.payload {
+                    Payload::Detector(message) => detector::Input::Message {
+                        from,
+                        incarnation,
+                        message,
+                    },
+                    Payload::Election(message) => {
+                        let input = Input::Message { from, message };
+                        self.node.handle_message(now, input, &mut OsRandom);
+                        detector::Input::Heard { from, incarnation }
+                    }
+                };
+                self.detector.handle_input(now, heard);
+                self.state.answering = Some((from, incoming.reply, Vec::new()));
+            }
+            Event::Refused(node) => {
+                let refused = detector::Input::Refused(node);
+                self.detector.handle_input(now, refused);
+            }
+            Event::Impostor(why) => {
+                error!(node = %self.me, error = why, "this member takes no part any more");
+                // Two that vote under one number break every majority, so not a word from here on.
+                self.post = Post::Silent;
+                self.state.banned = Some(why);
+                self.node.resign(now, EndReason::Superseded, &mut OsRandom);
+            }
+            Event::Written(Ok(())) => {
+                for _ in 0..std::mem::take(&mut self.state.covers) {
+                    self.node
+                        .handle_message(now, Input::Persisted, &mut OsRandom);
+                }
+                self.write(Duration::ZERO);
+            }
+            Event::Written(Err(error)) => {
+                // It says nothing until the record is written, so it can't break what it promised;
+                // a leader loses its term meanwhile.
+                error!(node = %self.me, %error, "can't write the state of this member, trying again");
+                let covers = std::mem::take(&mut self.state.covers);
+                if let Some((_, count)) = &mut self.state.unwritten {
+                    *count += covers;
+                }
+                self.write(WRITE_AGAIN);
+            }
+        }
+    }
+
+    fn persist(&mut self, now: Instant, record: Record) {
+        if self.disk.is_none() {
+            self.node
+                .handle_message(now, Input::Persisted, &mut OsRandom);
+            return;
+        }
+        let before = self.state.unwritten.take().map_or(0, |(_, count)| count);
+        self.state.unwritten = Some((record, before + 1));
+        self.write(Duration::ZERO);
+    }
+
+    /// Writes the newest record, unless a write is under way: it holds all that the older ones say.
+    fn write(&mut self, after: Duration) {
+        let (Some(disk), Some((record, count))) = (&self.disk, &mut self.state.unwritten) else {
+            return;
+        };
+        if *count == 0 || !self.state.writing.is_empty() {
+            return;
+        }
+        // It stays until the next one, in case it has to be written again.
+        self.state.covers = std::mem::take(count);
+        let (disk, record) = (disk.clone(), *record);
+        self.state.writing.spawn(async move {
+            tokio::time::sleep(after).await;
+            let written = tokio::task::spawn_blocking(move || disk(&record)).await;
+            written.unwrap_or_else(|error| Err(io::Error::other(error)))
+        });
+    }
+
+    fn send(&mut self, to: NodeId, payload: Payload) {
+        match &mut self.state.answering {
+            Some((from, _, payloads)) if *from == to => payloads.push(payload),
+            _ => self.post.send(to, payload),
+        }
+    }
+
+    /// Does what the node wants, up to the next news.
+    fn obey_node(&mut self, now: Instant) -> Option<News> {
+        while let Some(output) = self.node.poll_output() {
+            return Some(match output {
+                Output::Send { to, message } => {
+                    self.send(to, Payload::Election(message));
+                    continue;
+                }
+                Output::Persist(record) => {
+                    self.persist(now, record);
+                    continue;
+                }
+                Output::Ask { node, round } => {
+                    let ask = detector::Input::Ask { node, ask: round };
+                    self.detector.handle_input(now, ask);
+                    continue;
+                }
+                Output::SeenLeader(leader) => {
+                    self.show(leader);
+                    if leader.is_some_and(|(leader, _)| leader == self.me) {
+                        continue;
+                    }
+                    News::SeenLeader(leader.map(|(leader, epoch)| (candidate(leader), epoch)))
+                }
+                Output::Ended(epoch, reason) => {
+                    // The others are told first, so that the next one leads at once: this process may
+                    // end when it hears of it.
+                    self.state.ended = Some((epoch, reason, now + self.message_lifetime));
+                    continue;
+                }
+                Output::Withdrawn => continue,
+                Output::Began(epoch) => News::Began(epoch),
+                Output::AtRisk(at_risk) => News::AtRisk(at_risk),
+                Output::Cancel(reason) => News::Cancel(reason),
+                Output::Abort => News::Abort,
+                Output::Overrun => News::Overrun,
+                Output::Failed(why) => News::Failed(why),
+            });
+        }
+        None
+    }
+
+    /// Does what the detector wants; whether that was anything.
+    fn obey_detector(&mut self, now: Instant) -> bool {
+        let candidacy = if self.node.stands(now) {
+            Candidacy::Stands
+        } else {
+            Candidacy::Aside
+        };
+        if self.state.candidacy != candidacy {
+            self.state.candidacy = candidacy;
+            let input = detector::Input::Candidacy(candidacy);
+            self.detector.handle_input(now, input);
+        }
+        let Some(output) = self.detector.poll_output() else {
+            return false;
+        };
+        let mut hear = |input| self.node.handle_message(now, input, &mut OsRandom);
+        match output {
+            detector::Output::Send { to, message } => self.send(to, Payload::Detector(message)),
+            detector::Output::Answer {
+                ask, node, verdict, ..
+            } => hear(Input::Answer {
+                node,
+                round: ask,
+                verdict: match verdict {
+                    detector::Verdict::Up => Verdict::Up,
+                    detector::Verdict::Aside => Verdict::Aside,
+                    detector::Verdict::Down => Verdict::Down,
+                },
+            }),
+            detector::Output::Suspected(node) => hear(Input::Suspected(node)),
+            detector::Output::Trusted(node) => hear(Input::Alive(node)),
+            // What it was before is gone, and what it is now is there.
+            detector::Output::Restarted(node, _) => {
+                hear(Input::Suspected(node));
+                hear(Input::Alive(node));
+            }
+        }
+        true
+    }
+
+    fn show(&self, leader: Option<(NodeId, Epoch)>) {
+        let observed = match leader {
+            Some((leader, epoch)) => Observed::Leader {
+                candidate: candidate(leader),
+                epoch,
+                metadata: if leader == self.me {
+                    self.metadata.clone()
+                } else {
+                    BTreeMap::new()
+                },
+            },
+            None => Observed::NoLeader,
+        };
+        self.seen.send_if_modified(|seen| {
+            let is_new = *seen != observed;
+            *seen = observed;
+            is_new
+        });
+    }
+
+    /// The end of a term whose last words are out.
+    fn ended(&mut self, now: Instant) -> Option<News> {
+        let (epoch, reason, until) = self.state.ended?;
+        if now < until && !self.post.is_idle() {
+            return None;
+        }
+        self.state.ended = None;
+        Some(News::Ended(epoch, reason))
+    }
+}
+
+impl Elector for Peers {
+    type Machine = Node;
+
+    fn machine(&self) -> &Node {
+        &self.node
+    }
+
+    fn machine_mut(&mut self) -> &mut Node {
+        &mut self.node
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.detector.handle_timeout(now);
+        self.node.handle_timeout(now, &mut OsRandom);
+    }
+
+    fn poll_news(&mut self, now: Instant) -> Option<News> {
+        loop {
+            if let Some(why) = &self.state.banned
+                && self.node.standing(now) == Standing::Campaigning
+            {
+                let why = why.clone();
+                self.node.resign(now, EndReason::Superseded, &mut OsRandom);
+                return Some(News::Failed(why));
+            }
+            if let Some(news) = self.obey_node(now) {
+                return Some(news);
+            }
+            if !self.obey_detector(now) {
+                break;
+            }
+        }
+        if let Some((to, reply, payloads)) = self.state.answering.take() {
+            self.post.answer(to, reply, payloads);
+        }
+        self.ended(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let ended = self.state.ended.map(|(.., until)| until);
+        [
+            self.node.poll_timeout(),
+            self.detector.poll_timeout(),
+            ended,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn peer(&self, to: CandidateId) -> Result<NodeId, CandidateId> {
+        let known = self.node.members().iter();
+        known
+            .into_iter()
+            .find(|&node| node != self.me && candidate(node) == to)
+            .ok_or(to)
+    }
+
+    fn proclaim(&self, _metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
+        let _ = done.send(Some(Err(ProclaimError::AmongPeers)));
+    }
+}
+
+/// A member as a candidate: its number.
+pub(crate) fn candidate(node: NodeId) -> CandidateId {
+    let number = node.to_string();
+    number.parse().expect("a number is a candidate id")
+}
