@@ -38,6 +38,8 @@ mod leadership;
 mod renewer;
 mod task;
 
+#[cfg(feature = "bully")]
+pub mod bully;
 pub mod config;
 pub mod fence;
 pub mod observe;

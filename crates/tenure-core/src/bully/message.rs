@@ -11,6 +11,7 @@ use crate::lease::keeper::EndReason;
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
+#[serde(deny_unknown_fields)]
 pub struct ElectionId {
     /// Who wants to lead by it.
     pub organiser: NodeId,
@@ -25,7 +26,7 @@ pub struct ElectionId {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
     /// Stop what you do and wait for me: I organise this election.
     Halt {
@@ -81,7 +82,7 @@ pub enum Message {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum GuardMessage {
     /// Would you vote for me? Binds nobody.
     PreVote {

@@ -11,6 +11,7 @@ use crate::Epoch;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
+#[serde(deny_unknown_fields)]
 pub struct Record {
     /// How often it has started.
     pub incarnation: u64,

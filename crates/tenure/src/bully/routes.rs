@@ -1,0 +1,205 @@
+//! What a member answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Serialize;
+use tenure_core::bully::ElectionId;
+use tenure_core::{Epoch, Incarnation, NodeId};
+use tokio::sync::watch;
+
+use super::counters::Counters;
+use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
+use super::link::Link;
+use super::local::Local;
+use super::refusal::{Code, Problem, Refusal};
+use super::seal::{SEAL_HEADER, Seal};
+
+/// Shortest time for a body: over a bad line it comes in pieces.
+const MIN_BODY_TIME: Duration = Duration::from_secs(1);
+
+/// What a member tells those who look at it. The driver replaces it when something has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Status {
+    /// The member.
+    pub(crate) node: NodeId,
+    /// Which start of it this is.
+    pub(crate) incarnation: Incarnation,
+    /// What it does, in the machine's words.
+    pub(crate) role: String,
+    /// Whom it takes for the leader.
+    pub(crate) leader: Option<NodeId>,
+    /// The leader's epoch.
+    pub(crate) epoch: Option<Epoch>,
+    /// Without a quorum: the election that it obeys.
+    pub(crate) election: Option<ElectionId>,
+    /// Whom it takes for down.
+    pub(crate) suspects: Vec<NodeId>,
+    /// With a quorum: whether it reaches a majority.
+    pub(crate) quorum: Option<bool>,
+}
+
+impl Status {
+    /// Of a member that has just started.
+    pub(crate) fn of(node: NodeId, incarnation: Incarnation) -> Self {
+        Self {
+            node,
+            incarnation,
+            role: "starting".into(),
+            leader: None,
+            epoch: None,
+            election: None,
+            suspects: Vec::new(),
+            quorum: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    status: Status,
+    counters: Counters,
+}
+
+#[derive(Clone)]
+struct Shared {
+    local: Arc<Local>,
+    links: BTreeMap<NodeId, Arc<Link>>,
+    status: watch::Receiver<Status>,
+}
+
+pub(super) fn router(
+    local: Arc<Local>,
+    links: BTreeMap<NodeId, Arc<Link>>,
+    status: watch::Receiver<Status>,
+) -> Router {
+    Router::new()
+        .route("/v1/peers/{cluster}/message", post(message))
+        .route("/v1/peers/{cluster}/status", get(show))
+        .with_state(Shared {
+            local,
+            links,
+            status,
+        })
+}
+
+async fn show(State(shared): State<Shared>, Path(cluster): Path<String>) -> Response {
+    let local = &shared.local;
+    if cluster != local.cluster.as_str() {
+        return refuse(local, local.unknown_cluster(&cluster), None);
+    }
+    let shown = Shown {
+        status: shared.status.borrow().clone(),
+        counters: local.counters.read(),
+    };
+    let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    (headers, Json(shown)).into_response()
+}
+
+async fn message(
+    State(shared): State<Shared>,
+    Path(cluster): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let local = &shared.local;
+    if cluster != local.cluster.as_str() {
+        return refuse(local, local.unknown_cluster(&cluster), None);
+    }
+    let body = match read(body, local.lifetime.max(MIN_BODY_TIME)).await {
+        Ok(body) => body,
+        Err(refusal) => return refuse(local, refusal, None),
+    };
+    // First of all: of who has no key nothing is read.
+    let seal = match check_seal(local, &headers, &body) {
+        Ok(seal) => seal,
+        Err(refusal) => return refuse(local, refusal, None),
+    };
+    let link = |from| shared.links.get(&from).cloned();
+    match local.admit(&body, link) {
+        Ok(said) => answer(local, wait(said, local.lifetime).await, &seal),
+        Err(refusal) => refuse(local, refusal, Some(&seal)),
+    }
+}
+
+async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
+    match tokio::time::timeout(time, to_bytes(body, MAX_REQUEST_BYTES)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(Refusal::new(
+            Code::TooLarge,
+            format!("the message has more than {MAX_REQUEST_BYTES} bytes, or was cut off"),
+        )),
+        Err(_) => Err(Refusal::new(
+            Code::Malformed,
+            format!("the message did not arrive within {time:?}"),
+        )),
+    }
+}
+
+/// The seal of a request, if it is good; nothing where there are none.
+fn check_seal(local: &Local, headers: &HeaderMap, body: &[u8]) -> Result<String, Refusal> {
+    let mut seals = headers.get_all(SEAL_HEADER).iter();
+    let given = seals.next().map(|seal| seal.to_str().unwrap_or_default());
+    let expected = local.seal.of_request(&local.message_path(), body);
+    if seals.next().is_none() && Seal::is_good(expected.as_deref(), given) {
+        return Ok(expected.unwrap_or_default());
+    }
+    let detail = match (&expected, given) {
+        (None, _) => "the message has a seal, and this member has no key".into(),
+        (_, None) => format!("the message has no seal (header {SEAL_HEADER})"),
+        _ => "the seal is wrong: another key, or the message was changed on its way".into(),
+    };
+    Err(Refusal::new(Code::Unauthenticated, detail))
+}
+
+/// What the driver says at once. If it takes longer, it sends that by itself.
+async fn wait(
+    said: tokio::sync::oneshot::Receiver<Vec<Payload>>,
+    lifetime: Duration,
+) -> Vec<Payload> {
+    match tokio::time::timeout(lifetime, said).await {
+        Ok(Ok(payloads)) => payloads,
+        _ => Vec::new(),
+    }
+}
+
+fn answer(local: &Local, payloads: Vec<Payload>, seal: &str) -> Response {
+    let member = local.answerer();
+    let body = serde_json::to_vec(&Answer { member, payloads }).unwrap_or_default();
+    respond(local, StatusCode::OK, "application/json", body, Some(seal))
+}
+
+fn refuse(local: &Local, refusal: Refusal, seal: Option<&str>) -> Response {
+    local.counters.refused(refusal.code);
+    tracing::debug!(code = refusal.code.as_str(), "refused: {}", refusal.detail);
+    let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let problem = Problem::new(refusal, seal.map(|_| local.answerer()));
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    respond(local, status, "application/problem+json", body, seal)
+}
+
+fn respond(
+    local: &Local,
+    status: StatusCode,
+    kind: &'static str,
+    body: Vec<u8>,
+    request: Option<&str>,
+) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let seal = request.and_then(|request| local.seal.of_answer(request, status.as_u16(), &body));
+    // It is made of hexadecimal digits.
+    if let Some(Ok(seal)) = seal.map(HeaderValue::try_from) {
+        headers.insert(SEAL_HEADER, seal);
+    }
+    (status, headers, body).into_response()
+}
