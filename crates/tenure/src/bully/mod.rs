@@ -45,10 +45,13 @@ pub use counters::Counters;
 pub use seal::{Key, KeyError, MIN_KEY_BYTES};
 pub use state::StateError;
 
-pub(crate) use carrier::{Carrier, Setup, StartError};
+pub(crate) use carrier::{Carrier, Setup};
 pub(crate) use envelope::Payload;
 pub(crate) use fingerprint::Fingerprint;
-pub(crate) use inbox::{Event, Impostor, Inbox, Incoming, Reply};
+pub(crate) use inbox::{Event, Impostor, Inbox, Incoming};
 pub(crate) use routes::Status;
 pub(crate) use seal::Seal;
 pub(crate) use state::{Opened, StateFile};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The folder with what a member must not forget.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use tenure_core::bully::Record;
+
+use super::*;
+
+fn open(path: &Path) -> Result<Opened, StateError> {
+    StateFile::open(path, &cluster(), NodeId(1), &fingerprint(1))
+}
+
+fn record(epoch: u64) -> Record {
+    Record {
+        incarnation: 4,
+        highest: Epoch::new(epoch),
+        voted: Some(NodeId(3)),
+        obeyed: None,
+    }
+}
+
+/// A folder with a record.
+fn written(epoch: u64) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    open(folder.path())
+        .unwrap()
+        .file
+        .write(&record(epoch))
+        .unwrap();
+    folder
+}
+
+#[test]
+fn what_was_written_last_is_there_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made/when/needed");
+    let mut opened = open(&path).unwrap();
+    assert_eq!(opened.record, Record::default());
+    for epoch in 1..=3 {
+        opened.file.write(&record(epoch)).unwrap();
+    }
+    drop(opened);
+    let opened = open(&path).unwrap();
+    assert_eq!((opened.record, opened.config_changed), (record(3), false));
+}
+
+#[test]
+fn members_that_were_set_up_in_another_way_before_are_noticed() {
+    let folder = written(1);
+    let members = [1, 2].map(|id| Member {
+        id: NodeId(id),
+        priority: 0,
+    });
+    let members = Membership::new(members).unwrap();
+    let settings = Settings::new(NodeId(1), members, Timings::default()).unwrap();
+    let two = Fingerprint::of(&settings, "on demand");
+    let opened = StateFile::open(folder.path(), &cluster(), NodeId(1), &two).unwrap();
+    assert!(opened.config_changed);
+    assert_eq!(opened.record, record(1));
+}
+
+#[test]
+fn a_record_that_should_be_there_and_is_not_is_refused() {
+    let folder = written(1);
+    fs::remove_file(folder.path().join("record")).unwrap();
+    let error = open(folder.path()).unwrap_err();
+    assert!(matches!(error, StateError::Missing { .. }), "{error}");
+    assert!(error.to_string().contains("record is missing"), "{error}");
+    // Not even what a write that was cut short has left passes for it.
+    fs::write(folder.path().join("record.new"), "tenure-member 1").unwrap();
+    assert!(matches!(
+        open(folder.path()),
+        Err(StateError::Missing { .. })
+    ));
+}
+
+#[test]
+fn a_first_start_that_was_cut_short_is_a_first_start() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()).unwrap());
+    fs::write(folder.path().join("record.new"), "tenure-memb").unwrap();
+    let mut opened = open(folder.path()).unwrap();
+    assert_eq!(opened.record, Record::default());
+    opened.file.write(&record(1)).unwrap();
+    drop(opened);
+    // Between the record and the mark.
+    fs::remove_file(folder.path().join("FORMAT")).unwrap();
+    let mut opened = open(folder.path()).unwrap();
+    assert_eq!(opened.record, record(1));
+    opened.file.write(&record(2)).unwrap();
+    assert!(folder.path().join("FORMAT").exists());
+}
+
+#[test]
+fn a_write_that_was_cut_short_leaves_the_record_before_it() {
+    let folder = written(1);
+    let whole = fs::read(folder.path().join("record")).unwrap();
+    for len in 0..=whole.len() {
+        fs::write(folder.path().join("record.new"), &whole[..len]).unwrap();
+        let mut opened = open(folder.path()).unwrap();
+        assert_eq!(opened.record, record(1));
+        opened.file.write(&record(1)).unwrap();
+        assert!(!folder.path().join("record.new").exists());
+    }
+}
+
+#[test]
+fn damage_at_any_byte_is_noticed() {
+    for name in ["record", "FORMAT"] {
+        let folder = written(1);
+        let file = folder.path().join(name);
+        let whole = fs::read(&file).unwrap();
+        let check = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            let error = open(folder.path()).expect_err("damage");
+            assert!(
+                matches!(error, StateError::Damaged { .. } | StateError::Newer { .. }),
+                "{error}"
+            );
+            assert!(
+                error.to_string().contains(&*file.to_string_lossy()),
+                "{error}"
+            );
+        };
+        for place in 0..whole.len() {
+            // 32 makes small letters of capital ones, which are digits, too.
+            for bits in [1, 32, 128, 255] {
+                let mut bytes = whole.clone();
+                bytes[place] ^= bits;
+                check(&bytes);
+            }
+            check(&whole[..place]);
+        }
+        check(&[&whole[..], b"x"].concat());
+        check(&[&whole[..], b"\n"].concat());
+        check(&vec![b' '; 100_000]);
+    }
+}
+
+#[test]
+fn the_state_of_another_member_or_group_is_refused_with_both_names() {
+    let folder = written(1);
+    let other: Name = "mail".parse().unwrap();
+    for (cluster, node) in [(cluster(), 2), (other, 1)] {
+        let error = StateFile::open(folder.path(), &cluster, NodeId(node), &fingerprint(1));
+        let error = error.unwrap_err().to_string();
+        let both = format!("member 1 of billing, and this is member {node} of {cluster}");
+        assert!(error.contains(&both), "{error}");
+    }
+    assert_eq!(open(folder.path()).unwrap().record, record(1));
+}
+
+#[test]
+fn a_folder_in_use_and_a_file_in_its_place_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path()).unwrap();
+    assert!(matches!(open(folder.path()), Err(StateError::InUse { .. })));
+    drop(opened);
+    assert!(open(folder.path()).is_ok());
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(matches!(open(&file), Err(StateError::NotAFolder { .. })));
+}
+
+#[test]
+fn nobody_else_can_read_what_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = written(1);
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0);
+    }
+}
+
+/// A small disk; it is taken away when this is dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "tenure-tests"])
+            .arg(folder.path())
+            .output();
+        let is_mounted = mounted.is_ok_and(|mounted| mounted.status.success());
+        is_mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn on_a_full_disk_a_write_fails_and_the_record_before_it_stays() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("skipped: it needs to mount a disk of its own (root)");
+        return;
+    };
+    let path = disk.0.path().join("member");
+    let mut opened = open(&path).unwrap();
+    opened.file.write(&record(1)).unwrap();
+    let ballast = disk.0.path().join("ballast");
+    let mut file = fs::File::create(&ballast).unwrap();
+    while std::io::Write::write_all(&mut file, &[0; 4_096]).is_ok() {}
+    let error = opened.file.write(&record(2)).unwrap_err();
+    assert!(matches!(error, StateError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("record: No space"), "{error}");
+    assert!(!path.join("record.new").exists());
+    drop(opened);
+    let mut opened = open(&path).unwrap();
+    assert_eq!(opened.record, record(1));
+    fs::remove_file(&ballast).unwrap();
+    drop(file);
+    opened.file.write(&record(2)).unwrap();
+    drop(opened);
+    assert_eq!(open(&path).unwrap().record, record(2));
+}
