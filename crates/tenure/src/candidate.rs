@@ -18,9 +18,8 @@ use crate::driver::{Command, DriverHandle};
 use crate::health::HealthCheck;
 use crate::in_use::{InUse, Task};
 use crate::leadership::Leadership;
-use crate::observe::Observer;
+use crate::observe::{Observer, Source};
 use crate::renewer::{ConnectError, Renewer};
-use crate::store::Watcher;
 use crate::task::TaskResult;
 
 /// A process that competes in one election.
@@ -36,7 +35,7 @@ use crate::task::TaskResult;
 #[derive(Debug)]
 pub struct Candidate {
     pub(crate) driver: DriverHandle,
-    watcher: Watcher,
+    source: Source,
     competing: Arc<Mutex<()>>,
 }
 
@@ -65,16 +64,17 @@ pub enum RunError {
 }
 
 impl Candidate {
-    pub(crate) fn new(driver: DriverHandle, watcher: Watcher) -> Self {
+    pub(crate) fn new(driver: DriverHandle, source: Source) -> Self {
         Self {
             driver,
-            watcher,
+            source,
             competing: Arc::default(),
         }
     }
 
     /// Starts the candidate's driver. It does not ask the store anything: a store that is down when
-    /// a worker starts is no reason for the worker to die.
+    /// a worker starts is no reason for the worker to die. Among peers it listens from now on, and
+    /// votes as long as the candidate lives, whether it competes or not.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Candidate {
     #[must_use]
     pub fn observe(&self) -> Observer {
         let lease = self.driver.config.timings.lease_duration();
-        Observer::new(self.watcher.clone(), self.election().clone(), lease)
+        Observer::new(&self.source, self.election().clone(), lease)
     }
 
     async fn one_term<S, F, Fut>(

@@ -1,9 +1,11 @@
 //! The clock that leadership is counted on.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
-use tenure_core::Instant;
+use tenure_core::bully::Started;
+use tenure_core::time::millis;
+use tenure_core::{Instant, UnixMillis};
 use tokio::sync::watch;
 
 /// A clock that goes on while the machine is suspended. `std::time::Instant` and the timers of async
@@ -52,6 +54,27 @@ impl Clock {
                 Instant::default() + Duration::from(time)
             }),
             Self::Manual(clock) => *clock.time.borrow(),
+        }
+    }
+
+    /// The wall clock, for what is shown to people and for the numbers of terms. A test's
+    /// goes along with its time.
+    pub(crate) fn wall(&self) -> UnixMillis {
+        let since_1970 = match self {
+            // Before 1970 it is wrong, and the numbers go on from the last one.
+            Self::System => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+            Self::Manual(_) => self.now().since(Instant::default()),
+        };
+        UnixMillis::new(millis(since_1970))
+    }
+
+    /// Both clocks now, for a member of an election among peers that starts.
+    pub(crate) fn started(&self) -> Started {
+        Started {
+            at: self.now(),
+            wall: self.wall(),
         }
     }
 

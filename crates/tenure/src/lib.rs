@@ -38,8 +38,7 @@ mod leadership;
 mod renewer;
 mod task;
 
-#[cfg(feature = "bully")]
-pub mod bully;
+mod bully;
 pub mod config;
 pub mod fence;
 pub mod observe;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use tenure_core::{CandidateId, ElectionName, Epoch};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::store::{LeaseView, Watcher};
 
@@ -30,7 +30,7 @@ pub enum Observed {
         /// What the leader says about itself.
         metadata: BTreeMap<String, String>,
     },
-    /// Nobody leads now.
+    /// Nobody leads now. Among peers: this member knows of none, as far as it reaches.
     NoLeader,
     /// The store can't be asked, for this reason; what was seen before may be true no more.
     Unknown(String),
@@ -45,9 +45,42 @@ pub struct Observer {
     changes: mpsc::Receiver<Observed>,
 }
 
+/// Where an observer looks.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// Into the store.
+    Store(Watcher),
+    /// At what this member of an election among peers knows.
+    Peers(watch::Receiver<Observed>),
+}
+
 impl Observer {
+    pub(crate) fn new(source: &Source, election: ElectionName, lease: Duration) -> Self {
+        match source {
+            Source::Store(store) => Self::of_store(store.clone(), election, lease),
+            Source::Peers(seen) => Self::of_peers(seen.clone()),
+        }
+    }
+
+    fn of_peers(mut seen: watch::Receiver<Observed>) -> Self {
+        let (sender, changes) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let observed = seen.borrow_and_update().clone();
+                if sender.send(observed).await.is_err() {
+                    return;
+                }
+                tokio::select! {
+                    changed = seen.changed() => if changed.is_err() { return sender.closed().await },
+                    () = sender.closed() => return,
+                }
+            }
+        });
+        Self { changes }
+    }
+
     /// `lease` is how long a lease lasts: a path that died silently is noticed soon after so long.
-    pub(crate) fn new(store: Watcher, election: ElectionName, lease: Duration) -> Self {
+    fn of_store(store: Watcher, election: ElectionName, lease: Duration) -> Self {
         let wait = lease.min(MAX_WAIT);
         // Room for one: a reader that is slow holds the watching up, and sees the newest after it.
         let (sender, changes) = mpsc::channel(1);

@@ -2,25 +2,20 @@
 
 use std::io;
 
-use tenure_core::bully;
-use tenure_core::detector;
 use tenure_core::{Incarnation, NodeId};
+
+use crate::bully::{self, Carrier, Inbox, Payload, Status};
 
 #[cfg(test)]
 pub(crate) use in_memory::{Mailbox, Network};
-
-/// What one member says to another.
-#[derive(Clone, Debug)]
-pub(crate) enum Payload {
-    Election(bully::Message),
-    Detector(detector::Message),
-}
 
 /// A member's way to the other members.
 #[derive(Debug)]
 pub(crate) enum Post {
     /// There are no others, or nothing may be said to them any more.
     Silent,
+    /// Over HTTP.
+    Http(Box<Carrier>, Inbox),
     /// In memory, for tests.
     #[cfg(test)]
     InMemory(Mailbox),
@@ -51,8 +46,13 @@ pub(crate) struct Incoming {
 /// The way back to the sender.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// There is none but the post.
-    #[cfg(test)]
+    /// In the response to the sender's request, if it comes in time.
+    Http(bully::Reply),
+    /// Like everything else that is sent.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "over HTTP there is a better one")
+    )]
     ByPost,
 }
 
@@ -61,19 +61,29 @@ impl Post {
     pub(crate) fn send(&self, to: NodeId, payload: Payload) {
         match self {
             Self::Silent => {}
+            Self::Http(carrier, _) => carrier.send(to, payload),
             #[cfg(test)]
             Self::InMemory(mailbox) => mailbox.send(to, payload),
         }
     }
 
-    /// Answers a message.
+    /// Answers a message of this member.
     pub(crate) fn answer(&self, to: NodeId, reply: Reply, payloads: Vec<Payload>) {
         match (self, reply) {
             (Self::Silent, _) => {}
-            #[cfg(test)]
-            (_, Reply::ByPost) => payloads
-                .into_iter()
-                .for_each(|payload| self.send(to, payload)),
+            (_, Reply::Http(reply)) => reply.send(payloads),
+            (_, Reply::ByPost) => {
+                for payload in payloads {
+                    self.send(to, payload);
+                }
+            }
+        }
+    }
+
+    /// Shows this to those who look at the member.
+    pub(crate) fn publish(&self, status: Status) {
+        if let Self::Http(carrier, _) = self {
+            carrier.publish(status);
         }
     }
 
@@ -81,6 +91,7 @@ impl Post {
     pub(crate) async fn recv(&mut self) -> Event {
         let event = match self {
             Self::Silent => None,
+            Self::Http(_, inbox) => inbox.recv().await.map(Event::from),
             #[cfg(test)]
             Self::InMemory(mailbox) => mailbox.recv().await,
         };
@@ -92,7 +103,27 @@ impl Post {
 
     /// Whether everything is on its way that was to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        true
+        match self {
+            Self::Silent => true,
+            Self::Http(carrier, _) => carrier.is_idle(),
+            #[cfg(test)]
+            Self::InMemory(_) => true,
+        }
+    }
+}
+
+impl From<bully::Event> for Event {
+    fn from(event: bully::Event) -> Self {
+        match event {
+            bully::Event::Message(message) => Self::Message(Incoming {
+                from: message.from,
+                incarnation: message.incarnation,
+                payload: message.payload,
+                reply: Reply::Http(message.reply),
+            }),
+            bully::Event::Refused(node) => Self::Refused(node),
+            bully::Event::Impostor(impostor) => Self::Impostor(impostor.detail),
+        }
     }
 }
 

@@ -1,9 +1,20 @@
 //! Several candidates on one renewal thread.
 
+use std::sync::{Arc, Mutex};
+
+use tenure_core::Incarnation;
+use tenure_core::bully::{Input, Node, Output, Record};
+use tenure_core::strategy::Strategy as _;
+
+use crate::bully::{Carrier, Fingerprint, Opened, Seal, Setup, StartError, StateError, StateFile};
 use crate::candidate::Candidate;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Bully, BullyError, Config, Strategy};
 use crate::driver::Driver;
+use crate::driver::peers::{Parts, Peers, candidate};
+use crate::observe::Source;
+use crate::post::Post;
+use crate::random::OsRandom;
 use crate::store::{Link, StoreClient, Transport, Watcher};
 
 /// A thread that renews for several candidates of one process, which compete in elections of their
@@ -42,6 +53,15 @@ pub enum ConnectError {
     /// The HTTP client can't be set up (TLS roots, for instance).
     #[error("can't set up the HTTP client")]
     Http(#[source] reqwest::Error),
+    /// There can't be such an election among peers.
+    #[error("impossible election among peers: {0}")]
+    Bully(#[from] BullyError),
+    /// This member's state can't be used. It must not take part without it.
+    #[error("can't use the state of this member: {0}")]
+    State(#[from] StateError),
+    /// This member can't listen, or its HTTP client can't be set up.
+    #[error(transparent)]
+    Carrier(#[from] StartError),
     /// The driver's thread can't be started.
     #[error("can't start the driver thread")]
     Thread(#[source] std::io::Error),
@@ -65,12 +85,22 @@ impl Renewer {
         })
     }
 
-    /// A candidate on this thread. It does not ask the store anything yet.
+    /// A candidate on this thread. It does not ask the store anything yet; among peers it listens from
+    /// now on.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Http`]: the HTTP client can't be set up.
+    /// [`ConnectError`]: the configuration can't be, or the HTTP client can't be set up, or, among
+    /// peers, this machine does not let it listen or keep its state.
     pub fn candidate(&self, config: Config) -> Result<Candidate, ConnectError> {
+        match config.strategy.clone() {
+            Strategy::Lease => self.candidate_of_store(config),
+            Strategy::Bully(bully) => self.candidate_among(config, &bully),
+            Strategy::Static => self.candidate_alone(config),
+        }
+    }
+
+    fn candidate_of_store(&self, config: Config) -> Result<Candidate, ConnectError> {
         let store = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
         // A client of its own: the connections of a client live on the runtime that opened them, and
         // those that renew must not live on the caller's, which a task may block.
@@ -82,6 +112,97 @@ impl Renewer {
     pub(crate) fn candidate_by(&self, config: Config, link: Link, watcher: Watcher) -> Candidate {
         tracing::info!(election = %config.election, candidate = %config.candidate,
             timings = %config.timings, "candidate");
-        Candidate::new(self.driver.join(config, link), watcher)
+        Candidate::new(self.driver.join(config, link), Source::Store(watcher))
+    }
+
+    fn candidate_among(&self, config: Config, bully: &Bully) -> Result<Candidate, ConnectError> {
+        let config = config.with_candidate(candidate(bully.node));
+        let rules = bully.rules(&config.timings)?;
+        let (me, timings) = (bully.node, rules.timings());
+        tracing::info!(election = %config.election, candidate = %config.candidate,
+            guarantee = %rules.guarantee(), members = rules.members().len(), %timings,
+            worst_without_leader = ?timings.worst_without_leader(), "member");
+        if let Some(warning) = rules.warning() {
+            tracing::warn!(election = %config.election, "{warning}");
+        }
+        let cluster = bully.cluster.as_ref().unwrap_or(config.election.name());
+        let fingerprint = Fingerprint::of(&rules, &bully.detection_text());
+        let Opened {
+            mut file,
+            record,
+            config_changed,
+        } = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
+        if config_changed {
+            tracing::warn!(election = %config.election, %fingerprint,
+                "the members were set up in another way before; all must be set up alike");
+        }
+        let clock = self.driver.clock();
+        let started = clock.started();
+        let mut node = Node::new(rules.clone(), record, started);
+        // The new start is on disk before anything of it leaves. Nothing is under way yet.
+        let Some(Output::Persist(record)) = node.poll_output() else {
+            unreachable!("a node's first output is its record")
+        };
+        file.write(&record)?;
+        node.handle_message(started.at, Input::Persisted, &mut OsRandom);
+        let incarnation = Incarnation(record.incarnation);
+        let seal = if let Some(key) = &bully.key {
+            Seal::keyed(key)
+        } else {
+            tracing::warn!(election = %config.election,
+                "no key: whoever reaches this member can vote, and be elected");
+            Seal::insecure()
+        };
+        let setup = Setup {
+            cluster: cluster.clone(),
+            me,
+            incarnation,
+            fingerprint,
+            peers: bully.others(),
+            message_lifetime: timings.message_lifetime(),
+            seal: seal.into(),
+            listen: bully.listening_address(),
+            clock: clock.clone(),
+        };
+        let (carrier, inbox) = self.driver.enter(|| Carrier::start(setup))?;
+        if let Some(address) = carrier.listening_on() {
+            tracing::info!(election = %config.election, %address, "listening for the other members");
+        }
+        let parts = Parts {
+            node,
+            detector: bully
+                .detector(&rules, incarnation)
+                .map_err(BullyError::from)?,
+            post: Post::Http(carrier.into(), inbox),
+            disk: Some(Arc::new(Mutex::new(file))),
+        };
+        Ok(self.candidate_of(config, parts))
+    }
+
+    /// An election among one: it wins whenever it competes, by the rules of all others. It remembers
+    /// nothing, so its epochs grow from one start to the next as the wall clock does.
+    fn candidate_alone(&self, config: Config) -> Result<Candidate, ConnectError> {
+        let rules = Bully::alone().rules(&config.timings)?;
+        tracing::info!(election = %config.election, candidate = %config.candidate,
+            timings = %config.timings, "candidate, the only one: it leads whenever it competes");
+        let detector = Bully::alone()
+            .detector(&rules, Incarnation(0))
+            .map_err(BullyError::from)?;
+        let node = Node::new(rules, Record::default(), self.driver.clock().started());
+        Ok(self.candidate_of(
+            config,
+            Parts {
+                node,
+                detector,
+                post: Post::Silent,
+                disk: None,
+            },
+        ))
+    }
+
+    pub(crate) fn candidate_of(&self, config: Config, parts: Parts) -> Candidate {
+        let now = self.driver.clock().now();
+        let (peers, seen) = Peers::new(&config, parts, now);
+        Candidate::new(self.driver.join_peers(config, peers), Source::Peers(seen))
     }
 }

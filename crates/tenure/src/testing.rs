@@ -84,10 +84,7 @@ impl TestStore {
     ///
     /// [`ConnectError`]: the thread can't be started.
     pub fn start() -> Result<Self, ConnectError> {
-        // Not the origin, so that nothing is before it.
-        let start = Instant::default() + Duration::from_secs(1_000);
-        let (time, done) = (watch::Sender::new(start), watch::Sender::new(start));
-        let time = ManualClock { time, done };
+        let time = ManualClock::start();
         let clock = Clock::Manual(time.clone());
         let state = State {
             leases: BTreeMap::new(),
@@ -121,17 +118,12 @@ impl TestStore {
 
     /// Moves time on, in small steps, and lets everybody do what is due at each.
     pub async fn advance(&self, time: Duration) {
-        let end = self.shared.now() + time;
-        while self.shared.now() < end {
-            let next = (self.shared.now() + STEP).min(end);
-            self.move_to(next).await;
-        }
+        self.shared.time.advance(time).await;
     }
 
     /// Moves time on at one stroke, as after a suspension of the machine.
     pub async fn jump(&self, time: Duration) {
-        let next = self.shared.now() + time;
-        self.move_to(next).await;
+        self.shared.time.jump(time).await;
     }
 
     /// Whether requests reach the store from now on. Those that don't run into their timeouts.
@@ -165,12 +157,36 @@ impl TestStore {
     pub fn requests(&self) -> u64 {
         self.shared.lock().requests
     }
+}
+
+impl ManualClock {
+    /// A clock that stands still. Not at the origin, so that nothing is before it.
+    pub(crate) fn start() -> Self {
+        let start = Instant::default() + Duration::from_secs(1_000);
+        let (time, done) = (watch::Sender::new(start), watch::Sender::new(start));
+        Self { time, done }
+    }
+
+    fn now(&self) -> Instant {
+        *self.time.borrow()
+    }
+
+    pub(crate) async fn advance(&self, time: Duration) {
+        let end = self.now() + time;
+        while self.now() < end {
+            let next = (self.now() + STEP).min(end);
+            self.move_to(next).await;
+        }
+    }
+
+    pub(crate) async fn jump(&self, time: Duration) {
+        self.move_to(self.now() + time).await;
+    }
 
     /// Moves the clock, and lets the renewal thread and this runtime's tasks do what is due.
     async fn move_to(&self, time: Instant) {
-        let clock = &self.shared.time;
-        clock.time.send_replace(time);
-        let mut done = clock.done.subscribe();
+        self.time.send_replace(time);
+        let mut done = self.done.subscribe();
         // The thread may have died, which the test will notice by itself.
         let _ = tokio::time::timeout(PATIENCE, done.wait_for(|done| *done >= time)).await;
         for _ in 0..ROUNDS {
@@ -183,7 +199,7 @@ impl TestStore {
 
 impl Shared {
     fn now(&self) -> Instant {
-        *self.time.time.borrow()
+        self.time.now()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

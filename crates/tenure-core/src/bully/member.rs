@@ -110,7 +110,13 @@ impl Membership {
     /// stop both when one stops.
     #[must_use]
     pub const fn default_guarantee(&self) -> Guarantee {
-        if self.len() >= 3 {
+        Self::default_guarantee_of(self.len())
+    }
+
+    /// The same for so many members.
+    #[must_use]
+    pub const fn default_guarantee_of(members: usize) -> Guarantee {
+        if members >= 3 {
             Guarantee::Quorum
         } else {
             Guarantee::BestEffort

@@ -3,7 +3,7 @@
 use super::base::{Base, Started};
 use super::best_effort::BestEffort;
 use super::quorum::Quorum;
-use super::{Guarantee, Input, Membership, Message, NodeId, Output, Record, Settings};
+use super::{Guarantee, Input, Message, NodeId, Output, Record, Settings};
 use crate::lease::keeper::{EndReason, LOOK_INTERVAL, TaskEnd};
 use crate::strategy::{Standing, Strategy};
 use crate::{Instant, Random};
@@ -45,10 +45,16 @@ impl Node {
         self.base.guarantee()
     }
 
-    /// All members.
+    /// What it is made of.
     #[must_use]
-    pub fn members(&self) -> &Membership {
-        self.base.settings.members()
+    pub fn settings(&self) -> &Settings {
+        &self.base.settings
+    }
+
+    /// How often it has started.
+    #[must_use]
+    pub const fn incarnation(&self) -> u64 {
+        self.base.record.incarnation
     }
 
     /// Whether it would lead if it won: what the failure detectors of others are told, as

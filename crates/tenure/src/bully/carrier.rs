@@ -13,7 +13,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::client::Client;
-use super::counters::Counters;
 use super::envelope::Payload;
 use super::fingerprint::Fingerprint;
 use super::inbox::{self, Inbox};
@@ -62,7 +61,7 @@ pub(crate) struct Carrier {
 /// Why a carrier can't start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum StartError {
+pub enum StartError {
     /// The address is in use, or not one of this machine's.
     #[error("can't listen on {address}: {error}")]
     Listen {
@@ -124,13 +123,19 @@ impl Carrier {
         }
     }
 
+    /// Whether everything that was to be sent has been, or is lost.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.links.values().all(|link| link.is_idle())
+    }
+
     /// Replaces what the status route tells.
     pub(crate) fn publish(&self, status: Status) {
         self.status.send_replace(status);
     }
 
     /// What was carried and what was refused since the start.
-    pub(crate) fn counters(&self) -> Counters {
+    #[cfg(test)]
+    pub(super) fn counters(&self) -> super::counters::Counters {
         self.local.counters.read()
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem::{Discriminant, discriminant};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tenure_core::{Instant, bully, detector};
@@ -14,6 +15,8 @@ use super::envelope::Payload;
 #[derive(Debug, Default)]
 pub(super) struct Link {
     waiting: Mutex<VecDeque<Queued>>,
+    /// Whether a message that was taken out is still under way.
+    under_way: AtomicBool,
     more: Notify,
 }
 
@@ -40,12 +43,20 @@ impl Link {
         replaced
     }
 
-    /// The message that waits longest.
+    /// Whether everything that was given away has been sent, or is lost.
+    pub(super) fn is_idle(&self) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.is_empty() && !self.under_way.load(Ordering::Relaxed)
+    }
+
+    /// The message that waits longest. Whoever asks for it has done with the one before.
     pub(super) async fn next(&self) -> Queued {
         loop {
             let next = {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                waiting.pop_front()
+                let next = waiting.pop_front();
+                self.under_way.store(next.is_some(), Ordering::Relaxed);
+                next
             };
             match next {
                 Some(queued) => return queued,

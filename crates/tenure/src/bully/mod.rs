@@ -19,9 +19,6 @@
 //! Messages may be lost, and none is handed out after its lifetime, or twice. The driver is never told
 //! that a message arrived: the machines send again what matters.
 
-// The driver is not joined to it yet.
-#![cfg_attr(not(test), expect(dead_code, unused_imports))]
-
 mod age;
 mod counters;
 mod envelope;
@@ -41,14 +38,16 @@ mod serve;
 mod folder;
 mod state;
 
-pub use counters::Counters;
-pub use seal::{Key, KeyError, MIN_KEY_BYTES};
+pub use seal::{Key, KeyError};
 pub use state::StateError;
 
+pub use carrier::StartError;
 pub(crate) use carrier::{Carrier, Setup};
 pub(crate) use envelope::Payload;
 pub(crate) use fingerprint::Fingerprint;
-pub(crate) use inbox::{Event, Impostor, Inbox, Incoming};
+pub(crate) use inbox::{Event, Inbox, Reply};
+#[cfg(test)]
+use inbox::{Impostor, Incoming};
 pub(crate) use routes::Status;
 pub(crate) use seal::Seal;
 pub(crate) use state::{Opened, StateFile};

@@ -10,7 +10,7 @@ use aws_lc_rs::hmac;
 pub(super) const SEAL_HEADER: &str = "tenure-seal";
 
 /// Fewest bytes of a key: what nobody can try out.
-pub const MIN_KEY_BYTES: usize = 16;
+pub(super) const MIN_KEY_BYTES: usize = 16;
 
 /// The key that the members of a group share. Whoever has it can vote, and be elected.
 #[derive(Clone, PartialEq, Eq)]

@@ -15,6 +15,8 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use crate::health::HealthCheck;
 
 use super::settings::{ConfigError, Origin, Settings};
+use super::strategy::Strategy;
+use crate::guarantee::Guarantee;
 
 /// Keys of a candidate's file; `TENURE_` and the key in upper case in the environment.
 const KEYS: &[&str] = &[
@@ -30,6 +32,21 @@ const KEYS: &[&str] = &[
     "progress_deadline",
     "lock_delay",
     "on_overrun",
+    "strategy",
+    "require_fencing",
+    "bully.cluster",
+    "bully.node",
+    "bully.peers",
+    "bully.listen",
+    "bully.key_file",
+    "bully.state_dir",
+    "bully.quorum",
+    "bully.preempt",
+    "bully.hold_down",
+    "bully.message_lifetime",
+    "bully.detector",
+    "bully.heartbeat_interval",
+    "bully.suspect_after",
 ];
 
 /// The prefix of environment variables.
@@ -50,6 +67,7 @@ pub struct Config {
     pub(crate) timings: Timings,
     pub(crate) on_overrun: OnOverrun,
     pub(crate) health_check: Option<HealthCheck>,
+    pub(crate) strategy: Strategy,
 }
 
 /// What to do when a task is still running after it was aborted (it blocks its thread), while others
@@ -99,6 +117,7 @@ impl Config {
             timings: Timings::default(),
             on_overrun: OnOverrun::default(),
             health_check: None,
+            strategy: Strategy::Lease,
         }
     }
 
@@ -116,6 +135,7 @@ impl Config {
     /// cool_down = "5s"
     /// lock_delay = "0s"
     /// on_overrun = "report"                # or "exit"
+    /// strategy = "lease"                   # or "bully", or "static"
     ///
     /// [metadata]
     /// address = "http://10.0.0.7:8080"
@@ -209,6 +229,22 @@ impl Config {
             config.on_overrun = on_overrun;
         }
         config.metadata = metadata(settings)?;
+        config.strategy = super::strategy::of_settings(settings, &config.timings)?;
+        if settings.flag("require_fencing")? == Some(true)
+            && config.guarantee() == Guarantee::BestEffort
+        {
+            let reason = format!(
+                "strategy \"{}\"{} can have two leaders under one epoch, which no receiver can tell \
+                 apart; use a lease, or a quorum (bully.quorum = true)",
+                config.strategy.name(),
+                if matches!(config.strategy, Strategy::Bully(_)) {
+                    " without a quorum"
+                } else {
+                    ""
+                }
+            );
+            return Err(settings.invalid("require_fencing", reason));
+        }
         Ok(config)
     }
 
@@ -290,6 +326,25 @@ impl Config {
         &self.servers
     }
 
+    /// Which way it is elected.
+    #[must_use]
+    pub const fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// What its strategy promises.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        match &self.strategy {
+            Strategy::Lease => Guarantee::FencedLease,
+            Strategy::Bully(bully) => match bully.guarantee() {
+                tenure_core::bully::Guarantee::Quorum => Guarantee::Quorum,
+                tenure_core::bully::Guarantee::BestEffort => Guarantee::BestEffort,
+            },
+            Strategy::Static => Guarantee::BestEffort,
+        }
+    }
+
     /// Who goes first among those who wait: the lower one.
     #[must_use]
     pub const fn priority(&self) -> u32 {
@@ -308,7 +363,14 @@ impl Config {
         &self.timings
     }
 
-    /// Competes under this id; it must be unique per start of a process.
+    /// Is elected this way; default [`Strategy::Lease`].
+    #[must_use]
+    pub fn with_strategy(self, strategy: Strategy) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// Competes under this id; it must be unique per start of a process. A member of an election among
+    /// peers has its number for an id, whatever is given here.
     #[must_use]
     pub fn with_candidate(self, candidate: CandidateId) -> Self {
         Self { candidate, ..self }

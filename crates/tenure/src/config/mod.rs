@@ -3,8 +3,12 @@
 mod candidate;
 mod settings;
 
+mod strategy;
+
+pub use crate::bully::{Key, KeyError, StartError, StateError};
 pub use candidate::{Config, OnOverrun};
 pub use settings::{ConfigError, Origin, Settings};
+pub use strategy::{Bully, BullyError, DetectBy, Detection, Peer, Strategy};
 
 #[cfg(test)]
 mod tests;

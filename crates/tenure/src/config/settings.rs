@@ -138,8 +138,8 @@ impl Settings {
     }
 
     /// Reads a TOML file. With `section` its keys are those of that table and the rest of the file
-    /// is somebody else's; without, they are the top level's, and tables named in `others` are
-    /// somebody else's.
+    /// is somebody else's; without, they are the top level's, those of a table with the table's name
+    /// and a dot before them, and tables named in `others` are somebody else's.
     ///
     /// # Errors
     ///
@@ -189,13 +189,30 @@ impl Settings {
                         self.insert(&key, value.get_ref(), origin)?;
                     }
                 }
+                (None, DeValue::Table(table)) if self.has_table(name) => {
+                    for (key, value) in table {
+                        let line = line(key.span().start);
+                        let origin = Origin::File {
+                            path: path.into(),
+                            line,
+                        };
+                        let key = format!("{name}.{}", key.get_ref());
+                        self.take(&key, value.get_ref(), origin)?;
+                    }
+                }
                 (None, value) => self.take(name, value, origin)?,
             }
         }
         Ok(())
     }
 
-    /// Reads the environment: `PREFIX` and the key in upper case. Names that begin so and are no
+    /// Whether known keys stand in a table of this name.
+    fn has_table(&self, name: &str) -> bool {
+        let table = |key: &&str| key.split_once('.').is_some_and(|(table, _)| table == name);
+        self.known.iter().any(|key| table(&key))
+    }
+
+    /// Reads the environment: `PREFIX` and the key in upper case, a dot in it as `_`. Names that begin so and are no
     /// key are left alone, because container platforms make such names by themselves; they are
     /// returned, to be warned about.
     pub fn read_environment(
@@ -208,7 +225,10 @@ impl Settings {
             let Some(rest) = name.strip_prefix(prefix) else {
                 continue;
             };
-            match self.known(&rest.to_ascii_lowercase()) {
+            let spelling = rest.to_ascii_lowercase();
+            let dotted = |key: &&str| key.replace('.', "_") == spelling;
+            let key = self.known(&spelling);
+            match key.or_else(|| self.known.iter().copied().find(dotted)) {
                 Some(key) => self.set(key, [value], Origin::Environment(name)),
                 None => strangers.push(name),
             }
@@ -262,6 +282,17 @@ impl Settings {
         self.with(key, |text| {
             humantime::parse_duration(text)
                 .map_err(|error| format!("{error}; write a number and a unit, such as \"15s\""))
+        })
+    }
+
+    /// Yes or no.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if it is neither `true` nor `false`.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+        self.with(key, |text| {
+            text.parse().map_err(|_| "must be true or false".into())
         })
     }
 

@@ -13,6 +13,9 @@ mod outbox;
 
 pub(crate) mod peers;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -44,6 +47,7 @@ const MAX_EVENTS: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Driver {
     clock: Clock,
+    runtime: tokio::runtime::Handle,
     members: Arc<AtomicUsize>,
     messages: mpsc::UnboundedSender<Message>,
 }
@@ -62,6 +66,7 @@ impl Driver {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let handle = runtime.handle().clone();
         let (messages, inbox) = mpsc::unbounded_channel();
         let of_thread = clock.clone();
         thread::Builder::new()
@@ -76,9 +81,20 @@ impl Driver {
             })?;
         Ok(Self {
             clock,
+            runtime: handle,
             members: Arc::default(),
             messages,
         })
+    }
+
+    /// Does this on the thread's runtime: what it starts lives there.
+    pub(crate) fn enter<T>(&self, begin: impl FnOnce() -> T) -> T {
+        let _runtime = self.runtime.enter();
+        begin()
+    }
+
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Adds a candidate that competes for a lease.

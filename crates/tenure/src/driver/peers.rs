@@ -2,51 +2,66 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::bully::{Input, Node, Output, Record, Verdict};
 use tenure_core::detector::{self, Candidacy, Detector};
 use tenure_core::lease::keeper::EndReason;
 use tenure_core::strategy::{Standing, Strategy};
-use tenure_core::{CandidateId, Epoch, Instant, NodeId};
+use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tracing::{error, warn};
+use tracing::error;
 
 use super::command::Proclaimed;
 use super::elector::{Elector, News};
+use crate::bully::{Payload, StateFile, Status};
+use crate::config::Config;
 use crate::leadership::ProclaimError;
 use crate::observe::Observed;
-use crate::post::{Event, Payload, Post, Reply};
+use crate::post::{Event, Post, Reply};
 use crate::random::OsRandom;
 
 /// How long to wait before a record that could not be written is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
+/// How often to look whether the last words of a term are out.
+const LAST_WORDS: Duration = Duration::from_millis(10);
+
 /// What keeps a member's records.
-pub(crate) type Disk = Arc<dyn Fn(&Record) -> io::Result<()> + Send + Sync>;
+pub(crate) type Disk = Arc<Mutex<StateFile>>;
 
 /// A member's machine and failure detector, with their ways to the others and to the disk.
 pub(crate) struct Peers {
+    me: NodeId,
+    incarnation: Incarnation,
+    node: Node,
+    detector: Box<dyn Detector + Send>,
+    post: Post,
+    /// `None` for who has nothing to remember.
+    disk: Option<Disk>,
+    /// Who leads, for those who observe.
+    seen: watch::Sender<Observed>,
+    /// This member as a candidate, and what it says about itself while it leads.
+    own: CandidateId,
+    metadata: BTreeMap<String, String>,
+    /// For how long the last words of a term may be under way.
+    message_lifetime: Duration,
+    state: State,
+}
+
+/// What a member is made of.
+pub(crate) struct Parts {
     pub(crate) node: Node,
     pub(crate) detector: Box<dyn Detector + Send>,
     pub(crate) post: Post,
-    /// `None` for who has nothing to remember.
     pub(crate) disk: Option<Disk>,
-    /// Who leads, for those who observe.
-    pub(crate) seen: watch::Sender<Observed>,
-    pub(crate) me: NodeId,
-    /// What this member says about itself while it leads.
-    pub(crate) metadata: BTreeMap<String, String>,
-    /// For how long the last words of a term may be under way.
-    pub(crate) message_lifetime: Duration,
-    pub(crate) state: State,
 }
 
 /// What changes while it runs.
 #[derive(Default)]
-pub(crate) struct State {
+struct State {
     candidacy: Candidacy,
     /// Records that are not on disk yet: the newest, and how many there are.
     unwritten: Option<(Record, usize)>,
@@ -56,12 +71,56 @@ pub(crate) struct State {
     /// The message that is being answered.
     answering: Option<(NodeId, Reply, Vec<Payload>)>,
     /// A term that is over, until its last words are out.
-    ended: Option<(Epoch, EndReason, Instant)>,
+    ended: Option<Ended>,
     /// Why this member may not take part any more.
     banned: Option<String>,
 }
 
+/// A term that is over, while its last words are under way.
+#[derive(Clone, Copy)]
+struct Ended {
+    epoch: Epoch,
+    reason: EndReason,
+    /// When to look whether they are out, and when they are out or lost for sure.
+    look_at: Instant,
+    until: Instant,
+}
+
 impl Peers {
+    /// The member, and who it sees to lead.
+    pub(crate) fn new(
+        config: &Config,
+        parts: Parts,
+        now: Instant,
+    ) -> (Self, watch::Receiver<Observed>) {
+        let Parts {
+            node,
+            mut detector,
+            post,
+            disk,
+        } = parts;
+        let me = node.settings().me();
+        for other in node.settings().members().others(me) {
+            detector.handle_input(now, detector::Input::Watch(other));
+        }
+        let unknown = Observed::Unknown("no leader was heard of yet".into());
+        let (seen, observed) = watch::channel(unknown);
+        let peers = Self {
+            me,
+            incarnation: Incarnation(node.incarnation()),
+            message_lifetime: node.settings().timings().message_lifetime(),
+            node,
+            detector,
+            post,
+            disk,
+            seen,
+            own: config.candidate.clone(),
+            metadata: config.metadata.clone(),
+            state: State::default(),
+        };
+        (peers, observed)
+    }
+
     /// What comes in next. May be dropped while it waits; nothing is lost then.
     pub(super) async fn next(&mut self) -> Event {
         let writing = &mut self.state.writing;
@@ -149,7 +208,11 @@ impl Peers {
         let (disk, record) = (disk.clone(), *record);
         self.state.writing.spawn(async move {
             tokio::time::sleep(after).await;
-            let written = tokio::task::spawn_blocking(move || disk(&record)).await;
+            let write = move || {
+                let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
+                disk.write(&record).map_err(io::Error::other)
+            };
+            let written = tokio::task::spawn_blocking(write).await;
             written.unwrap_or_else(|error| Err(io::Error::other(error)))
         });
     }
@@ -188,7 +251,12 @@ impl Peers {
                 Output::Ended(epoch, reason) => {
                     // The others are told first, so that the next one leads at once: this process may
                     // end when it hears of it.
-                    self.state.ended = Some((epoch, reason, now + self.message_lifetime));
+                    self.state.ended = Some(Ended {
+                        epoch,
+                        reason,
+                        look_at: now,
+                        until: now + self.message_lifetime,
+                    });
                     continue;
                 }
                 Output::Withdrawn => continue,
@@ -244,15 +312,30 @@ impl Peers {
     }
 
     fn show(&self, leader: Option<(NodeId, Epoch)>) {
+        let others = self.node.settings().members().others(self.me);
+        self.post.publish(Status {
+            role: match leader {
+                Some((leader, _)) if leader == self.me => "leading".into(),
+                Some(_) => "following".into(),
+                None => "without a leader".into(),
+            },
+            leader: leader.map(|(leader, _)| leader),
+            epoch: leader.map(|(_, epoch)| epoch),
+            suspects: others
+                .filter(|&it| self.detector.is_suspected(it))
+                .collect(),
+            ..Status::of(self.me, self.incarnation)
+        });
         let observed = match leader {
+            Some((leader, epoch)) if leader == self.me => Observed::Leader {
+                candidate: self.own.clone(),
+                epoch,
+                metadata: self.metadata.clone(),
+            },
             Some((leader, epoch)) => Observed::Leader {
                 candidate: candidate(leader),
                 epoch,
-                metadata: if leader == self.me {
-                    self.metadata.clone()
-                } else {
-                    BTreeMap::new()
-                },
+                metadata: BTreeMap::new(),
             },
             None => Observed::NoLeader,
         };
@@ -265,10 +348,12 @@ impl Peers {
 
     /// The end of a term whose last words are out.
     fn ended(&mut self, now: Instant) -> Option<News> {
-        let (epoch, reason, until) = self.state.ended?;
-        if now < until && !self.post.is_idle() {
+        let ended = self.state.ended.as_mut()?;
+        if now < ended.until && !self.post.is_idle() {
+            ended.look_at = (now + LAST_WORDS).min(ended.until);
             return None;
         }
+        let Ended { epoch, reason, .. } = *ended;
         self.state.ended = None;
         Some(News::Ended(epoch, reason))
     }
@@ -313,7 +398,7 @@ impl Elector for Peers {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ended = self.state.ended.map(|(.., until)| until);
+        let ended = self.state.ended.map(|ended| ended.look_at);
         [
             self.node.poll_timeout(),
             self.detector.poll_timeout(),
@@ -325,7 +410,7 @@ impl Elector for Peers {
     }
 
     fn peer(&self, to: CandidateId) -> Result<NodeId, CandidateId> {
-        let known = self.node.members().iter();
+        let known = self.node.settings().members().iter();
         known
             .into_iter()
             .find(|&node| node != self.me && candidate(node) == to)

@@ -1,0 +1,439 @@
+//! Which way a candidate is elected.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::Url;
+use tenure_core::bully::{
+    self, Guarantee, Member, Membership, MembershipError, NotAMember, TimingsError,
+};
+use tenure_core::detector::{
+    AskOptions, Chen, ChenOptions, Detector, Group, OptionsError, Pull, PullOptions, Push,
+    PushOptions,
+};
+use tenure_core::lease::keeper::Timings;
+use tenure_core::{Incarnation, Name, NodeId};
+
+use super::settings::{ConfigError, Settings};
+use crate::bully::Key;
+
+/// Which way a candidate is elected; [`Guarantee`](crate::Guarantee) says what that promises.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// By a lease in a store.
+    #[default]
+    Lease,
+    /// Among peers that speak to each other, without a store.
+    Bully(Bully),
+    /// Not at all: it leads whenever it competes. For development, and for a service of which there
+    /// is one process for sure.
+    Static,
+}
+
+impl Strategy {
+    /// Its name in a configuration.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::Bully(_) => "bully",
+            Self::Static => "static",
+        }
+    }
+}
+
+/// A member of an election among peers, this one or another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number.
+    pub node: NodeId,
+    /// Its rank: the lower one goes first. Members of equal rank go by their number, lower first.
+    pub priority: u32,
+    /// Where it listens.
+    pub url: Url,
+}
+
+impl Peer {
+    /// The rank of who is given none.
+    pub const DEFAULT_PRIORITY: u32 = 100;
+
+    /// Reads `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` with a priority of 50.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let right = "write number=address, such as 1=http://10.0.0.1:7500, or with a priority \
+                     1@50=http://10.0.0.1:7500";
+        let wrong = |what: &str| format!("{text:?}: {what}; {right}");
+        let (name, url) = text.split_once('=').ok_or_else(|| wrong("no \"=\""))?;
+        let (node, priority) = match name.split_once('@') {
+            Some((node, priority)) => (node, Some(priority)),
+            None => (name, None),
+        };
+        let whole = |what: &str, number: &str| {
+            let number = number.trim().parse::<u32>();
+            number.map_err(|_| wrong(&format!("the {what} is no whole number, 0 to {}", u32::MAX)))
+        };
+        let url = Url::parse(url.trim()).map_err(|error| wrong(&error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") || url.query().is_some() {
+            return Err(wrong("this is no http or https address"));
+        }
+        Ok(Self {
+            node: NodeId(whole("number", node)?),
+            priority: priority.map_or(Ok(Self::DEFAULT_PRIORITY), |it| whole("priority", it))?,
+            url,
+        })
+    }
+}
+
+/// How members notice that another one is gone. All members must have it alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detection {
+    /// Who speaks.
+    pub by: DetectBy,
+    /// How often a member shows that it is alive, or is asked. Default 300 ms. Shorter: a crash is
+    /// noticed sooner, by more messages.
+    pub interval: Duration,
+    /// How long after a sign of life was due a member is suspected. Default 4 intervals. Longer: fewer
+    /// mistakes, later detection.
+    pub suspect_after: Duration,
+}
+
+/// Who speaks, so that a member that is gone is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DetectBy {
+    /// Each member sends heartbeats to all others; the deadline follows the delays of the network.
+    #[default]
+    Push,
+    /// Each member asks all others: twice the messages, and a fixed deadline.
+    Pull,
+}
+
+impl Default for Detection {
+    fn default() -> Self {
+        let PushOptions { interval, .. } = PushOptions::default();
+        Self {
+            by: DetectBy::default(),
+            interval,
+            suspect_after: interval * 4,
+        }
+    }
+}
+
+/// An election among peers, seen from one member of it.
+#[derive(Clone, Debug)]
+pub struct Bully {
+    pub(crate) node: NodeId,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) cluster: Option<Name>,
+    pub(crate) key: Option<Key>,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) quorum: Option<bool>,
+    pub(crate) preempt: bool,
+    pub(crate) hold_down: Option<Duration>,
+    pub(crate) message_lifetime: Option<Duration>,
+    pub(crate) detection: Detection,
+}
+
+/// Why there can't be such an election. Whoever configured it must change it.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BullyError {
+    /// The members can't be.
+    #[error(transparent)]
+    Members(#[from] MembershipError),
+    /// This one is none of them.
+    #[error(transparent)]
+    NotAMember(#[from] NotAMember),
+    /// The timings can't hold together.
+    #[error(transparent)]
+    Timings(#[from] TimingsError),
+    /// The failure detector can't be.
+    #[error(transparent)]
+    Detection(#[from] OptionsError),
+}
+
+impl Bully {
+    /// Member `node` among these, itself included. All members must have the same list.
+    #[must_use]
+    pub fn new(node: NodeId, peers: impl IntoIterator<Item = Peer>) -> Self {
+        Self {
+            node,
+            peers: peers.into_iter().collect(),
+            cluster: None,
+            key: None,
+            listen: None,
+            state_dir: "tenure-state".into(),
+            quorum: None,
+            preempt: false,
+            hold_down: None,
+            message_lifetime: None,
+            detection: Detection::default(),
+        }
+    }
+
+    /// The election of one.
+    pub(crate) fn alone() -> Self {
+        let url = Url::parse("http://127.0.0.1").expect("an address");
+        let peer = Peer {
+            node: NodeId(1),
+            priority: Peer::DEFAULT_PRIORITY,
+            url,
+        };
+        Self::new(peer.node, [peer])
+    }
+
+    /// The name of the group, so that two of them don't mix. Default: the election's name.
+    #[must_use]
+    pub fn with_cluster(self, cluster: Name) -> Self {
+        let cluster = Some(cluster);
+        Self { cluster, ..self }
+    }
+
+    /// The secret that the members share. Without one, **whoever reaches a member can vote, and be
+    /// elected.**
+    #[must_use]
+    pub fn with_key(self, key: Key) -> Self {
+        let key = Some(key);
+        Self { key, ..self }
+    }
+
+    /// Listens here. Default: the port of its own address among the peers, on all interfaces.
+    #[must_use]
+    pub fn with_listen(self, listen: SocketAddr) -> Self {
+        let listen = Some(listen);
+        Self { listen, ..self }
+    }
+
+    /// Keeps what it must not forget in this folder, which is made if it is missing. Default
+    /// `tenure-state`. A member that has lost its folder must not take part under its number again:
+    /// others rely on what it has promised.
+    #[must_use]
+    pub fn with_state_dir(self, state_dir: impl Into<PathBuf>) -> Self {
+        let state_dir = state_dir.into();
+        Self { state_dir, ..self }
+    }
+
+    /// Whether nobody leads without the promise of a majority of all members. Default: yes from three
+    /// members on. Without, a network that is parted may have several leaders at a time.
+    #[must_use]
+    pub fn with_quorum(self, quorum: bool) -> Self {
+        let quorum = Some(quorum);
+        Self { quorum, ..self }
+    }
+
+    /// Whether this member takes the place of a worse one that leads and works, once it has followed
+    /// it for `hold_down` (default 30 s, or the lease duration if that is longer). Default: no.
+    #[must_use]
+    pub fn with_preempt(self, preempt: bool, hold_down: Option<Duration>) -> Self {
+        Self {
+            preempt,
+            hold_down,
+            ..self
+        }
+    }
+
+    /// How old a message may become. Default: a tenth of the renew interval. All members must have it
+    /// alike.
+    #[must_use]
+    pub fn with_message_lifetime(self, message_lifetime: Duration) -> Self {
+        let message_lifetime = Some(message_lifetime);
+        Self {
+            message_lifetime,
+            ..self
+        }
+    }
+
+    /// How members notice that another one is gone.
+    #[must_use]
+    pub fn with_detection(self, detection: Detection) -> Self {
+        Self { detection, ..self }
+    }
+
+    /// What it promises.
+    pub(crate) fn guarantee(&self) -> Guarantee {
+        match self.quorum {
+            Some(true) => Guarantee::Quorum,
+            Some(false) => Guarantee::BestEffort,
+            None => Membership::default_guarantee_of(self.peers.len()),
+        }
+    }
+
+    /// The rules of this election, with the timings of a term.
+    ///
+    /// # Errors
+    ///
+    /// [`BullyError`]: there can't be such an election.
+    pub fn rules(&self, term: &Timings) -> Result<bully::Settings, BullyError> {
+        let members = Membership::new(self.peers.iter().map(|peer| Member {
+            id: peer.node,
+            priority: peer.priority,
+        }))?;
+        let options = bully::TimingsOptions {
+            message_lifetime: self.message_lifetime,
+            hold_down: self.hold_down,
+        };
+        let timings = bully::Timings::new(*term, &options)?;
+        let rules = bully::Settings::new(self.node, members, timings)?
+            .with_guarantee(self.guarantee())
+            .with_preempt(self.preempt);
+        // So that impossible parameters are found when the configuration is read.
+        self.detector(&rules, Incarnation(0))?;
+        Ok(rules)
+    }
+
+    /// The failure detector of this start of the member.
+    pub(crate) fn detector(
+        &self,
+        rules: &bully::Settings,
+        incarnation: Incarnation,
+    ) -> Result<Box<dyn Detector + Send>, OptionsError> {
+        let group = Group::new(self.node, incarnation, rules.members().iter());
+        let lifetime = rules.timings().message_lifetime();
+        // Without a quorum all rests on this: no message outlives the detection of its sender's end.
+        // So even the quickest verdict, after a hint, takes longer than a message lives.
+        let ask = AskOptions {
+            timeout: lifetime * 5 / 2,
+            confirm: lifetime * 5 / 4,
+            ..AskOptions::default()
+        };
+        let Detection {
+            by,
+            interval,
+            suspect_after,
+        } = self.detection;
+        Ok(match by {
+            DetectBy::Push => {
+                let defaults = PushOptions::default();
+                let push = PushOptions {
+                    interval,
+                    lifetime: defaults.lifetime.max(interval.saturating_mul(10)),
+                };
+                let chen = ChenOptions {
+                    alpha: suspect_after,
+                    ..ChenOptions::default()
+                };
+                Box::new(Push::<Chen>::new(&group, ask, push, chen)?)
+            }
+            DetectBy::Pull => {
+                let misses = suspect_after.as_nanos() / interval.as_nanos().max(1);
+                let pull = PullOptions {
+                    interval,
+                    timeout: interval,
+                    misses: u32::try_from(misses).unwrap_or(u32::MAX).max(1),
+                };
+                Box::new(Pull::new(&group, ask, pull)?)
+            }
+        })
+    }
+
+    /// The detection's parameters as text, the same on members that have them alike.
+    pub(crate) fn detection_text(&self) -> String {
+        format!("{:?}", self.detection)
+    }
+
+    /// Where the others are.
+    pub(crate) fn others(&self) -> BTreeMap<NodeId, Url> {
+        let others = self.peers.iter().filter(|peer| peer.node != self.node);
+        others.map(|peer| (peer.node, peer.url.clone())).collect()
+    }
+
+    /// Where it listens.
+    pub(crate) fn listening_address(&self) -> Option<SocketAddr> {
+        let own = self.peers.iter().find(|peer| peer.node == self.node);
+        let port = || own?.url.port_or_known_default();
+        self.listen
+            .or_else(|| Some(SocketAddr::from(([0, 0, 0, 0], port()?))))
+    }
+}
+
+/// The strategy that these settings make. What they say of another one than that is left alone, so
+/// that one word changes it.
+pub(super) fn of_settings(settings: &Settings, term: &Timings) -> Result<Strategy, ConfigError> {
+    let strategy = settings.with("strategy", |text| match text {
+        "lease" | "bully" | "static" => Ok(text.to_owned()),
+        _ => Err("must be \"lease\", \"bully\" or \"static\"".into()),
+    })?;
+    match strategy.as_deref() {
+        Some("bully") => bully(settings, term).map(Strategy::Bully),
+        Some("static") => Ok(Strategy::Static),
+        _ => Ok(Strategy::Lease),
+    }
+}
+
+fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
+    let missing = |key, reason: &str| ConfigError::Missing {
+        key,
+        reason: reason.into(),
+    };
+    let whole = |text: &str| {
+        let number = text.parse::<u32>();
+        number.map_err(|_| format!("must be a whole number, 0 to {}", u32::MAX))
+    };
+    let node = settings.with("bully.node", whole)?.ok_or_else(|| {
+        let reason = "say which of the peers this one is, such as node = 1 in [bully]";
+        missing("bully.node", reason)
+    })?;
+    let peers = settings.list("bully.peers");
+    let peers = peers.into_iter().filter(|text| !text.is_empty());
+    let peers: Vec<Peer> = peers
+        .map(Peer::parse)
+        .collect::<Result<_, _>>()
+        .map_err(|reason| settings.invalid("bully.peers", reason))?;
+    if peers.is_empty() {
+        let reason = "name all members, this one too, such as \
+                      peers = [\"1=http://10.0.0.1:7500\", \"2=http://10.0.0.2:7500\"] in [bully]";
+        return Err(missing("bully.peers", reason));
+    }
+    let mut bully = Bully::new(NodeId(node), peers);
+    bully.cluster = settings.parse("bully.cluster")?;
+    bully.listen = settings.with("bully.listen", |text| {
+        text.parse()
+            .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
+    })?;
+    bully.key = settings.with("bully.key_file", |path| {
+        let read = std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?;
+        Key::new(read.trim_ascii()).map_err(|error| error.to_string())
+    })?;
+    if let Some(folder) = settings.with("bully.state_dir", |text| Ok(text.into()))? {
+        bully.state_dir = folder;
+    }
+    bully.quorum = settings.flag("bully.quorum")?;
+    bully.preempt = settings.flag("bully.preempt")?.unwrap_or_default();
+    bully.hold_down = settings.duration("bully.hold_down")?;
+    bully.message_lifetime = settings.duration("bully.message_lifetime")?;
+    if let Some(by) = settings.with("bully.detector", |text| match text {
+        "push" => Ok(DetectBy::Push),
+        "pull" => Ok(DetectBy::Pull),
+        _ => Err("must be \"push\" or \"pull\"".into()),
+    })? {
+        bully.detection.by = by;
+    }
+    if let Some(interval) = settings.duration("bully.heartbeat_interval")? {
+        bully.detection.interval = interval;
+        bully.detection.suspect_after = interval.saturating_mul(4);
+    }
+    if let Some(suspect_after) = settings.duration("bully.suspect_after")? {
+        bully.detection.suspect_after = suspect_after;
+    }
+    bully.rules(term).map_err(|error| {
+        // Of several keys that clash, one that was set.
+        let set = |keys: &[&'static str]| {
+            let set = keys.iter().find(|key| settings.origin(key).is_some());
+            set.copied().unwrap_or(keys[0])
+        };
+        let key = match error {
+            BullyError::Members(_) => "bully.peers",
+            BullyError::NotAMember(_) => "bully.node",
+            BullyError::Timings(TimingsError::HoldDown { .. }) => {
+                set(&["bully.hold_down", "lease_duration"])
+            }
+            BullyError::Timings(_) => set(&["bully.message_lifetime", "renew_interval"]),
+            BullyError::Detection(_) => set(&["bully.suspect_after", "bully.heartbeat_interval"]),
+        };
+        settings.invalid(key, error.to_string())
+    })?;
+    Ok(bully)
+}

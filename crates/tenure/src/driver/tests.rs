@@ -1,0 +1,217 @@
+//! Members in one process, in time that the test moves.
+
+use std::time::Duration;
+
+use tenure_core::bully::{Node, Record};
+use tenure_core::{Incarnation, NodeId};
+
+use super::peers::{Parts, candidate};
+use crate::candidate::{Candidate, LeadershipGuard};
+use crate::clock::{Clock, ManualClock};
+use crate::config::{Bully, Config, Peer, Strategy};
+use crate::observe::Observed;
+use crate::post::{Event, Network, Post};
+use crate::renewer::Renewer;
+use crate::{EndReason, Guarantee, ProclaimError};
+
+/// The lease duration of the default timings, and some.
+const LONG: Duration = Duration::from_secs(20);
+
+struct World {
+    time: ManualClock,
+    network: Network,
+    members: Vec<Candidate>,
+}
+
+impl World {
+    fn new(members: u32, quorum: Option<bool>) -> Self {
+        let (time, network) = (ManualClock::start(), Network::default());
+        let clock = Clock::Manual(time.clone());
+        let renewer = Renewer::start_with(clock.clone()).unwrap();
+        let peers: Vec<Peer> = (1..=members)
+            .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
+            .collect();
+        let incarnation = Incarnation(1);
+        let member = |node| {
+            let mut bully = Bully::new(NodeId(node), peers.clone());
+            bully.quorum = quorum;
+            let config = Config::new("tests/job".parse().unwrap())
+                .with_candidate(candidate(NodeId(node)))
+                .with_strategy(Strategy::Bully(bully.clone()));
+            let rules = bully.rules(&config.timings).unwrap();
+            renewer.candidate_of(
+                config,
+                Parts {
+                    detector: bully.detector(&rules, incarnation).unwrap(),
+                    node: Node::new(rules, Record::default(), clock.started()),
+                    post: Post::InMemory(network.mailbox(NodeId(node), incarnation)),
+                    disk: None,
+                },
+            )
+        };
+        Self {
+            members: (1..=members).map(member).collect(),
+            time,
+            network,
+        }
+    }
+
+    /// Moves time until one of these leads, and returns which one, and its guard.
+    async fn elect(&self, competing: &[usize]) -> (usize, LeadershipGuard) {
+        let campaigns = competing.iter().map(|&place| {
+            Box::pin(async move { (place, self.members[place].campaign().await.unwrap()) })
+        });
+        let won = futures_util::future::select_all(campaigns);
+        tokio::select! {
+            (won, ..) = won => won,
+            () = self.time.advance(Duration::from_secs(120)) => panic!("nobody was elected"),
+        }
+    }
+
+    fn leaders(&self) -> Vec<usize> {
+        let places = 0..self.members.len();
+        places
+            .filter(|&place| self.members[place].leadership().is_some())
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn three_and_five_elect_the_best_and_all_of_them_see_it() {
+    for members in [3, 5] {
+        let world = World::new(members, None);
+        let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();
+        let everybody: Vec<usize> = (0..members as usize).collect();
+        let (leader, guard) = world.elect(&everybody).await;
+        world.time.advance(Duration::from_secs(1)).await;
+        assert_eq!(world.leaders(), [leader]);
+        assert_eq!(world.members[leader].guarantee(), Guarantee::Quorum);
+        for observer in &mut observers {
+            let seen = async {
+                loop {
+                    if let Observed::Leader {
+                        candidate, epoch, ..
+                    } = observer.next().await
+                    {
+                        return (candidate, epoch);
+                    }
+                }
+            };
+            let seen = tokio::time::timeout(Duration::from_secs(5), seen)
+                .await
+                .unwrap();
+            assert_eq!(seen, (world.members[leader].id().clone(), guard.epoch()));
+        }
+        let proclaimed = guard.proclaim(std::collections::BTreeMap::new()).await;
+        assert!(matches!(proclaimed, Err(ProclaimError::AmongPeers)));
+    }
+}
+
+#[tokio::test]
+async fn after_a_leader_that_resigns_the_next_one_leads_at_once_with_a_greater_epoch() {
+    let world = World::new(3, None);
+    let (first, guard) = world.elect(&[0, 1, 2]).await;
+    let epoch = guard.epoch();
+    let begin = *world.time.time.borrow();
+    assert_eq!(guard.resign().await, EndReason::Resigned);
+    let others: Vec<usize> = (0..3).filter(|&place| place != first).collect();
+    let (_, next) = world.elect(&others).await;
+    assert!(next.epoch() > epoch);
+    // A fraction of the lease duration that a crash would have cost.
+    let took = world.time.time.borrow().since(begin);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_leader_hands_over_to_the_member_that_it_names() {
+    let world = World::new(3, None);
+    let (first, guard) = world.elect(&[0]).await;
+    assert_eq!(first, 0);
+    guard.hand_over("nobody".parse().unwrap());
+    guard.hand_over("3".parse().unwrap());
+    assert_eq!(guard.lost().await, EndReason::HandedOver);
+    let (next, _guard) = {
+        let resigned = guard.resign();
+        let (next, reason) = tokio::join!(world.elect(&[1, 2]), resigned);
+        assert_eq!(reason, EndReason::HandedOver);
+        next
+    };
+    assert_eq!(next, 2);
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_stops_before_another_one_leads() {
+    let world = World::new(3, None);
+    let (first, guard) = world.elect(&[0, 1, 2]).await;
+    world.network.cut(NodeId(u32::try_from(first).unwrap() + 1));
+    let others: Vec<usize> = (0..3).filter(|&place| place != first).collect();
+    let (_, next) = world.elect(&others).await;
+    assert!(!guard.is_valid(), "two lead at once");
+    assert_eq!(guard.lost().await, EndReason::RenewDeadline);
+    assert!(next.is_valid() && next.epoch() > guard.epoch());
+    world.network.heal();
+    world.time.advance(LONG).await;
+    assert!(
+        next.is_valid(),
+        "the leader stays when the other one is back"
+    );
+}
+
+#[tokio::test]
+async fn without_a_majority_nobody_leads_and_without_the_guard_a_part_does() {
+    for (quorum, leads) in [(true, false), (false, true)] {
+        let world = World::new(3, Some(quorum));
+        world.network.cut(NodeId(3));
+        let campaign = world.members[2].campaign();
+        tokio::select! {
+            won = campaign => assert!(leads, "{won:?}"),
+            () = world.time.advance(LONG * 3) => assert!(!leads, "nobody was elected"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_stood_still_past_the_deadline_leads_no_more() {
+    let world = World::new(3, None);
+    let (_, guard) = world.elect(&[0]).await;
+    world.time.jump(Duration::from_secs(11)).await;
+    assert!(!guard.is_valid());
+    assert_eq!(guard.lost().await, EndReason::Suspended);
+}
+
+#[tokio::test]
+async fn a_member_whose_number_another_process_has_stops_and_says_why() {
+    let world = World::new(3, None);
+    let (_, guard) = world.elect(&[0]).await;
+    let impostor = Event::Impostor("another process is member 1, too".into());
+    world.network.tell(NodeId(1), impostor);
+    assert_eq!(guard.lost().await, EndReason::Superseded);
+    drop(guard);
+    world.time.advance(LONG).await;
+    let error = world.members[0].campaign().await.unwrap_err();
+    assert!(
+        error.to_string().contains("another process is member 1"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn the_only_one_leads_whenever_it_competes_and_its_epochs_grow() {
+    let time = ManualClock::start();
+    let renewer = Renewer::start_with(Clock::Manual(time.clone())).unwrap();
+    let config = Config::new("tests/job".parse().unwrap()).with_strategy(Strategy::Static);
+    let candidate = renewer.candidate(config).unwrap();
+    assert_eq!(candidate.guarantee(), Guarantee::BestEffort);
+    let mut last = None;
+    for _ in 0..3 {
+        let guard = tokio::select! {
+            guard = candidate.campaign() => guard.unwrap(),
+            () = time.advance(LONG) => panic!("it does not lead"),
+        };
+        assert!(last < Some(guard.epoch()));
+        last = Some(guard.epoch());
+        time.advance(LONG).await;
+        assert!(guard.is_valid());
+        assert_eq!(guard.resign().await, EndReason::Resigned);
+    }
+}
