@@ -115,6 +115,25 @@ pub(crate) struct CandidateArgs {
     /// Time between SIGTERM and SIGKILL [default: 4/15 of the lease duration, 4s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) stop_grace: Option<String>,
+    /// Which way to elect: "lease" (in a store), "bully" (among peers), or "static" (nobody else
+    /// competes) [default: lease]
+    #[arg(long)]
+    pub(crate) strategy: Option<String>,
+    /// Among peers: which of them this one is
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) node: Option<String>,
+    /// Among peers: all members, this one too; the same on all of them
+    #[arg(long, value_name = "NUMBER[@PRIORITY]=URL", value_delimiter = ',')]
+    pub(crate) peers: Vec<String>,
+    /// Among peers: where to listen for the others [default: the port of this one's URL]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Among peers: a file with the secret that all members share
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<String>,
+    /// Among peers: a folder for what this member must not forget [default: tenure-state]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<String>,
 }
 
 /// Run a command while this process leads, and only then

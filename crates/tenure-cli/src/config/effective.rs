@@ -62,16 +62,24 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
                 let value = settings.list(key).first().copied().unwrap_or("report");
                 (value.into(), "default (exit for tenure run)")
             }
+            "strategy" => (config.strategy().name().into(), DEFAULT),
+            "require_fencing" => {
+                let value = settings.flag(key)?.unwrap_or_default();
+                (value.into(), DEFAULT)
+            }
+            // Nothing of it counts for another strategy.
+            key if key.starts_with("bully.") && !is_set(key) => (Value::Null, DEFAULT),
             // A key that this table does not know shows what was said of it.
             key => (settings.list(key).into(), DEFAULT),
         };
-        Row {
+        Ok(Row {
             key,
             value,
             origin: origin(settings, key, default),
-        }
+        })
     };
-    let mut rows: Vec<Row> = settings.keys().iter().map(|key| row(key)).collect();
+    let rows = settings.keys().iter().map(|key| row(key));
+    let mut rows = rows.collect::<Result<Vec<Row>, ConfigError>>()?;
     let metadata = settings.table("metadata");
     let first = metadata.keys().next();
     rows.push(Row {

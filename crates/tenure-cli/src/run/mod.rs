@@ -142,11 +142,20 @@ pub(crate) fn settings(arguments: &CandidateArgs) -> Result<Settings, ConfigErro
             &arguments.lease_duration,
         ),
         ("stop_grace", "--stop-grace", &arguments.stop_grace),
+        ("strategy", "--strategy", &arguments.strategy),
+        ("bully.node", "--node", &arguments.node),
+        ("bully.listen", "--listen", &arguments.listen),
+        ("bully.key_file", "--key-file", &arguments.key_file),
+        ("bully.state_dir", "--state-dir", &arguments.state_dir),
     ];
     for (key, flag, value) in flags {
         if let Some(value) = value {
             settings.set(key, [value], Origin::Flag(flag.into()));
         }
+    }
+    if !arguments.peers.is_empty() {
+        let origin = Origin::Flag("--peers".into());
+        settings.set("bully.peers", &arguments.peers, origin);
     }
     Ok(settings)
 }
