@@ -1,7 +1,8 @@
 use std::fs;
 use std::time::Duration;
 
-use super::{Config, ConfigError, Origin, Settings};
+use super::{Config, ConfigError, Origin, Settings, Strategy};
+use crate::Guarantee;
 
 /// What a file gives, and what the environment makes of it.
 fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
@@ -215,4 +216,104 @@ fn a_section_has_its_own_keys() {
         error.contains(":2: unknown key lisen; did you mean listen?"),
         "{error}"
     );
+}
+
+/// Three members, seen from the first one.
+const PEERS: &str = r#"
+    election = "nightly"
+    strategy = "bully"
+    [bully]
+    node = 1
+    peers = ["1=http://a:1", "2@50=http://b:2", "3=http://c:3"]
+"#;
+
+#[test]
+fn one_word_changes_the_strategy_and_leaves_the_rest_alone() {
+    let config = load(PEERS, &[]).unwrap();
+    assert_eq!(config.guarantee(), Guarantee::Quorum);
+    let Strategy::Bully(bully) = config.strategy() else {
+        panic!("another strategy")
+    };
+    let rules = bully.rules(config.timings()).unwrap();
+    let order: Vec<u32> = rules.members().iter().map(|node| node.0).collect();
+    assert_eq!(order, [2, 1, 3]);
+    for (strategy, guarantee) in [
+        ("lease", Guarantee::FencedLease),
+        ("static", Guarantee::BestEffort),
+    ] {
+        let config = load(PEERS, &[("TENURE_STRATEGY", strategy)]).unwrap();
+        assert_eq!(config.guarantee(), guarantee);
+    }
+    let config = load(PEERS, &[("TENURE_BULLY_QUORUM", "false")]).unwrap();
+    assert_eq!(config.guarantee(), Guarantee::BestEffort);
+}
+
+#[test]
+fn peers_that_can_not_be_are_refused_with_key_and_numbers() {
+    for (name, value, words) in [
+        ("TENURE_STRATEGY", "paxos", ["strategy", "\"bully\""]),
+        ("TENURE_BULLY_NODE", "4", ["bully.node", "member 4"]),
+        ("TENURE_BULLY_NODE", "one", ["bully.node", "whole number"]),
+        (
+            "TENURE_BULLY_PEERS",
+            "http://a:1",
+            ["bully.peers", "1=http://10.0.0.1:7500"],
+        ),
+        (
+            "TENURE_BULLY_PEERS",
+            "1=http://a,1=http://b",
+            ["bully.peers", "twice"],
+        ),
+        (
+            "TENURE_BULLY_LISTEN",
+            "7500",
+            ["bully.listen", "0.0.0.0:7500"],
+        ),
+        (
+            "TENURE_BULLY_QUORUM",
+            "maybe",
+            ["bully.quorum", "true or false"],
+        ),
+        ("TENURE_BULLY_HOLD_DOWN", "14s", ["bully.hold_down", "15s"]),
+        (
+            "TENURE_BULLY_MESSAGE_LIFETIME",
+            "3s",
+            ["bully.message_lifetime", "5s"],
+        ),
+        (
+            "TENURE_BULLY_DETECTOR",
+            "guess",
+            ["bully.detector", "\"pull\""],
+        ),
+        (
+            "TENURE_BULLY_HEARTBEAT_INTERVAL",
+            "1ms",
+            ["bully.heartbeat_interval", "10ms"],
+        ),
+    ] {
+        let error = load(PEERS, &[(name, value)]).unwrap_err();
+        let told = error.contains(name) && words.iter().all(|word| error.contains(word));
+        assert!(told, "{name}={value}: {error}");
+    }
+    let error = refused(&PEERS.replace("node", "nodes"));
+    assert!(
+        error.contains("tenure.toml:5") && error.contains("did you mean bully.node"),
+        "{error}"
+    );
+    let error = refused(&PEERS.replace("node = 1", ""));
+    assert!(error.contains("bully.node is not set"), "{error}");
+}
+
+#[test]
+fn who_asks_for_fencing_is_not_given_less() {
+    let fencing = ("TENURE_REQUIRE_FENCING", "true");
+    assert!(load(PEERS, &[fencing]).is_ok());
+    assert!(load(PEERS, &[fencing, ("TENURE_STRATEGY", "lease")]).is_ok());
+    for less in [
+        ("TENURE_BULLY_QUORUM", "false"),
+        ("TENURE_STRATEGY", "static"),
+    ] {
+        let error = load(PEERS, &[fencing, less]).unwrap_err();
+        assert!(error.contains("require_fencing"), "{error}");
+    }
 }
