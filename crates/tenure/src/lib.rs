@@ -19,7 +19,11 @@
 //! # }
 //! ```
 //!
-//! **What it promises.** While [`Leadership::is_valid`] says yes, the store has granted the lease
+//! One word of the configuration changes the way in which it is elected
+//! ([`config::Strategy`]), and nothing else: a lease in a store, an election among peers without a
+//! store, or nobody else at all. [`Candidate::guarantee`] says what that promises.
+//!
+//! **What it promises**, with a lease. While [`Leadership::is_valid`] says yes, the store has granted the lease
 //! to nobody else, as long as the clocks of this machine and the store's differ in rate by less
 //! than the margin of the [`Timings`]. The task is told to stop, and aborted, before that ends.
 //!
