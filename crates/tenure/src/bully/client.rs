@@ -112,6 +112,11 @@ impl Client {
                 return;
             }
         }
+        self.local.counters.refused_by_peers.add();
+        self.in_trouble(
+            Trouble::Refused(Code::Late),
+            "it is too slow to tell the time",
+        );
     }
 
     async fn attempt(&mut self, queued: &Queued) -> Outcome {
@@ -208,13 +213,11 @@ impl Client {
     }
 
     fn refused(&mut self, problem: &Problem) -> Outcome {
-        let known = self.clock.map(|clock| clock.instance);
         if let Some(member) = problem.member.filter(|member| member.node == self.to) {
             self.learn_time(member);
         }
         if problem.code == Code::Late && self.clock.is_some() {
             // Not a fault: its process is new to this one, or one of the two stood still.
-            tracing::debug!(peer = %self.to, ?known, "learned the time there");
             return Outcome::AskAgain;
         }
         self.local.counters.refused_by_peers.add();

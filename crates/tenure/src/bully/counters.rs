@@ -10,8 +10,9 @@ use super::refusal::Code;
 /// What was carried since the member started, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub(crate) struct Counters {
-    /// Requests to other members that were begun.
+pub struct Counters {
+    /// Requests to other members that were begun; one more for each that had to learn the time
+    /// there first.
     pub sent: u64,
     /// Of these, those that the other member took.
     pub answered: u64,

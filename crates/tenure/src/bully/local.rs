@@ -175,7 +175,6 @@ impl Local {
 
     /// Somebody has seen another process with this member's number.
     pub(super) fn impostor(&self, seen_by: NodeId, detail: String) {
-        tracing::error!(peer = %seen_by, "{detail}");
         self.tell(Event::Impostor(Impostor { seen_by, detail }));
     }
 

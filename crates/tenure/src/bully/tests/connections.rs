@@ -62,16 +62,6 @@ impl Relay {
     }
 }
 
-fn answering(mut inbox: Inbox) {
-    tokio::spawn(async move {
-        while let Some(event) = inbox.recv().await {
-            if let Event::Message(message) = event {
-                message.reply.send(Vec::new());
-            }
-        }
-    });
-}
-
 #[tokio::test]
 async fn a_refused_connection_is_told_as_a_hint() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

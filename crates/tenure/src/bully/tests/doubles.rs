@@ -11,54 +11,86 @@ async fn impostor(inbox: &mut Inbox) -> Impostor {
 }
 
 /// Two processes that say that they are member 1, of these starts, write to member 2 in turns.
-async fn two_of(incarnations: [u64; 2]) -> [Option<Impostor>; 2] {
-    let (two, mut inbox_of_two) = Carrier::start(setup(2)).unwrap();
+async fn two_of(incarnations: [u64; 2]) -> [Inbox; 2] {
+    let (two, inbox) = Carrier::start(setup(2)).unwrap();
+    answering(inbox);
     let address = listening_on(&two);
-    let start = |incarnation| {
+    let [first, second] = incarnations.map(|incarnation| {
+        let incarnation = Incarnation(incarnation);
+        let setup = one_with_two_at(address);
         Carrier::start(Setup {
-            incarnation: Incarnation(incarnation),
-            ..one_with_two_at(address)
+            incarnation,
+            ..setup
         })
         .unwrap()
+    });
+    let heard = || {
+        let counters = two.counters();
+        let refused = ["older_start", "runs_twice"].map(|code| counters.refused.get(code).copied());
+        counters.taken + refused.into_iter().flatten().sum::<u64>()
     };
-    let [mut first, mut second] = incarnations.map(start);
-    for (carrier, _) in [&first, &second] {
-        carrier.send(NodeId(2), pre_vote(1));
-        let taken = async { next_message(&mut inbox_of_two).await };
-        let _ = tokio::time::timeout(Duration::from_millis(500), taken).await;
+    for (heard_of, (carrier, _)) in (1..).zip([&first, &second, &first]) {
+        carrier.send(NodeId(2), pre_vote(heard_of));
+        wait_until("member 2 to hear of it", || heard() == heard_of).await;
     }
-    first.0.send(NodeId(2), pre_vote(2));
-    let mut seen = [None, None];
-    for (seen, inbox) in seen.iter_mut().zip([&mut first.1, &mut second.1]) {
-        let told = tokio::time::timeout(Duration::from_secs(1), impostor(inbox)).await;
-        *seen = told.ok();
+    // Answers to the second message of each would come now.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    [first.1, second.1]
+}
+
+/// Its carrier is gone, so its inbox ends.
+async fn is_told_nothing(inbox: &mut Inbox) -> bool {
+    while let Some(event) = tokio::time::timeout(PATIENCE, inbox.recv()).await.unwrap() {
+        if matches!(event, Event::Impostor(_)) {
+            return false;
+        }
     }
-    seen
+    true
 }
 
 #[tokio::test]
 async fn the_older_of_two_processes_with_one_number_is_told() {
-    let [older, newer] = two_of([5, 6]).await;
-    let older = older.expect("the older one is told");
-    assert_eq!(older.seen_by, NodeId(2));
+    let [mut older, mut newer] = two_of([5, 6]).await;
+    let told = impostor(&mut older).await;
+    assert_eq!(told.seen_by, NodeId(2));
     assert!(
-        older.detail.contains("start 5 of member 1"),
+        told.detail.contains("start 5 of member 1"),
         "{}",
-        older.detail
+        told.detail
     );
-    assert_eq!(newer, None);
+    assert!(is_told_nothing(&mut newer).await);
 }
 
 #[tokio::test]
 async fn of_two_processes_with_one_copied_state_the_second_is_told() {
-    let [first, second] = two_of([5, 5]).await;
-    assert_eq!(first, None);
-    assert!(
-        second
-            .expect("the second is told")
-            .detail
-            .contains("two processes")
-    );
+    let [mut first, mut second] = two_of([5, 5]).await;
+    let told = impostor(&mut second).await;
+    assert!(told.detail.contains("two processes"), "{}", told.detail);
+    assert!(is_told_nothing(&mut first).await);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_process_that_was_replaced_is_not_believed() {
+    let two_of = |incarnation| Setup {
+        incarnation: Incarnation(incarnation),
+        ..setup(2)
+    };
+    let (old, mut inbox_of_old) = Carrier::start(two_of(5)).unwrap();
+    let (one, mut inbox) = Carrier::start(one_with_two_at(listening_on(&old))).unwrap();
+    let mut new = two_of(6);
+    new.peers.insert(NodeId(1), at(listening_on(&one)));
+    let (new, _inbox) = Carrier::start(new).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    let asked = next_message(&mut inbox_of_old).await;
+    new.send(NodeId(1), pre_vote(2));
+    assert_eq!(next_message(&mut inbox).await.incarnation, Incarnation(6));
+    asked.reply.send(vec![ack(1)]);
+    wait_until("the answer", || {
+        one.counters().refused.contains_key("older_start")
+    })
+    .await;
+    let event = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
+    assert!(event.is_err(), "{event:?}");
 }
 
 #[tokio::test]

@@ -113,6 +113,17 @@ async fn next_message(inbox: &mut Inbox) -> Incoming {
     }
 }
 
+/// A driver that answers everything.
+fn answering(mut inbox: Inbox) {
+    tokio::spawn(async move {
+        while let Some(event) = inbox.recv().await {
+            if let Event::Message(message) = event {
+                message.reply.send(vec![ack(1)]);
+            }
+        }
+    });
+}
+
 async fn wait_until(what: &str, is_true: impl Fn() -> bool) {
     let wait = async {
         while !is_true() {

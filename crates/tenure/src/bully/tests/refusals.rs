@@ -217,7 +217,7 @@ async fn a_message_over_the_limit_is_refused_and_one_at_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_driver_that_is_behind_or_gone_refuses_and_does_not_count_the_message_as_taken() {
+async fn a_message_that_the_driver_can_t_take_is_refused_and_may_come_again() {
     let (two, inbox) = Carrier::start(setup(2)).unwrap();
     let writer = Writer::to(&two);
     let good = writer.good().await;
