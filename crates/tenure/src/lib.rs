@@ -32,8 +32,9 @@
 //! be written with the [epoch](Leadership::epoch), to a receiver that refuses smaller ones:
 //! [`fence`].
 //!
-//! Features, both off by default: `axum` for `Candidate::router`, routes that say who leads; `tower`
-//! for `fence::FenceLayer`, which refuses stale requests in front of an HTTP service.
+//! Features, all off by default: `axum` for `Candidate::router`, routes that say who leads; `tower`
+//! for `fence::FenceLayer`, which refuses stale requests in front of an HTTP service; `bully` for
+//! elections among peers, without a store.
 
 mod candidate;
 mod guarantee;

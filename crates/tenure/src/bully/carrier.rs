@@ -1,4 +1,19 @@
 //! The carrier: the driver's way to the other members.
+//!
+//! # For the driver
+//!
+//! 1. [`StateFile::open`](super::StateFile::open) gives the record of the last start. The node's first output is a record to
+//!    persist: [`StateFile::write`](super::StateFile::write) it before anything is sent.
+//! 2. [`Carrier::start`], on the driver's runtime, with the incarnation of that record. All that the
+//!    carrier does of itself (listening, sending) runs there, so an application that blocks its own
+//!    runtime stops no election.
+//! 3. [`Inbox::recv`] next to the driver's timers. For a message: hand it in, write what is to be
+//!    persisted, and give everything that comes out for the sender to [`Incoming::reply`](super::Incoming::reply): it rides in
+//!    the HTTP response. Everything else goes to [`Carrier::send`].
+//! 4. On [`Event::Impostor`](super::Event::Impostor) lead no more, and say why.
+//!
+//! Messages may be lost, and none is handed out after its lifetime, or twice. The driver is never told
+//! that a message arrived: the machines send again what matters.
 
 use std::collections::BTreeMap;
 use std::io;

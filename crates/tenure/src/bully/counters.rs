@@ -10,7 +10,7 @@ use super::refusal::Code;
 /// What was carried since the member started, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Counters {
+pub(crate) struct Counters {
     /// Requests to other members that were begun; one more for each that had to learn the time
     /// there first.
     pub sent: u64,

@@ -20,6 +20,9 @@ const MAX_CONNECTIONS: usize = 256;
 /// How long a connection may be idle, or take for a head.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
+/// Largest head, about; bodies are read in pieces.
+const BUFFER_BYTES: usize = 32 * 1024;
+
 /// How long to wait when the operating system has no file handle for another connection.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -52,6 +55,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
             let served = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIME)
+                .max_buf_size(BUFFER_BYTES)
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
             if let Err(error) = served {

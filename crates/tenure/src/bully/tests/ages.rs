@@ -10,7 +10,7 @@ fn micros(micros: u64) -> Duration {
 }
 
 proptest! {
-    /// Two clocks with different origins; an answer and a message that take any time.
+    /// Two clocks with different origins and rates; an answer and a message that take any time.
     #[test]
     fn no_message_is_good_for_longer_than_its_lifetime(
         other_is_ahead in 0_u64..1 << 40,
@@ -18,10 +18,14 @@ proptest! {
         answer_takes in 0_u64..10_000_000,
         made in 0_u64..1 << 41,
         lifetime_ms in 20_u64..10_000,
+        rate_ppm in -900_i64..=900,
     ) {
         let lifetime = Duration::from_millis(lifetime_ms);
         let here = |real: u64| Instant::default() + micros(real);
-        let there = |real: u64| Instant::default() + micros(real + other_is_ahead);
+        let there = |real: u64| {
+            let drift = i64::try_from(real).unwrap() / 1_000_000 * rate_ppm;
+            Instant::default() + micros((real + other_is_ahead).checked_add_signed(drift).unwrap())
+        };
         let clock = PeerClock {
             instance: 1,
             time_ms: time_ms(there(told_at)),
