@@ -118,7 +118,7 @@ impl Carrier {
             links,
             status,
             listening_on: None,
-            tasks: tasks,
+            tasks,
         };
         if let Some(address) = setup.listen {
             let failed = |error| StartError::Listen { address, error };

@@ -181,9 +181,8 @@ impl Local {
     fn check_age(&self, envelope: &Envelope) -> Result<Instant, Refusal> {
         let from = envelope.from;
         let late = |detail| Err(Refusal::new(Code::Late, detail));
-        let GoodUntil { instance, time_ms } = match envelope.good_until {
-            Some(good_until) => good_until,
-            None => return late(format!("member {from} does not say how old its message is")),
+        let Some(GoodUntil { instance, time_ms }) = envelope.good_until else {
+            return late(format!("member {from} does not say how old its message is"));
         };
         if instance != self.start.instance {
             return late(format!(

@@ -173,6 +173,25 @@ async fn what_is_answered_later_goes_as_a_message_of_its_own() {
 }
 
 #[tokio::test]
+async fn an_application_may_mount_the_routes_under_a_prefix() {
+    let two = Setup {
+        listen: None,
+        ..setup(2)
+    };
+    let (two, mut inbox) = Carrier::start(two).unwrap();
+    let app = axum::Router::new().nest("/tenure", two.router());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let mut setup = one_with_two_at(address);
+    let url = format!("http://{address}/tenure/").parse().unwrap();
+    setup.peers.insert(NodeId(2), url);
+    let (one, _inbox) = Carrier::start(setup).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    assert_eq!(next_message(&mut inbox).await.payload, pre_vote(1));
+}
+
+#[tokio::test]
 async fn without_keys_messages_go_through_and_a_key_on_one_side_refuses() {
     let insecure = || Arc::new(Seal::insecure());
     let two = Setup {
