@@ -125,7 +125,8 @@ impl Renewer {
         if let Some(warning) = rules.warning() {
             tracing::warn!(election = %config.election, "{warning}");
         }
-        let cluster = bully.cluster.as_ref().unwrap_or(config.election.name());
+        let cluster = bully.cluster.as_ref();
+        let cluster = cluster.unwrap_or_else(|| config.election.name());
         let fingerprint = Fingerprint::of(&rules, &bully.detection_text());
         let Opened {
             mut file,

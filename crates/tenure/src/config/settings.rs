@@ -209,7 +209,7 @@ impl Settings {
     /// Whether known keys stand in a table of this name.
     fn has_table(&self, name: &str) -> bool {
         let table = |key: &&str| key.split_once('.').is_some_and(|(table, _)| table == name);
-        self.known.iter().any(|key| table(&key))
+        self.known.iter().any(table)
     }
 
     /// Reads the environment: `PREFIX` and the key in upper case, a dot in it as `_`. Names that begin so and are no

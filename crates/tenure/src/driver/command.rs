@@ -67,7 +67,7 @@ pub(crate) enum Command {
 
 /// What goes to the driver's thread.
 pub(super) enum Message {
-    Join(usize, Box<Seat>),
+    Join(usize, Seat),
     To(usize, Command),
 }
 

@@ -101,14 +101,14 @@ impl Driver {
     pub(crate) fn join(&self, config: Config, link: Link) -> DriverHandle {
         self.seat(config, |handle, publish_term| {
             let lease = Lease::new(handle.config.clone(), link);
-            Seat::Lease(Member::new(handle, lease, publish_term))
+            Seat::Lease(Member::new(handle, lease, publish_term).into())
         })
     }
 
     /// Adds a candidate that is elected among peers.
     pub(crate) fn join_peers(&self, config: Config, peers: Peers) -> DriverHandle {
         self.seat(config, |handle, publish_term| {
-            Seat::Peers(Member::new(handle, peers, publish_term))
+            Seat::Peers(Member::new(handle, peers, publish_term).into())
         })
     }
 
@@ -123,15 +123,15 @@ impl Driver {
         let handle = DriverHandle::new(config, self.clock.clone(), terms, way);
         let seat = seat(&handle, publish_term);
         // If the thread has died, the first command will tell.
-        let _ = self.messages.send(Message::Join(number, seat.into()));
+        let _ = self.messages.send(Message::Join(number, seat));
         handle
     }
 }
 
 /// A candidate on the thread.
 enum Seat {
-    Lease(Member<Lease>),
-    Peers(Member<Peers>),
+    Lease(Box<Member<Lease>>),
+    Peers(Box<Member<Peers>>),
 }
 
 /// Calls a method of the member, whatever elects it.
@@ -213,7 +213,7 @@ impl Loop {
     fn take(&mut self, message: Message) {
         match message {
             Message::Join(number, seat) => {
-                self.seats.insert(number, *seat);
+                self.seats.insert(number, seat);
             }
             Message::To(number, command) => {
                 if let Some(seat) = self.seats.get_mut(&number) {
@@ -269,7 +269,7 @@ async fn next_event(seats: &mut BTreeMap<usize, Seat>) -> (usize, Event) {
 
 fn leases(seats: &mut BTreeMap<usize, Seat>) -> impl Iterator<Item = (usize, &mut Member<Lease>)> {
     seats.iter_mut().filter_map(|(&number, seat)| match seat {
-        Seat::Lease(member) => Some((number, member)),
+        Seat::Lease(member) => Some((number, &mut **member)),
         Seat::Peers(_) => None,
     })
 }
