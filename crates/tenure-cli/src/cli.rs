@@ -373,7 +373,7 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     Check(ConfigCheck),
-    Show(ConfigShow),
+    Show(Box<ConfigShow>),
     /// Print a commented file with every key and its default
     Example,
 }
