@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Serve),
-    Run(Run),
+    Run(Box<Run>),
     List(List),
     Status(Status),
     History(History),
