@@ -10,7 +10,8 @@ use super::topic::Topic;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) events: usize,
-    /// Of what changed; a text that somebody listened to comes on top, and is as long again.
+    /// Of what changed; the text of an event that somebody listened to comes on top, some 300 bytes and
+    /// the metadata.
     pub(super) bytes: usize,
 }
 
