@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use tenure_tests::process::run;
+use tenure_tests::process::{run, tenure};
 
 use super::{code, stderr, stdout};
 
@@ -106,4 +106,32 @@ fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
             "{part}: {text}"
         );
     }
+}
+
+/// What the command prints, or its `stderr`, on a terminal.
+fn on_a_terminal(line: &str, no_color: &str) -> String {
+    let line = format!("{} {line}", tenure().display());
+    let mut script = Command::new("timeout");
+    script
+        .args(["60", "script"])
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    script.env("TERM", "xterm").env("NO_COLOR", no_color);
+    let output = script.output().expect("script, of util-linux");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_want_them() {
+    let logs = "run --strategy static --once --election ns/job -- true";
+    for line in ["run --help", "nonsense", logs] {
+        let coloured = on_a_terminal(line, "");
+        assert!(coloured.contains('\x1b'), "{line}: {coloured}");
+        let plain = on_a_terminal(line, "1");
+        assert!(
+            !plain.contains('\x1b') && plain.len() > 20,
+            "{line}: {plain}"
+        );
+    }
+    let piped = run(&["run", "--help"]);
+    assert!(!stdout(&piped).contains('\x1b'), "{piped:?}");
 }

@@ -8,12 +8,14 @@ use std::future::{Ready, ready};
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::Request;
 use axum::response::Response;
 use axum_server::accept::Accept;
 use futures_util::future::Either;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
@@ -29,6 +31,8 @@ pub(crate) struct Door {
     standing: Arc<Semaphore>,
     crowded: Router,
     max_header_bytes: usize,
+    /// How long what was sent may go without being taken.
+    send_time: Duration,
 }
 
 impl Door {
@@ -39,6 +43,7 @@ impl Door {
             standing: Arc::new(Semaphore::new(limits.connections_over())),
             crowded: http::crowded(store.clone()),
             max_header_bytes: limits.max_header_bytes,
+            send_time: limits.request_time,
         }
     }
 
@@ -67,6 +72,10 @@ impl Accept<TcpStream, Router> for Door {
     fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
         ready((|| {
             stream.set_nodelay(true)?;
+            // Who takes no answers, or is gone without a word while some are under way, gives its seat
+            // back: the kernel closes the connection (RFC 5482; only Linux and its kin have it).
+            #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
+            SockRef::from(&stream).set_tcp_user_timeout(Some(self.send_time))?;
             Ok((stream, self.let_in(router)?))
         })())
     }

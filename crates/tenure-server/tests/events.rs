@@ -486,6 +486,17 @@ async fn a_stream_does_not_end_when_other_requests_would() {
 }
 
 #[tokio::test]
+async fn a_stream_with_nothing_to_tell_shows_that_it_lives() {
+    let api = in_memory().api;
+    let mut stream = Stream::open(lease(&api, "job")).await;
+    stream.expect("reset").await;
+    // Clients take a stream that is silent for 40 s for dead.
+    let sign = timeout(Duration::from_secs(40), stream.response.chunk());
+    let sign = sign.await.expect("a heartbeat").unwrap().unwrap();
+    assert!(sign.starts_with(b":"), "{sign:?}");
+}
+
+#[tokio::test]
 async fn one_watcher_too_many_is_refused_until_another_one_has_gone() {
     let server = with_limits(|limits| limits.max_watchers = 2);
     let api = server.api.clone();

@@ -482,6 +482,30 @@ async fn a_leader_that_comes_back_to_a_full_store_renews() {
     assert_ok(&only.get("/v1/namespaces/ns/leases/job").await.answer);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn who_takes_no_answers_gives_its_seat_back() {
+    let change = |limits: &mut Limits| {
+        limits.max_connections = 1;
+        limits.request_time = Duration::from_millis(500);
+    };
+    let api = limited(change).api;
+    let mut deaf = Wire::connect(&api).await;
+    let requests = head("GET", "/v1/limits", "").repeat(1_000);
+    // Until the answers fill all buffers, so that the store takes no more requests.
+    while let Ok(sent) = timeout(Duration::from_secs(1), deaf.send(&requests)).await {
+        if sent.is_err() {
+            break;
+        }
+    }
+    let seated = async {
+        while Wire::connect(&api).await.get("/v1/limits").await.answer.0 == 429 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(SOON * 3, seated).await.expect("a free seat");
+}
+
 #[tokio::test]
 async fn connections_that_are_far_too_many_are_closed_at_once() {
     let api = limited(|limits| limits.max_connections = 1).api;

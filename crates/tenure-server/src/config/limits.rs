@@ -59,7 +59,8 @@ pub struct Limits {
     pub header_time: Duration,
     /// How long a body may take, and then what is asked for, apart from the time that a request asks
     /// to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`, after which nothing is
-    /// known of what the store did.
+    /// known of what the store did. On Linux also how long an answer, or an event, may go without being
+    /// taken; over that the connection is closed.
     pub request_time: Duration,
 }
 
