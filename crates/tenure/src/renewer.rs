@@ -202,8 +202,7 @@ impl Renewer {
     }
 
     pub(crate) fn candidate_of(&self, config: Config, parts: Parts) -> Candidate {
-        let now = self.driver.clock().now();
-        let (peers, seen) = Peers::new(&config, parts, now);
+        let (peers, seen) = Peers::new(&config, parts);
         Candidate::new(self.driver.join_peers(config, peers), Source::Peers(seen))
     }
 }

@@ -1,6 +1,7 @@
 //! What goes between members, into a node and out of it.
 
 use alloc::string::String;
+use core::time::Duration;
 
 use super::{NodeId, Record};
 use crate::Epoch;
@@ -95,8 +96,8 @@ pub enum GuardMessage {
         round: u64,
         /// The greatest epoch that the sender knows of.
         highest: Option<Epoch>,
-        /// Whether the sender's promise to another one is still on.
-        promised: bool,
+        /// For how long the sender's promise to another one still binds it.
+        bound: Option<Duration>,
         /// Whether the sender could lead: it stands for election and reaches a majority.
         can_lead: bool,
     },
@@ -204,6 +205,12 @@ pub enum Output {
         /// To be told with the answer.
         round: u64,
     },
+    /// Have the failure detector watch this member, beside those that it watches already, and tell
+    /// [`Input::Suspected`] and [`Input::Alive`]. Only who follows watches, and only whom it follows:
+    /// so detection costs a leader one heartbeat for each follower, and nothing between followers.
+    Watch(NodeId),
+    /// No longer watch this one.
+    Unwatch(NodeId),
     /// A term began: start the task.
     Began(Epoch),
     /// A round of renewals has found no majority and the next ones are being tried (`true`), or the

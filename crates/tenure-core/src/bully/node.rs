@@ -14,6 +14,8 @@ pub struct Node {
     pub(super) base: Base,
     pub(super) machine: Machine,
     pub(super) last_look: Instant,
+    /// Whom the failure detector watches.
+    pub(super) watched: Option<NodeId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +38,7 @@ impl Node {
             base,
             machine,
             last_look: started.at,
+            watched: None,
         }
     }
 
@@ -62,6 +65,34 @@ impl Node {
     #[must_use]
     pub fn stands(&self, now: Instant) -> bool {
         self.base.term.is_some() || self.base.may_stand(now)
+    }
+
+    /// Whom it follows or waits for; itself while it leads, nobody while that is open.
+    fn holds_to(&self) -> Option<NodeId> {
+        match &self.machine {
+            Machine::BestEffort(machine) => machine.holds_to(),
+            Machine::Quorum(machine) => machine.holds_to(self.base.me()),
+        }
+    }
+
+    /// Moves the watch to whom it follows. A leader watches nobody: with a quorum its rounds show who
+    /// is there, and without one it does nothing about a follower that is gone; another leader shows
+    /// itself. While it is open who leads, the last one stays under watch.
+    fn move_watch(&mut self) -> Option<Output> {
+        let me = self.base.me();
+        let holds_to = self.holds_to()?;
+        match self.watched {
+            Some(watched) if watched == holds_to => None,
+            Some(watched) => {
+                self.watched = None;
+                Some(Output::Unwatch(watched))
+            }
+            None if holds_to == me => None,
+            None => {
+                self.watched = Some(holds_to);
+                Some(Output::Watch(holds_to))
+            }
+        }
     }
 
     /// The task is gone, and with it the term.
@@ -219,7 +250,7 @@ impl Strategy for Node {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.base.outbox.poll()
+        self.base.outbox.poll().or_else(|| self.move_watch())
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -91,18 +91,14 @@ impl Peers {
     pub(crate) fn new(
         config: &Config,
         parts: Parts,
-        now: Instant,
     ) -> (Self, watch::Receiver<Observed>) {
         let Parts {
             node,
-            mut detector,
+            detector,
             post,
             disk,
         } = parts;
         let me = node.settings().me();
-        for other in node.settings().members().others(me) {
-            detector.handle_input(now, detector::Input::Watch(other));
-        }
         let unknown = Observed::Unknown("no leader was heard of yet".into());
         let (seen, observed) = watch::channel(unknown);
         let peers = Self {
@@ -239,6 +235,14 @@ impl Peers {
                 Output::Ask { node, round } => {
                     let ask = detector::Input::Ask { node, ask: round };
                     self.detector.handle_input(now, ask);
+                    continue;
+                }
+                Output::Watch(node) => {
+                    self.detector.handle_input(now, detector::Input::Watch(node));
+                    continue;
+                }
+                Output::Unwatch(node) => {
+                    self.detector.handle_input(now, detector::Input::Unwatch(node));
                     continue;
                 }
                 Output::SeenLeader(leader) => {

@@ -117,7 +117,7 @@ impl BestEffort {
     }
 
     /// Whom it obeys or follows, itself if it leads.
-    fn holds_to(&self) -> Option<NodeId> {
+    pub(super) fn holds_to(&self) -> Option<NodeId> {
         match self.status {
             Status::Waiting | Status::Following { .. } | Status::Leading { .. } => {
                 Some(self.election.organiser)

@@ -158,6 +158,7 @@ impl Quorum {
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
             self.role = Role::Following { leader };
+            self.silent.clear();
             self.followed_since = now;
             self.look_at = now + base.settings.timings.term().renew_interval();
         }

@@ -28,6 +28,7 @@ mod lead;
 mod vote;
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
 
 use super::base::Base;
 use super::settings::lacks;
@@ -38,6 +39,9 @@ use crate::{Epoch, Instant, Random};
 /// How often in a row a candidate leaves it to a better one that could lead. After that it stands
 /// itself: a member that says so and never does must not block the others for ever.
 const MAX_DEFERRALS: u32 = 3;
+
+/// A pre-vote is not made again sooner than this part of a message's lifetime after the last one.
+const SOONEST: u32 = 50;
 
 /// The back-off after a failed vote doubles up to this many times.
 const MAX_DOUBLINGS: u32 = 4;
@@ -51,7 +55,9 @@ pub(super) struct Quorum {
     pub(super) known: Option<Epoch>,
     /// Whether it reached a majority when it last tried.
     pub(super) connected: bool,
-    suspected: BTreeSet<NodeId>,
+    /// Who is not waited for in a pre-vote: the detector suspects it, or it did not answer the last
+    /// one. Until it speaks, or another leader is known.
+    pub(super) silent: BTreeSet<NodeId>,
     pub(super) deferrals: u32,
     pub(super) failures: u32,
     pub(super) round: u64,
@@ -84,7 +90,8 @@ pub(super) enum Role {
 /// What a member says to a pre-vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reply {
-    promised: bool,
+    /// For how long it is promised to another one.
+    bound: Option<Duration>,
     can_lead: bool,
 }
 
@@ -100,7 +107,7 @@ impl Quorum {
             promise_until: bound.then(|| now + base.settings.timings.quarantine()),
             known: None,
             connected: true,
-            suspected: BTreeSet::new(),
+            silent: BTreeSet::new(),
             deferrals: 0,
             failures: 0,
             round: 0,
@@ -123,8 +130,23 @@ impl Quorum {
         base.record.voted.filter(|_| binds)
     }
 
+    /// Whom it follows; itself while it leads.
+    pub(super) const fn holds_to(&self, me: NodeId) -> Option<NodeId> {
+        match self.role {
+            Role::Following { leader } => leader,
+            Role::Leading { .. } => Some(me),
+            Role::Polling { .. } | Role::Voting { .. } => None,
+        }
+    }
+
     fn is_promised_elsewhere(&self, base: &Base, now: Instant, to: NodeId) -> bool {
-        self.promised_to(base, now).is_some_and(|other| other != to)
+        self.bound_elsewhere(base, now, to).is_some()
+    }
+
+    /// For how long its promise to another one than this still binds it.
+    fn bound_elsewhere(&self, base: &Base, now: Instant, to: NodeId) -> Option<Duration> {
+        let other = self.promised_to(base, now).filter(|&other| other != to);
+        other.and(self.promise_until).map(|until| until.since(now))
     }
 
     /// Promises the record's epoch for a lease duration from now on.
@@ -166,7 +188,11 @@ impl Quorum {
                     self.poll(base, now, random);
                 }
             }
-            Role::Polling { .. } => self.judge(base, now, random),
+            Role::Polling { replies } => {
+                let others = base.settings.members.others(base.me());
+                self.silent = others.filter(|it| !replies.contains_key(it)).collect();
+                self.judge(base, now, random);
+            }
             Role::Voting { .. } => self.give_up(base, now, random),
             Role::Leading { .. } => self.next_round(base, now, random),
         }
@@ -214,12 +240,12 @@ impl Quorum {
         node: NodeId,
         random: &mut dyn Random,
     ) {
-        self.suspected.insert(node);
-        self.judge_if_all_replied(base, now, random);
+        self.silent.insert(node);
+        self.judge_if_decided(base, now, random);
     }
 
     pub(super) fn alive(&mut self, node: NodeId) {
-        self.suspected.remove(&node);
+        self.silent.remove(&node);
     }
 
     pub(super) fn hear(
@@ -229,12 +255,13 @@ impl Quorum {
         (from, message): (NodeId, GuardMessage),
         random: &mut dyn Random,
     ) {
+        self.silent.remove(&from);
         match message {
             GuardMessage::PreVote { round } => self.hear_pre_vote(base, now, from, round),
             GuardMessage::PreVoteReply {
                 round,
                 highest,
-                promised,
+                bound,
                 can_lead,
             } => {
                 self.known = self.known.max(highest);
@@ -242,8 +269,8 @@ impl Quorum {
                     return;
                 };
                 if round == self.round {
-                    replies.insert(from, Reply { promised, can_lead });
-                    self.judge_if_all_replied(base, now, random);
+                    replies.insert(from, Reply { bound, can_lead });
+                    self.judge_if_decided(base, now, random);
                 }
             }
             GuardMessage::Halt { epoch } => self.hear_halt(base, now, from, epoch),

@@ -1,8 +1,10 @@
 //! Becoming the leader, and helping others to.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
 
-use super::{MAX_DEFERRALS, MAX_DOUBLINGS, Quorum, Reply, Role};
+use super::{MAX_DEFERRALS, MAX_DOUBLINGS, Quorum, Reply, Role, SOONEST};
 use crate::bully::base::Base;
 use crate::bully::settings::lacks;
 use crate::bully::{GuardMessage, Message, NodeId};
@@ -17,32 +19,48 @@ impl Quorum {
         };
         self.look_at = now + base.settings.timings.message_lifetime();
         base.send_all(Message::Guard(GuardMessage::PreVote { round: self.round }));
-        self.judge_if_all_replied(base, now, random);
+        self.judge_if_decided(base, now, random);
     }
 
     pub(super) fn hear_pre_vote(&self, base: &mut Base, now: Instant, from: NodeId, round: u64) {
         let reply = GuardMessage::PreVoteReply {
             round,
             highest: base.record.highest,
-            promised: self.is_promised_elsewhere(base, now, from),
+            bound: self.bound_elsewhere(base, now, from),
             can_lead: self.connected && base.may_stand(now),
         };
         base.send(from, Message::Guard(reply));
     }
 
-    /// Nobody waits for an answer of a member that the detector suspects.
-    pub(super) fn judge_if_all_replied(
+    /// Nobody waits for who is silent. And once a majority is free, only the better ones matter, who
+    /// may go first.
+    pub(super) fn judge_if_decided(
         &mut self,
         base: &mut Base,
         now: Instant,
         random: &mut dyn Random,
     ) {
-        if let Role::Polling { replies } = &self.role {
-            let settings = base.settings.clone();
-            let mut others = settings.members.others(settings.me);
-            if others.all(|other| replies.contains_key(&other) || self.suspected.contains(&other)) {
-                self.judge(base, now, random);
-            }
+        let Role::Polling { replies } = &self.role else {
+            return;
+        };
+        let settings = base.settings.clone();
+        let settled = |other| replies.contains_key(&other) || self.silent.contains(&other);
+        let all = settings.members.others(settings.me).all(settled);
+        let better = || settings.members.better(settings.me).all(settled);
+        if all || (Self::free_in(base, replies) == Some(Duration::ZERO) && better()) {
+            self.judge(base, now, random);
+        }
+    }
+
+    /// In what time a majority of those who have replied will be free to vote; `None` if too few have.
+    fn free_in(base: &Base, replies: &BTreeMap<NodeId, Reply>) -> Option<Duration> {
+        let bounds = replies.values().map(|reply| reply.bound.unwrap_or_default());
+        let mut bounds: Vec<Duration> = bounds.collect();
+        bounds.sort_unstable();
+        // Its own vote is free.
+        match Self::majority(base) - 1 {
+            0 => Some(Duration::ZERO),
+            others => bounds.get(others - 1).copied(),
         }
     }
 
@@ -51,9 +69,9 @@ impl Quorum {
         let Role::Polling { replies } = &self.role else {
             return;
         };
-        let enough = |votes: usize| votes + 1 >= Self::majority(base);
-        self.connected = enough(replies.len());
-        let free = enough(replies.values().filter(|reply| !reply.promised).count());
+        let free_in = Self::free_in(base, replies);
+        self.connected = free_in.is_some();
+        let free = free_in == Some(Duration::ZERO);
         let settings = base.settings.clone();
         let mut better = settings.members.better(settings.me);
         let could = |reply: &Reply| reply.can_lead;
@@ -64,7 +82,10 @@ impl Quorum {
         }
         self.deferrals += u32::from(free && defers);
         self.role = Role::Following { leader: None };
-        self.look_at = now + random.jitter(settings.timings.message_lifetime());
+        // Promises to one leader end at nearly the same time, so it may be a matter of milliseconds.
+        let lifetime = settings.timings.message_lifetime();
+        let wait = free_in.filter(|_| !free).unwrap_or(lifetime);
+        self.look_at = now + wait.max(lifetime / SOONEST).min(random.jitter(lifetime));
     }
 
     /// Asks for votes, for an epoch greater than all that it has heard of.

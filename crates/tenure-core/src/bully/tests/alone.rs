@@ -140,7 +140,7 @@ fn a_lease_counts_from_when_the_votes_were_asked_for() {
         let reply = GuardMessage::PreVoteReply {
             round: 1,
             highest: None,
-            promised: false,
+            bound: None,
             can_lead: true,
         };
         hear(&mut node, 100, from, reply);
@@ -271,7 +271,7 @@ fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
                 let reply = GuardMessage::PreVoteReply {
                     round,
                     highest: None,
-                    promised: false,
+                    bound: None,
                     can_lead: true,
                 };
                 let said = hear(&mut node, look * 300, from, reply);

@@ -461,7 +461,7 @@ impl World {
             Output::SeenLeader(seen) => {
                 self.places.get_mut(&id).unwrap().seen = seen.map(|(leader, _)| leader);
             }
-            Output::AtRisk(_) => {}
+            Output::AtRisk(_) | Output::Watch(_) | Output::Unwatch(_) => {}
             Output::Failed(why) => panic!("{why}"),
         }
     }

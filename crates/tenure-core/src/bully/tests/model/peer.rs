@@ -62,6 +62,7 @@ impl Node {
             }
         }
         self.base.seen = None;
+        self.watched = None;
         self.base.record.highest = None;
         if let Some(term) = &mut self.base.term {
             term.epoch = nothing();

@@ -152,12 +152,14 @@ impl Node {
     fn settle(&mut self, now: Instant) {
         self.last_look = Instant::default();
         self.base.seen = None;
+        self.watched = None;
         if let Machine::Quorum(machine) = &mut self.machine {
             machine.look_at = FAR;
             machine.followed_since = FAR;
             (machine.deferrals, machine.failures) = (0, 0);
             machine.connected = true;
             machine.known = None;
+            machine.silent.clear();
             machine.promise_until = machine.promise_until.filter(|&until| now < until);
             if let Role::Following { leader } = &mut machine.role {
                 *leader = None;
