@@ -26,7 +26,7 @@ pub(crate) enum Post {
 pub(crate) enum Event {
     /// A member says something.
     Message(Incoming),
-    /// A member's machine refuses connections.
+    /// A member's machine refuses connections, or has closed one.
     Refused(NodeId),
     /// Another process takes part under this member's number, says who has seen it.
     Impostor(String),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
-use tenure_core::bully::{Input, Node, Output, Record};
+use tenure_core::bully::{Bounds, Input, Node, Output, Record};
 use tenure_core::strategy::Strategy as _;
 
 use crate::bully::{Carrier, Fingerprint, Opened, Seal, Setup, StartError, StateError, StateFile};
@@ -118,16 +118,17 @@ impl Renewer {
     fn candidate_among(&self, config: Config, bully: &Bully) -> Result<Candidate, ConnectError> {
         let config = config.with_candidate(candidate(bully.node));
         let rules = bully.rules(&config.timings)?;
+        let detection = bully.detection(&rules).map_err(BullyError::from)?;
         let (me, timings) = (bully.node, rules.timings());
         tracing::info!(election = %config.election, candidate = %config.candidate,
             guarantee = %rules.guarantee(), members = rules.members().len(), %timings,
-            worst_without_leader = ?timings.worst_without_leader(), "member");
+            %detection, bounds = %Bounds::of(&rules, &detection), "member");
         if let Some(warning) = rules.warning() {
             tracing::warn!(election = %config.election, "{warning}");
         }
         let cluster = bully.cluster.as_ref();
         let cluster = cluster.unwrap_or_else(|| config.election.name());
-        let fingerprint = Fingerprint::of(&rules, &bully.detection_text());
+        let fingerprint = Fingerprint::of(&rules, &detection);
         let Opened {
             mut file,
             record,
@@ -171,9 +172,7 @@ impl Renewer {
         }
         let parts = Parts {
             node,
-            detector: bully
-                .detector(&rules, incarnation)
-                .map_err(BullyError::from)?,
+            detector: detection.detector(started.at, &rules.group(incarnation)),
             post: Post::Http(carrier.into(), inbox),
             disk: Some(Arc::new(Mutex::new(file))),
         };
@@ -186,10 +185,10 @@ impl Renewer {
         let rules = Bully::alone().rules(&config.timings)?;
         tracing::info!(election = %config.election, candidate = %config.candidate,
             timings = %config.timings, "candidate, the only one: it leads whenever it competes");
-        let detector = Bully::alone()
-            .detector(&rules, Incarnation(0))
-            .map_err(BullyError::from)?;
-        let node = Node::new(rules, Record::default(), self.driver.clock().started());
+        let detection = Bully::alone().detection(&rules).map_err(BullyError::from)?;
+        let started = self.driver.clock().started();
+        let detector = detection.detector(started.at, &rules.group(Incarnation(0)));
+        let node = Node::new(rules, Record::default(), started);
         Ok(self.candidate_of(
             config,
             Parts {

@@ -29,11 +29,14 @@ mod quorum;
 
 mod node;
 
+mod bounds;
+
 #[cfg(any(test, feature = "lab"))]
 pub mod published;
 
 pub use crate::NodeId;
 pub use base::Started;
+pub use bounds::Bounds;
 pub use guarantee::Guarantee;
 pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWarning};
 pub use message::{ElectionId, GuardMessage, Input, Message, Output, Verdict};

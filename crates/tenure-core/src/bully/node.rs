@@ -1,5 +1,7 @@
 //! A member: one of the two machines, and what surrounds both.
 
+use core::time::Duration;
+
 use super::base::{Base, Started};
 use super::best_effort::BestEffort;
 use super::quorum::Quorum;
@@ -65,6 +67,16 @@ impl Node {
     #[must_use]
     pub fn stands(&self, now: Instant) -> bool {
         self.base.term.is_some() || self.base.may_stand(now)
+    }
+
+    /// While it leads: how long a member may be silent until it counts as gone, two renew intervals and
+    /// the time of a message. Every follower speaks once in each. `None` for others, who watch whom
+    /// they follow.
+    #[must_use]
+    pub fn longest_silence(&self) -> Option<Duration> {
+        let timings = &self.base.settings.timings;
+        let longest = timings.term().renew_interval() * 2 + timings.message_lifetime();
+        (self.holds_to() == Some(self.base.me())).then_some(longest)
     }
 
     /// Whom it follows or waits for; itself while it leads, nobody while that is open.

@@ -1,6 +1,8 @@
 //! What a node is made of.
 
 use super::{Guarantee, Membership, MembershipWarning, NodeId, Timings};
+use crate::Incarnation;
+use crate::detector::Group;
 
 /// A repair of the published algorithm that can be taken out again, to see what it is for.
 #[cfg(any(test, feature = "lab"))]
@@ -140,6 +142,12 @@ impl Settings {
     #[must_use]
     pub const fn members(&self) -> &Membership {
         &self.members
+    }
+
+    /// The members as a failure detector sees them, in this start of the member.
+    #[must_use]
+    pub fn group(&self, incarnation: Incarnation) -> Group {
+        Group::new(self.me, incarnation, self.members.iter())
     }
 
     /// The timings.

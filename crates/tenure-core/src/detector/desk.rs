@@ -224,14 +224,17 @@ impl Desk {
         }
     }
 
-    /// A hint never decides: after it the node is asked once more, and has a short time to answer.
+    /// A hint never decides: after it the node is asked once more, and has a short time to answer. One
+    /// about a node that nobody wants to know about is none.
     fn take_hint(&mut self, now: Instant, node: NodeId) {
         let Some(peer) = self.peers.get(&node) else {
             return;
         };
         match peer.question {
             Some(question) if !question.hinted => self.open(now, node, question.ask, true),
-            None if peer.listed.is_none() => self.open(now, node, None, true),
+            None if peer.watch.is_some() && peer.listed.is_none() => {
+                self.open(now, node, None, true);
+            }
             _ => {}
         }
     }

@@ -157,9 +157,10 @@ pub enum Input {
         /// In which incarnation it was sent.
         incarnation: Incarnation,
     },
-    /// A message to the node could not be delivered: its machine is there and refuses the
-    /// connection, so its process is most likely gone. That is a hint and no verdict, since what
-    /// refuses may be something in between: it makes the detector look at once.
+    /// The node's machine is there and refuses a connection, or has closed the one that the node spoke
+    /// on: its process is most likely gone. That is a hint and no verdict, since it may be something in
+    /// between that refuses or closes: it makes the detector look at once, if the node is asked about
+    /// or under watch.
     Refused(NodeId),
     /// Whether this node stands for election, to be told to those who ask. It does at first.
     Candidacy(Candidacy),

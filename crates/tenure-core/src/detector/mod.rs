@@ -14,6 +14,8 @@
 //! | [`Push`]`<`[`PhiAccrual`]`>` | the same, with a level of suspicion |
 //! | [`Ring`] | one attendance list that goes round all nodes |
 //!
+//! [`Detection`] makes one of them from a name and a few numbers, all but the ring.
+//!
 //! All nodes of a group run the same one, with the same parameters. All of them answer questions in
 //! the same way ([`AskOptions`]), by pings that all of them answer. All are pure state machines.
 //! Their methods, in the order in which a driver uses them:
@@ -79,6 +81,8 @@ mod phi;
 
 mod ring;
 
+mod detection;
+
 pub mod quality;
 
 use core::fmt;
@@ -86,6 +90,7 @@ use core::time::Duration;
 
 pub use chen::{Chen, ChenOptions};
 pub use desk::AskOptions;
+pub use detection::{DetectBy, Detection, DetectionOptions};
 pub use fixed::FixedTimeout;
 pub use message::{Attendance, Candidacy, Group, Input, Message, Output, Stamp, Verdict};
 pub use on_demand::{OnDemand, OnDemandOptions};

@@ -11,7 +11,7 @@ use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
 /// How many times a subscription is renewed within its lifetime: so many renewals may be lost.
-const RENEWALS: u32 = 3;
+pub(super) const RENEWALS: u32 = 3;
 
 /// Subscribes to the heartbeats of a node under watch; an [`Estimator`] says from them until when the
 /// next one must have come.
@@ -21,8 +21,8 @@ const RENEWALS: u32 = 3;
 /// estimators need, and it stays true across lapsed subscriptions, lost heartbeats and pauses.
 ///
 /// A subscription ends by itself unless it is renewed, so a node does not go on sending to one that
-/// is gone. It is renewed at every interval while the node is suspected: a node that restarted does
-/// not know who subscribed.
+/// is gone. It is renewed at every interval while the node is suspected, and until the first heartbeat
+/// has come: a node that restarted does not know who subscribed, and the first one may be lost.
 ///
 /// - Detection: see the estimators [`FixedTimeout`](super::FixedTimeout), [`Chen`](super::Chen) and
 ///   [`PhiAccrual`](super::PhiAccrual); before the first heartbeat they allow one interval more.
@@ -206,7 +206,9 @@ impl<E: Estimator> Push<E> {
         if watch.newest.is_some_and(|newest| tick <= newest) {
             return; // A duplicate, or overtaken by a newer one.
         }
-        watch.newest = Some(tick);
+        if watch.newest.replace(tick).is_none() {
+            watch.renew = now + self.options.lifetime / RENEWALS;
+        }
         watch.estimator.observe(now, tick);
         // A heartbeat can be so late that the next one is overdue already.
         if now < watch.estimator.deadline() {
@@ -260,7 +262,7 @@ impl<E: Estimator> Detector for Push<E> {
                 self.desk
                     .send(*node, Message::Subscribe { interval, lifetime });
                 watch.renew = now
-                    + if self.desk.is_suspected(*node) {
+                    + if self.desk.is_suspected(*node) || watch.newest.is_none() {
                         interval
                     } else {
                         lifetime / RENEWALS

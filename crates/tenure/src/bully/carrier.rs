@@ -125,7 +125,9 @@ impl Carrier {
             let listener = serve::bind(address).map_err(failed)?;
             carrier.listening_on = Some(listener.local_addr().map_err(failed)?);
             let router = carrier.router();
-            carrier.tasks.spawn(serve::serve(listener, router));
+            carrier
+                .tasks
+                .spawn(serve::serve(listener, router, carrier.local.clone()));
         }
         Ok((carrier, inbox))
     }

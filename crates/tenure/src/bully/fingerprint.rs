@@ -4,6 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tenure_core::bully::{Guarantee, Settings};
+use tenure_core::detector::Detection;
 
 use super::seal::hex;
 
@@ -16,8 +17,8 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of these settings, and of the detector's, in any text that is the same on all members.
-    pub(crate) fn of(settings: &Settings, detector: &str) -> Self {
+    /// Of these settings, and of how members notice that one is gone.
+    pub(crate) fn of(settings: &Settings, detection: &Detection) -> Self {
         let guarantee = match settings.guarantee() {
             Guarantee::Quorum => "a quorum",
             Guarantee::BestEffort => "no quorum",
@@ -26,7 +27,7 @@ impl Fingerprint {
         let timings = settings.timings();
         // The order is all that priorities say.
         let text = format!(
-            "members {} (best first), {guarantee}, lease {:?}, messages live {:?}, detector {detector}",
+            "members {} (best first), {guarantee}, lease {:?}, messages live {:?}, detection {detection}",
             members.join(" "),
             timings.term().lease_duration(),
             timings.message_lifetime(),

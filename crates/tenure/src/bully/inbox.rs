@@ -20,8 +20,8 @@ const CAPACITY: usize = 256;
 pub(crate) enum Event {
     /// A member says something.
     Message(Incoming),
-    /// A member's machine refuses the connection: most likely its process is gone. A hint and no
-    /// verdict, since what refuses may be something in between.
+    /// A member's machine refuses the connection, or has closed the one that the member spoke on: most
+    /// likely its process is gone. A hint and no verdict, since it may be something in between.
     Refused(NodeId),
     /// Another process has this member's number, or this one has an old state. It must not lead.
     Impostor(Impostor),

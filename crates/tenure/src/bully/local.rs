@@ -84,12 +84,12 @@ impl Local {
     }
 
     /// Lets a request in whose seal was good, or refuses it and changes nothing. What the driver says
-    /// to it at once comes out of the receiver.
+    /// to its sender at once comes out of the receiver.
     pub(super) fn admit(
         self: &Arc<Self>,
         body: &[u8],
         link: impl FnOnce(NodeId) -> Option<Arc<Link>>,
-    ) -> Result<oneshot::Receiver<Vec<Payload>>, Refusal> {
+    ) -> Result<(NodeId, oneshot::Receiver<Vec<Payload>>), Refusal> {
         let envelope = self.open(body)?;
         let (from, start) = (envelope.from, envelope.start());
         let good_until = self.check_age(&envelope)?;
@@ -118,7 +118,7 @@ impl Local {
             good_until,
         }));
         self.counters.taken.add();
-        Ok(answer)
+        Ok((from, answer))
     }
 
     /// Reads a request that is for this member, from one that may write to it.

@@ -12,6 +12,7 @@ mod refusal;
 mod seal;
 mod visitors;
 
+mod caller;
 mod carrier;
 mod client;
 mod inbox;

@@ -10,12 +10,13 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Serialize;
 use tenure_core::bully::ElectionId;
 use tenure_core::{Epoch, Incarnation, NodeId};
 use tokio::sync::watch;
 
+use super::caller::Caller;
 use super::counters::Counters;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
 use super::link::Link;
@@ -108,6 +109,7 @@ async fn show(State(shared): State<Shared>, Path(cluster): Path<String>) -> Resp
 async fn message(
     State(shared): State<Shared>,
     Path(cluster): Path<String>,
+    caller: Option<Extension<Caller>>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -126,7 +128,12 @@ async fn message(
     };
     let link = |from| shared.links.get(&from).cloned();
     match local.admit(&body, link) {
-        Ok(said) => answer(local, wait(said, local.lifetime).await, &seal),
+        Ok((from, said)) => {
+            if let Some(caller) = &caller {
+                caller.spoke(from, &headers);
+            }
+            answer(local, wait(said, local.lifetime).await, &seal)
+        }
         Err(refusal) => refuse(local, refusal, Some(&seal)),
     }
 }

@@ -5,13 +5,17 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+use super::caller::Caller;
+use super::inbox::Event;
+use super::local::Local;
 
 /// Most connections at a time. A member has one to each other one, and a second one for a moment
 /// when it takes a fresh one; the rest is for those who look at the status.
@@ -33,7 +37,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves until it is dropped.
-pub(super) async fn serve(listener: TcpListener, router: Router) {
+pub(super) async fn serve(listener: TcpListener, router: Router, local: Arc<Local>) {
     let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -50,7 +54,10 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
         };
         // Without it an answer waits for more to be sent.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let caller = Caller::default();
+        let router = router.clone().layer(Extension(caller.clone()));
+        let service = TowerToHyperService::new(router);
+        let local = local.clone();
         connections.spawn(async move {
             let served = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -60,6 +67,9 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
                 .await;
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection broke");
+            }
+            if let Some(node) = caller.gone() {
+                local.tell(Event::Refused(node));
             }
             drop(seat);
         });

@@ -47,6 +47,7 @@ const KEYS: &[&str] = &[
     "bully.detector",
     "bully.heartbeat_interval",
     "bully.suspect_after",
+    "bully.phi_threshold",
 ];
 
 /// The prefix of environment variables.

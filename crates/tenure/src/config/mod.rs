@@ -8,7 +8,8 @@ mod strategy;
 pub use crate::bully::{Key, KeyError, StartError, StateError};
 pub use candidate::{Config, OnOverrun};
 pub use settings::{ConfigError, Origin, Settings};
-pub use strategy::{Bully, BullyError, DetectBy, Detection, Peer, Strategy};
+pub use strategy::{Bully, BullyError, Peer, Strategy};
+pub use tenure_core::detector::{DetectBy, DetectionOptions};
 
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,9 @@ use reqwest::Url;
 use tenure_core::bully::{
     self, Guarantee, Member, Membership, MembershipError, NotAMember, TimingsError,
 };
-use tenure_core::detector::{
-    AskOptions, Chen, ChenOptions, Detector, Group, OptionsError, Pull, PullOptions, Push,
-    PushOptions,
-};
+use tenure_core::detector::{Detection, DetectionOptions, OptionsError};
 use tenure_core::lease::keeper::Timings;
-use tenure_core::{Incarnation, Name, NodeId};
+use tenure_core::{Name, NodeId};
 
 use super::settings::{ConfigError, Settings};
 use crate::bully::Key;
@@ -86,41 +83,6 @@ impl Peer {
     }
 }
 
-/// How members notice that another one is gone. All members must have it alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Detection {
-    /// Who speaks.
-    pub by: DetectBy,
-    /// How often a member shows that it is alive, or is asked. Default 300 ms. Shorter: a crash is
-    /// noticed sooner, by more messages.
-    pub interval: Duration,
-    /// How long after a sign of life was due a member is suspected. Default 4 intervals. Longer: fewer
-    /// mistakes, later detection.
-    pub suspect_after: Duration,
-}
-
-/// Who speaks, so that a member that is gone is noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DetectBy {
-    /// Each member sends heartbeats to all others; the deadline follows the delays of the network.
-    #[default]
-    Push,
-    /// Each member asks all others: twice the messages, and a fixed deadline.
-    Pull,
-}
-
-impl Default for Detection {
-    fn default() -> Self {
-        let PushOptions { interval, .. } = PushOptions::default();
-        Self {
-            by: DetectBy::default(),
-            interval,
-            suspect_after: interval * 4,
-        }
-    }
-}
-
 /// An election among peers, seen from one member of it.
 #[derive(Clone, Debug)]
 pub struct Bully {
@@ -134,7 +96,7 @@ pub struct Bully {
     pub(crate) preempt: bool,
     pub(crate) hold_down: Option<Duration>,
     pub(crate) message_lifetime: Option<Duration>,
-    pub(crate) detection: Detection,
+    pub(crate) detection: DetectionOptions,
 }
 
 /// Why there can't be such an election. Whoever configured it must change it.
@@ -170,7 +132,7 @@ impl Bully {
             preempt: false,
             hold_down: None,
             message_lifetime: None,
-            detection: Detection::default(),
+            detection: DetectionOptions::default(),
         }
     }
 
@@ -246,9 +208,9 @@ impl Bully {
         }
     }
 
-    /// How members notice that another one is gone.
+    /// How members notice that another one is gone. All members must have it alike.
     #[must_use]
-    pub fn with_detection(self, detection: Detection) -> Self {
+    pub fn with_detection(self, detection: DetectionOptions) -> Self {
         Self { detection, ..self }
     }
 
@@ -280,58 +242,17 @@ impl Bully {
             .with_guarantee(self.guarantee())
             .with_preempt(self.preempt);
         // So that impossible parameters are found when the configuration is read.
-        self.detector(&rules, Incarnation(0))?;
+        self.detection(&rules)?;
         Ok(rules)
     }
 
-    /// The failure detector of this start of the member.
-    pub(crate) fn detector(
-        &self,
-        rules: &bully::Settings,
-        incarnation: Incarnation,
-    ) -> Result<Box<dyn Detector + Send>, OptionsError> {
-        let group = Group::new(self.node, incarnation, rules.members().iter());
-        let lifetime = rules.timings().message_lifetime();
-        // Without a quorum all rests on this: no message outlives the detection of its sender's end.
-        // So even the quickest verdict, after a hint, takes longer than a message lives.
-        let ask = AskOptions {
-            timeout: lifetime * 5 / 2,
-            confirm: lifetime * 5 / 4,
-            ..AskOptions::default()
-        };
-        let Detection {
-            by,
-            interval,
-            suspect_after,
-        } = self.detection;
-        Ok(match by {
-            DetectBy::Push => {
-                let defaults = PushOptions::default();
-                let push = PushOptions {
-                    interval,
-                    lifetime: defaults.lifetime.max(interval.saturating_mul(10)),
-                };
-                let chen = ChenOptions {
-                    alpha: suspect_after,
-                    ..ChenOptions::default()
-                };
-                Box::new(Push::<Chen>::new(&group, ask, push, chen)?)
-            }
-            DetectBy::Pull => {
-                let misses = suspect_after.as_nanos() / interval.as_nanos().max(1);
-                let pull = PullOptions {
-                    interval,
-                    timeout: interval,
-                    misses: u32::try_from(misses).unwrap_or(u32::MAX).max(1),
-                };
-                Box::new(Pull::new(&group, ask, pull)?)
-            }
-        })
-    }
-
-    /// The detection's parameters as text, the same on members that have them alike.
-    pub(crate) fn detection_text(&self) -> String {
-        format!("{:?}", self.detection)
+    /// How members that follow these rules notice that another one is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError`]: its parameters can't hold together.
+    pub fn detection(&self, rules: &bully::Settings) -> Result<Detection, OptionsError> {
+        Detection::new(&self.detection, rules.timings().message_lifetime())
     }
 
     /// Where the others are.
@@ -404,20 +325,14 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
     bully.preempt = settings.flag("bully.preempt")?.unwrap_or_default();
     bully.hold_down = settings.duration("bully.hold_down")?;
     bully.message_lifetime = settings.duration("bully.message_lifetime")?;
-    if let Some(by) = settings.with("bully.detector", |text| match text {
-        "push" => Ok(DetectBy::Push),
-        "pull" => Ok(DetectBy::Pull),
-        _ => Err("must be \"push\" or \"pull\"".into()),
-    })? {
-        bully.detection.by = by;
-    }
-    if let Some(interval) = settings.duration("bully.heartbeat_interval")? {
-        bully.detection.interval = interval;
-        bully.detection.suspect_after = interval.saturating_mul(4);
-    }
-    if let Some(suspect_after) = settings.duration("bully.suspect_after")? {
-        bully.detection.suspect_after = suspect_after;
-    }
+    bully.detection = DetectionOptions {
+        by: settings
+            .with("bully.detector", |text| text.parse())?
+            .unwrap_or_default(),
+        interval: settings.duration("bully.heartbeat_interval")?,
+        suspect_after: settings.duration("bully.suspect_after")?,
+        phi_threshold: settings.with("bully.phi_threshold", whole)?,
+    };
     bully.rules(term).map_err(|error| {
         // Of several keys that clash, one that was set.
         let set = |keys: &[&'static str]| {
@@ -431,7 +346,11 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
                 set(&["bully.hold_down", "lease_duration"])
             }
             BullyError::Timings(_) => set(&["bully.message_lifetime", "renew_interval"]),
-            BullyError::Detection(_) => set(&["bully.suspect_after", "bully.heartbeat_interval"]),
+            BullyError::Detection(_) => set(&[
+                "bully.suspect_after",
+                "bully.heartbeat_interval",
+                "bully.phi_threshold",
+            ]),
         };
         settings.invalid(key, error.to_string())
     })?;

@@ -35,7 +35,6 @@ pub(crate) type Disk = Arc<Mutex<StateFile>>;
 /// A member's machine and failure detector, with their ways to the others and to the disk.
 pub(crate) struct Peers {
     me: NodeId,
-    incarnation: Incarnation,
     node: Node,
     detector: Box<dyn Detector + Send>,
     post: Post,
@@ -48,6 +47,7 @@ pub(crate) struct Peers {
     metadata: BTreeMap<String, String>,
     /// For how long the last words of a term may be under way.
     message_lifetime: Duration,
+    status: Status,
     state: State,
 }
 
@@ -68,6 +68,8 @@ struct State {
     /// The write under way, and how many records it stands for.
     writing: JoinSet<io::Result<()>>,
     covers: usize,
+    /// When each of the others was last heard.
+    heard: BTreeMap<NodeId, Instant>,
     /// The message that is being answered.
     answering: Option<(NodeId, Reply, Vec<Payload>)>,
     /// A term that is over, until its last words are out.
@@ -88,10 +90,7 @@ struct Ended {
 
 impl Peers {
     /// The member, and who it sees to lead.
-    pub(crate) fn new(
-        config: &Config,
-        parts: Parts,
-    ) -> (Self, watch::Receiver<Observed>) {
+    pub(crate) fn new(config: &Config, parts: Parts) -> (Self, watch::Receiver<Observed>) {
         let Parts {
             node,
             detector,
@@ -103,7 +102,7 @@ impl Peers {
         let (seen, observed) = watch::channel(unknown);
         let peers = Self {
             me,
-            incarnation: Incarnation(node.incarnation()),
+            status: Status::of(me, Incarnation(node.incarnation())),
             message_lifetime: node.settings().timings().message_lifetime(),
             node,
             detector,
@@ -134,6 +133,7 @@ impl Peers {
                 // Whoever was to be answered before and has not been is answered by the post.
                 self.state.answering = None;
                 let (from, incarnation) = (incoming.from, incoming.incarnation);
+                self.state.heard.insert(from, now);
                 let heard = match incoming.payload {
                     Payload::Detector(message) => detector::Input::Message {
                         from,
@@ -238,11 +238,13 @@ impl Peers {
                     continue;
                 }
                 Output::Watch(node) => {
-                    self.detector.handle_input(now, detector::Input::Watch(node));
+                    self.detector
+                        .handle_input(now, detector::Input::Watch(node));
                     continue;
                 }
                 Output::Unwatch(node) => {
-                    self.detector.handle_input(now, detector::Input::Unwatch(node));
+                    self.detector
+                        .handle_input(now, detector::Input::Unwatch(node));
                     continue;
                 }
                 Output::SeenLeader(leader) => {
@@ -315,21 +317,38 @@ impl Peers {
         true
     }
 
-    fn show(&self, leader: Option<(NodeId, Epoch)>) {
+    /// Whom it takes for down: a leader those that have been silent for too long, and others the one
+    /// that they watch.
+    fn suspects(&self, now: Instant) -> Vec<NodeId> {
+        let longest = self.node.longest_silence();
+        let heard = |node| self.state.heard.get(&node);
+        let silent = |node, longest| heard(node).is_none_or(|&heard| now.since(heard) > longest);
+        let is_down = |&node: &NodeId| {
+            self.detector.is_suspected(node) || longest.is_some_and(|it| silent(node, it))
+        };
         let others = self.node.settings().members().others(self.me);
-        self.post.publish(Status {
-            role: match leader {
-                Some((leader, _)) if leader == self.me => "leading".into(),
-                Some(_) => "following".into(),
-                None => "without a leader".into(),
-            },
-            leader: leader.map(|(leader, _)| leader),
-            epoch: leader.map(|(_, epoch)| epoch),
-            suspects: others
-                .filter(|&it| self.detector.is_suspected(it))
-                .collect(),
-            ..Status::of(self.me, self.incarnation)
-        });
+        others.filter(is_down).collect()
+    }
+
+    /// Keeps the status true of what changes by itself.
+    fn show_suspects(&mut self, now: Instant) {
+        let suspects = self.suspects(now);
+        if self.status.suspects != suspects {
+            self.status.suspects = suspects;
+            self.post.publish(self.status.clone());
+        }
+    }
+
+    fn show(&mut self, leader: Option<(NodeId, Epoch)>) {
+        let role = match leader {
+            Some((leader, _)) if leader == self.me => "leading",
+            Some(_) => "following",
+            None => "without a leader",
+        };
+        self.status.role = role.into();
+        self.status.leader = leader.map(|(leader, _)| leader);
+        self.status.epoch = leader.map(|(_, epoch)| epoch);
+        self.post.publish(self.status.clone());
         let observed = match leader {
             Some((leader, epoch)) if leader == self.me => Observed::Leader {
                 candidate: self.own.clone(),
@@ -398,6 +417,7 @@ impl Elector for Peers {
         if let Some((to, reply, payloads)) = self.state.answering.take() {
             self.post.answer(to, reply, payloads);
         }
+        self.show_suspects(now);
         self.ended(now)
     }
 

@@ -39,10 +39,11 @@ impl World {
                 .with_candidate(candidate(NodeId(node)))
                 .with_strategy(Strategy::Bully(bully.clone()));
             let rules = bully.rules(&config.timings).unwrap();
+            let detection = bully.detection(&rules).unwrap();
             renewer.candidate_of(
                 config,
                 Parts {
-                    detector: bully.detector(&rules, incarnation).unwrap(),
+                    detector: detection.detector(clock.now(), &rules.group(incarnation)),
                     node: Node::new(rules, Record::default(), clock.started()),
                     post: Post::InMemory(network.mailbox(NodeId(node), incarnation)),
                     disk: None,

@@ -24,6 +24,7 @@
 mod hear;
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::base::Base;
@@ -162,6 +163,10 @@ impl BestEffort {
             }
             Status::Halting { .. } => {
                 if !lacks!(base.settings, HaltAgain) {
+                    // It may have gone since it was asked about.
+                    if let Some(&open) = self.open(base).first() {
+                        self.ask(base, open);
+                    }
                     self.halt(base, now);
                 }
             }
@@ -296,6 +301,10 @@ impl BestEffort {
             highest: None,
             preempt,
         };
+        // About all at once: should several be down, it takes no longer than for one.
+        for worse in self.open(base) {
+            self.ask(base, worse);
+        }
         self.halt(base, now);
         if !lacks!(base.settings, CompletionEverywhere) {
             self.try_win(base, now);
@@ -307,49 +316,41 @@ impl BestEffort {
     /// **One after the other, in the order of their ranks** (Stoller 1997). Were all halted at once,
     /// a worse organiser could still get the acknowledgement of one who has obeyed this one.
     fn halt(&mut self, base: &mut Base, now: Instant) {
-        let Status::Halting {
-            acks,
-            down,
-            preempt,
-            ..
-        } = &self.status
-        else {
+        let Status::Halting { preempt, .. } = self.status else {
             return;
         };
         let halt = Message::Halt {
             election: self.election,
-            preempt: *preempt,
+            preempt,
         };
-        let settings = base.settings.clone();
-        let open = settings.members.worse(base.me());
-        let mut open: alloc::vec::Vec<_> = open
-            .filter(|worse| !acks.contains(worse) && !down.contains(worse))
-            .collect();
-        if !lacks!(settings, OneAfterTheOther) {
+        let mut open = self.open(base);
+        if !lacks!(base.settings, OneAfterTheOther) {
             open.truncate(1);
         }
         for worse in open {
             base.send(worse, halt);
-            self.ask(base, worse);
         }
-        self.look_at = now + settings.timings.message_lifetime();
+        self.look_at = now + base.settings.timings.message_lifetime();
+    }
+
+    /// Who of the worse members is neither waiting nor down, best first.
+    fn open(&self, base: &Base) -> Vec<NodeId> {
+        let Status::Halting { acks, down, .. } = &self.status else {
+            return Vec::new();
+        };
+        let worse = base.settings.members.worse(base.me());
+        worse
+            .filter(|worse| !acks.contains(worse) && !down.contains(worse))
+            .collect()
     }
 
     /// Wins if all worse members wait or are down. Called wherever one of them is accounted for: the
     /// last one may be down, and then there is no `Ack` to wait for.
     fn try_win(&mut self, base: &mut Base, now: Instant) {
-        let Status::Halting {
-            acks,
-            down,
-            highest,
-            ..
-        } = &self.status
-        else {
+        let Status::Halting { acks, highest, .. } = &self.status else {
             return;
         };
-        let settings = base.settings.clone();
-        let mut worse = settings.members.worse(base.me());
-        if !worse.all(|worse| acks.contains(&worse) || down.contains(&worse)) {
+        if !self.open(base).is_empty() {
             return;
         }
         let (acks, known) = (acks.clone(), *highest);

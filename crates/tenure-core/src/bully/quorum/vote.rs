@@ -54,7 +54,9 @@ impl Quorum {
 
     /// In what time a majority of those who have replied will be free to vote; `None` if too few have.
     fn free_in(base: &Base, replies: &BTreeMap<NodeId, Reply>) -> Option<Duration> {
-        let bounds = replies.values().map(|reply| reply.bound.unwrap_or_default());
+        let bounds = replies
+            .values()
+            .map(|reply| reply.bound.unwrap_or_default());
         let mut bounds: Vec<Duration> = bounds.collect();
         bounds.sort_unstable();
         // Its own vote is free.

@@ -2,6 +2,7 @@
 
 mod alone;
 mod model;
+mod peace;
 mod together;
 mod world;
 

@@ -74,6 +74,19 @@ async fn a_refused_connection_is_told_as_a_hint() {
     assert_eq!(one.counters().failed, 1);
 }
 
+/// The end of a process closes its connections, and nothing else shows it so soon.
+#[tokio::test]
+async fn a_connection_that_ends_without_notice_is_told_as_a_hint() {
+    let (two, mut inbox) = Carrier::start(setup(2)).unwrap();
+    let (one, answers) = Carrier::start(one_with_two_at(listening_on(&two))).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    let event = next(&mut inbox).await;
+    assert!(matches!(event, Event::Message(_)), "{event:?}");
+    drop((one, answers, event));
+    let event = next(&mut inbox).await;
+    assert!(matches!(event, Event::Refused(NodeId(1))), "{event:?}");
+}
+
 #[tokio::test]
 async fn silence_is_no_hint_and_costs_one_lifetime() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -128,8 +141,17 @@ async fn an_old_connection_is_left_for_a_fresh_one() {
         clock: clock.clone(),
         ..setup(2)
     };
-    let (two, inbox) = Carrier::start(two).unwrap();
-    answering(inbox);
+    let (two, mut inbox) = Carrier::start(two).unwrap();
+    let hinted = Arc::new(AtomicBool::new(false));
+    let hint = hinted.clone();
+    tokio::spawn(async move {
+        while let Some(event) = inbox.recv().await {
+            match event {
+                Event::Message(message) => message.reply.send(vec![ack(1)]),
+                event => hint.store(matches!(event, Event::Refused(_)), Ordering::SeqCst),
+            }
+        }
+    });
     let relay = Relay::to(listening_on(&two)).await;
     let one = Setup {
         clock,
@@ -150,6 +172,10 @@ async fn an_old_connection_is_left_for_a_fresh_one() {
     // The first says good-bye on the old one.
     assert_eq!(connections_after(2).await, 2);
     assert_eq!(connections_after(5).await, 2);
+    assert!(
+        !hinted.load(Ordering::SeqCst),
+        "what was announced is no hint"
+    );
 }
 
 #[tokio::test]

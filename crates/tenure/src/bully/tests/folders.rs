@@ -56,7 +56,7 @@ fn members_that_were_set_up_in_another_way_before_are_noticed() {
     });
     let members = Membership::new(members).unwrap();
     let settings = Settings::new(NodeId(1), members, Timings::default()).unwrap();
-    let two = Fingerprint::of(&settings, "on demand");
+    let two = fingerprint_of(&settings);
     let opened = StateFile::open(folder.path(), &cluster(), NodeId(1), &two).unwrap();
     assert!(opened.config_changed);
     assert_eq!(opened.record, record(1));

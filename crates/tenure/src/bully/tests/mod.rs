@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 use tenure_core::bully::{GuardMessage, Member, Membership, Message, Settings, Timings};
+use tenure_core::detector::{Detection, DetectionOptions};
 use tenure_core::{Epoch, Incarnation, Instant, Name, NodeId};
 use tokio::sync::watch;
 
@@ -43,7 +44,13 @@ fn fingerprint(me: u32) -> Fingerprint {
     };
     let members = Membership::new([1, 2, 3].map(member)).unwrap();
     let settings = Settings::new(NodeId(me), members, Timings::default()).unwrap();
-    Fingerprint::of(&settings, "on demand")
+    fingerprint_of(&settings)
+}
+
+fn fingerprint_of(settings: &Settings) -> Fingerprint {
+    let lifetime = settings.timings().message_lifetime();
+    let detection = Detection::new(&DetectionOptions::default(), lifetime).unwrap();
+    Fingerprint::of(settings, &detection)
 }
 
 /// A member that listens, and whose peers are nowhere until a test says where.
@@ -310,7 +317,7 @@ fn what_must_be_set_alike_shows_in_the_fingerprint() {
         let members = Membership::new(members).unwrap();
         let settings = Settings::new(NodeId(1), members, Timings::default()).unwrap();
         let settings = settings.with_guarantee(guarantee);
-        Fingerprint::of(&settings, "on demand").hash().to_owned()
+        fingerprint_of(&settings).hash().to_owned()
     };
     use tenure_core::bully::Guarantee::{BestEffort, Quorum};
     assert_eq!(of([0, 0, 0], Quorum), fingerprint(1).hash());

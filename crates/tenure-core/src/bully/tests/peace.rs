@@ -1,0 +1,422 @@
+//! Members with real failure detectors in virtual time: what they send at rest, counted, and how long a
+//! leader that is gone is missed. Every message takes one millisecond, and chance is in the middle.
+
+extern crate std;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use std::println;
+
+use super::*;
+use crate::Incarnation;
+use crate::detector::{self, DetectBy, Detection, DetectionOptions, Detector};
+
+/// How long every message takes.
+const DELAY: Duration = millis(1);
+
+/// How long a record takes to the disk.
+const DISK: Duration = millis(2);
+
+/// Chance that shortens and prolongs nothing.
+struct Middle;
+
+impl Random for Middle {
+    fn next_u64(&mut self) -> u64 {
+        1 << 63
+    }
+}
+
+struct World {
+    now: Instant,
+    settings: Settings,
+    detection: Detection,
+    places: BTreeMap<NodeId, Place>,
+    /// By when they arrive, and in the order in which they were sent.
+    parcels: BTreeMap<(Instant, u64), Parcel>,
+    count: u64,
+    /// Messages that were sent: in all, and by whom to whom.
+    sent: u64,
+    ways: BTreeMap<(NodeId, NodeId), u64>,
+    /// Refused connections are told to the one who tried, and closed ones to whom they led.
+    hints: bool,
+    parted: BTreeSet<NodeId>,
+}
+
+struct Place {
+    node: Node,
+    detector: Box<dyn Detector + Send>,
+    /// Who is under watch.
+    watched: Vec<NodeId>,
+    seen: Option<NodeId>,
+    leads: bool,
+}
+
+enum Parcel {
+    Election(NodeId, NodeId, Message),
+    Detector(NodeId, NodeId, detector::Message),
+    Written(NodeId),
+    Hint(NodeId, NodeId),
+}
+
+impl World {
+    fn new(members: u32, guarantee: Guarantee, by: DetectBy) -> Self {
+        let settings = Settings::new(NodeId(1), super::members(members), Timings::default());
+        let settings = settings.unwrap().with_guarantee(guarantee);
+        let options = DetectionOptions {
+            by,
+            ..DetectionOptions::default()
+        };
+        let lifetime = settings.timings().message_lifetime();
+        let mut world = Self {
+            now: Instant::default() + Duration::from_secs(1_000),
+            detection: Detection::new(&options, lifetime).unwrap(),
+            settings,
+            places: BTreeMap::new(),
+            parcels: BTreeMap::new(),
+            count: 0,
+            sent: 0,
+            ways: BTreeMap::new(),
+            hints: false,
+            parted: BTreeSet::new(),
+        };
+        for id in (1..=members).map(NodeId) {
+            world.start(id);
+        }
+        world
+    }
+
+    fn start(&mut self, id: NodeId) {
+        let (members, timings) = (self.settings.members().clone(), *self.settings.timings());
+        let settings = Settings::new(id, members, timings).unwrap();
+        let settings = settings.with_guarantee(self.settings.guarantee());
+        let group = settings.group(Incarnation(1));
+        let started = Started {
+            at: self.now,
+            wall: UnixMillis::new(0),
+        };
+        let place = Place {
+            node: Node::new(settings, Record::default(), started),
+            detector: self.detection.detector(self.now, &group),
+            watched: Vec::new(),
+            seen: None,
+            leads: false,
+        };
+        self.places.insert(id, place);
+        self.drive(id, |place, now| place.node.campaign(now, &mut Middle));
+    }
+
+    fn crash(&mut self, id: NodeId) {
+        self.places.remove(&id);
+        if self.hints {
+            for to in self.places.keys().copied().collect::<Vec<_>>() {
+                self.after(DELAY, Parcel::Hint(to, id));
+            }
+        }
+    }
+
+    fn after(&mut self, delay: Duration, parcel: Parcel) {
+        self.count += 1;
+        self.parcels.insert((self.now + delay, self.count), parcel);
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, parcel: Parcel) {
+        self.sent += 1;
+        *self.ways.entry((from, to)).or_default() += 1;
+        if self.parted.contains(&from) != self.parted.contains(&to) {
+            return;
+        }
+        if self.places.contains_key(&to) {
+            self.after(DELAY, parcel);
+        } else if self.hints {
+            self.after(DELAY, Parcel::Hint(from, to));
+        }
+    }
+
+    fn run_until(&mut self, end: Instant) {
+        self.run_while(end, |_| true);
+    }
+
+    /// Runs until `end`, or until something is no more.
+    fn run_while(&mut self, end: Instant, goes_on: impl Fn(&Self) -> bool) {
+        while goes_on(self) {
+            let due = self.places.iter().filter_map(|(id, place)| {
+                let due = [place.node.poll_timeout(), place.detector.poll_timeout()];
+                Some((due.into_iter().flatten().min()?, *id))
+            });
+            let timer = due.min();
+            let parcel = self.parcels.keys().next().copied();
+            let next = match (timer, parcel) {
+                (Some((at, _)), Some((arrives, _))) => at.min(arrives),
+                (Some((at, _)), None) | (None, Some((at, _))) => at,
+                (None, None) => end,
+            };
+            if next >= end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            if parcel.is_some_and(|(arrives, _)| arrives <= next) {
+                let (_, parcel) = self.parcels.pop_first().unwrap();
+                self.deliver(parcel);
+            } else if let Some((_, id)) = timer {
+                self.drive(id, |place, now| {
+                    place.detector.handle_timeout(now);
+                    place.node.handle_timeout(now, &mut Middle);
+                });
+            }
+        }
+    }
+
+    fn deliver(&mut self, parcel: Parcel) {
+        let incarnation = Incarnation(1);
+        match parcel {
+            Parcel::Election(from, to, message) => self.drive(to, |place, now| {
+                let input = Input::Message { from, message };
+                place.node.handle_message(now, input, &mut Middle);
+                let heard = detector::Input::Heard { from, incarnation };
+                place.detector.handle_input(now, heard);
+            }),
+            Parcel::Detector(from, to, message) => self.drive(to, |place, now| {
+                let input = detector::Input::Message {
+                    from,
+                    incarnation,
+                    message,
+                };
+                place.detector.handle_input(now, input);
+            }),
+            Parcel::Written(id) => self.drive(id, |place, now| {
+                place
+                    .node
+                    .handle_message(now, Input::Persisted, &mut Middle);
+            }),
+            Parcel::Hint(to, about) => self.drive(to, |place, now| {
+                place
+                    .detector
+                    .handle_input(now, detector::Input::Refused(about));
+            }),
+        }
+    }
+
+    fn drive(&mut self, id: NodeId, act: impl FnOnce(&mut Place, Instant)) {
+        let now = self.now;
+        let Some(place) = self.places.get_mut(&id) else {
+            return;
+        };
+        act(place, now);
+        let mut said = Vec::new();
+        loop {
+            if let Some(output) = place.node.poll_output() {
+                match output {
+                    Output::Send { to, message } => {
+                        said.push((DELAY, Some(to), Parcel::Election(id, to, message)));
+                    }
+                    Output::Persist(_) => said.push((DISK, None, Parcel::Written(id))),
+                    Output::Ask { node, round } => {
+                        let ask = detector::Input::Ask { node, ask: round };
+                        place.detector.handle_input(now, ask);
+                    }
+                    Output::Watch(node) => {
+                        place.watched.push(node);
+                        place
+                            .detector
+                            .handle_input(now, detector::Input::Watch(node));
+                    }
+                    Output::Unwatch(node) => {
+                        place.watched.retain(|it| *it != node);
+                        place
+                            .detector
+                            .handle_input(now, detector::Input::Unwatch(node));
+                    }
+                    Output::SeenLeader(seen) => place.seen = seen.map(|(leader, _)| leader),
+                    Output::Began(_) => place.leads = true,
+                    Output::Cancel(_) => {
+                        place.leads = false;
+                        place.node.task_ended(now, TaskEnd::Aborted, &mut Middle);
+                    }
+                    Output::Ended(..) => place.node.campaign(now, &mut Middle),
+                    _ => {}
+                }
+                continue;
+            }
+            let Some(output) = place.detector.poll_output() else {
+                break;
+            };
+            let input = match output {
+                detector::Output::Send { to, message } => {
+                    said.push((DELAY, Some(to), Parcel::Detector(id, to, message)));
+                    continue;
+                }
+                detector::Output::Answer {
+                    ask, node, verdict, ..
+                } => Input::Answer {
+                    node,
+                    round: ask,
+                    verdict: match verdict {
+                        detector::Verdict::Up => Verdict::Up,
+                        detector::Verdict::Aside => Verdict::Aside,
+                        detector::Verdict::Down => Verdict::Down,
+                    },
+                },
+                detector::Output::Suspected(node) => Input::Suspected(node),
+                detector::Output::Trusted(node) => Input::Alive(node),
+                detector::Output::Restarted(..) => unreachable!("nobody restarts"),
+            };
+            place.node.handle_message(now, input, &mut Middle);
+        }
+        for (delay, to, parcel) in said {
+            match to {
+                Some(to) => self.send(id, to, parcel),
+                None => self.after(delay, parcel),
+            }
+        }
+    }
+
+    fn leaders(&self) -> Vec<NodeId> {
+        let leading = self.places.iter().filter(|(_, place)| place.leads);
+        leading.map(|(&id, _)| id).collect()
+    }
+
+    /// Everybody sees this one lead.
+    fn follows(&self, leader: NodeId) -> bool {
+        self.leaders() == [leader] && self.places.values().all(|it| it.seen == Some(leader))
+    }
+
+    /// Lets the first election come to its end, and all that goes with it.
+    fn settle(&mut self) {
+        self.run_until(self.now + Duration::from_secs(60));
+        assert!(self.follows(NodeId(1)), "{:?}", self.leaders());
+    }
+
+    /// How long nobody leads after the leader is gone.
+    fn failover(&mut self) -> Duration {
+        let leader = self.leaders()[0];
+        self.crash(leader);
+        let began = self.now;
+        let end = began + Duration::from_secs(120);
+        self.run_while(end, |world| world.leaders().is_empty());
+        assert!(self.now < end, "nobody leads any more");
+        self.now.since(began)
+    }
+}
+
+const BOTH: [Guarantee; 2] = [Guarantee::Quorum, Guarantee::BestEffort];
+
+#[test]
+fn only_followers_watch_and_only_their_leader() {
+    for guarantee in BOTH {
+        let mut world = World::new(5, guarantee, DetectBy::Push);
+        world.settle();
+        for leader in [1, 2] {
+            for (id, place) in &world.places {
+                let expected: &[NodeId] = if id.0 == leader {
+                    &[]
+                } else {
+                    &[NodeId(leader)]
+                };
+                assert_eq!(place.watched, expected, "{id} watches");
+            }
+            // Beside the election itself nothing goes between two followers.
+            world.ways.clear();
+            world.run_until(world.now + Duration::from_secs(120));
+            let between = world
+                .ways
+                .keys()
+                .filter(|(from, to)| from.0 != leader && to.0 != leader);
+            assert_eq!(between.collect::<Vec<_>>(), Vec::<&(NodeId, NodeId)>::new());
+            world.failover();
+            world.run_until(world.now + Duration::from_secs(10));
+        }
+    }
+}
+
+/// What is sent at rest in two minutes, to the message.
+#[test]
+fn as_many_messages_are_sent_at_rest_as_the_bounds_say() {
+    for guarantee in BOTH {
+        for by in DetectBy::ALL {
+            for members in [2, 3, 5, 9] {
+                let mut world = World::new(members, guarantee, by);
+                world.settle();
+                let before = world.sent;
+                world.run_until(world.now + Duration::from_secs(600));
+                let sent = (world.sent - before) as f64;
+                let bounds = Bounds::of(&world.settings, &world.detection);
+                let told = bounds.messages_per_second * 600.0;
+                println!(
+                    "{members} members, {guarantee}, {}: {sent} in 600 s, told {told:.1}",
+                    by.name()
+                );
+                assert_eq!(sent, told.round());
+                let intervals = 600.0 / 0.3;
+                let per_node = sent / intervals / f64::from(members);
+                match by {
+                    DetectBy::Push | DetectBy::PushFixed | DetectBy::Phi => {
+                        assert!(per_node <= 2.0, "{per_node} a member and interval");
+                    }
+                    // An exchange is two messages and one request.
+                    DetectBy::Pull => assert!(per_node <= 2.0 * 1.2, "{per_node}"),
+                    DetectBy::OnDemand => {}
+                }
+            }
+        }
+    }
+}
+
+/// Without a quorum: detection, with or without a hint, and a few messages. Also when others are down.
+#[test]
+fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
+    for guarantee in BOTH {
+        for by in DetectBy::ALL {
+            for (hints, others) in [
+                (false, &[][..]),
+                (true, &[]),
+                (false, &[2]),
+                (true, &[3]),
+                (false, &[3, 5]),
+            ] {
+                if guarantee == Guarantee::Quorum && others.len() > 1 {
+                    continue; // No majority is left.
+                }
+                let mut world = World::new(5, guarantee, by);
+                world.hints = hints;
+                world.settle();
+                for other in others {
+                    world.crash(NodeId(*other));
+                }
+                world.run_until(world.now + Duration::from_millis(20_130));
+                let took = world.failover();
+                let bounds = Bounds::of(&world.settings, &world.detection);
+                println!(
+                    "{guarantee}, {}, hints {hints}, {others:?} down as well: {took:.3?} of {:.1?}",
+                    by.name(),
+                    bounds.without_leader
+                );
+                assert!(took <= bounds.without_leader);
+                if guarantee == Guarantee::BestEffort && others.is_empty() {
+                    let round = 20 * (DELAY + DISK);
+                    let most = if hints {
+                        world.detection.confirm_timeout()
+                    } else {
+                        world.detection.detection_bound(DELAY)
+                    };
+                    assert!(took <= most + round, "{took:?} of {most:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Two that were elected in the parts of a network find each other at the leaders' pace.
+#[test]
+fn leaders_that_meet_without_a_quorum_merge_within_a_renew_interval() {
+    let mut world = World::new(5, Guarantee::BestEffort, DetectBy::Push);
+    world.settle();
+    world.parted = [NodeId(4), NodeId(5)].into();
+    world.run_until(world.now + Duration::from_secs(30));
+    assert_eq!(world.leaders(), [NodeId(1), NodeId(4)]);
+    world.parted.clear();
+    let interval = Timings::default().term().renew_interval();
+    world.run_until(world.now + interval + 20 * (DELAY + DISK));
+    assert!(world.follows(NodeId(1)), "{:?}", world.leaders());
+}
