@@ -3,20 +3,23 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::lease::keeper::{LOOK_INTERVAL, MIN_RENEW_INTERVAL, Timings as TermTimings};
+use crate::lease::keeper::{LOOK_INTERVAL, Timings as TermTimings};
 
 /// What a user may set beside the timings of a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimingsOptions {
     /// How long a message may be under way before its receiver drops it, and how long an answer is
-    /// waited for. Default: a tenth of the renew interval, at least 100 ms. Longer: slow networks
-    /// are borne; shorter: elections are quicker.
+    /// waited for. Default: 500 ms, or a tenth of the renew interval if that is longer, but a quarter
+    /// of it at most. Longer: slow networks and disks are borne; shorter: elections are quicker.
     pub message_lifetime: Option<Duration>,
     /// How long a better member must have followed before it takes a working leader's place, where
     /// that is wanted at all. Default 30 s, or the lease duration if that is longer. Longer: a member
     /// that comes and goes disturbs less.
     pub hold_down: Option<Duration>,
 }
+
+/// The default message lifetime: a vote is a way there, a sync of a disk, and a way back.
+const DEFAULT_LIFETIME: Duration = Duration::from_millis(500);
 
 /// The default hold-down: as long as a crash loop with its back-off takes to show.
 const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
@@ -41,7 +44,7 @@ impl Default for Timings {
         let term = TermTimings::default();
         Self {
             term,
-            message_lifetime: term.renew_interval() / 10,
+            message_lifetime: DEFAULT_LIFETIME,
             hold_down: DEFAULT_HOLD_DOWN,
         }
     }
@@ -57,7 +60,7 @@ impl Timings {
         let interval = term.renew_interval();
         let lifetime = options
             .message_lifetime
-            .unwrap_or_else(|| (interval / 10).max(MIN_RENEW_INTERVAL).min(interval / 2));
+            .unwrap_or_else(|| (interval / 10).max(DEFAULT_LIFETIME).min(interval / 4));
         if lifetime < LOOK_INTERVAL / 10 {
             return Err(TimingsError::MessageLifetimeShort { lifetime });
         }

@@ -358,6 +358,16 @@ impl Desk {
         }
     }
 
+    /// The node has been silent for longer than its watch allows. That answers an open question, too:
+    /// had the node been heard since, there would be none.
+    pub(super) fn find_silent(&mut self, now: Instant, node: NodeId) {
+        if let Some(question) = self.question(node) {
+            let ask = question.ask;
+            self.close_as_down(now, node, ask);
+        }
+        self.suspect(now, node);
+    }
+
     /// Enters the node in the down list and tells a watch.
     pub(super) fn suspect(&mut self, now: Instant, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {

@@ -138,7 +138,7 @@ impl Detector for Pull {
         for (node, probes) in &mut self.probes {
             if probes.deadline(&self.options).is_some_and(|at| at <= now) {
                 if !self.desk.is_suspected(*node) {
-                    self.desk.suspect(now, *node);
+                    self.desk.find_silent(now, *node);
                 }
                 probes.open.pop_front();
             }

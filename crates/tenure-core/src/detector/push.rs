@@ -254,7 +254,7 @@ impl<E: Estimator> Detector for Push<E> {
         }
         for (node, watch) in &mut self.watches {
             if !self.desk.is_suspected(*node) && watch.estimator.deadline() <= now {
-                self.desk.suspect(now, *node);
+                self.desk.find_silent(now, *node);
                 watch.renew = now;
             }
             if watch.renew <= now {

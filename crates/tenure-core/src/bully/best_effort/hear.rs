@@ -6,6 +6,9 @@ use crate::bully::settings::lacks;
 use crate::bully::{ElectionId, Message, NodeId};
 use crate::{Epoch, Instant};
 
+/// Who was refused tries again after this part of a message's lifetime.
+const AGAIN: u32 = 5;
+
 impl BestEffort {
     pub(in crate::bully) fn hear(
         &mut self,
@@ -69,6 +72,10 @@ impl BestEffort {
             let works = !preempt && !matches!(self.status, Status::Waiting);
             if better || (works && !base.is_better(holds_to, from)) {
                 base.send(from, Message::Rej { election, holds_to });
+                // The organiser has found it down, so it may be.
+                if holds_to != base.me() {
+                    self.ask(base, holds_to);
+                }
                 // A leader says so itself, too: the organiser may join at once.
                 if let Status::Leading { epoch } = self.status {
                     let election = self.election;
@@ -129,10 +136,11 @@ impl BestEffort {
     fn hear_rej(&mut self, base: &mut Base, now: Instant, holds_to: NodeId) {
         match self.status {
             // With a fresh election and not at once: whoever has already obeyed is told that this one
-            // is over, and a leader that was named has time to say so itself.
+            // is over, and a leader that was named has time to say so itself. Soon, though: most often
+            // the other one will find out in a moment what this one has.
             Status::Halting { .. } | Status::Crowning { .. } => {
                 self.idle(base, now);
-                self.look_at = now + base.settings.timings.message_lifetime();
+                self.look_at = now + base.settings.timings.message_lifetime() / AGAIN;
             }
             Status::Leading { .. } if base.is_better(holds_to, base.me()) => {
                 self.organise(base, now);

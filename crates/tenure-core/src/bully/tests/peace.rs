@@ -394,7 +394,9 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 );
                 assert!(took <= bounds.without_leader);
                 if guarantee == Guarantee::BestEffort && others.is_empty() {
-                    let round = 20 * (DELAY + DISK);
+                    // Who has not missed the leader yet refuses, and is asked again a little later.
+                    let again = world.settings.timings().message_lifetime() / 5;
+                    let round = 20 * (DELAY + DISK) + again;
                     let most = if hints {
                         world.detection.confirm_timeout()
                     } else {

@@ -25,6 +25,24 @@ fn quiet(make: Make) -> Network {
     network
 }
 
+/// Else a question that was asked a moment before would put off what the watch has found out.
+#[test]
+fn a_silence_that_a_watch_does_not_allow_answers_an_open_question() {
+    for (name, make) in &ALL[1..5] {
+        let mut network = Network::new(*make, 2);
+        network.run_until(at(10_010)).crash(TWO);
+        // It is suspected 10.97 s (phi) to 11.401 s after the beginning, and a question takes 500 ms.
+        network.run_until(at(10_950));
+        ask(&mut network, 1);
+        network.run_until(at(30_000));
+        let events = network.events();
+        let suspected = events.iter().find(|it| it.1 == Output::Suspected(TWO));
+        let (answered, ..) = answers(&network)[0];
+        assert_eq!(answered, suspected.unwrap().0, "{name}");
+        assert!(answered <= 11_401, "{name}: {answered}");
+    }
+}
+
 #[test]
 fn a_node_that_is_up_answers_after_a_message_each_way() {
     for (_, make) in ALL {

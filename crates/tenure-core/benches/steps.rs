@@ -1,0 +1,189 @@
+//! How many steps of members a core takes in a second: every message, answer or timer that a node
+//! is handed is one, with all that it says to it. Five members that reach each other at once; nothing
+//! but the machines, and a queue between them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant as Stopwatch};
+
+use tenure_core::bully::{
+    Guarantee, Input, Member, Membership, Node, Output, Record, Settings, Started, Timings, Verdict,
+};
+use tenure_core::lease::keeper::{EndReason, TaskEnd};
+use tenure_core::strategy::Strategy as _;
+use tenure_core::{Instant, NodeId, Random, UnixMillis};
+
+const MEMBERS: u32 = 5;
+
+/// What a core should reach.
+const TARGET: f64 = 1e6;
+
+const ROUNDS: usize = 5;
+
+struct Dice(u64);
+
+impl Random for Dice {
+    fn next_u64(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}
+
+struct Group {
+    nodes: Vec<Node>,
+    now: Instant,
+    dice: Dice,
+    queue: VecDeque<(usize, Input)>,
+    leader: Option<usize>,
+    terms: u64,
+    steps: u64,
+}
+
+fn place(id: NodeId) -> usize {
+    id.0 as usize - 1
+}
+
+impl Group {
+    fn new(guarantee: Guarantee) -> Self {
+        let now = Instant::default();
+        let member = |id| Member {
+            id: NodeId(id),
+            priority: 0,
+        };
+        let members = Membership::new((1..=MEMBERS).map(member)).expect("members");
+        let node = |id| {
+            let settings = Settings::new(NodeId(id), members.clone(), Timings::default());
+            let settings = settings.expect("a member").with_guarantee(guarantee);
+            let started = Started {
+                at: now,
+                wall: UnixMillis::new(0),
+            };
+            Node::new(settings, Record::default(), started)
+        };
+        let mut group = Self {
+            nodes: (1..=MEMBERS).map(node).collect(),
+            now,
+            dice: Dice(1),
+            queue: VecDeque::new(),
+            leader: None,
+            terms: 0,
+            steps: 0,
+        };
+        for place in 0..group.nodes.len() {
+            let Group { nodes, dice, .. } = &mut group;
+            nodes[place].campaign(now, dice);
+            group.obey(place);
+        }
+        group
+    }
+
+    /// Hands on what was said, or else moves time to the next timer.
+    fn step(&mut self) {
+        self.steps += 1;
+        if let Some((to, input)) = self.queue.pop_front() {
+            self.nodes[to].handle_message(self.now, input, &mut self.dice);
+            return self.obey(to);
+        }
+        let due = self.nodes.iter().enumerate();
+        let due = due.filter_map(|(place, node)| Some((node.poll_timeout()?, place)));
+        let (at, place) = due.min().expect("there is always a timer");
+        self.now = self.now.max(at);
+        self.nodes[place].handle_timeout(self.now, &mut self.dice);
+        self.obey(place);
+    }
+
+    fn obey(&mut self, from: usize) {
+        while let Some(output) = self.nodes[from].poll_output() {
+            match output {
+                Output::Send { to, message } => {
+                    let from = NodeId(from as u32 + 1);
+                    let input = Input::Message { from, message };
+                    self.queue.push_back((place(to), input));
+                }
+                Output::Persist(_) => self.queue.push_back((from, Input::Persisted)),
+                Output::Ask { node, round } => {
+                    let verdict = if self.nodes[place(node)].stands(self.now) {
+                        Verdict::Up
+                    } else {
+                        Verdict::Aside
+                    };
+                    let answer = Input::Answer {
+                        node,
+                        round,
+                        verdict,
+                    };
+                    self.queue.push_back((from, answer));
+                }
+                Output::Began(_) => {
+                    self.leader = Some(from);
+                    self.terms += 1;
+                }
+                Output::Cancel(_) => {
+                    self.leader = None;
+                    self.nodes[from].task_ended(self.now, TaskEnd::Aborted, &mut self.dice);
+                }
+                Output::Ended(..) | Output::Withdrawn => {
+                    self.nodes[from].campaign(self.now, &mut self.dice);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn resign(&mut self) {
+        if let Some(leader) = self.leader {
+            self.nodes[leader].resign(self.now, EndReason::Resigned, &mut self.dice);
+            self.obey(leader);
+        }
+    }
+}
+
+/// Steps and terms in a second.
+fn measure(guarantee: Guarantee, elections: bool, time: Duration) -> (f64, f64) {
+    let mut group = Group::new(guarantee);
+    while group.leader.is_none() {
+        group.step();
+    }
+    let (steps, terms) = (group.steps, group.terms);
+    let began = Stopwatch::now();
+    while began.elapsed() < time {
+        for _ in 0..1_000 {
+            if elections {
+                group.resign();
+            }
+            group.step();
+        }
+    }
+    let took = began.elapsed().as_secs_f64();
+    let per_second = |count: u64| count as f64 / took;
+    (
+        per_second(group.steps - steps),
+        per_second(group.terms - terms),
+    )
+}
+
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let time = Duration::from_millis(if quick { 50 } else { 1_000 });
+    println!("| {MEMBERS} members | steps a second | terms a second | of {TARGET:.0e} |");
+    println!("|---|---|---|---|");
+    for guarantee in [Guarantee::Quorum, Guarantee::BestEffort] {
+        for (what, elections) in [("one leads", false), ("each leader resigns at once", true)] {
+            let mut rounds: Vec<(f64, f64)> = (0..ROUNDS)
+                .map(|_| measure(guarantee, elections, time))
+                .collect();
+            rounds.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let (steps, terms) = rounds[ROUNDS / 2];
+            println!(
+                "| {guarantee}, {what} | {:.2} million ({:.2} to {:.2}) | {terms:.0} | {:.1} |",
+                steps / 1e6,
+                rounds[0].0 / 1e6,
+                rounds[ROUNDS - 1].0 / 1e6,
+                steps / TARGET
+            );
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! How long nobody leads after a leader is gone, and what five members send at rest: `tenure run`
+//! among peers as processes on this machine, with the default timings.
+//!
+//! A leader that is killed closes its connections and refuses new ones: those are the hints. One that
+//! is frozen says nothing and refuses nothing, as if its machine were gone: then there are none.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use tenure_tests::process::{Process, command};
+
+const MEMBERS: usize = 5;
+
+/// Says who leads, and waits to be stopped.
+const JOB: &str = r#"echo "$TENURE_EPOCH $TENURE_CANDIDATE" >> "$0"; exec sleep 1000"#;
+
+/// Longest that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const HEARTBEAT: Duration = Duration::from_millis(300);
+
+struct Group {
+    folder: TempDir,
+    addresses: Vec<String>,
+    quorum: bool,
+    detector: &'static str,
+    members: Vec<Option<Process>>,
+}
+
+impl Group {
+    fn start(quorum: bool, detector: &'static str) -> Self {
+        let ports: Vec<TcpListener> = (0..MEMBERS)
+            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
+            .collect();
+        let addresses = ports.iter().map(|port| {
+            let address = port.local_addr().expect("an address");
+            address.to_string()
+        });
+        let mut group = Self {
+            addresses: addresses.collect(),
+            folder: tempfile::tempdir().expect("a folder"),
+            quorum,
+            detector,
+            members: Vec::new(),
+        };
+        drop(ports);
+        fs::write(group.path("key"), "a secret of the benchmark").expect("a key");
+        group.members = (0..MEMBERS)
+            .map(|place| Some(group.member(place)))
+            .collect();
+        group
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn member(&self, place: usize) -> Process {
+        let peers = (1..).zip(&self.addresses);
+        let peers: Vec<String> = peers
+            .map(|(node, address)| format!("{node}=http://{address}"))
+            .collect();
+        let mut command = command(&["run", "--election", "bench/job", "--strategy", "bully"]);
+        command
+            .args([
+                "--node",
+                &(place + 1).to_string(),
+                "--peers",
+                &peers.join(","),
+            ])
+            .arg("--key-file")
+            .arg(self.path("key"))
+            .arg("--state-dir")
+            .arg(self.path(&format!("state-{place}")))
+            .env("TENURE_BULLY_LISTEN", &self.addresses[place])
+            .env("TENURE_BULLY_QUORUM", self.quorum.to_string())
+            .env("TENURE_BULLY_DETECTOR", self.detector)
+            .args(["--", "sh", "-c", JOB])
+            .arg(self.path("journal"));
+        Process::spawn(&mut command)
+    }
+
+    /// The last term: its epoch, and the leader's place.
+    fn last(&self) -> Option<(u64, usize)> {
+        let text = fs::read_to_string(self.path("journal")).ok()?;
+        let line = text.get(..text.rfind('\n')?)?.lines().next_back()?;
+        let (epoch, node) = line.split_once(' ')?;
+        Some((epoch.parse().ok()?, node.parse::<usize>().ok()? - 1))
+    }
+
+    fn next(&self, above: u64) -> (u64, usize) {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if let Some(last) = self.last().filter(|(epoch, _)| *epoch > above) {
+                return last;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        panic!("nobody leads");
+    }
+
+    /// Waits until everybody sees the same one lead.
+    fn settle(&self, leader: usize) {
+        let began = Instant::now();
+        let expected = format!("\"leader\":{}", leader + 1);
+        while began.elapsed() < PATIENCE {
+            let all = (0..MEMBERS).all(|place| self.status(place).contains(&expected));
+            if all {
+                return;
+            }
+            sleep(Duration::from_millis(50));
+        }
+        panic!("they don't agree");
+    }
+
+    fn status(&self, place: usize) -> String {
+        let ask = || {
+            let mut stream = TcpStream::connect(&self.addresses[place])?;
+            stream.write_all(
+                b"GET /v1/peers/job/status HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n",
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        };
+        ask().unwrap_or_default()
+    }
+
+    /// Requests that were begun, by all.
+    fn sent(&self) -> u64 {
+        let of = |place| {
+            let status = self.status(place);
+            let (_, rest) = status.split_once("\"sent\":").expect("a counter");
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+            digits
+                .and_then(|it| it.parse::<u64>().ok())
+                .expect("a number")
+        };
+        (0..MEMBERS).map(of).sum()
+    }
+}
+
+/// How long each of so many leaders was missed.
+fn failovers(group: &mut Group, signal: Signal, count: u32) -> Vec<Duration> {
+    let (mut epoch, mut leader) = group.next(0);
+    let mut took = Vec::new();
+    for number in 0..count {
+        group.settle(leader);
+        // Every time at another moment of the heartbeats and of the renewals.
+        sleep(Duration::from_millis(1_000 + u64::from(number) * 437));
+        let began = Instant::now();
+        if let Some(process) = &group.members[leader] {
+            process.signal(signal);
+        }
+        let next = group.next(epoch);
+        took.push(began.elapsed());
+        // What is frozen is killed now.
+        group.members[leader] = None;
+        group.members[leader] = Some(group.member(leader));
+        (epoch, leader) = next;
+    }
+    took.sort_unstable();
+    took
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let count = if arguments.iter().any(|it| it == "--quick") {
+        2
+    } else {
+        10
+    };
+    let only = arguments.iter().skip(1).find(|it| !it.starts_with("--"));
+    println!("| {MEMBERS} members | against | median ({count} times) | least to most | ratio |");
+    println!("|---|---|---|---|---|");
+    let (heartbeats, lease) = (Duration::from_millis(1_500), Duration::from_secs(15));
+    for (quorum, detector, signal, what, limit) in [
+        (
+            false,
+            "push",
+            Signal::SIGKILL,
+            "no quorum, push, killed",
+            heartbeats,
+        ),
+        (
+            false,
+            "push",
+            Signal::SIGSTOP,
+            "no quorum, push, frozen",
+            heartbeats,
+        ),
+        (
+            false,
+            "pull",
+            Signal::SIGSTOP,
+            "no quorum, pull, frozen",
+            heartbeats,
+        ),
+        (true, "push", Signal::SIGKILL, "quorum, push, killed", lease),
+    ] {
+        if only.is_some_and(|only| !what.contains(only.as_str())) {
+            continue;
+        }
+        let mut group = Group::start(quorum, detector);
+        let took = failovers(&mut group, signal, count);
+        let median = took[took.len() / 2];
+        println!(
+            "| {what} | {limit:?} | {median:.2?} | {:.2?} to {:.2?} | {:.2} |",
+            took[0],
+            took[took.len() - 1],
+            median.as_secs_f64() / limit.as_secs_f64()
+        );
+    }
+    println!();
+    println!("| {MEMBERS} members at rest | requests | a member and heartbeat interval |");
+    println!("|---|---|---|");
+    for (quorum, detector) in [(true, "push"), (false, "push"), (false, "pull")] {
+        let what = format!(
+            "{}quorum, {detector}, at rest",
+            if quorum { "" } else { "no " }
+        );
+        if only.is_some_and(|only| !what.contains(only.as_str())) {
+            continue;
+        }
+        let group = Group::start(quorum, detector);
+        let (_, leader) = group.next(0);
+        group.settle(leader);
+        // The first subscriptions to others than the leader end.
+        sleep(Duration::from_secs(31));
+        let (before, began) = (group.sent(), Instant::now());
+        sleep(Duration::from_secs(20));
+        let sent = group.sent() - before;
+        let intervals = began.elapsed().as_secs_f64() / HEARTBEAT.as_secs_f64();
+        let each = sent as f64 / intervals / MEMBERS as f64;
+        println!("| {what} | {sent} in 20 s | {each:.2} |");
+    }
+}
