@@ -4,6 +4,7 @@ use super::{BestEffort, Status};
 use crate::bully::base::Base;
 use crate::bully::settings::lacks;
 use crate::bully::{ElectionId, Message, NodeId};
+use crate::lease::keeper::EndReason;
 use crate::{Epoch, Instant};
 
 /// Who was refused tries again after this part of a message's lifetime.
@@ -40,6 +41,18 @@ impl BestEffort {
             }
             // Of another election, of the guard, or not as any member says it.
             _ => {}
+        }
+        self.give_way_to_a_greater_epoch(base, now);
+    }
+
+    /// A leader that learns of a greater epoch than its own, such as of one that led beyond a cut,
+    /// begins a new term, in order: receivers that have seen that epoch refuse its writes.
+    fn give_way_to_a_greater_epoch(&self, base: &mut Base, now: Instant) {
+        if let Status::Leading { epoch } = self.status
+            && base.record.highest > Some(epoch)
+            && let Some(term) = &mut base.term
+        {
+            term.begin_ending(now, EndReason::Superseded, &mut base.outbox);
         }
     }
 

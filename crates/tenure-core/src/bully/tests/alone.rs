@@ -203,6 +203,48 @@ fn a_better_member_takes_over_only_when_it_is_asked_to_and_after_the_hold_down()
     }
 }
 
+#[test]
+fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
+    let settings = Settings::new(NodeId(1), members(2), Timings::default()).unwrap();
+    assert_eq!(settings.guarantee(), Guarantee::BestEffort);
+    let mut node = started(settings, Record::default());
+    let ask = drain(&mut node).into_iter().find_map(|output| match output {
+        Output::Ask { node, round } => Some((node, round)),
+        _ => None,
+    });
+    let (other, round) = ask.unwrap();
+    let down = Input::Answer {
+        node: other,
+        round,
+        verdict: Verdict::Down,
+    };
+    node.handle_message(at(1), down, &mut Dice(0));
+    let began = written(&mut node, 2);
+    let led = began.iter().find_map(|output| match output {
+        Output::Began(epoch) => Some(*epoch),
+        _ => None,
+    });
+    let led = led.unwrap();
+    let election = ElectionId {
+        organiser: other,
+        incarnation: 1,
+        number: 1,
+    };
+    let mut meet = |number| {
+        let epoch = epoch(number);
+        let message = Message::Norm { election, epoch };
+        let from = other;
+        node.handle_message(at(3), Input::Message { from, message }, &mut Dice(0));
+        drain(&mut node).contains(&Output::Cancel(EndReason::Superseded))
+    };
+    assert!(!meet(led.get() - 1), "its own is greater");
+    assert!(meet(led.get() + 1));
+    assert!(!meet(led.get() + 1), "it is ending already");
+    node.task_ended(at(4), TaskEnd::Returned, &mut Dice(0));
+    let ended = Output::Ended(led, EndReason::Superseded);
+    assert!(drain(&mut node).contains(&ended));
+}
+
 /// A slow disk must not keep a task from being stopped.
 #[test]
 fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {

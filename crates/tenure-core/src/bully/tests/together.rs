@@ -77,6 +77,8 @@ fn agrees(world: &mut World) {
         opinions.iter().all(|seen| *seen == Some(leaders[0])),
         "{leaders:?} leads, and they see {opinions:?}"
     );
+    let (led, greatest) = (world.epoch_of(leaders[0]), world.epochs.iter().max());
+    assert_eq!(led.as_ref(), greatest, "receivers would refuse its writes");
     let terms = world.epochs.len();
     world.run_until(world.now + 60_000);
     assert_eq!(world.epochs.len(), terms, "the leader stays");

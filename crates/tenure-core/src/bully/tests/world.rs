@@ -204,6 +204,11 @@ impl World {
     }
 
     /// Whose task is going.
+    /// The epoch of the task that is going there.
+    pub(super) fn epoch_of(&self, id: NodeId) -> Option<Epoch> {
+        self.places[&id].task
+    }
+
     pub(super) fn leaders(&self) -> Vec<NodeId> {
         let going = self.places.iter().filter(|(_, place)| place.task.is_some());
         going.map(|(&id, _)| id).collect()
