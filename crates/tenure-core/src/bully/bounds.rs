@@ -69,3 +69,95 @@ impl fmt::Display for Bounds {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use alloc::format;
+    use alloc::string::String;
+    use std::println;
+
+    use super::*;
+    use crate::bully::{Member, Membership, NodeId, Timings, TimingsOptions};
+    use crate::detector::{DetectBy, DetectionOptions};
+    use crate::lease::keeper::{Timings as TermTimings, TimingsOptions as TermOptions};
+
+    const BULLY: &str = include_str!("../../../../docs/bully.md");
+    const DETECTORS: &str = include_str!("../../../../docs/detectors.md");
+
+    fn five(lease: u64, guarantee: Guarantee) -> Settings {
+        let term = TermTimings::new(&TermOptions {
+            lease_duration: Some(Duration::from_secs(lease)),
+            ..TermOptions::default()
+        });
+        let timings = Timings::new(term.unwrap(), &TimingsOptions::default()).unwrap();
+        let members = Membership::new((1..=5).map(|id| Member {
+            id: NodeId(id),
+            priority: 0,
+        }));
+        let settings = Settings::new(NodeId(1), members.unwrap(), timings).unwrap();
+        settings.with_guarantee(guarantee)
+    }
+
+    fn detection(settings: &Settings, by: DetectBy) -> Detection {
+        let options = DetectionOptions {
+            by,
+            ..DetectionOptions::default()
+        };
+        Detection::new(&options, settings.timings().message_lifetime()).unwrap()
+    }
+
+    #[test]
+    fn the_bounds_in_the_docs_are_what_comes_out() {
+        let of = |lease, guarantee| {
+            let settings = five(lease, guarantee);
+            let detection = detection(&settings, DetectBy::Push);
+            (Bounds::of(&settings, &detection), detection)
+        };
+        let with = [15, 5].map(|lease| of(lease, Guarantee::Quorum).0);
+        let without = [15, 5].map(|lease| of(lease, Guarantee::BestEffort).0);
+        let confirm = [15, 5].map(|lease| of(lease, Guarantee::BestEffort).1.confirm_timeout());
+        let secs = |[long, short]: [Duration; 2]| {
+            let (long, short) = (long.as_secs_f64(), short.as_secs_f64());
+            format!("| {long:.1} s | {short:.1} s |")
+        };
+        let messages = |[long, short]: [Bounds; 2]| {
+            let (long, short) = (long.messages_per_second, short.messages_per_second);
+            format!("| {long:.1} | {short:.1} |")
+        };
+        let rows = [
+            secs(with.map(|it| it.detection)),
+            secs(with.map(|it| it.without_leader)),
+            secs(without.map(|it| it.without_leader)),
+            secs(confirm),
+            messages(with),
+            messages(without),
+        ];
+        rows.iter().for_each(|row| println!("{row}"));
+        for row in rows {
+            assert!(BULLY.contains(&row), "docs/bully.md should have: {row}");
+        }
+    }
+
+    #[test]
+    fn the_detection_times_in_the_docs_are_what_comes_out() {
+        let settings = five(15, Guarantee::BestEffort);
+        for by in DetectBy::ALL {
+            let detection = detection(&settings, by);
+            let bound = |delay| detection.detection_bound(Duration::from_millis(delay));
+            let row: String = format!(
+                "| {:.1} s | {:.1} s | {:.1} |",
+                bound(500).as_secs_f64(),
+                bound(1).as_secs_f64(),
+                detection.messages_per_second()
+            );
+            println!("{} {row}", by.name());
+            let line = DETECTORS.lines().find(|line| {
+                let name = format!("`{}`", by.name());
+                line.ends_with(&row) && line.contains(&name)
+            });
+            assert!(line.is_some(), "docs/detectors.md, {}: {row}", by.name());
+        }
+    }
+}

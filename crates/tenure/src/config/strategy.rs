@@ -197,8 +197,8 @@ impl Bully {
         }
     }
 
-    /// How old a message may become. Default: a tenth of the renew interval. All members must have it
-    /// alike.
+    /// How old a message may become. Default: 500 ms, or a tenth of the renew interval if that is longer;
+    /// at most a quarter of it. All members must have it alike.
     #[must_use]
     pub fn with_message_lifetime(self, message_lifetime: Duration) -> Self {
         let message_lifetime = Some(message_lifetime);

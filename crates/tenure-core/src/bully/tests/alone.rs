@@ -330,3 +330,66 @@ fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
     }
     panic!("it never stood in {rounds} rounds");
 }
+
+fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> GuardMessage {
+    GuardMessage::PreVoteReply {
+        round,
+        highest: None,
+        bound,
+        can_lead,
+    }
+}
+
+fn stands(said: &[Output]) -> bool {
+    said.iter().any(|it| matches!(it, Output::Persist(_)))
+}
+
+#[test]
+fn a_candidate_waits_for_better_members_and_a_majority_and_for_nobody_else() {
+    let mut node = member_of(5, 2, Record::default());
+    drain(&mut node);
+    assert!(!stands(&hear(&mut node, 1, 3, reply(None, true, 1))));
+    assert!(!stands(&hear(&mut node, 2, 4, reply(None, true, 1))));
+    // The better one has not spoken until now; 5 never does.
+    assert!(stands(&hear(&mut node, 3, 1, reply(None, false, 1))));
+}
+
+#[test]
+fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks() {
+    let mut node = member_of(5, 2, Record::default());
+    drain(&mut node);
+    let bound = Some(millis(100));
+    for from in [3, 4] {
+        hear(&mut node, 1, from, reply(bound, true, 1));
+    }
+    node.handle_timeout(at(500), &mut Dice(0));
+    node.handle_timeout(at(600), &mut Dice(0));
+    for speaks in [false, true] {
+        let mut node = node.clone();
+        if speaks {
+            hear(&mut node, 601, 1, GuardMessage::PreVote { round: 7 });
+        }
+        hear(&mut node, 602, 3, reply(None, true, 2));
+        let said = hear(&mut node, 603, 4, reply(None, true, 2));
+        assert_eq!(stands(&said), !speaks);
+    }
+}
+
+/// Promises to one leader end within milliseconds of each other.
+#[test]
+fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
+    let mut node = member_of(3, 1, Record::default());
+    drain(&mut node);
+    hear(&mut node, 1, 2, reply(Some(millis(40)), true, 1));
+    hear(&mut node, 1, 3, reply(Some(millis(90)), true, 1));
+    assert_eq!(node.poll_timeout(), Some(at(41)));
+    node.handle_timeout(at(41), &mut Dice(0));
+    // Whatever is said, not at once, and not after a lifetime and its jitter.
+    for (bound, from, to) in [(Duration::ZERO, 52, 52), (Duration::MAX, 492, 592)] {
+        let mut node = node.clone();
+        hear(&mut node, 42, 2, reply(Some(bound.max(millis(1))), true, 2));
+        hear(&mut node, 42, 3, reply(Some(Duration::MAX), true, 2));
+        let next = node.poll_timeout().unwrap();
+        assert!((at(from)..=at(to)).contains(&next), "{next:?}");
+    }
+}

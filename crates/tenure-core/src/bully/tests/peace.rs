@@ -393,17 +393,19 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                     bounds.without_leader
                 );
                 assert!(took <= bounds.without_leader);
-                if guarantee == Guarantee::BestEffort && others.is_empty() {
-                    // Who has not missed the leader yet refuses, and is asked again a little later.
-                    let again = world.settings.timings().message_lifetime() / 5;
-                    let round = 20 * (DELAY + DISK) + again;
-                    let most = if hints {
-                        world.detection.confirm_timeout()
-                    } else {
-                        world.detection.detection_bound(DELAY)
-                    };
-                    assert!(took <= most + round, "{took:?} of {most:?}");
-                }
+                let (timings, detection) = (world.settings.timings(), &world.detection);
+                let lifetime = timings.message_lifetime();
+                // What is down as well is asked about all at once.
+                let (missed, question) = match (guarantee, hints) {
+                    (Guarantee::Quorum, _) => (timings.term().lease_duration(), lifetime),
+                    (_, true) => (detection.confirm_timeout(), detection.confirm_timeout()),
+                    (_, false) => (detection.detection_bound(DELAY), detection.ask_timeout()),
+                };
+                let question = question * u32::from(!others.is_empty());
+                // Who has not missed the leader yet refuses, and is asked again a little later.
+                let round = 20 * (DELAY + DISK) + lifetime / 5;
+                let most = missed + question + round;
+                assert!(took <= most, "{took:?} of {most:?}");
             }
         }
     }

@@ -48,3 +48,16 @@ fn refusals_answer_an_open_question_sooner_but_not_before_one_more_ping_had_its_
     };
     assert_eq!(verdict, Verdict::Down);
 }
+
+/// Else two that say nothing to each other would wake each other by every connection that ends.
+#[test]
+fn a_hint_about_a_node_that_nobody_asks_about_is_none() {
+    for (name, make) in &ALL[..5] {
+        let mut network = Network::new(*make, 2);
+        network.input(ONE, Input::Unwatch(TWO));
+        network.run_until(at(40_050));
+        let before = network.sent;
+        network.input(ONE, Input::Refused(TWO));
+        assert_eq!(network.sent, before, "{name}");
+    }
+}

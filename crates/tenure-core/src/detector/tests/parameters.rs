@@ -127,6 +127,44 @@ fn impossible_parameters_are_refused_with_both_numbers() {
     }
 }
 
+/// Without a quorum all rests on it that no message outlives the detection of its sender's end.
+#[test]
+fn nobody_is_taken_for_down_within_a_message_lifetime() {
+    let lifetime = millis(400);
+    let detection = |by, suspect_after| {
+        let options = DetectionOptions {
+            by,
+            interval: Some(millis(2_000)),
+            suspect_after,
+            phi_threshold: None,
+        };
+        Detection::new(&options, lifetime)
+    };
+    for by in DetectBy::ALL {
+        let least = if by == DetectBy::OnDemand { 1_000 } else { 400 };
+        let refused = refusal(detection(by, Some(millis(least - 1))));
+        assert!(
+            refused.contains("suspect_after") && refused.contains("message lifetime"),
+            "{refused}"
+        );
+        for suspect_after in [None, Some(millis(least))] {
+            let detection = detection(by, suspect_after).unwrap();
+            assert!(
+                detection.detection_bound(Duration::ZERO) > lifetime,
+                "{detection}"
+            );
+            assert!(
+                detection.ask_timeout() > lifetime * 2 && detection.confirm_timeout() > lifetime
+            );
+        }
+    }
+    let ring = "ring".parse::<DetectBy>().unwrap_err();
+    assert!(
+        ring.contains("\"push\"") && ring.contains("experiments"),
+        "{ring}"
+    );
+}
+
 #[test]
 fn messages_keep_their_form_on_the_wire() {
     let list = Message::Attendance(Attendance {

@@ -200,3 +200,17 @@ fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
         assert_eq!(network.events(), [expected]);
     }
 }
+
+/// Else a node would be suspected for one lost message.
+#[test]
+fn a_subscription_that_is_lost_is_sent_again_at_once() {
+    for (name, make) in &ALL[2..5] {
+        let mut network = Network::new(*make, 2);
+        network.input(ONE, Input::Unwatch(TWO));
+        network.run_until(at(1_010)).cut(ONE, TWO);
+        network.watch(ONE, TWO);
+        network.run_until(at(1_200)).heal();
+        network.run_until(at(60_000));
+        assert_eq!(network.events(), [], "{name}");
+    }
+}

@@ -17,6 +17,7 @@ use crate::bully::quorum::{Quorum, Role};
 
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
+    members: u32,
     /// How often somebody stands for election, in all.
     elections: u8,
     crashes: u8,
@@ -30,8 +31,6 @@ struct Bounds {
     promise: u8,
     without: Option<Fix>,
 }
-
-const MEMBERS: u32 = 3;
 
 /// When no timer is due: the model says what happens.
 const FAR: Instant = Instant::from_nanos(u64::MAX);
@@ -90,7 +89,7 @@ impl Bounds {
     fn node(&self, id: NodeId, record: Record, now: Instant) -> Node {
         let ticks = |number: u8| Duration::from_nanos(number.into());
         let timings = Timings::unchecked(ticks(self.promise), ticks(self.lease));
-        let mut settings = Settings::new(id, members(MEMBERS), timings).unwrap();
+        let mut settings = Settings::new(id, members(self.members), timings).unwrap();
         if let Some(fix) = self.without {
             settings = settings.without(fix);
         }
@@ -196,7 +195,7 @@ impl Model for Bounds {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let places = (1..=MEMBERS).map(NodeId).map(|id| {
+        let places = (1..=self.members).map(NodeId).map(|id| {
             let mut node = self.node(id, Record::default(), tick(0));
             let Some(Output::Persist(durable)) = node.poll_output() else {
                 unreachable!("a node persists its incarnation first")
@@ -302,7 +301,7 @@ impl Model for Bounds {
             }
             Action::Tick => {
                 next.now += 1;
-                for id in (1..=MEMBERS).map(NodeId) {
+                for id in (1..=self.members).map(NodeId) {
                     next.act(id, |node, now| node.look_at_term(now));
                 }
             }
@@ -333,6 +332,7 @@ impl Model for Bounds {
 }
 
 const SMALL: Bounds = Bounds {
+    members: 3,
     elections: 2,
     crashes: 0,
     ticks: 2,
@@ -431,6 +431,13 @@ const MANY: &[Bounds] = &[
     },
 ];
 
+/// A majority of four leaves one out, and two of them share two.
+const FOUR: Bounds = Bounds {
+    members: 4,
+    ticks: 1,
+    ..SMALL
+};
+
 fn all(bounds: &[Bounds]) {
     for &bounds in bounds {
         if let Err(broken) = check(bounds) {
@@ -442,6 +449,11 @@ fn all(bounds: &[Bounds]) {
 #[test]
 fn the_guard_keeps_its_promises_in_every_order_of_events() {
     all(SOME);
+}
+
+#[test]
+fn the_guard_keeps_its_promises_among_four() {
+    all(&[FOUR]);
 }
 
 #[test]

@@ -108,10 +108,37 @@ fn one_leads_when_timers_are_hasty() {
 
 #[test]
 fn one_of_four_leads() {
-    elects_one_either_way(&Environment {
+    let four = Environment {
         members: 4,
         ..FEWER
+    };
+    elects_one_either_way(&four);
+    let four = Environment {
+        algorithm: without(&[]).algorithm,
+        ..four
+    };
+    elects_one(&Environment {
+        crashes: 1,
+        fifo: false,
+        ..four.clone()
     });
+    elects_one(&Environment {
+        crashes: 1,
+        lag: true,
+        detection: Detection::AfterItsMessages,
+        ..four
+    });
+}
+
+#[test]
+fn four_that_a_mistake_has_parted_come_together_again() {
+    let report = explore(&Environment {
+        members: 4,
+        mistakes: 4,
+        ..without(&[])
+    });
+    assert!(report.doubled > 0, "the mistakes matter");
+    assert!(report.to_hang.is_none(), "{}", report.to_hang.unwrap());
 }
 
 #[test]
@@ -127,6 +154,13 @@ fn one_leads_over_many_more_crashes_and_members() {
             crashes: 3,
             restarts: 3,
             cold: true,
+            ..CALM
+        },
+        Environment {
+            members: 4,
+            crashes: 2,
+            restarts: 2,
+            detection: Detection::AfterItsMessages,
             ..CALM
         },
         Environment {
