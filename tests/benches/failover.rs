@@ -105,18 +105,19 @@ impl Group {
         panic!("nobody leads");
     }
 
-    /// Waits until everybody sees the same one lead.
-    fn settle(&self, leader: usize) {
+    /// Waits until everybody sees the same one lead, and says in which term.
+    fn settle(&self) -> (u64, usize) {
         let began = Instant::now();
-        let expected = format!("\"leader\":{}", leader + 1);
         while began.elapsed() < PATIENCE {
-            let all = (0..MEMBERS).all(|place| self.status(place).contains(&expected));
-            if all {
-                return;
+            let (epoch, leader) = self.next(0);
+            let expected = format!("\"leader\":{},\"epoch\":{epoch},", leader + 1);
+            if (0..MEMBERS).all(|place| self.status(place).contains(&expected)) {
+                return (epoch, leader);
             }
             sleep(Duration::from_millis(50));
         }
-        panic!("they don't agree");
+        let seen: Vec<String> = (0..MEMBERS).map(|place| self.status(place)).collect();
+        panic!("{:?} leads, and they don't agree: {seen:#?}", self.last());
     }
 
     fn status(&self, place: usize) -> String {
@@ -147,22 +148,22 @@ impl Group {
 
 /// How long each of so many leaders was missed.
 fn failovers(group: &mut Group, signal: Signal, count: u32) -> Vec<Duration> {
-    let (mut epoch, mut leader) = group.next(0);
     let mut took = Vec::new();
     for number in 0..count {
-        group.settle(leader);
+        let (_, leader) = group.settle();
         // Every time at another moment of the heartbeats and of the renewals.
         sleep(Duration::from_millis(1_000 + u64::from(number) * 437));
+        let (epoch, still) = group.next(0);
+        assert_eq!(still, leader, "leadership moved by itself");
         let began = Instant::now();
         if let Some(process) = &group.members[leader] {
             process.signal(signal);
         }
-        let next = group.next(epoch);
+        group.next(epoch);
         took.push(began.elapsed());
         // What is frozen is killed now.
         group.members[leader] = None;
         group.members[leader] = Some(group.member(leader));
-        (epoch, leader) = next;
     }
     took.sort_unstable();
     took
@@ -228,8 +229,7 @@ fn main() {
             continue;
         }
         let group = Group::start(quorum, detector);
-        let (_, leader) = group.next(0);
-        group.settle(leader);
+        group.settle();
         // The first subscriptions to others than the leader end.
         sleep(Duration::from_secs(31));
         let (before, began) = (group.sent(), Instant::now());

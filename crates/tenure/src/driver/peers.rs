@@ -451,3 +451,61 @@ pub(crate) fn candidate(node: NodeId) -> CandidateId {
     let number = node.to_string();
     number.parse().expect("a number is a candidate id")
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::UnixMillis;
+    use tenure_core::bully::Started;
+
+    use super::*;
+    use crate::config::{Bully, Peer};
+    use crate::post::Incoming;
+
+    /// Member 1 of two without a quorum, of which the other one says nothing by itself.
+    fn one_of_two(now: Instant) -> Peers {
+        let peer = |node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap();
+        let bully = Bully::new(NodeId(1), [1, 2].map(peer));
+        let config = Config::new("tests/job".parse().unwrap());
+        let rules = bully.rules(&config.timings).unwrap();
+        let detection = bully.detection(&rules).unwrap();
+        let started = Started {
+            at: now,
+            wall: UnixMillis::new(0),
+        };
+        let parts = Parts {
+            detector: detection.detector(now, &rules.group(Incarnation(1))),
+            node: Node::new(rules, Record::default(), started),
+            post: Post::Silent,
+            disk: None,
+        };
+        Peers::new(&config, parts).0
+    }
+
+    #[test]
+    fn the_status_of_a_leader_shows_who_has_been_silent() {
+        let at = |millis| Instant::default() + Duration::from_millis(millis);
+        let mut peers = one_of_two(at(0));
+        let run = |peers: &mut Peers, from: u64, to: u64| {
+            for millis in (from..to).step_by(10) {
+                peers.handle_timeout(at(millis));
+                while peers.poll_news(at(millis)).is_some() {}
+            }
+        };
+        peers.node.campaign(at(0), &mut OsRandom);
+        run(&mut peers, 0, 5_000);
+        assert_eq!(peers.status.role, "leading");
+        assert_eq!(peers.status.suspects, [NodeId(2)], "it was never heard");
+        let message = Incoming {
+            from: NodeId(2),
+            incarnation: Incarnation(1),
+            payload: Payload::Detector(detector::Message::Ping { round: 1 }),
+            reply: Reply::ByPost,
+        };
+        peers.handle_event(at(5_000), Event::Message(message));
+        // Two renew intervals and the lifetime of a message.
+        run(&mut peers, 5_000, 15_500);
+        assert_eq!(peers.status.suspects, [], "it was heard a moment ago");
+        run(&mut peers, 15_500, 15_800);
+        assert_eq!(peers.status.suspects, [NodeId(2)]);
+    }
+}
