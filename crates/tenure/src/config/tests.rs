@@ -305,6 +305,49 @@ fn peers_that_can_not_be_are_refused_with_key_and_numbers() {
 }
 
 #[test]
+fn the_detector_of_peers_is_chosen_by_its_name() {
+    let detection = |settings: &[(&str, &str)]| {
+        let config = load(PEERS, settings).map_err(|error| error.to_string())?;
+        let Strategy::Bully(bully) = config.strategy() else {
+            unreachable!("these are peers")
+        };
+        let rules = bully.rules(config.timings()).unwrap();
+        Ok::<_, String>(bully.detection(&rules).unwrap().to_string())
+    };
+    let by = |name| detection(&[("TENURE_BULLY_DETECTOR", name)]);
+    let push = "push every 300ms, suspected after 1.2s";
+    assert_eq!(detection(&[]).as_deref(), Ok(push));
+    for (name, described) in [
+        ("push", push),
+        ("push-fixed", "push-fixed every 300ms, suspected after 1.2s"),
+        ("phi", "phi every 300ms, suspected after 600ms, threshold 8"),
+        ("pull", "pull every 300ms, suspected after 1.2s"),
+        ("on-demand", "on-demand every 1.25s, suspected after 1.25s"),
+    ] {
+        assert_eq!(by(name).as_deref(), Ok(described));
+    }
+    let ring = by("ring").unwrap_err();
+    assert!(
+        ring.contains("TENURE_BULLY_DETECTOR") && ring.contains("for experiments only"),
+        "{ring}"
+    );
+    let short = detection(&[("TENURE_BULLY_SUSPECT_AFTER", "499ms")]).unwrap_err();
+    assert!(
+        short.contains("TENURE_BULLY_SUSPECT_AFTER") && short.contains("500ms"),
+        "{short}"
+    );
+    let phi = detection(&[
+        ("TENURE_BULLY_DETECTOR", "phi"),
+        ("TENURE_BULLY_PHI_THRESHOLD", "101"),
+    ])
+    .unwrap_err();
+    assert!(
+        phi.contains("TENURE_BULLY_PHI_THRESHOLD") && phi.contains("1 to 100"),
+        "{phi}"
+    );
+}
+
+#[test]
 fn who_asks_for_fencing_is_not_given_less() {
     let fencing = ("TENURE_REQUIRE_FENCING", "true");
     assert!(load(PEERS, &[fencing]).is_ok());

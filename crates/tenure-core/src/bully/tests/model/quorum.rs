@@ -429,6 +429,8 @@ const MANY: &[Bounds] = &[
         ticks: 1,
         ..SMALL
     },
+    Bounds { crashes: 1, ..FOUR },
+    Bounds { ticks: 2, ..FOUR },
 ];
 
 /// A majority of four leaves one out, and two of them share two.
