@@ -73,7 +73,7 @@ impl Group {
             steps: 0,
         };
         for place in 0..group.nodes.len() {
-            let Group { nodes, dice, .. } = &mut group;
+            let Self { nodes, dice, .. } = &mut group;
             nodes[place].campaign(now, dice);
             group.obey(place);
         }

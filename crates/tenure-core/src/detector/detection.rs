@@ -139,7 +139,8 @@ impl Detection {
             DetectBy::Phi => interval * 2,
             _ => interval * 4,
         };
-        let suspect_after = options.suspect_after.unwrap_or(default_margin.max(least));
+        let suspect_after = options.suspect_after;
+        let suspect_after = suspect_after.unwrap_or_else(|| default_margin.max(least));
         options::duration("suspect_after", suspect_after)?;
         options::at_least("suspect_after", suspect_after, limit, least)?;
         let detection = Self {

@@ -19,6 +19,8 @@ use crate::bully::Key;
 /// Which way a candidate is elected; [`Guarantee`](crate::Guarantee) says what that promises.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
+// There is one for each candidate.
+#[allow(clippy::large_enum_variant)]
 pub enum Strategy {
     /// By a lease in a store.
     #[default]

@@ -76,7 +76,9 @@ impl Quorum {
         let free = free_in == Some(Duration::ZERO);
         let settings = base.settings.clone();
         let mut better = settings.members.better(settings.me);
-        let could = |reply: &Reply| reply.can_lead;
+        // Who is bound for long can't lead soon, whatever it is.
+        let lifetime = settings.timings.message_lifetime();
+        let could = |reply: &Reply| reply.can_lead && reply.bound.unwrap_or_default() < lifetime;
         let defers = better.any(|better| replies.get(&better).is_some_and(could));
         let defers = defers && self.deferrals < MAX_DEFERRALS;
         if free && !defers && base.may_stand(now) && base.outbox.is_durable() {
@@ -85,7 +87,6 @@ impl Quorum {
         self.deferrals += u32::from(free && defers);
         self.role = Role::Following { leader: None };
         // Promises to one leader end at nearly the same time, so it may be a matter of milliseconds.
-        let lifetime = settings.timings.message_lifetime();
         let wait = free_in.filter(|_| !free).unwrap_or(lifetime);
         self.look_at = now + wait.max(lifetime / SOONEST).min(random.jitter(lifetime));
     }

@@ -375,6 +375,18 @@ fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks()
     }
 }
 
+#[test]
+fn a_candidate_does_not_leave_it_to_a_better_one_that_is_bound_for_long() {
+    for (bound, stands_now) in [(40, false), (10_000, true)] {
+        let mut node = member_of(5, 2, Record::default());
+        drain(&mut node);
+        hear(&mut node, 1, 1, reply(Some(millis(bound)), true, 1));
+        hear(&mut node, 1, 3, reply(None, true, 1));
+        let said = hear(&mut node, 1, 4, reply(None, true, 1));
+        assert_eq!(stands(&said), stands_now, "{bound}");
+    }
+}
+
 /// Promises to one leader end within milliseconds of each other.
 #[test]
 fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
