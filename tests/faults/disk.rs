@@ -3,17 +3,17 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_tests::needs::{SmallDisk, can_run, has_program};
 use tenure_tests::process::{Process, StoreProcess};
 use tenure_tests::{wait_for, wait_until};
 use tokio::runtime::Runtime;
 
-use super::{Answer, Client, can_run, has_program};
+use super::{Answer, Client};
 
 /// The calls that make a change durable.
 const SYNC: &str = "fsync,fdatasync";
@@ -234,50 +234,19 @@ fn a_sync_that_fails_is_the_end_and_nothing_is_falsely_acknowledged() {
     }
 }
 
-/// A small disk; it is taken away when this is dropped.
-struct SmallDisk(TempDir);
-
-impl SmallDisk {
-    fn mount(kibibytes: u32) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o"])
-            .arg(format!("size={kibibytes}k"))
-            .arg("tenure-tests")
-            .arg(folder.path())
-            .output();
-        let is_mounted = mounted.is_ok_and(|mounted| mounted.status.success());
-        is_mounted.then_some(Self(folder))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: a store that was just killed may still have files there.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
     let test = "a_full_disk_stops_changes_but_no_renewals_and_passes";
-    let disk = SmallDisk::mount(1_024);
-    if !can_run(test, "to mount a disk of its own (root)", disk.is_some()) {
+    let Some(disk) = SmallDisk::mount(test, 1_024) else {
         return;
-    }
-    let disk = disk.unwrap();
+    };
     let folder = disk.path().join("store");
     let runtime = Runtime::new().unwrap();
     let mut store = StoreProcess::start(&folder);
     let client = Client::new(store.address());
     runtime.block_on(async {
         let (_, held) = client.acquire("tests/held", 1).await.unwrap();
-        let ballast = disk.path().join("ballast");
-        fill(&ballast);
+        let ballast = disk.fill();
         let mut acknowledged = vec![("tests/held".to_owned(), held)];
         // What room the log has left is used up first.
         let mut refused = None;
@@ -318,11 +287,4 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
         assert!(status == 404 || view["holder"].is_null(), "{view}");
     });
     drop(store);
-}
-
-/// Takes all the room there is.
-fn fill(path: &Path) {
-    use std::io::Write;
-    let mut file = fs::File::create(path).unwrap();
-    while file.write_all(&[0; 4_096]).is_ok() {}
 }

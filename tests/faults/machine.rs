@@ -1,13 +1,13 @@
 //! A machine that is suspended: only one of its clocks goes on.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
+use tenure_tests::needs::preload;
 use tenure_tests::process::Process;
 use tenure_tests::receiver::now;
 
-use super::{Bench, can_run, has_program};
+use super::Bench;
 
 /// Compiled into a library that is loaded before the C library.
 const CLOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/faults/suspended.c");
@@ -15,17 +15,10 @@ const CLOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/faults/suspended.c");
 #[test]
 fn a_leader_whose_machine_was_suspended_stops_at_once() {
     let test = "a_leader_whose_machine_was_suspended_stops_at_once";
-    let can_compile = has_program("cc") && cfg!(target_os = "linux");
-    if !can_run(test, "a C compiler (cc), on Linux", can_compile) {
-        return;
-    }
     let bench = Bench::new();
-    let library = bench.folder.path().join("suspended.so");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .args([library.as_os_str(), CLOCKS.as_ref()])
-        .status();
-    assert!(compiled.unwrap().success());
+    let Some(library) = preload(test, CLOCKS, bench.folder.path()) else {
+        return;
+    };
     let clock = bench.folder.path().join("suspended-for");
     fs::write(&clock, "0\n").unwrap();
     let mut first = bench.candidate_command("first", bench.tap.address());

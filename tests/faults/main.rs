@@ -177,22 +177,3 @@ impl Client {
 fn id(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012x}")
 }
-
-/// Whether what a test needs is there. If it is not the test can't run here, which it says; where
-/// nobody reads that, it fails.
-fn can_run(test: &str, needs: &str, is_there: bool) -> bool {
-    if !is_there {
-        assert!(
-            std::env::var_os("CI").is_none_or(|value| value != "true"),
-            "{test} needs {needs}"
-        );
-        eprintln!("SKIPPED: {test} needs {needs}");
-    }
-    is_there
-}
-
-/// Whether this program can be started.
-fn has_program(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
-}

@@ -13,13 +13,18 @@ use tokio::sync::watch;
 pub enum Mode {
     /// Passes everything on.
     Pass,
-    /// Lets connections hang, new ones too: nothing arrives, nothing is refused.
+    /// Lets connections hang, new ones too: nothing arrives, nothing is refused. What was sent
+    /// meanwhile arrives when things pass again.
     Hang,
+    /// Lets what goes to the target hang; what comes from it passes.
+    HangRequests,
+    /// Lets what comes from the target hang; what goes to it passes.
+    HangReplies,
     /// Closes connections, new ones too.
     Refuse,
 }
 
-/// A proxy in front of a store. It ends with the runtime it was started on.
+/// A proxy in front of a store or a member. It ends with the runtime it was started on.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -91,23 +96,18 @@ async fn forward(
     let (mut up, mut down) = ([0; 16 * 1024], [0; 16 * 1024]);
     loop {
         let mode = *modes.borrow_and_update();
-        match mode {
-            Mode::Refuse => return,
-            Mode::Hang => {
-                if modes.changed().await.is_err() {
-                    return;
-                }
-                continue;
-            }
-            Mode::Pass => {}
+        if mode == Mode::Refuse {
+            return;
         }
+        let requests_pass = matches!(mode, Mode::Pass | Mode::HangReplies);
+        let replies_pass = matches!(mode, Mode::Pass | Mode::HangRequests);
         tokio::select! {
             changed = modes.changed() => if changed.is_err() { return },
-            read = client.read(&mut up) => match read {
+            read = client.read(&mut up), if requests_pass => match read {
                 Ok(0) | Err(_) => return,
                 Ok(count) => if server.write_all(&up[..count]).await.is_err() { return },
             },
-            read = server.read(&mut down) => match read {
+            read = server.read(&mut down), if replies_pass => match read {
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
                     let lost = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));

@@ -152,6 +152,30 @@ impl Receiver {
             panic!("{overlap}");
         }
     }
+
+    /// Fails if the fence has let a stale write pass, whoever led meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// With its epoch.
+    pub fn assert_fence_held(&self) {
+        if let Some(stale) = let_pass(&self.acts()) {
+            panic!("{stale}");
+        }
+    }
+}
+
+/// A stale write that the fence has let pass.
+#[must_use]
+pub fn let_pass(acts: &[Act]) -> Option<String> {
+    let mut greatest = 0;
+    for act in acts {
+        if act.accepted && act.epoch < greatest {
+            return Some(format!("the fence let epoch {} pass", act.epoch));
+        }
+        greatest = greatest.max(act.epoch);
+    }
+    None
 }
 
 /// Two candidates that took themselves for the leader at once, as far as is certain: a reign was
@@ -160,7 +184,6 @@ impl Receiver {
 #[must_use]
 pub fn overlap(acts: &[Act]) -> Option<String> {
     let mut reigns: BTreeMap<u64, (String, Duration, Duration)> = BTreeMap::new();
-    let mut greatest = 0;
     for act in acts {
         let reign = reigns
             .entry(act.epoch)
@@ -171,10 +194,9 @@ pub fn overlap(acts: &[Act]) -> Option<String> {
         }
         reign.1 = reign.1.min(act.after);
         reign.2 = reign.2.max(act.before);
-        if act.accepted && act.epoch < greatest {
-            return Some(format!("the fence let epoch {} pass", act.epoch));
-        }
-        greatest = greatest.max(act.epoch);
+    }
+    if let Some(stale) = let_pass(acts) {
+        return Some(stale);
     }
     let mut until: Option<(u64, &String, Duration)> = None;
     for (epoch, (candidate, first, last)) in &reigns {

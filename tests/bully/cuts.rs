@@ -1,0 +1,134 @@
+//! Networks that are parted.
+
+use std::time::Duration;
+
+use tenure_tests::group::{A_WHILE, Group, LEASE, MEMBERS};
+use tenure_tests::receiver::now;
+
+use super::group;
+
+#[test]
+fn a_leader_that_is_cut_off_from_the_majority_steps_down_and_the_majority_elects() {
+    let mut group = group();
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    let others = Group::all_but(&[leader.member]);
+    let (with_it, majority) = others.split_at(1);
+    let cut = now();
+    group.part(&[leader.member, with_it[0]], majority);
+    let next = group.settled(leader.epoch, majority);
+    assert!(majority.contains(&next.member), "{next:?}");
+    group.wait_until_stepped_down(leader.member, 1);
+    let last = group
+        .receiver()
+        .last_of(&leader.member.to_string(), leader.epoch);
+    assert!(
+        last.before < cut + LEASE,
+        "it acted for {:?}",
+        last.before - cut
+    );
+    // The two that are left have nobody to lead them, and take nothing from the others.
+    group.heal();
+    group.wait_until_follows(leader.member, next.member);
+    group.wait_until_follows(with_it[0], next.member);
+    assert_eq!(group.last_leader(), next);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn a_leader_that_hears_nobody_steps_down_and_the_others_elect() {
+    one_way_cut(|group, leader, other| group.cut_one_way(other, leader));
+}
+
+#[test]
+fn a_leader_that_nobody_hears_steps_down_and_the_others_elect() {
+    one_way_cut(|group, leader, other| group.cut_one_way(leader, other));
+}
+
+fn one_way_cut(cut: impl Fn(&Group, u32, u32)) {
+    let mut group = group();
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    let others = Group::all_but(&[leader.member]);
+    let begin = now();
+    for &other in &others {
+        cut(&group, leader.member, other);
+    }
+    let next = group.settled(leader.epoch, &others);
+    assert!(others.contains(&next.member), "{next:?}");
+    group.wait_until_stepped_down(leader.member, 1);
+    let last = group
+        .receiver()
+        .last_of(&leader.member.to_string(), leader.epoch);
+    assert!(
+        last.before < begin + LEASE,
+        "it acted for {:?}",
+        last.before - begin
+    );
+    // Half of what it says arrives: that disturbs nobody.
+    group.look_on(A_WHILE);
+    assert_eq!(group.last_leader(), next);
+    group.heal();
+    group.wait_until_follows(leader.member, next.member);
+    assert_eq!(group.last_leader(), next);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn cuts_around_a_minority_do_nothing_to_the_leader() {
+    let mut group = group();
+    group.set("TENURE_LEASE_DURATION", "6s");
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    let others = Group::all_but(&[leader.member]);
+    let (majority, minority) = others.split_at(2);
+    // First between the two alone, then from everybody, for longer than a term without renewals.
+    group.part(&minority[..1], &minority[1..]);
+    group.look_on(Duration::from_secs(2));
+    let rest = [&[leader.member], majority].concat();
+    group.part(minority, &rest);
+    group.look_on(Duration::from_secs(7));
+    group.heal();
+    for &member in &others {
+        group.wait_until_follows(member, leader.member);
+    }
+    group.look_on(Duration::from_secs(1));
+    assert_eq!(group.leaders(), [leader]);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn a_network_that_is_cut_here_and_there_has_one_leader_at_a_time_and_one_in_the_end() {
+    let seed = std::env::var("TENURE_SEED").ok();
+    let seed = seed.map_or(u64::from(std::process::id()), |seed| seed.parse().unwrap());
+    eprintln!("TENURE_SEED={seed} cuts in the same places");
+    let mut random = seed;
+    let mut below = |limit: u64| {
+        // The constants of Knuth's MMIX; the high bits are the better ones.
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % limit
+    };
+    let mut group = group();
+    group.start_all();
+    let _ = group.settled(0, &MEMBERS);
+    for _ in 0..12 {
+        for from in MEMBERS {
+            for to in Group::all_but(&[from]) {
+                if below(3) == 0 {
+                    group.cut_one_way(from, to);
+                }
+            }
+        }
+        group.look_on(Duration::from_millis(300 + below(1_200)));
+        if below(2) == 0 {
+            group.heal();
+            group.look_on(Duration::from_millis(below(1_000)));
+        }
+    }
+    group.heal();
+    let last = group.settled(0, &MEMBERS);
+    eprintln!("{} terms; in the end {last:?}", group.leaders().len());
+    group.receiver().assert_one_at_a_time();
+}

@@ -1,0 +1,55 @@
+//! Members that can't write down what they promise.
+
+use std::fs;
+
+use tenure_tests::group::{A_WHILE, Group, MEMBERS};
+use tenure_tests::needs::SmallDisk;
+use tenure_tests::wait_for;
+
+use super::group;
+
+#[test]
+fn members_on_a_full_disk_promise_nothing_until_there_is_room() {
+    let test = "members_on_a_full_disk_promise_nothing_until_there_is_room";
+    let Some(disk) = SmallDisk::mount(test, 256) else {
+        return;
+    };
+    let mut group = group();
+    // With the leader and one more there are two that can write: no majority.
+    let full = [3, 4, 5];
+    for member in full {
+        let state = disk.path().join(format!("state-{member}"));
+        group.set_for(member, "TENURE_BULLY_STATE_DIR", state);
+    }
+    let leader = group.start_all_under(1);
+    let records =
+        || full.map(|member| fs::read(disk.path().join(format!("state-{member}/record"))).unwrap());
+    let ballast = disk.fill();
+    let before = records();
+    // What they have promised is on disk, so they go on with it.
+    group.look_on(A_WHILE);
+    assert_eq!(group.last_leader(), leader);
+
+    group.kill(&[1]);
+    wait_for("a member that can't write", || {
+        let stuck = |&&member: &&u32| {
+            let stderr = group.member(member).stderr();
+            stderr.contains("can't write the state of this member")
+        };
+        full.iter().find(stuck)
+    });
+    group.look_on(A_WHILE);
+    assert_eq!(group.last_leader(), leader, "promised in vain");
+    assert_eq!(records(), before, "what was promised before stands");
+
+    fs::remove_file(ballast).unwrap();
+    let next = group.settled(leader.epoch, &Group::all_but(&[1]));
+    assert_ne!(next.member, 1);
+    group.start(1);
+    group.wait_until_follows(1, next.member);
+    // And it can be read again.
+    group.kill(&MEMBERS);
+    group.start_all();
+    let _ = group.settled(next.epoch, &MEMBERS);
+    group.receiver().assert_one_at_a_time();
+}

@@ -1,0 +1,29 @@
+//! Members that are told to stop.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tenure_tests::group::MEMBERS;
+
+use super::group;
+
+#[test]
+fn a_leader_that_is_told_to_stop_gives_way_before_its_promises_end() {
+    let mut group = group();
+    // Its command has a fifteenth of this to stop in, and does not until it is killed.
+    group.set("TENURE_LEASE_DURATION", "15s");
+    group.set("TENURE_STOP_GRACE", "1s");
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    let begin = Instant::now();
+    group.member(leader.member).signal(Signal::SIGTERM);
+    let _ = group.next_leader(leader.epoch);
+    let took = begin.elapsed();
+    // Without a release it is nearly all of the lease, and an election.
+    assert!(
+        took < Duration::from_secs(8),
+        "the next one led after {took:?}"
+    );
+    assert!(group.end_of(leader.member).success());
+    group.receiver().assert_one_at_a_time();
+}

@@ -1,0 +1,109 @@
+//! Members that are killed and start again.
+
+use std::time::Duration;
+
+use tenure_tests::group::{A_WHILE, Group, MEMBERS};
+
+use super::group;
+
+#[test]
+fn when_the_leader_is_killed_another_member_leads_with_a_greater_epoch() {
+    let mut group = group();
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    group.kill(&[leader.member]);
+    let next = group.next_leader(leader.epoch);
+    assert_ne!(next.member, leader.member);
+    // It comes back with what it had promised, and leaves the leader alone.
+    group.start(leader.member);
+    group.wait_until_follows(leader.member, next.member);
+    assert_eq!(group.next_leader(leader.epoch), next);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn when_the_leader_and_the_next_are_killed_a_third_leads() {
+    let mut group = group();
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    let best_left = Group::all_but(&[leader.member])[0];
+    group.kill(&[leader.member, best_left]);
+    let next = group.next_leader(leader.epoch);
+    assert!(![leader.member, best_left].contains(&next.member));
+    // Three of five are just enough, and two are not.
+    group.kill(&[next.member]);
+    group.look_on(A_WHILE);
+    assert_eq!(group.last_leader(), next);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn a_best_member_that_comes_and_goes_moves_nothing() {
+    let mut group = group();
+    group.set("TENURE_LEASE_DURATION", "6s");
+    let others = Group::all_but(&[1]);
+    for &member in &others {
+        group.start(member);
+    }
+    let leader = group.settled(0, &others);
+    for life in 0..5 {
+        group.start(1);
+        if life % 2 == 0 {
+            group.wait_until_follows(1, leader.member);
+        }
+        group.look_on(Duration::from_millis(100 * life));
+        group.kill(&[1]);
+    }
+    group.start(1);
+    group.wait_until_follows(1, leader.member);
+    group.look_on(Duration::from_secs(2));
+    assert_eq!(group.leaders(), [leader]);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn a_leader_that_is_killed_and_starts_again_at_once_leads_under_a_greater_epoch() {
+    let mut group = group();
+    group.start_all();
+    let mut leader = group.settled(0, &MEMBERS);
+    for _ in 0..5 {
+        // The others have promised to it, and it need not wait for itself. But the command of its
+        // last life has to be gone.
+        group.kill(&[leader.member]);
+        group.start(leader.member);
+        leader = group.settled(leader.epoch, &MEMBERS);
+    }
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn when_all_are_killed_and_start_again_epochs_go_on() {
+    let mut group = group();
+    let mut epoch = 0;
+    for _ in 0..2 {
+        group.start_all();
+        epoch = group.settled(epoch, &MEMBERS).epoch;
+        group.kill(&MEMBERS);
+    }
+    group.start_all();
+    let _ = group.settled(epoch, &MEMBERS);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn members_that_start_again_keep_to_what_they_promised_before() {
+    let mut group = group();
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    // It can't be told that they have gone, and goes on until its lease ends.
+    let others = Group::all_but(&[leader.member]);
+    group.part(&[leader.member], &others);
+    group.kill(&others);
+    for &member in &others {
+        group.start(member);
+    }
+    let next = group.settled(leader.epoch, &others);
+    assert_ne!(next.member, leader.member);
+    group.wait_until_stepped_down(leader.member, 1);
+    group.receiver().assert_one_at_a_time();
+}

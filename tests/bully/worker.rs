@@ -1,0 +1,27 @@
+//! A leader's command, for the tests of elections among peers: it acts at the receiver every few
+//! milliseconds, for as long as it runs.
+//!
+//! Argument: the receiver.
+
+use std::env::var;
+use std::thread::sleep;
+use std::time::Duration;
+
+use tenure_tests::receiver::{Link, now};
+
+/// How often it acts.
+const PACE: Duration = Duration::from_millis(5);
+
+fn main() {
+    let receiver = std::env::args().nth(1).expect("a receiver");
+    let member = var("TENURE_CANDIDATE").expect("a member");
+    let epoch = var("TENURE_EPOCH").expect("an epoch");
+    let epoch = epoch.parse().expect("a number");
+    let mut link = Link::connect(receiver.parse().expect("an address"), &member);
+    loop {
+        // That it runs is all that it knows: so it takes itself for the leader at this instant.
+        let at = now();
+        link.act(epoch, at, at);
+        sleep(PACE);
+    }
+}

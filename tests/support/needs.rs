@@ -1,0 +1,103 @@
+//! What a test needs of the machine, and what it says where that is not there.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// Whether what a test needs is there. If it is not the test can't run here, which it says; where
+/// nobody reads that, it fails.
+///
+/// # Panics
+///
+/// Where `CI=true`, and it is not there.
+#[must_use]
+pub fn can_run(test: &str, needs: &str, is_there: bool) -> bool {
+    if !is_there {
+        assert!(
+            std::env::var_os("CI").is_none_or(|value| value != "true"),
+            "{test} needs {needs}"
+        );
+        eprintln!("SKIPPED: {test} needs {needs}");
+    }
+    is_there
+}
+
+/// Whether this program can be started.
+#[must_use]
+pub fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// A library for `LD_PRELOAD` from a C source, in this folder; `None` where the test can't run.
+///
+/// # Panics
+///
+/// If the source can't be compiled.
+#[must_use]
+pub fn preload(test: &str, source: &str, folder: &Path) -> Option<PathBuf> {
+    let can_compile = has_program("cc") && cfg!(target_os = "linux");
+    if !can_run(test, "a C compiler (cc), on Linux", can_compile) {
+        return None;
+    }
+    let library = folder.join("preload.so");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([library.as_os_str(), source.as_ref()])
+        .status();
+    assert!(compiled.is_ok_and(|compiled| compiled.success()));
+    Some(library)
+}
+
+/// A small disk; it is taken away when this is dropped.
+#[derive(Debug)]
+pub struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// Mounts one; `None` where the test can't run.
+    ///
+    /// # Panics
+    ///
+    /// If there can't be a folder for it.
+    #[must_use]
+    pub fn mount(test: &str, kibibytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o"])
+            .arg(format!("size={kibibytes}k"))
+            .arg("tenure-tests")
+            .arg(folder.path())
+            .output();
+        let is_mounted = mounted.is_ok_and(|mounted| mounted.status.success());
+        can_run(test, "to mount a disk of its own (root)", is_mounted).then_some(Self(folder))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes all the room that there is, with a file that can be removed.
+    ///
+    /// # Panics
+    ///
+    /// If there can't be another file.
+    #[must_use]
+    pub fn fill(&self) -> PathBuf {
+        let path = self.path().join("ballast");
+        let mut file = File::create(&path).expect("a file");
+        while file.write_all(&[0; 4_096]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a process that was just killed may still have files there.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
