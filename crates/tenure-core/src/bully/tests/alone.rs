@@ -208,10 +208,12 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
     let settings = Settings::new(NodeId(1), members(2), Timings::default()).unwrap();
     assert_eq!(settings.guarantee(), Guarantee::BestEffort);
     let mut node = started(settings, Record::default());
-    let ask = drain(&mut node).into_iter().find_map(|output| match output {
-        Output::Ask { node, round } => Some((node, round)),
-        _ => None,
-    });
+    let ask = drain(&mut node)
+        .into_iter()
+        .find_map(|output| match output {
+            Output::Ask { node, round } => Some((node, round)),
+            _ => None,
+        });
     let (other, round) = ask.unwrap();
     let down = Input::Answer {
         node: other,
