@@ -81,14 +81,44 @@ fn the_demo_tells_scripts_what_happened_and_that_all_was_kept() {
 }
 
 #[test]
+fn a_demo_among_peers_is_parted_too_and_all_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = demo(&folder, &["--json", "--strategy", "bully"]);
+    wait_for_event(&demo, "leader");
+    assert_eq!(processes_below(folder.path()).len(), 5, "workers alone");
+    wait_for_event(&demo, "summary");
+    let status = demo.wait();
+    let events = events(&demo);
+    let faults = events.iter().filter_map(|event| event["kind"].as_str());
+    let faults: Vec<&str> = faults.collect();
+    assert_eq!(faults, ["sigkill", "sigstop", "sigcont", "cut", "sigterm"]);
+    let is_before_the_cut = |event: &&Value| event["kind"] != "cut";
+    let after_cut: Vec<&Value> = events.iter().skip_while(is_before_the_cut).collect();
+    let next = |name: &str| after_cut.iter().find(|event| event["event"] == name);
+    let (cut, failover) = (after_cut[0], next("failover").unwrap());
+    assert_eq!(failover["from"], cut["worker"], "the leader was cut off");
+    assert_ne!(failover["to"], failover["from"]);
+    assert!(next("healed").is_some());
+
+    let summary = events.last().unwrap();
+    assert_eq!(summary["failovers_ms"].as_array().unwrap().len(), 4);
+    assert_eq!(summary["overlap_ms"], 0, "{summary}");
+    assert_eq!(summary["kept"], true, "{summary}");
+    assert_eq!(status.code(), Some(0));
+    assert!(processes_below(folder.path()).is_empty());
+    assert!(is_empty(&folder));
+}
+
+#[test]
 fn an_interrupted_demo_leaves_nothing_and_tells_the_signal() {
-    for (signal, code) in [
-        (Signal::SIGINT, 130),
-        (Signal::SIGTERM, 143),
-        (Signal::SIGHUP, 129),
+    for (signal, code, strategy) in [
+        (Signal::SIGINT, 130, "lease"),
+        (Signal::SIGINT, 130, "bully"),
+        (Signal::SIGTERM, 143, "lease"),
+        (Signal::SIGHUP, 129, "bully"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let mut demo = demo(&folder, &["--json"]);
+        let mut demo = demo(&folder, &["--json", "--strategy", strategy]);
         wait_for_event(&demo, "leader");
         demo.signal(signal);
         assert_eq!(demo.wait().code(), Some(code), "{}", demo.stderr());
@@ -134,12 +164,24 @@ fn a_demo_that_can_not_be_is_refused_before_anything_starts() {
         ("--seconds", "9"),
         ("--seconds", "3601"),
         ("--seconds", "12s"),
+        ("--strategy", "static"),
     ] {
         let output = run(&["demo", &format!("{flag}={value}")]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(flag) && said.contains(value), "{said}");
     }
+}
+
+#[test]
+fn a_demo_of_two_peers_is_refused_because_one_could_not_lead_alone() {
+    let output = run(&["demo", "--strategy", "bully", "--workers", "2"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--workers 2") && said.contains("at least 3"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn cuts_around_a_minority_do_nothing_to_the_leader() {
 #[test]
 fn a_network_that_is_cut_here_and_there_has_one_leader_at_a_time_and_one_in_the_end() {
     let seed = std::env::var("TENURE_SEED").ok();
-    let seed = seed.map_or_else(|| std::process::id().into(), |seed| seed.parse().unwrap());
+    let seed: u64 = seed.map_or_else(|| std::process::id().into(), |seed| seed.parse().unwrap());
     eprintln!("TENURE_SEED={seed} cuts in the same places");
     let mut random = seed;
     let mut below = |limit: u64| {

@@ -1,12 +1,11 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tenure::{CandidateId, ElectionName, Name};
 
 use crate::exit;
@@ -424,17 +423,32 @@ pub(crate) struct Man {
 /// Starts a store and workers as processes of their own, in a temporary folder. The leading worker
 /// rolls up log files into a fenced table. Leaders are killed, frozen and stopped, and what the
 /// workers did is measured at the table.
+///
+/// With "--strategy bully" there is no store: the workers elect among themselves, and a leader is
+/// also cut off from the majority.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// How many workers compete
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=20))]
-    pub(crate) workers: u32,
+    /// Which way to elect: in a store, or among peers
+    #[arg(long, value_enum, default_value_t = DemoStrategy::Lease)]
+    pub(crate) strategy: DemoStrategy,
+    /// How many workers compete; among peers 3 at least [default: 3, among peers 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=20))]
+    pub(crate) workers: Option<u32>,
     /// How long it takes, about
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(10..=3600))]
     pub(crate) seconds: u64,
     /// Print one JSON object a line; the last is the summary
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which way the workers of the demo elect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoStrategy {
+    /// By a lease in a store
+    Lease,
+    /// Among themselves, without a store
+    Bully,
 }
 
 #[derive(Debug, Args)]
@@ -450,12 +464,6 @@ pub(crate) struct Watchdog {
 pub(crate) struct DemoWorker {
     #[arg(long)]
     pub(crate) parent: i32,
-    #[arg(long)]
-    pub(crate) store: SocketAddr,
-    #[arg(long)]
-    pub(crate) candidate: String,
-    #[arg(long, value_parser = humantime::parse_duration)]
-    pub(crate) lease_duration: Duration,
     #[arg(long)]
     pub(crate) logs: PathBuf,
     #[arg(long)]

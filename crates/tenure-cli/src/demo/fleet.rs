@@ -1,115 +1,92 @@
 //! The demo's processes.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use tenure::Config;
+use tenure::config::{Origin, Strategy};
 
-/// A store and workers, in a folder of their own. They are killed when this is dropped.
+use super::network::Network;
+use super::process::{Process, this_program};
+use crate::cli::DemoStrategy;
+
+/// What the workers compete for.
+pub(super) const ELECTION: &str = "demo/log-rollup";
+
+/// A worker, known by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Worker(pub(super) u32);
+
+impl fmt::Display for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker-{}", self.0)
+    }
+}
+
+/// Workers, and what they elect one of them by, in a folder of their own. All processes are killed
+/// when this is dropped.
 #[derive(Debug)]
 pub(super) struct Fleet {
     lease_duration: Duration,
-    store: Process,
-    address: SocketAddr,
-    workers: Vec<(String, Process)>,
+    way: Way,
+    workers: BTreeMap<Worker, Process>,
     /// The last to go: the others write to it.
     folder: tempfile::TempDir,
 }
 
-/// A process that does not outlive its owner.
+/// How the workers elect one of them.
 #[derive(Debug)]
-struct Process(Child);
-
-impl Process {
-    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let pid = Pid::from_raw(self.0.id().cast_signed());
-        kill(pid, signal).with_context(|| format!("can't send {signal} to {pid}"))
-    }
-
-    /// Waits for the end that was asked for.
-    fn ends_well(&mut self, name: &str) -> anyhow::Result<()> {
-        let patience = Instant::now() + STOP_PATIENCE;
-        while Instant::now() < patience {
-            if let Some(status) = self.0.try_wait()? {
-                anyhow::ensure!(status.success(), "{name} ended with {status}");
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        bail!("{name} has not stopped within {STOP_PATIENCE:?}")
-    }
-}
-
-/// How long a process may take to stop when it is asked to.
-const STOP_PATIENCE: Duration = Duration::from_secs(15);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+pub(super) enum Way {
+    /// By a lease in a store.
+    Store(Process, SocketAddr),
+    /// Among themselves.
+    Peers(Network),
 }
 
 impl Fleet {
-    /// Starts a store and this many workers.
-    pub(super) fn start(workers: u32, lease_duration: Duration) -> anyhow::Result<Self> {
+    /// Starts this many workers, and a store if they need one.
+    pub(super) fn start(
+        strategy: DemoStrategy,
+        workers: u32,
+        lease_duration: Duration,
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("tenure-demo-").tempdir()?;
         fs::create_dir(folder.path().join("logs"))?;
-        let parent = std::process::id().to_string();
-        let mut store = Command::new("/proc/self/exe")
-            .args(["serve", "--listen", "127.0.0.1:0", "--parent", &parent])
-            .arg("--data-dir")
-            .arg(folder.path().join("store"))
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(folder.path().join("store.log"))?)
-            .spawn()
-            .map(Process)
-            .context("can't start the store")?;
-        let mut line = String::new();
-        let stdout = store.0.stdout.take().context("the store has no stdout")?;
-        BufReader::new(stdout).read_line(&mut line)?;
-        let Some(address) = line
-            .trim_end()
-            .strip_prefix("listening on http://")
-            .and_then(|text| text.parse().ok())
-        else {
-            let log = fs::read_to_string(folder.path().join("store.log")).unwrap_or_default();
-            bail!("the store did not start: {line}{log}");
-        };
+        let workers: Vec<Worker> = (1..=workers).map(Worker).collect();
         let mut fleet = Self {
             lease_duration,
-            store,
-            address,
-            workers: Vec::new(),
+            way: match strategy {
+                DemoStrategy::Lease => start_store(folder.path())?,
+                DemoStrategy::Bully => Way::Peers(Network::start(&workers)?),
+            },
+            workers: BTreeMap::new(),
             folder,
         };
-        for number in 1..=workers {
-            fleet.start_worker(format!("worker-{number}"))?;
+        for worker in workers {
+            fleet.start_worker(worker)?;
         }
         Ok(fleet)
     }
 
-    /// Starts a worker of this name (anew).
-    pub(super) fn start_worker(&mut self, name: String) -> anyhow::Result<()> {
-        let log = self.folder.path().join(format!("{name}.log"));
+    /// Starts a worker (anew).
+    pub(super) fn start_worker(&mut self, worker: Worker) -> anyhow::Result<()> {
+        let log = self.folder.path().join(format!("{worker}.log"));
         let log = File::options().create(true).append(true).open(log)?;
-        let process = Command::new("/proc/self/exe")
-            .args(["demo-worker", "--candidate", &name])
-            .args(["--parent", &std::process::id().to_string()])
-            .args(["--store", &self.address.to_string()])
-            .args([
-                "--lease-duration",
-                &format!("{}ms", self.lease_duration.as_millis()),
-            ])
+        let settings = self.settings(worker).into_iter();
+        let process = this_program(&["demo-worker"])
+            .envs(settings.map(|(key, value)| {
+                let name = key.replace('.', "_").to_uppercase();
+                (format!("TENURE_{name}"), value)
+            }))
             .arg("--logs")
             .arg(self.logs())
             .arg("--database")
@@ -120,14 +97,51 @@ impl Fleet {
             .stderr(log)
             .spawn()
             .map(Process)
-            .with_context(|| format!("can't start {name}"))?;
-        self.workers.retain(|(worker, _)| *worker != name);
-        self.workers.push((name, process));
+            .with_context(|| format!("can't start {worker}"))?;
+        self.workers.insert(worker, process);
         Ok(())
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    /// What a worker is told: this is all that differs from one way to elect to another.
+    fn settings(&self, worker: Worker) -> Vec<(&'static str, String)> {
+        let lease = format!("{}ms", self.lease_duration.as_millis());
+        let mut settings = vec![
+            ("election", ELECTION.into()),
+            ("candidate", worker.0.to_string()),
+            ("lease_duration", lease),
+        ];
+        match &self.way {
+            Way::Store(_, address) => settings.push(("servers", format!("http://{address}"))),
+            Way::Peers(network) => {
+                let state = self.folder.path().join(format!("{worker}-state"));
+                settings.extend([
+                    ("strategy", "bully".into()),
+                    ("bully.node", worker.0.to_string()),
+                    ("bully.peers", network.peers_of(worker)),
+                    ("bully.listen", network.listens(worker).to_string()),
+                    ("bully.state_dir", state.to_string_lossy().into_owned()),
+                ]);
+            }
+        }
+        settings
+    }
+
+    /// The longest time without a leader after one that could not say good-bye.
+    pub(super) fn worst_without_leader(&self) -> anyhow::Result<Duration> {
+        let mut settings = Config::settings();
+        for (key, value) in self.settings(Worker(1)) {
+            settings.set(key, [value], Origin::Environment(key.into()));
+        }
+        let config = Config::from_settings(&settings)?;
+        let timings = config.timings();
+        Ok(match config.strategy() {
+            Strategy::Bully(bully) => bully.rules(timings)?.timings().worst_without_leader(),
+            _ => timings.worst_without_leader(),
+        })
+    }
+
+    pub(super) const fn way(&self) -> &Way {
+        &self.way
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -138,12 +152,16 @@ impl Fleet {
         self.folder.path().join("summary.db")
     }
 
+    /// All that were started and not waited for.
+    pub(super) fn workers(&self) -> impl Iterator<Item = Worker> {
+        self.workers.keys().copied()
+    }
+
     /// Signals a worker.
-    pub(super) fn signal(&self, name: &str, signal: Signal) -> anyhow::Result<()> {
-        let found = self.workers.iter().find(|(worker, _)| worker == name);
-        found
-            .with_context(|| format!("no worker {name}"))?
-            .1
+    pub(super) fn signal(&self, worker: Worker, signal: Signal) -> anyhow::Result<()> {
+        let process = self.workers.get(&worker);
+        process
+            .with_context(|| format!("no {worker}"))?
             .signal(signal)
     }
 
@@ -157,24 +175,52 @@ impl Fleet {
 
     /// Stops the workers, then the store, and fails if one does not stop.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
-        for (_, process) in &self.workers {
+        for process in self.workers.values() {
             process.signal(Signal::SIGTERM)?;
         }
-        for (name, process) in &mut self.workers {
-            process.ends_well(name)?;
+        for (worker, process) in &mut self.workers {
+            process.ends_well(&worker.to_string())?;
         }
-        self.store.signal(Signal::SIGTERM)?;
-        self.store.ends_well("the store")
+        if let Way::Store(store, _) = &mut self.way {
+            store.signal(Signal::SIGTERM)?;
+            store.ends_well("the store")?;
+        }
+        Ok(())
     }
 
     /// Waits for the end of a worker that was asked to stop.
-    pub(super) fn wait_for_end(&mut self, name: &str) -> anyhow::Result<()> {
-        let found = self.workers.iter().position(|(worker, _)| worker == name);
-        let (name, mut process) = self.workers.remove(found.context("no such worker")?);
-        process.ends_well(&name)
+    pub(super) fn wait_for_end(&mut self, worker: Worker) -> anyhow::Result<()> {
+        let process = self.workers.remove(&worker);
+        let mut process = process.with_context(|| format!("no {worker}"))?;
+        process.ends_well(&worker.to_string())
     }
 
     fn logs(&self) -> PathBuf {
         self.folder.path().join("logs")
     }
+}
+
+fn start_store(folder: &Path) -> anyhow::Result<Way> {
+    let mut store = this_program(&["serve", "--listen", "127.0.0.1:0"])
+        .arg("--data-dir")
+        .arg(folder.join("store"))
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(folder.join("store.log"))?)
+        .spawn()
+        .map(Process)
+        .context("can't start the store")?;
+    let mut line = String::new();
+    let stdout = store.0.stdout.take().context("the store has no stdout")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    let Some(address) = line
+        .trim_end()
+        .strip_prefix("listening on http://")
+        .and_then(|text| text.parse().ok())
+    else {
+        let log = fs::read_to_string(folder.join("store.log")).unwrap_or_default();
+        bail!("the store did not start: {line}{log}");
+    };
+    Ok(Way::Store(store, address))
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::fleet::Worker;
 use super::passes::Pass;
 
 /// A reign, as it was seen at the receiver: the passes under one epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reign {
-    pub(super) worker: String,
+    pub(super) worker: Worker,
     pub(super) epoch: u64,
     /// First and last accepted pass.
     pub(super) first: Duration,
@@ -29,7 +30,7 @@ pub(super) fn reigns(passes: &[Pass]) -> Vec<Reign> {
                 }
             }
             None if pass.accepted => reigns.push(Reign {
-                worker: pass.worker.clone(),
+                worker: pass.worker,
                 epoch: pass.epoch,
                 first: pass.at,
                 last: pass.at,
@@ -74,8 +75,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn pass(worker: &str, epoch: u64, checked_at: u32, at: u32, accepted: bool) -> Pass {
-        let worker = worker.into();
+    const A: Worker = Worker(1);
+    const B: Worker = Worker(2);
+    const C: Worker = Worker(3);
+
+    fn pass(worker: Worker, epoch: u64, checked_at: u32, at: u32, accepted: bool) -> Pass {
         Pass {
             at: MS * at,
             checked_at: MS * checked_at,
@@ -88,9 +92,9 @@ mod tests {
     #[test]
     fn a_handover_without_faults_has_no_overlap() {
         let passes = [
-            pass("a", 1, 0, 40, true),
-            pass("a", 1, 40, 80, true),
-            pass("b", 2, 100, 140, true),
+            pass(A, 1, 0, 40, true),
+            pass(A, 1, 40, 80, true),
+            pass(B, 2, 100, 140, true),
         ];
         let reigns = reigns(&passes);
         assert_eq!(reigns.len(), 2);
@@ -102,9 +106,9 @@ mod tests {
     #[test]
     fn a_write_that_was_under_way_when_its_leader_froze_is_refused_and_no_overlap() {
         let passes = [
-            pass("a", 1, 0, 40, true),
-            pass("b", 2, 900, 940, true),
-            pass("a", 1, 40, 2_000, false),
+            pass(A, 1, 0, 40, true),
+            pass(B, 2, 900, 940, true),
+            pass(A, 1, 40, 2_000, false),
         ];
         assert_eq!(overlap(&reigns(&passes)), Duration::ZERO);
         assert_eq!(refused(&passes), 1);
@@ -114,9 +118,9 @@ mod tests {
     #[test]
     fn an_old_leader_that_still_believes_in_itself_is_an_overlap() {
         let passes = [
-            pass("a", 1, 0, 40, true),
-            pass("b", 2, 900, 940, true),
-            pass("a", 1, 1_000, 1_040, false),
+            pass(A, 1, 0, 40, true),
+            pass(B, 2, 900, 940, true),
+            pass(A, 1, 1_000, 1_040, false),
         ];
         assert_eq!(overlap(&reigns(&passes)), MS * 60);
     }
@@ -124,17 +128,17 @@ mod tests {
     #[test]
     fn an_overlap_is_seen_across_a_reign_between() {
         let passes = [
-            pass("a", 1, 0, 40, true),
-            pass("b", 2, 100, 140, true),
-            pass("c", 3, 200, 240, true),
-            pass("a", 1, 250, 290, false),
+            pass(A, 1, 0, 40, true),
+            pass(B, 2, 100, 140, true),
+            pass(C, 3, 200, 240, true),
+            pass(A, 1, 250, 290, false),
         ];
         assert_eq!(overlap(&reigns(&passes)), MS * 110);
     }
 
     #[test]
     fn a_fence_that_lets_a_stale_write_through_is_noticed() {
-        let passes = [pass("b", 2, 0, 40, true), pass("a", 1, 0, 50, true)];
+        let passes = [pass(B, 2, 0, 40, true), pass(A, 1, 0, 50, true)];
         assert!(!fence_held(&passes));
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::Context;
 use rusqlite::{Connection, TransactionBehavior, params};
 
+use super::fleet::Worker;
+
 /// One pass of a worker, as the receiver recorded it. Times are of a clock that all processes of
 /// this machine share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +16,7 @@ pub(super) struct Pass {
     pub(super) at: Duration,
     /// When the worker last knew itself to lead before it.
     pub(super) checked_at: Duration,
-    pub(super) worker: String,
+    pub(super) worker: Worker,
     pub(super) epoch: u64,
     pub(super) accepted: bool,
 }
@@ -52,7 +54,7 @@ impl Passes {
             self.all.push(Pass {
                 at: Duration::from_nanos(row.get::<_, i64>(1)?.cast_unsigned()),
                 checked_at: Duration::from_nanos(row.get::<_, i64>(2)?.cast_unsigned()),
-                worker: row.get(3)?,
+                worker: Worker(row.get::<_, String>(3)?.parse()?),
                 epoch: row.get::<_, i64>(4)?.cast_unsigned(),
                 accepted: row.get(5)?,
             });

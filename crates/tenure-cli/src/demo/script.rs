@@ -8,15 +8,12 @@ use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::fleet::Fleet;
+use super::fleet::{ELECTION, Fleet, Way, Worker};
 use super::interrupt::{self, Interrupted};
 use super::measure;
 use super::passes::{Pass, Passes};
 use super::report::Report;
-use crate::cli::Demo;
-
-/// What the workers compete for.
-pub(super) const ELECTION: &str = "demo/log-rollup";
+use crate::cli::{Demo, DemoStrategy};
 
 /// What a machine that is busy with other things may add to a failover: starting the new leader's
 /// task, and its first pass.
@@ -32,13 +29,33 @@ const LOOK: Duration = Duration::from_millis(4);
 /// Plays the demo; tells whether all that was promised was kept.
 pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
     let seconds = Duration::from_secs(arguments.seconds);
-    // Two failovers that wait for an expiry fit into the time with room to look around.
+    // The failovers that wait for an expiry fit into the time with room to look around.
     let lease_duration = (seconds / 10).min(Duration::from_secs(3));
+    let (workers, acts): (_, &[fn(&mut Stage) -> anyhow::Result<()>]) = match arguments.strategy {
+        DemoStrategy::Lease => (
+            arguments.workers.unwrap_or(3),
+            &[
+                Stage::kill_the_leader,
+                Stage::freeze_the_leader,
+                Stage::stop_the_leader,
+            ],
+        ),
+        DemoStrategy::Bully => (
+            arguments.workers.unwrap_or(5),
+            &[
+                Stage::kill_the_leader,
+                Stage::freeze_the_leader,
+                Stage::cut_the_leader_off,
+                Stage::stop_the_leader,
+            ],
+        ),
+    };
     let interrupted = interrupt::notice()?;
     let report = Report::new(arguments.json);
-    let fleet = Fleet::start(arguments.workers, lease_duration)?;
+    let fleet = Fleet::start(arguments.strategy, workers, lease_duration)?;
     let passes = Passes::open(&fleet.database())?;
     let mut stage = Stage {
+        bound: fleet.worst_without_leader()? + SLACK,
         fleet,
         passes,
         report,
@@ -48,13 +65,13 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
         told: 0,
     };
 
-    stage.open(arguments.workers)?;
-    stage.idle_until(seconds.mul_f64(0.15))?;
-    stage.kill_the_leader()?;
-    stage.idle_until(seconds.mul_f64(0.45))?;
-    stage.freeze_the_leader()?;
-    stage.idle_until(seconds.mul_f64(0.80))?;
-    stage.stop_the_leader()?;
+    stage.open(workers)?;
+    let mut begin = seconds.mul_f64(0.15);
+    for act in acts {
+        stage.idle_until(begin)?;
+        act(&mut stage)?;
+        begin += seconds.mul_f64(0.85 / acts.len() as f64);
+    }
     stage.idle_until(seconds)?;
     stage.close()
 }
@@ -64,6 +81,8 @@ struct Stage {
     passes: Passes,
     report: Report,
     lease_duration: Duration,
+    /// How long nobody may lead after one that could not say good-bye.
+    bound: Duration,
     /// The signal that interrupted the demo, or 0.
     interrupted: Arc<AtomicI32>,
     failovers: Vec<Failover>,
@@ -73,21 +92,32 @@ struct Stage {
 
 /// One leader's end, and the next one's beginning.
 struct Failover {
+    /// What was done to the old one.
+    after: &'static str,
     without_leader: Duration,
     bound: Duration,
 }
 
 impl Stage {
     fn open(&mut self, workers: u32) -> anyhow::Result<()> {
-        let (store, lease) = (self.fleet.address(), self.lease_duration);
+        let lease = self.lease_duration;
+        let mut fields = json!({"workers": workers, "election": ELECTION,
+            "lease_duration_ms": lease.as_millis(),
+            "folder": self.fleet.folder().to_string_lossy()});
+        let who = match self.fleet.way() {
+            Way::Store(_, address) => {
+                fields["store"] = format!("http://{address}").into();
+                format!("a lease store at http://{address} and {workers} workers compete for")
+            }
+            Way::Peers(_) => {
+                format!("{workers} workers without a store elect among themselves for")
+            }
+        };
         self.report.event(
             "started",
-            json!({"store": format!("http://{store}"), "workers": workers, "election": ELECTION,
-                   "lease_duration_ms": lease.as_millis(),
-                   "folder": self.fleet.folder().to_string_lossy()}),
+            fields,
             &format!(
-                "a lease store at http://{store} and {workers} workers compete for {ELECTION} \
-                 (lease {lease:.1?}); whoever leads rolls up log files into a table"
+                "{who} {ELECTION} (lease {lease:.1?}); whoever leads rolls up log files into a table"
             ),
         )?;
         let patience = Instant::now() + self.lease_duration + Duration::from_secs(10);
@@ -97,70 +127,92 @@ impl Stage {
 
     fn kill_the_leader(&mut self) -> anyhow::Result<()> {
         let leader = self.leader()?;
-        let old = leader.worker.clone();
+        let old = leader.worker;
         self.fault(
             "sigkill",
-            &old,
+            old,
             "is killed (SIGKILL): it can't say good-bye, so its lease must expire",
         )?;
-        self.fleet.signal(&old, Signal::SIGKILL)?;
-        self.failover("sigkill", &leader, self.lease_duration + SLACK)?;
-        self.fleet.start_worker(old.clone())?;
-        self.report.event(
-            "restarted",
-            json!({"worker": old}),
-            &format!("{old} is started again, and waits in line"),
-        )
+        self.fleet.signal(old, Signal::SIGKILL)?;
+        self.failover(("sigkill", "the kill"), &leader, self.bound)?;
+        self.fleet.start_worker(old)?;
+        self.tell("restarted", old, "is started again, and follows")
     }
 
     fn freeze_the_leader(&mut self) -> anyhow::Result<()> {
         let leader = self.freeze_in_mid_pass()?;
-        let old = leader.worker.clone();
+        let old = leader.worker;
         self.fault(
             "sigstop",
-            &old,
+            old,
             "is frozen (SIGSTOP) in the middle of a pass, and still believes that it leads",
         )?;
-        self.failover("sigstop", &leader, self.lease_duration + SLACK)?;
+        self.failover(("sigstop", "the freeze"), &leader, self.bound)?;
         self.idle_until(self.report.elapsed() + self.lease_duration / 4)?;
 
         self.fault(
             "sigcont",
-            &old,
+            old,
             "goes on (SIGCONT), and its pass wants to be written",
         )?;
-        self.fleet.signal(&old, Signal::SIGCONT)?;
+        self.fleet.signal(old, Signal::SIGCONT)?;
         let patience = Instant::now() + Duration::from_secs(3);
         let stale = |pass: &Pass| pass.epoch == leader.epoch && !pass.accepted;
         match self.until("the stale write", patience, stale) {
             Ok(refused) => self.report.event(
                 "refused",
-                json!({"worker": old, "epoch": refused.epoch}),
+                json!({"worker": old.to_string(), "epoch": refused.epoch}),
                 &format!(
                     "{old}'s write was refused by its old epoch {}",
                     refused.epoch
                 ),
             ),
-            Err(Waiting::InVain(_)) => self.report.event(
+            Err(Waiting::InVain(_)) => self.tell(
                 "stepped_down",
-                json!({"worker": old}),
-                &format!("{old} noticed that its term had passed, and wrote nothing"),
+                old,
+                "noticed that its term had passed, and wrote nothing",
             ),
             Err(Waiting::Failed(error)) => Err(error),
         }
     }
 
+    /// Parts the leader, and as many as are no majority with it, from the others.
+    fn cut_the_leader_off(&mut self) -> anyhow::Result<()> {
+        let leader = self.leader()?;
+        let old = leader.worker;
+        let Way::Peers(network) = self.fleet.way() else {
+            bail!("there is no network between the workers to cut");
+        };
+        let all: Vec<Worker> = self.fleet.workers().collect();
+        let others = all.iter().copied().filter(|&worker| worker != old);
+        let with_it = others.take((all.len() - 1) / 2 - 1);
+        let some: Vec<Worker> = std::iter::once(old).chain(with_it).collect();
+        network.cut_off(some.clone());
+        let text = format!(
+            "is cut off from the majority: {} of {} workers are on its side",
+            some.len(),
+            all.len()
+        );
+        self.fault("cut", old, &text)?;
+        self.failover(("cut", "the cut"), &leader, self.bound)?;
+        self.idle_until(self.report.elapsed() + self.lease_duration / 4)?;
+        if let Way::Peers(network) = self.fleet.way() {
+            network.heal();
+        }
+        self.tell("healed", old, "is reached again, and follows")
+    }
+
     fn stop_the_leader(&mut self) -> anyhow::Result<()> {
         let leader = self.leader()?;
-        let old = leader.worker.clone();
+        let old = leader.worker;
         self.fault(
             "sigterm",
-            &old,
+            old,
             "is stopped (SIGTERM): it ends its task, then releases the lease",
         )?;
-        self.fleet.signal(&old, Signal::SIGTERM)?;
-        self.failover("sigterm", &leader, HANDOVER + SLACK)?;
-        self.fleet.wait_for_end(&old)
+        self.fleet.signal(old, Signal::SIGTERM)?;
+        self.failover(("sigterm", "the stop"), &leader, HANDOVER + SLACK)?;
+        self.fleet.wait_for_end(old)
     }
 
     /// Stops everything, and says what the table proves.
@@ -181,6 +233,11 @@ impl Stage {
             .iter()
             .map(|failover| failover.without_leader.as_millis())
             .collect();
+        let gap = |failover: &Failover| {
+            let gap = failover.without_leader.as_millis();
+            format!("{gap} ms after {}", failover.after)
+        };
+        let gaps: Vec<String> = self.failovers.iter().map(gap).collect();
 
         self.report.say("")?;
         self.report.event(
@@ -189,11 +246,11 @@ impl Stage {
                    "overlap_ms": overlap.as_millis(), "refused_writes": refused,
                    "writes": passes.len() - refused, "kept": kept}),
             &format!(
-                "{} terms, {} writes; without a leader for {} ms after the kill, the freeze and the \
-                 stop; two leaders at once for {} ms; stale writes refused: {refused}",
+                "{} terms, {} writes; without a leader for {}; two leaders at once for {} ms; stale \
+                 writes refused: {refused}",
                 reigns.len(),
                 passes.len() - refused,
-                failovers.iter().map(u128::to_string).collect::<Vec<_>>().join(", "),
+                gaps.join(", "),
                 overlap.as_millis(),
             ),
         )?;
@@ -204,14 +261,25 @@ impl Stage {
         Ok(kept)
     }
 
-    fn fault(&self, kind: &str, worker: &str, text: &str) -> anyhow::Result<()> {
-        let fields = json!({"kind": kind, "worker": worker});
+    fn fault(&self, kind: &str, worker: Worker, text: &str) -> anyhow::Result<()> {
+        let fields = json!({"kind": kind, "worker": worker.to_string()});
         self.report
             .event("fault", fields, &format!("{worker} {text}"))
     }
 
+    fn tell(&self, event: &str, worker: Worker, text: &str) -> anyhow::Result<()> {
+        let fields = json!({"worker": worker.to_string()});
+        self.report
+            .event(event, fields, &format!("{worker} {text}"))
+    }
+
     /// Waits for the next leader after `old`'s reign and tells how long nobody led.
-    fn failover(&mut self, fault: &str, old: &Pass, bound: Duration) -> anyhow::Result<()> {
+    fn failover(
+        &mut self,
+        (fault, after): (&str, &'static str),
+        old: &Pass,
+        bound: Duration,
+    ) -> anyhow::Result<()> {
         let patience = Instant::now() + bound + 2 * self.lease_duration + Duration::from_secs(5);
         let next = self.until("the next leader", patience, |pass| {
             pass.accepted && pass.epoch > old.epoch
@@ -225,12 +293,14 @@ impl Stage {
         let without_leader = next.at.saturating_sub(last);
         let overlap = measure::overlap(&reigns);
         self.failovers.push(Failover {
+            after,
             without_leader,
             bound,
         });
         self.report.event(
             "failover",
-            json!({"fault": fault, "from": old.worker, "to": next.worker, "epoch": next.epoch,
+            json!({"fault": fault, "from": old.worker.to_string(),
+                   "to": next.worker.to_string(), "epoch": next.epoch,
                    "without_leader_ms": without_leader.as_millis(), "bound_ms": bound.as_millis(),
                    "overlap_ms": overlap.as_millis()}),
             &format!(
@@ -258,11 +328,11 @@ impl Stage {
                 leader = newest.clone();
             }
             std::thread::sleep(LOOK);
-            self.fleet.signal(&leader.worker, Signal::SIGSTOP)?;
+            self.fleet.signal(leader.worker, Signal::SIGSTOP)?;
             if self.passes.is_unlocked() {
                 return Ok(leader);
             }
-            self.fleet.signal(&leader.worker, Signal::SIGCONT)?;
+            self.fleet.signal(leader.worker, Signal::SIGCONT)?;
         }
         bail!("the leader held the table's lock each time it was frozen")
     }
@@ -315,7 +385,7 @@ impl Stage {
             self.told = pass.epoch;
             self.report.event(
                 "leader",
-                json!({"worker": pass.worker, "epoch": pass.epoch}),
+                json!({"worker": pass.worker.to_string(), "epoch": pass.epoch}),
                 &format!("{} leads with epoch {}", pass.worker, pass.epoch),
             )?;
         }

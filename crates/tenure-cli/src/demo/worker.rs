@@ -1,14 +1,13 @@
-//! One worker of the demo: a candidate whose task is the example's log roll-up.
+//! One worker of the demo: a candidate whose task is the example's log roll-up. It is the same
+//! whichever way it is elected: its settings say that.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
-use tenure::{Candidate, Config, Timings, TimingsOptions};
+use tenure::{Candidate, Config};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::job::LogRollup;
-use super::script::ELECTION;
 use crate::cli::DemoWorker;
 use crate::exit::{BAD_CONFIGURATION, Failure};
 use crate::parent;
@@ -19,25 +18,7 @@ const PACE: Duration = Duration::from_millis(40);
 pub(crate) fn worker(arguments: DemoWorker) -> Result<ExitCode, Failure> {
     // A demo that is killed leaves no workers behind.
     parent::end_with(arguments.parent)?;
-    let bad = |error: anyhow::Error| Failure::new(BAD_CONFIGURATION, error);
-    let options = TimingsOptions {
-        lease_duration: Some(arguments.lease_duration),
-        ..Default::default()
-    };
-    let timings = Timings::new(&options).map_err(|error| bad(error.into()))?;
-    let candidate = arguments
-        .candidate
-        .parse()
-        .map_err(|error| bad(anyhow::Error::new(error)))?;
-    let store = format!("http://{}", arguments.store);
-    let config = Config::new(
-        ELECTION
-            .parse()
-            .map_err(|error| bad(anyhow::Error::new(error)))?,
-    )
-    .with_candidate(candidate)
-    .with_servers([store.parse().context("not an address").map_err(bad)?])
-    .with_timings(timings);
+    let config = Config::from_env().map_err(|error| Failure::new(BAD_CONFIGURATION, error))?;
     let rollup = LogRollup {
         logs: arguments.logs,
         database: arguments.database,
