@@ -301,6 +301,12 @@ impl Group {
         }
     }
 
+    /// The way from one to the other: what the one asks, and what the other answers to it.
+    #[must_use]
+    pub fn link(&self, from: u32, to: u32) -> &Proxy {
+        &self.links[&(from, to)]
+    }
+
     /// From now on everything arrives, and so does what was held up.
     pub fn heal(&self) {
         for link in self.links.values() {

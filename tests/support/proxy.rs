@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +30,19 @@ pub enum Mode {
 pub struct Proxy {
     address: SocketAddr,
     mode: watch::Sender<Mode>,
-    lose_replies: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+}
+
+/// What its connections share.
+#[derive(Debug, Default)]
+struct Shared {
+    lose_replies: AtomicUsize,
+    /// By how many milliseconds requests, and replies, are late.
+    late_requests: AtomicU64,
+    late_replies: AtomicU64,
+    /// How many requests and replies have passed.
+    requests: AtomicUsize,
+    replies: AtomicUsize,
 }
 
 impl Proxy {
@@ -44,17 +57,22 @@ impl Proxy {
             .local_addr()
             .expect("a bound socket has an address");
         let (mode, modes) = watch::channel(Mode::Pass);
-        let lose_replies = Arc::new(AtomicUsize::new(0));
-        let lose = lose_replies.clone();
+        let shared = Arc::<Shared>::default();
+        let of_connections = shared.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, target, modes.clone(), lose.clone()));
+                tokio::spawn(forward(
+                    client,
+                    target,
+                    modes.clone(),
+                    of_connections.clone(),
+                ));
             }
         });
         Self {
             address,
             mode,
-            lose_replies,
+            shared,
         }
     }
 
@@ -71,13 +89,30 @@ impl Proxy {
 
     /// The next so many replies are lost: the store has acted, and its answer does not arrive.
     pub fn lose_replies(&self, count: usize) {
-        self.lose_replies.store(count, Ordering::SeqCst);
+        self.shared.lose_replies.store(count, Ordering::SeqCst);
     }
 
     /// How many replies are still to be lost.
     #[must_use]
     pub fn replies_to_lose(&self) -> usize {
-        self.lose_replies.load(Ordering::SeqCst)
+        self.shared.lose_replies.load(Ordering::SeqCst)
+    }
+
+    /// From now on requests and replies arrive so much later.
+    pub fn delay(&self, requests: Duration, replies: Duration) {
+        let millis = |delay: Duration| delay.as_millis().try_into().unwrap_or(u64::MAX);
+        let shared = &self.shared;
+        shared
+            .late_requests
+            .store(millis(requests), Ordering::SeqCst);
+        shared.late_replies.store(millis(replies), Ordering::SeqCst);
+    }
+
+    /// How many replies have passed, if none is under way: each request that has passed has one.
+    #[must_use]
+    pub fn at_rest(&self) -> Option<usize> {
+        let replies = self.shared.replies.load(Ordering::SeqCst);
+        (self.shared.requests.load(Ordering::SeqCst) == replies).then_some(replies)
     }
 }
 
@@ -85,7 +120,7 @@ async fn forward(
     mut client: TcpStream,
     target: SocketAddr,
     mut modes: watch::Receiver<Mode>,
-    lose: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
 ) {
     if *modes.borrow() == Mode::Refuse {
         return;
@@ -105,17 +140,30 @@ async fn forward(
             changed = modes.changed() => if changed.is_err() { return },
             read = client.read(&mut up), if requests_pass => match read {
                 Ok(0) | Err(_) => return,
-                Ok(count) => if server.write_all(&up[..count]).await.is_err() { return },
+                Ok(count) => {
+                    shared.requests.fetch_add(1, Ordering::SeqCst);
+                    late(&shared.late_requests).await;
+                    if server.write_all(&up[..count]).await.is_err() { return }
+                }
             },
             read = server.read(&mut down), if replies_pass => match read {
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
-                    let lost = lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                    late(&shared.late_replies).await;
+                    shared.replies.fetch_add(1, Ordering::SeqCst);
+                    let lost = shared.lose_replies.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
                     if lost.is_ok() || client.write_all(&down[..count]).await.is_err() {
                         return;
                     }
                 }
             },
         }
+    }
+}
+
+async fn late(millis: &AtomicU64) {
+    let millis = millis.load(Ordering::SeqCst);
+    if millis > 0 {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
     }
 }
