@@ -20,18 +20,13 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
 
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Name {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
+    /// Whether `text` is a name, for who needs no name of their own.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError`], as parsing it gives.
+    pub fn check(text: &str) -> Result<(), NameError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if text.is_empty() {
             Err(NameError::Empty)
@@ -45,8 +40,23 @@ impl FromStr for Name {
             // lease could be made but never be named again.
             Err(NameError::Dots { name: text.into() })
         } else {
-            Ok(Self(text.into()))
+            Ok(())
         }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::check(text)?;
+        Ok(Self(text.into()))
     }
 }
 

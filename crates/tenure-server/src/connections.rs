@@ -4,15 +4,17 @@
 //! rather than left waiting, but for a renewal: a leader that has lost its connection, and comes
 //! back to a full house, keeps its lease.
 
+use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::{Bytes, HttpBody};
 use axum::http::Request;
 use axum::response::Response;
+use axum::{BoxError, Router};
 use axum_server::accept::Accept;
 use futures_util::future::Either;
 use socket2::SockRef;
@@ -21,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
 use crate::Store;
-use crate::http;
+use crate::http::{self, Shortcut};
 
 /// Lets connections in, as an [`Accept`].
 #[derive(Clone, Debug)]
@@ -30,6 +32,7 @@ pub(crate) struct Door {
     /// Over the limit: those who come to renew, or are told that they are too many.
     standing: Arc<Semaphore>,
     crowded: Router,
+    store: Store,
     max_header_bytes: usize,
     /// How long what was sent may go without being taken.
     send_time: Duration,
@@ -42,25 +45,28 @@ impl Door {
             seats: Arc::new(Semaphore::new(limits.max_connections)),
             standing: Arc::new(Semaphore::new(limits.connections_over())),
             crowded: http::crowded(store.clone()),
+            store: store.clone(),
             max_header_bytes: limits.max_header_bytes,
             send_time: limits.request_time,
         }
     }
 
     fn let_in(&self, router: Router) -> io::Result<Seated> {
-        let (seat, router) = match Arc::clone(&self.seats).try_acquire_owned() {
-            Ok(seat) => (seat, router),
+        let (seat, router, over) = match Arc::clone(&self.seats).try_acquire_owned() {
+            Ok(seat) => (seat, router, false),
             Err(_) => match Arc::clone(&self.standing).try_acquire_owned() {
-                Ok(seat) => (seat, self.crowded.clone()),
+                Ok(seat) => (seat, self.crowded.clone(), true),
                 // Closed without a word.
                 Err(_) => return Err(io::ErrorKind::ConnectionRefused.into()),
             },
         };
-        Ok(Seated {
+        Ok(Seated(Arc::new(Connection {
             router,
+            over,
+            store: self.store.clone(),
             max_header_bytes: self.max_header_bytes,
-            _seat: seat.into(),
-        })
+            _seat: seat,
+        })))
     }
 }
 
@@ -84,29 +90,53 @@ impl Accept<TcpStream, Router> for Door {
 /// What serves one connection. When the last clone is dropped, which the connection has, the seat is
 /// free again.
 #[derive(Clone, Debug)]
-pub(crate) struct Seated {
+pub(crate) struct Seated(Arc<Connection>);
+
+/// It is the connection's own, so that handles to it are counted where no other thread does.
+#[derive(Debug)]
+struct Connection {
     router: Router,
+    /// Whether it is one of those over the limit.
+    over: bool,
+    store: Store,
     max_header_bytes: usize,
-    _seat: Arc<OwnedSemaphorePermit>,
+    _seat: OwnedSemaphorePermit,
+}
+
+impl AsRef<Store> for Seated {
+    fn as_ref(&self) -> &Store {
+        &self.0.store
+    }
 }
 
 impl<B> Service<Request<B>> for Seated
 where
-    Router: Service<Request<B>, Response = Response>,
+    Router: Service<Request<B>, Response = Response, Error = Infallible>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
     type Response = Response;
-    type Error = <Router as Service<Request<B>>>::Error;
-    type Future =
-        Either<Ready<Result<Response, Self::Error>>, <Router as Service<Request<B>>>::Future>;
+    type Error = Infallible;
+    type Future = Either<
+        Ready<Result<Response, Infallible>>,
+        Either<Shortcut, <Router as Service<Request<B>>>::Future>,
+    >;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Service::<Request<B>>::poll_ready(&mut self.router, context)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        // As a router always is.
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match http::refusal(&request, self.max_header_bytes) {
-            Some(refusal) => Either::Left(ready(Ok(refusal))),
-            None => Either::Right(self.router.call(request)),
+        let Self(connection) = self;
+        if let Some(refusal) = http::refusal(&request, connection.max_header_bytes) {
+            return Either::Left(ready(Ok(refusal)));
         }
+        Either::Right(match http::renewal(&request) {
+            Some(key) if !connection.over => {
+                Either::Left(http::renew(self.clone(), key, request))
+            }
+            _ => Either::Right(connection.router.clone().call(request)),
+        })
     }
 }

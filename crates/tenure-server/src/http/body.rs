@@ -1,12 +1,16 @@
 //! Bodies: JSON, declared as such, small, and with known fields only.
 
-use std::error::Error;
+use std::pin::pin;
 
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::BoxError;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
-use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
-use http_body_util::LengthLimitError;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::wire::{BreakRequest, Code, Problem, RenewManyRequest};
 
@@ -17,7 +21,7 @@ use crate::config::Limits;
 /// Most bytes of a body of many renewals: a thousand with names of usual lengths.
 const MAX_RENEWALS_BYTES: usize = 256 * 1024;
 
-/// A body of this shape.
+/// A body of this shape, of a request or of an answer.
 pub(super) struct Json<T>(pub(super) T);
 
 /// The body of a namespace's `renew`, larger than others.
@@ -30,9 +34,36 @@ impl<T: DeserializeOwned> FromRequest<Store> for Json<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, store: &Store) -> Result<Self, Failure> {
-        check_content_type(request.headers())?;
-        let limits = store.limits();
-        parse(&read(request.into_body(), limits, limits.max_body_bytes).await?).map(Self)
+        let declared = check_content_type(request.headers());
+        Self::read(declared, request.into_body(), store.limits()).await
+    }
+}
+
+impl<T: DeserializeOwned> Json<T> {
+    /// Reads a body that was declared so.
+    pub(super) async fn read<B>(
+        declared: Result<(), Failure>,
+        body: B,
+        limits: &Limits,
+    ) -> Result<Self, Failure>
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        declared?;
+        parse(&read(body, limits, limits.max_body_bytes).await?).map(Self)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        // Room for the view of a lease, so that it need not grow.
+        let mut body = Vec::with_capacity(512);
+        if let Err(error) = serde_json::to_writer(&mut body, &self.0) {
+            return Failure(Problem::new(Code::Internal, error.to_string())).into_response();
+        }
+        let json = HeaderValue::from_static("application/json");
+        ([(CONTENT_TYPE, json)], body).into_response()
     }
 }
 
@@ -62,7 +93,7 @@ impl FromRequest<Store> for BreakBody {
 
 /// `application/json`, with or without parameters. A form of another site can't declare this
 /// without asking first, so no page can make a browser acquire a lease.
-fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
     let declared = headers.get(CONTENT_TYPE).map(|value| value.to_str());
     let media_type = match declared {
         Some(Ok(text)) => text.split(';').next().unwrap_or("").trim(),
@@ -79,7 +110,11 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// The whole body, if it has at most so many bytes and all of them come in time.
-async fn read(body: Body, limits: &Limits, most: usize) -> Result<Bytes, Failure> {
+async fn read<B>(body: B, limits: &Limits, most: usize) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     let too_large = |size: String| {
         let detail = format!("the body has {size} bytes, at most {most} are taken");
         Failure(Problem::new(Code::TooLarge, detail))
@@ -89,25 +124,24 @@ async fn read(body: Body, limits: &Limits, most: usize) -> Result<Bytes, Failure
     if declared > most as u64 {
         return Err(too_large(declared.to_string()));
     }
-    // Boxed, because what is on the way from the socket to the store is moved several times, and this
-    // is most of it.
-    let body = Box::pin(to_bytes(body, most));
-    match tokio::time::timeout(limits.request_time, body).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if is_over_limit(&error) => Err(too_large(format!("more than {most}"))),
+    let mut body = pin!(Limited::new(body, most).collect());
+    let read = match body.as_mut().now_or_never() {
+        // Most bodies come with their heads.
+        Some(read) => Ok(read),
+        // Boxed, because most requests don't wait and each would carry the room for it about.
+        None => Box::pin(tokio::time::timeout(limits.request_time, body)).await,
+    };
+    match read {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(too_large(format!("more than {most}")))
+        }
         Ok(Err(error)) => Err(Failure(Problem::new(Code::Malformed, error.to_string()))),
         Err(_) => Err(Failure(Problem::new(
             Code::RequestTimeout,
             format!("the body took longer than {:?}", limits.request_time),
         ))),
     }
-}
-
-/// The size was not declared, and turned out to be too large. Anything else is the connection's
-/// fault.
-fn is_over_limit(error: &axum::Error) -> bool {
-    std::iter::successors(error.source(), |&error| error.source())
-        .any(|error| error.is::<LengthLimitError>())
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
+use super::body::Json;
 use axum::extract::State;
 
 use super::problem::Failure;

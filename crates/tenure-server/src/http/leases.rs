@@ -20,7 +20,7 @@ use crate::Store;
 use crate::random::OsRandom;
 use crate::table::Key;
 
-type Replied<T> = Result<axum::Json<T>, Failure>;
+pub(super) type Replied<T> = Result<Json<T>, Failure>;
 
 pub(super) async fn acquire(
     State(store): State<Store>,
@@ -31,7 +31,7 @@ pub(super) async fn acquire(
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     check_metadata(&store, &queued.request.metadata)?;
     let view = in_time(&store, queued.wait, store.acquire(&key, &queued)).await?;
-    Ok(axum::Json(view))
+    Ok(Json(view))
 }
 
 pub(super) async fn renew(
@@ -40,9 +40,18 @@ pub(super) async fn renew(
     _: NoQuery,
     Json(request): Json<RenewRequest>,
 ) -> Replied<LeaseView> {
+    renew_one(&store, &key, &request).await
+}
+
+/// Renews the lease, however the request came here.
+pub(super) async fn renew_one(
+    store: &Store,
+    key: &Key,
+    request: &RenewRequest,
+) -> Replied<LeaseView> {
     let operation = request.check(&Rules::NATIVE)?;
     // Not `in_time`: who holds a lease keeps it, however slow the disk is.
-    Ok(axum::Json(store.operate(&key, &operation, None).await?))
+    Ok(Json(store.operate(key, &operation, None).await?))
 }
 
 pub(super) async fn change(
@@ -106,7 +115,7 @@ pub(super) async fn verify(
         unreachable!("a verify request is a verify operation")
     };
     let reply = in_time(&store, Duration::ZERO, store.verify(&key, epoch)).await?;
-    Ok(axum::Json(reply))
+    Ok(Json(reply))
 }
 
 pub(super) async fn view(
@@ -118,7 +127,7 @@ pub(super) async fn view(
         Some(after) => in_time(&store, query.wait, store.poll(&key, after, query.wait)).await?,
         None => in_time(&store, Duration::ZERO, store.view(&key)).await?,
     };
-    Ok(axum::Json(view))
+    Ok(Json(view))
 }
 
 pub(super) async fn history(
@@ -127,7 +136,7 @@ pub(super) async fn history(
     _: NoQuery,
 ) -> Replied<History> {
     let history = in_time(&store, Duration::ZERO, store.history(&key)).await?;
-    Ok(axum::Json(history))
+    Ok(Json(history))
 }
 
 pub(super) async fn delete(
@@ -151,7 +160,7 @@ pub(super) async fn list(
         after.as_ref(),
         query.limit,
     );
-    Ok(axum::Json(in_time(&store, Duration::ZERO, list).await?))
+    Ok(Json(in_time(&store, Duration::ZERO, list).await?))
 }
 
 async fn operate(
@@ -161,7 +170,7 @@ async fn operate(
     reason: Option<String>,
 ) -> Replied<LeaseView> {
     let operate = store.operate(key, &operation, reason);
-    Ok(axum::Json(in_time(store, Duration::ZERO, operate).await?))
+    Ok(Json(in_time(store, Duration::ZERO, operate).await?))
 }
 
 /// Does `work`, that may wait for so long, within the time that a request has.

@@ -9,6 +9,7 @@ mod path;
 mod problem;
 mod query;
 mod renewals;
+mod shortcut;
 
 use std::any::Any;
 
@@ -24,6 +25,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
 pub(crate) use self::head::refusal;
+pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use self::problem::Failure;
 use crate::Store;
 

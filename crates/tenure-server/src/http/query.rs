@@ -82,6 +82,9 @@ pub(super) fn values<const N: usize>(
     parts: &Parts,
     fields: [&str; N],
 ) -> Result<[Option<String>; N], Failure> {
+    if parts.uri.query().is_none() {
+        return Ok([const { None }; N]);
+    }
     let Query(pairs): Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri)
         .map_err(|error| malformed(format!("query: {}", error.body_text())))?;
     let mut values = [const { None }; N];

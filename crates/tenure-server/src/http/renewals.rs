@@ -7,7 +7,7 @@ use tenure_core::wire::{
     Code, MAX_RENEWALS, Problem, RenewManyReply, RenewOne, RenewRequest, RenewResult,
 };
 
-use super::body::Renewals;
+use super::body::{Json, Renewals};
 use super::path::{Namespace, name};
 use super::problem::Failure;
 use super::query::NoQuery;
@@ -20,7 +20,7 @@ pub(super) async fn renew(
     Namespace(namespace): Namespace,
     _: NoQuery,
     Renewals(request): Renewals,
-) -> Result<axum::Json<RenewManyReply>, Failure> {
+) -> Result<Json<RenewManyReply>, Failure> {
     let count = request.leases.len();
     if count > MAX_RENEWALS {
         return Err(Failure(Problem::new(
@@ -35,7 +35,7 @@ pub(super) async fn renew(
         Ok(view) => RenewResult::View(view.into()),
         Err(problem) => RenewResult::Problem(problem.into()),
     });
-    Ok(axum::Json(RenewManyReply {
+    Ok(Json(RenewManyReply {
         results: results.collect(),
     }))
 }

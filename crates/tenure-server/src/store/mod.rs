@@ -16,7 +16,7 @@ mod work;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use tenure_core::Epoch;
@@ -58,18 +58,18 @@ struct Inner {
     waiting: AtomicUsize,
     /// How many watch.
     watching: AtomicUsize,
-    status: Mutex<Status>,
+    /// Nothing while the table may be used. It is set only while all shards are locked, so what it says
+    /// holds for as long as one is.
+    status: OnceLock<Status>,
     /// Nobody may wait any more.
     stopping: CancellationToken,
     /// The engine failed for good.
     failed: CancellationToken,
 }
 
-/// Whether the table may be used. It changes only while all shards are locked, so it holds for as
-/// long as one is.
+/// Why the table may not be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    Open,
     Closed,
     Failed,
 }
@@ -117,7 +117,7 @@ impl Store {
             archive: engine.as_ref().map(|engine| engine.archive()),
             waiting: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
-            status: Mutex::new(Status::Open),
+            status: OnceLock::new(),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
         });
@@ -173,19 +173,16 @@ impl Store {
 
 impl Inner {
     fn check_open(&self) -> Result<(), Problem> {
-        match *self.status.lock().unwrap_or_else(PoisonError::into_inner) {
-            Status::Open => Ok(()),
-            Status::Closed => Err(stopping()),
-            Status::Failed => Err(failed()),
+        match self.status.get() {
+            None => Ok(()),
+            Some(Status::Closed) => Err(stopping()),
+            Some(Status::Failed) => Err(failed()),
         }
     }
 
     fn set_status(&self, status: Status) {
-        let mut current = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        // Failed is for ever.
-        if *current == Status::Open {
-            *current = status;
-        }
+        // The first one stays: failed is for ever.
+        let _ = self.status.set(status);
     }
 
     /// No epoch up to this one may be granted to a lease that is made.

@@ -7,7 +7,6 @@ mod past;
 mod shard;
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,21 +26,18 @@ const SHARDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: Vec<Mutex<Shard>>,
-    hasher: RandomState,
     counts: Counts,
 }
 
 /// All shards, locked.
 pub(crate) struct Locked<'a> {
     shards: Vec<MutexGuard<'a, Shard>>,
-    table: &'a Table,
 }
 
 impl Table {
     pub(crate) fn new(entries: impl IntoIterator<Item = (Key, Entry)>) -> Self {
         let table = Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
             counts: Counts::default(),
         };
         let mut locked = table.lock_all();
@@ -56,14 +52,13 @@ impl Table {
     /// The shard that `key` is in, locked. Nobody holds two of these; who needs more takes
     /// [`Table::lock_all`].
     pub(crate) fn lock(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[self.index(key)])
+        lock(&self.shards[index(key)])
     }
 
     /// All shards, locked in order.
     pub(crate) fn lock_all(&self) -> Locked<'_> {
         Locked {
             shards: self.shards.iter().map(lock).collect(),
-            table: self,
         }
     }
 
@@ -124,17 +119,18 @@ impl Table {
             self.counts.remove(key);
         }
     }
-
-    fn index(&self, key: &Key) -> usize {
-        // The remainder is below 64.
-        (self.hasher.hash_one(key) % SHARDS as u64) as usize
-    }
 }
 
 impl Locked<'_> {
     pub(crate) fn shard_of(&mut self, key: &Key) -> &mut Shard {
-        &mut self.shards[self.table.index(key)]
+        &mut self.shards[index(key)]
     }
+}
+
+/// The shard's number. The hash table in it goes by the hash's lowest and highest bits, so these are
+/// from its middle.
+const fn index(key: &Key) -> usize {
+    (key.hash() >> 32) as usize % SHARDS
 }
 
 /// A lock whose holder panicked is taken over: what is under it changes in `lease::apply`, which

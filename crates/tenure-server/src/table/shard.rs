@@ -1,27 +1,38 @@
 //! One shard of the table.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::RangeBounds;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Place;
 
 use super::{Entry, Key};
 
 /// Some of the leases: found by hash, because renewals do nothing else all day and a search in order
 /// would miss the processor's cache at every step; and in order of their keys, for lists.
-///
-/// Entries are boxed, so that the empty places of the map are small.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    entries: HashMap<Key, Box<Entry>>,
+    slots: HashTable<Box<Slot>>,
     order: BTreeSet<Key>,
+}
+
+/// A lease and its name: one block of memory, so that who has found the one has the other, and the
+/// empty places of the table are small.
+#[derive(Debug)]
+pub(super) struct Slot {
+    key: Key,
+    entry: Entry,
 }
 
 impl Shard {
     pub(crate) fn get(&self, key: &Key) -> Option<&Entry> {
-        self.entries.get(key).map(|entry| &**entry)
+        let slot = self.slots.find(key.hash(), |slot| slot.key == *key);
+        slot.map(|slot| &slot.entry)
     }
 
     pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
-        self.entries.get_mut(key).map(|entry| &mut **entry)
+        let slot = self.slots.find_mut(key.hash(), |slot| slot.key == *key);
+        slot.map(|slot| &mut slot.entry)
     }
 
     /// The keys in this range, in order.
@@ -31,16 +42,26 @@ impl Shard {
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.order.is_empty()
+        self.slots.is_empty() && self.order.is_empty()
     }
 
     pub(super) fn insert(&mut self, key: Key, entry: Entry) {
         self.order.insert(key.clone());
-        self.entries.insert(key, Box::new(entry));
+        match self.place(&key) {
+            Place::Occupied(mut slot) => slot.get_mut().entry = entry,
+            Place::Vacant(place) => drop(place.insert(Box::new(Slot { key, entry }))),
+        }
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
         self.order.remove(key);
-        self.entries.remove(key);
+        if let Place::Occupied(slot) = self.place(key) {
+            slot.remove();
+        }
+    }
+
+    fn place(&mut self, key: &Key) -> Place<'_, Box<Slot>> {
+        let (is_it, hash) = (|slot: &Box<Slot>| slot.key == *key, |slot: &Box<Slot>| slot.key.hash());
+        self.slots.entry(key.hash(), is_it, hash)
     }
 }

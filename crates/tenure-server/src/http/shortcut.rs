@@ -1,0 +1,59 @@
+//! A way past the router, for renewals: they are nearly all that a store is asked for.
+//!
+//! What is done and answered is the same as through the router's route. What is saved are its search
+//! for that route, what it notes for handlers that ask for it, and its boxes around each call.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+
+use axum::BoxError;
+use axum::body::{Bytes, HttpBody};
+use axum::http::{Method, Request};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::body::{Json, check_content_type};
+use super::leases::renew_one;
+use super::panicked;
+use crate::Store;
+use crate::table::Key;
+
+/// What is on the shortcut.
+pub(crate) type Shortcut = BoxFuture<'static, Result<Response, Infallible>>;
+
+/// The lease that this request is to renew, if it is a renewal as clients write it. The router knows
+/// what to say to all else.
+pub(crate) fn renewal<B>(request: &Request<B>) -> Option<Key> {
+    let uri = request.uri();
+    if request.method() != Method::POST || uri.query().is_some() {
+        return None;
+    }
+    let path = uri.path().strip_prefix("/v1/namespaces/")?;
+    let (namespace, lease) = path.strip_suffix("/renew")?.split_once("/leases/")?;
+    // Neither has a `/`, or it were no name.
+    Key::of_path(namespace, lease)
+}
+
+/// Renews the lease. `store` is a handle of the connection's.
+pub(crate) fn renew<S, B>(store: S, key: Key, request: Request<B>) -> Shortcut
+where
+    S: AsRef<Store> + Send + 'static,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let declared = check_content_type(request.headers());
+    let body = request.into_body();
+    let answer = async move {
+        let store = store.as_ref();
+        let Json(request) = Json::read(declared, body, store.limits()).await?;
+        renew_one(store, &key, &request).await
+    };
+    let answer = AssertUnwindSafe(answer).catch_unwind();
+    Box::pin(answer.map(|answer| {
+        Ok(match answer {
+            Ok(answer) => answer.into_response(),
+            Err(panic) => panicked(panic),
+        })
+    }))
+}
