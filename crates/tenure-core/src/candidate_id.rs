@@ -1,8 +1,9 @@
 //! Who competes.
 
-use alloc::boxed::Box;
 use core::fmt;
 use core::str::FromStr;
+
+use crate::Text;
 
 /// Longest candidate id, in bytes: room for most host names with process and random suffix, and a
 /// bound on what every held lease carries.
@@ -13,19 +14,19 @@ pub const MAX_CANDIDATE_ID_LEN: usize = 256;
 /// It should be unique per start of a process, so that two runs on one host are told apart. It
 /// proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CandidateId(Box<str>);
+pub struct CandidateId(Text);
 
 impl CandidateId {
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
 impl fmt::Display for CandidateId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.0.fmt(f)
     }
 }
 
@@ -39,7 +40,7 @@ impl FromStr for CandidateId {
         } else if let Some(character) = text.chars().find(|c| !c.is_ascii_graphic()) {
             Err(CandidateIdError::Character { character })
         } else {
-            Ok(Self(text.into()))
+            Ok(Self(Text::of([text])))
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod epoch;
 pub mod name;
 pub mod node;
 pub mod random;
+pub mod text;
 
 pub mod bully;
 pub mod lease;
@@ -37,4 +38,5 @@ pub use name::{ElectionName, Name};
 pub use node::{Incarnation, NodeId};
 pub use random::Random;
 pub use strategy::Strategy;
+pub use text::Text;
 pub use time::{Instant, UnixMillis};

@@ -133,9 +133,7 @@ where
             return Either::Left(ready(Ok(refusal)));
         }
         Either::Right(match http::renewal(&request) {
-            Some(key) if !connection.over => {
-                Either::Left(http::renew(self.clone(), key, request))
-            }
+            Some(key) if !connection.over => Either::Left(http::renew(self.clone(), key, request)),
             _ => Either::Right(connection.router.clone().call(request)),
         })
     }

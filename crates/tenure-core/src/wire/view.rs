@@ -55,7 +55,7 @@ impl LeaseView {
             namespace: namespace.to_string(),
             lease: lease.to_string(),
             state: record.state(now),
-            holder: held.map(|grant| grant.holder.to_string()),
+            holder: held.map(|grant| grant.holder.as_str().into()),
             epoch: held.map(|grant| grant.epoch.get()),
             duration_ms: held.map(|grant| grant.duration.into()),
             remaining_ms: match record.remaining(now) {

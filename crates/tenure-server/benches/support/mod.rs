@@ -16,6 +16,11 @@ pub use local::Local;
 pub use process::{Child, Kind, serve_if_asked};
 pub use report::{Samples, per_second, table};
 
+/// The allocator of the `tenure` command: what is measured is what people run. The servers that a store is
+/// measured against have it, too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Whether `--quick` was given: fewer rounds and smaller numbers, to see that it works.
 pub fn quick() -> bool {
     std::env::args().any(|argument| argument == "--quick")

@@ -8,6 +8,7 @@ mod embedded;
 mod error;
 mod term;
 
+use std::collections::LinkedList;
 use std::sync::Arc;
 
 use tenure_core::lease::{Record, Stored};
@@ -66,7 +67,8 @@ pub(crate) enum Content {
 /// What an engine had kept.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    pub(crate) leases: Vec<(Key, Stored, u64)>,
+    /// A list, because the table takes them over one by one, and the memory of each is free for the next.
+    pub(crate) leases: LinkedList<(Key, Stored, u64)>,
     /// The greatest revision ever committed.
     pub(crate) revision: u64,
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its

@@ -25,8 +25,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
 pub(crate) use self::head::refusal;
-pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use self::problem::Failure;
+pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use crate::Store;
 
 /// The store's HTTP API as a router, for a server of one's own or for tests. Whoever serves it sets

@@ -57,3 +57,37 @@ where
         })
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_renewal_is_on_the_shortcut() {
+        let key = |method: &str, path: &str| {
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .body(())
+                .unwrap();
+            renewal(&request).map(|key| key.as_str().to_owned())
+        };
+        let job = Some("ns/job".to_owned());
+        assert_eq!(key("POST", "/v1/namespaces/ns/leases/job/renew"), job);
+        for (method, path) in [
+            ("GET", "/v1/namespaces/ns/leases/job/renew"),
+            ("POST", "/v1/namespaces/ns/leases/job/renew?a"),
+            ("POST", "/v1/namespaces/ns/leases/job/renew/"),
+            ("POST", "/v1/namespaces/ns/leases/job/release"),
+            ("POST", "/v1/namespaces/ns/leases/%6aob/renew"),
+            ("POST", "/v1/namespaces/ns/leases/a/b/renew"),
+            ("POST", "/v1/namespaces/ns/leases//renew"),
+            ("POST", "/v1/namespaces/ns/leases/../renew"),
+            ("POST", "/v1/namespaces//leases/job/renew"),
+            ("POST", "/v1/namespaces/ns/renew"),
+            ("POST", "/v2/namespaces/ns/leases/job/renew"),
+        ] {
+            assert_eq!(key(method, path), None, "{method} {path}");
+        }
+    }
+}

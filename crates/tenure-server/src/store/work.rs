@@ -294,12 +294,15 @@ impl<'a> Work<'a> {
             }
         }
         let revision = self.entry.revision;
-        let next = self.entry.record.next_lapse(self.now);
-        if let Some(interest) = &mut self.entry.interest {
+        let Entry {
+            record, interest, ..
+        } = self.entry;
+        let next = || record.next_lapse(self.now);
+        if let Some(interest) = interest {
             if first_of_all.is_some() {
                 interest.changed.send_replace(revision);
             }
-            if let Some(at) = next
+            if let Some(at) = next()
                 && interest.armed.is_none_or(|armed| at < armed)
             {
                 interest.armed = Some(at);
@@ -309,7 +312,7 @@ impl<'a> Work<'a> {
         // Not at renewals: the timer then looks too early, and arms itself again.
         if (first_of_all.is_some() || self.timed)
             && self.inner.events.is_watched(self.key)
-            && let Some(at) = next
+            && let Some(at) = next()
         {
             self.inner.timer.arm(at, self.key.clone());
         }

@@ -61,7 +61,7 @@ impl Shard {
     }
 
     fn place(&mut self, key: &Key) -> Place<'_, Box<Slot>> {
-        let (is_it, hash) = (|slot: &Box<Slot>| slot.key == *key, |slot: &Box<Slot>| slot.key.hash());
-        self.slots.entry(key.hash(), is_it, hash)
+        self.slots
+            .entry(key.hash(), |slot| slot.key == *key, |slot| slot.key.hash())
     }
 }

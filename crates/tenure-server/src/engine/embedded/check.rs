@@ -1,6 +1,6 @@
 //! Reads the whole database and believes none of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, LinkedList};
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -43,7 +43,7 @@ pub(super) fn load(
         digest: 0,
         ..meta.clone()
     };
-    let mut leases = Vec::new();
+    let mut leases = LinkedList::new();
     let mut select = connection.prepare(SELECT_ALL).map_err(failed)?;
     let mut rows = select.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
@@ -57,7 +57,7 @@ pub(super) fn load(
             return Err(damaged(path, detail));
         }
         counted.account(None, Some(crc));
-        leases.push(row.into_lease().map_err(|detail| damaged(path, detail))?);
+        leases.push_back(row.into_lease().map_err(|detail| damaged(path, detail))?);
     }
     let overfull = match format {
         WITHOUT_TERMS => BTreeSet::new(),

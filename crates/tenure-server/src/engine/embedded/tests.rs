@@ -83,7 +83,7 @@ fn what_was_committed_is_loaded() {
         let key = Key::of_text(&format!("ns/job-{revision}"));
         (key, stored, revision)
     });
-    assert_eq!(loaded.leases, expected);
+    assert_eq!(loaded.leases, expected.into());
 }
 
 #[test]

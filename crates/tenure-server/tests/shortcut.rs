@@ -1,0 +1,71 @@
+//! Renewals go past the router, and are answered as through it.
+
+mod common;
+
+use common::{Api, SOON, assert_ok, id, in_memory};
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+/// Status, headers but the date, and the body but what passes with time.
+async fn sent(api: &Api, path: &str, content_type: &str, body: &str) -> (u16, HeaderMap, Value) {
+    let request = api.request("POST".parse().unwrap(), path);
+    let request = request
+        .header("content-type", content_type)
+        .body(body.to_owned());
+    let response = timeout(SOON, request.send()).await.unwrap().unwrap();
+    let (status, mut headers) = (response.status().as_u16(), response.headers().clone());
+    headers.remove("date");
+    let body = response.bytes().await.unwrap();
+    let mut body: Value = serde_json::from_slice(&body).unwrap();
+    if let Some(left) = body.get_mut("remaining_ms") {
+        assert!(left.as_u64().unwrap() > 50_000);
+        *left = Value::Null;
+    }
+    // Its length goes with it.
+    headers.remove("content-length");
+    (status, headers, body)
+}
+
+#[tokio::test]
+async fn a_renewal_is_answered_alike_on_either_way() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let json = "application/json";
+    let good = json!({"lease_id": id(1)}).to_string();
+    let renewals = [
+        (json, good.clone(), 200),
+        (
+            json,
+            json!({"lease_id": id(1), "duration_ms": 70_000}).to_string(),
+            200,
+        ),
+        ("application/json; charset=utf-8", good.clone(), 200),
+        ("text/plain", good.clone(), 415),
+        (json, json!({"lease_id": id(2)}).to_string(), 409),
+        (json, json!({"lease_id": "x"}).to_string(), 400),
+        (
+            json,
+            json!({"lease_id": id(1), "duration_ms": 1}).to_string(),
+            422,
+        ),
+        (json, json!({"lease_id": id(1), "more": 1}).to_string(), 400),
+        (json, format!("[{good}]"), 400),
+        (json, "{".to_owned(), 400),
+        (json, String::new(), 400),
+        (json, " ".repeat(1_000_000), 413),
+    ];
+    for (content_type, body, status) in renewals {
+        // Only the router knows that these two are the same.
+        for (lease, spelt) in [("job", "%6aob"), ("none", "%6eone")] {
+            let path = |name| format!("/v1/namespaces/ns/leases/{name}/renew");
+            let short = sent(&api, &path(lease), content_type, &body).await;
+            let routed = sent(&api, &path(spelt), content_type, &body).await;
+            assert_eq!(short, routed, "{lease} {body:.80}");
+            match (lease, status) {
+                ("none", 200 | 409) => assert_eq!(short.0, 404),
+                _ => assert_eq!(short.0, status, "{body:.80}"),
+            }
+        }
+    }
+}
