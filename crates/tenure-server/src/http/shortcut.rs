@@ -12,9 +12,10 @@ use axum::http::{Method, Request};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tenure_core::wire::LeaseView;
 
 use super::body::{Json, check_content_type};
-use super::leases::renew_one;
+use super::leases::{Replied, renew_one};
 use super::panicked;
 use crate::Store;
 use crate::table::Key;
@@ -44,11 +45,15 @@ where
 {
     let declared = check_content_type(request.headers());
     let body = request.into_body();
-    let answer = async move {
+    caught(async move {
         let store = store.as_ref();
         let Json(request) = Json::read(declared, body, store.limits()).await?;
         renew_one(store, &key, &request).await
-    };
+    })
+}
+
+/// The answer, in the same net that is around the router.
+fn caught(answer: impl Future<Output = Replied<LeaseView>> + Send + 'static) -> Shortcut {
     let answer = AssertUnwindSafe(answer).catch_unwind();
     Box::pin(answer.map(|answer| {
         Ok(match answer {
@@ -61,6 +66,15 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_fault_ends_one_request_and_nothing_else() {
+        async fn fault() -> Replied<LeaseView> {
+            panic!("a fault")
+        }
+        let Ok(response) = caught(fault()).await;
+        assert_eq!(response.status(), 500);
+    }
 
     #[test]
     fn only_a_plain_renewal_is_on_the_shortcut() {
