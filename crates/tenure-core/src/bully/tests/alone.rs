@@ -407,3 +407,71 @@ fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
         assert!((at(from)..=at(to)).contains(&next), "{next:?}");
     }
 }
+
+/// It holds to a better one, and has not missed it yet; the organiser has.
+#[test]
+fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
+    let settings = Settings::new(NodeId(3), members(3), Timings::default()).unwrap();
+    let settings = settings.with_guarantee(Guarantee::BestEffort);
+    let mut node = started(settings, Record::default());
+    drain(&mut node);
+    let election = |organiser| ElectionId {
+        organiser: NodeId(organiser),
+        incarnation: 1,
+        number: 1,
+    };
+    let mut said = Vec::new();
+    let (first, second) = (election(1), election(2));
+    for (from, message) in [
+        (
+            1,
+            Message::Norm {
+                election: first,
+                epoch: epoch(5),
+            },
+        ),
+        (
+            1,
+            Message::Ldr {
+                election: first,
+                epoch: epoch(5),
+            },
+        ),
+        (
+            2,
+            Message::Halt {
+                election: second,
+                preempt: false,
+            },
+        ),
+    ] {
+        let from = NodeId(from);
+        node.handle_message(at(10), Input::Message { from, message }, &mut Dice(0));
+        said = drain(&mut node);
+        said.extend(written(&mut node, 10));
+    }
+    let asks = |output: &Output| {
+        matches!(
+            output,
+            Output::Ask {
+                node: NodeId(1),
+                ..
+            }
+        )
+    };
+    let refuses = |output: &Output| {
+        let rej = Message::Rej {
+            election: second,
+            holds_to: NodeId(1),
+        };
+        *output
+            == Output::Send {
+                to: NodeId(2),
+                message: rej,
+            }
+    };
+    assert!(
+        said.iter().any(refuses) && said.iter().any(asks),
+        "{said:?}"
+    );
+}
