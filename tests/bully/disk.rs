@@ -32,7 +32,11 @@ fn members_on_a_full_disk_promise_nothing_until_there_is_room() {
 
     group.kill(&[1]);
     group.look_on(A_WHILE);
-    assert_eq!(group.last_leader(), leader, "they promised what is not on disk");
+    assert_eq!(
+        group.last_leader(),
+        leader,
+        "they promised what is not on disk"
+    );
     wait_for("a member that can't write", || {
         let stuck = |&&member: &&u32| {
             let stderr = group.member(member).stderr();

@@ -52,7 +52,8 @@ fn what_a_leader_writes_that_was_frozen_with_its_command_is_refused() {
 
 fn signal(processes: &[Pid], signal: Signal) {
     for &process in processes {
-        kill(process, signal).expect("a process to signal");
+        // A watchdog that goes on may have killed the command before that does.
+        let _ = kill(process, signal);
     }
 }
 

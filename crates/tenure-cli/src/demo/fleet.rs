@@ -104,11 +104,11 @@ impl Fleet {
 
     /// What a worker is told: this is all that differs from one way to elect to another.
     fn settings(&self, worker: Worker) -> Vec<(&'static str, String)> {
-        let lease = format!("{}ms", self.lease_duration.as_millis());
+        let lease = self.lease_duration.as_millis();
         let mut settings = vec![
             ("election", ELECTION.into()),
             ("candidate", worker.0.to_string()),
-            ("lease_duration", lease),
+            ("lease_duration", format!("{lease}ms")),
         ];
         match &self.way {
             Way::Store(_, address) => settings.push(("servers", format!("http://{address}"))),
@@ -120,6 +120,8 @@ impl Fleet {
                     ("bully.peers", network.peers_of(worker)),
                     ("bully.listen", network.listens(worker).to_string()),
                     ("bully.state_dir", state.to_string_lossy().into_owned()),
+                    // Long for such a lease: all the members share one machine.
+                    ("bully.message_lifetime", format!("{}ms", lease / 8)),
                 ]);
             }
         }

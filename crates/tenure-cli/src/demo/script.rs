@@ -31,9 +31,10 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
     let seconds = Duration::from_secs(arguments.seconds);
     // The failovers that wait for an expiry fit into the time with room to look around.
     let lease_duration = (seconds / 10).min(Duration::from_secs(3));
-    let (workers, acts): (_, &[fn(&mut Stage) -> anyhow::Result<()>]) = match arguments.strategy {
+    let (workers, slack, acts): (_, _, &[Act]) = match arguments.strategy {
         DemoStrategy::Lease => (
             arguments.workers.unwrap_or(3),
+            SLACK,
             &[
                 Stage::kill_the_leader,
                 Stage::freeze_the_leader,
@@ -42,6 +43,8 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
         ),
         DemoStrategy::Bully => (
             arguments.workers.unwrap_or(5),
+            // Votes that are late count for nothing, so it may take another election.
+            SLACK * 2,
             &[
                 Stage::kill_the_leader,
                 Stage::freeze_the_leader,
@@ -55,7 +58,7 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
     let fleet = Fleet::start(arguments.strategy, workers, lease_duration)?;
     let passes = Passes::open(&fleet.database())?;
     let mut stage = Stage {
-        bound: fleet.worst_without_leader()? + SLACK,
+        bound: fleet.worst_without_leader()? + slack,
         fleet,
         passes,
         report,
@@ -75,6 +78,9 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
     stage.idle_until(seconds)?;
     stage.close()
 }
+
+/// Something that is done to the leader.
+type Act = fn(&mut Stage) -> anyhow::Result<()>;
 
 struct Stage {
     fleet: Fleet,
