@@ -19,7 +19,7 @@ fn a_leader_that_is_cut_off_from_the_majority_steps_down_and_the_majority_elects
     group.part(&[leader.member, with_it[0]], majority);
     let next = group.settled(leader.epoch, majority);
     assert!(majority.contains(&next.member), "{next:?}");
-    group.wait_until_stepped_down(leader.member, 1);
+    group.wait_until_stepped_down(leader.member);
     let last = group
         .receiver()
         .last_of(&leader.member.to_string(), leader.epoch);
@@ -57,7 +57,7 @@ fn one_way_cut(cut: impl Fn(&Group, u32, u32)) {
     }
     let next = group.settled(leader.epoch, &others);
     assert!(others.contains(&next.member), "{next:?}");
-    group.wait_until_stepped_down(leader.member, 1);
+    group.wait_until_stepped_down(leader.member);
     let last = group
         .receiver()
         .last_of(&leader.member.to_string(), leader.epoch);
@@ -112,7 +112,7 @@ fn a_leader_whose_answers_are_late_counts_from_when_it_asked() {
     });
     group.part(&[1], &others);
     let next = group.receiver().next_leader(leader.epoch);
-    group.wait_until_stepped_down(1, 1);
+    group.wait_until_stepped_down(1);
     let last = group.receiver().last_of("1", leader.epoch);
     eprintln!(
         "{:?} after the last act of the old one",

@@ -1,11 +1,11 @@
 //! Leaders that are frozen, and go on later.
 
-use std::fs;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tenure_tests::group::{Group, MEMBERS};
+use tenure_tests::process::descendants;
 
 use super::group;
 
@@ -19,7 +19,7 @@ fn a_leader_that_is_frozen_past_its_lease_finds_that_it_leads_no_more() {
     let next = group.settled(leader.epoch, &Group::all_but(&[leader.member]));
     assert_ne!(next.member, leader.member);
     group.member(leader.member).signal(Signal::SIGCONT);
-    group.wait_until_stepped_down(leader.member, 1);
+    group.wait_until_stepped_down(leader.member);
     group.wait_until_follows(leader.member, next.member);
     assert_eq!(group.last_leader(), next);
     group.receiver().assert_one_at_a_time();
@@ -36,7 +36,7 @@ fn what_a_leader_writes_that_was_frozen_with_its_command_is_refused() {
     let next = group.settled(leader.epoch, &Group::all_but(&[leader.member]));
     assert_ne!(next.member, leader.member);
     signal(&all, Signal::SIGCONT);
-    group.wait_until_stepped_down(leader.member, 1);
+    group.wait_until_stepped_down(leader.member);
     group.wait_until_follows(leader.member, next.member);
     let stale = || {
         let acts = group.receiver().acts();
@@ -55,18 +55,4 @@ fn signal(processes: &[Pid], signal: Signal) {
         // A watchdog that goes on may have killed the command before that does.
         let _ = kill(process, signal);
     }
-}
-
-/// A process, and all that it has started.
-fn descendants(process: Pid) -> Vec<Pid> {
-    let mut all = vec![process];
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("a process");
-    for task in tasks.flatten() {
-        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace() {
-            let child = child.parse().expect("a process id");
-            all.extend(descendants(Pid::from_raw(child)));
-        }
-    }
-    all
 }

@@ -104,6 +104,6 @@ fn members_that_start_again_keep_to_what_they_promised_before() {
     }
     let next = group.settled(leader.epoch, &others);
     assert_ne!(next.member, leader.member);
-    group.wait_until_stepped_down(leader.member, 1);
+    group.wait_until_stepped_down(leader.member);
     group.receiver().assert_one_at_a_time();
 }

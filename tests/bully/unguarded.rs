@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_tests::group::MEMBERS;
+use tenure_tests::group::{Group, MEMBERS};
 use tenure_tests::receiver::overlap;
 
 use super::group;
@@ -18,24 +18,24 @@ fn without_a_quorum_two_leaders_merge_and_stale_writes_are_refused() {
     assert!(others.contains(&second.member), "{second:?}");
     // Nobody has told the first one: it acts on, and the fence keeps it out.
     group.look_on(Duration::from_secs(1));
-    let refused = |member: u32| {
+    let refused = |group: &Group, member: u32| {
         let acts = group.receiver().acts();
         let of = acts
             .iter()
             .filter(|act| act.candidate == member.to_string());
         of.filter(|act| !act.accepted).count()
     };
-    let stale = refused(1);
+    let stale = refused(&group, 1);
     assert!(stale > 0, "1 leads on without a quorum");
 
     group.heal();
-    group.wait_until_stepped_down(second.member, 1);
+    group.wait_until_stepped_down(second.member);
     // The worse one follows, and the better one's writes are accepted again.
     let last = group.settled(second.epoch, &MEMBERS);
     assert_eq!(last.member, 1);
     eprintln!(
         "{stale} stale writes refused while parted, {} in all; {:?}",
-        refused(1) + refused(second.member),
+        refused(&group, 1) + refused(&group, second.member),
         overlap(&group.receiver().acts())
     );
     group.receiver().assert_fence_held();

@@ -277,12 +277,26 @@ impl Group {
         process.wait()
     }
 
-    /// Waits until a member has said on stderr that its term is over, so many times in all.
-    pub fn wait_until_stepped_down(&self, member: u32, times: usize) {
-        wait_for(&format!("{member} to step down by itself"), || {
-            let stderr = self.member(member).stderr();
-            (stderr.matches("leadership lost").count() >= times).then_some(())
+    /// Waits until a member has found by itself that its term is over. It may have ended itself then,
+    /// if its command was not gone at once; whoever runs it starts it again.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run, or has ended for another reason.
+    pub fn wait_until_stepped_down(&mut self, member: u32) {
+        let process = self.members.get_mut(&member).expect("a member that runs");
+        let has_ended = wait_for(&format!("{member} to step down by itself"), || {
+            let has_ended = process.has_ended();
+            (has_ended || process.stderr().contains("leadership lost")).then_some(has_ended)
         });
+        if has_ended {
+            let stderr = process.stderr();
+            assert!(
+                stderr.contains("exiting, so that the task ends"),
+                "{stderr}"
+            );
+            self.start(member);
+        }
     }
 
     /// From now on nothing gets from one to the other, neither what it asks nor what it answers.

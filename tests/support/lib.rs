@@ -16,6 +16,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 /// How long a test waits for something that will happen. Only a test that fails waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,6 +71,10 @@ impl Limit {
             if ended.recv_timeout(2 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 // Not print: the output of a test that hangs is never shown.
                 let _ = writeln!(io::stderr(), "{test} hangs");
+                // Nothing is dropped by an exit, and its processes would go on for ever.
+                for started in &process::descendants(Pid::this())[1..] {
+                    let _ = kill(*started, Signal::SIGKILL);
+                }
                 std::process::exit(1);
             }
         });

@@ -277,3 +277,16 @@ pub fn is_alive(pid: i32) -> bool {
             .starts_with(" Z")
     })
 }
+
+/// A process, and all that it has started.
+#[must_use]
+pub fn descendants(process: Pid) -> Vec<Pid> {
+    let mut all = vec![process];
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    for task in tasks.into_iter().flatten().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        let children = children.split_whitespace().flat_map(str::parse);
+        all.extend(children.flat_map(|child| descendants(Pid::from_raw(child))));
+    }
+    all
+}
