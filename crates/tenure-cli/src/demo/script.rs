@@ -57,8 +57,14 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
     let report = Report::new(arguments.json);
     let fleet = Fleet::start(arguments.strategy, workers, lease_duration)?;
     let passes = Passes::open(&fleet.database())?;
+    let bound = fleet.worst_without_leader()? + slack;
     let mut stage = Stage {
-        bound: fleet.worst_without_leader()? + slack,
+        bound,
+        handover: match arguments.strategy {
+            DemoStrategy::Lease => HANDOVER + SLACK,
+            // A release that is late counts for nothing either.
+            DemoStrategy::Bully => bound,
+        },
         fleet,
         passes,
         report,
@@ -89,6 +95,8 @@ struct Stage {
     lease_duration: Duration,
     /// How long nobody may lead after one that could not say good-bye.
     bound: Duration,
+    /// And after one that was told to stop.
+    handover: Duration,
     /// The signal that interrupted the demo, or 0.
     interrupted: Arc<AtomicI32>,
     failovers: Vec<Failover>,
@@ -217,7 +225,7 @@ impl Stage {
             "is stopped (SIGTERM): it ends its task, then releases the lease",
         )?;
         self.fleet.signal(old, Signal::SIGTERM)?;
-        self.failover(("sigterm", "the stop"), &leader, HANDOVER + SLACK)?;
+        self.failover(("sigterm", "the stop"), &leader, self.handover)?;
         self.fleet.wait_for_end(old)
     }
 
