@@ -1,10 +1,12 @@
 //! Grants that are on disk, against what SQLite alone does in the same folder.
 //!
 //! SQLite alone is one thread that writes rows of the same shape, with the same pragmas, in
-//! transactions of as many rows as there are clients. The store does that too, and besides it takes
-//! requests, decides, keeps a checksum of everything and wakes whoever waits for the disk. The
-//! store is measured without sockets (requests and answers as JSON through its router), and once
-//! more behind them.
+//! transactions of as many rows as there are clients: once the rows of leases only, and once also a
+//! row of each term that a release ends, of which it remembers as many as a store does. The store
+//! keeps both, and besides it takes requests, decides, keeps a checksum of everything and wakes
+//! whoever waits for the disk. It is measured without sockets (requests and answers as JSON through
+//! its router), and once more behind them; and once in memory, where nothing waits for a disk, to see
+//! what the requests alone take.
 
 mod support;
 
@@ -31,6 +33,11 @@ const TABLE: &str = "
         lock_delay_ms INTEGER, metadata TEXT NOT NULL, reserved_for TEXT, reserved_ms INTEGER,
         retired BLOB NOT NULL, revision INTEGER NOT NULL, crc INTEGER NOT NULL,
         PRIMARY KEY (namespace, lease)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE terms (
+        namespace TEXT NOT NULL, lease TEXT NOT NULL, epoch INTEGER NOT NULL, holder TEXT NOT NULL,
+        began_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, end TEXT, reason TEXT,
+        crc INTEGER NOT NULL, PRIMARY KEY (namespace, lease, epoch)
     ) STRICT, WITHOUT ROWID;";
 
 const UPSERT: &str = "
@@ -44,8 +51,25 @@ const UPSERT: &str = "
         lock_delay_ms = 0, metadata = '{}', reserved_for = NULL, reserved_ms = NULL, retired = ?5,
         revision = ?3, crc = 1234567890";
 
-/// Rows between two checkpoints, as in the store.
+const INSERT_TERM: &str = "
+    INSERT INTO terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc)
+    VALUES ('bench', ?1, ?2, 'worker-0000001', ?2, ?2, 'released', NULL, 1234567890)";
+
+/// All but the last hundred terms, as a store remembers them.
+const FORGET_TERMS: &str = "
+    DELETE FROM terms WHERE namespace = 'bench' AND lease = ?1 AND epoch <= (
+        SELECT epoch FROM terms WHERE namespace = 'bench' AND lease = ?1
+        ORDER BY epoch DESC LIMIT 1 OFFSET 100)";
+
+/// Rows of leases between two checkpoints: the log is some 10 or 20 MB then, as a store's is.
 const CHECKPOINT_AFTER_ROWS: u64 = 2_000;
+
+/// What SQLite alone keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Leases,
+    LeasesAndTerms,
+}
 
 fn main() {
     support::serve_if_asked();
@@ -53,24 +77,28 @@ fn main() {
         true => (2, Duration::from_millis(200)),
         false => (7, Duration::from_millis(700)),
     };
-    let folders: Vec<_> = (0..3).map(|_| folder()).collect();
+    let folders: Vec<_> = (0..4).map(|_| folder()).collect();
     let runtime = Runtime::new().expect("a runtime");
     let client_runtime = Builder::new_current_thread().enable_all().build();
     let client_runtime = client_runtime.expect("a runtime");
-    let database = database(folders[0].path());
-    let store = Store::open(Config::embedded(folders[1].path())).expect("a store");
-    let local = Local::new(store);
+    let mut leases = Alone::new(folders[0].path(), Rows::Leases);
+    let mut terms = Alone::new(folders[3].path(), Rows::LeasesAndTerms);
+    let store = |config| Local::new(Store::open(config).expect("a store"));
+    let local = store(Config::embedded(folders[1].path()));
+    let memory = store(Config::memory());
     let server = Child::start(Kind::Embedded, 0, folders[2].path());
 
-    let mut rates: [Samples; 5] = Default::default();
-    let mut revision = 0;
+    let mut rates: [Samples; 8] = Default::default();
     // The first round warms up.
     for round in 0..=rounds {
         let measured = [
-            sqlite(&database, &mut revision, CLIENTS, length),
+            leases.commit(CLIENTS, length),
+            terms.commit(CLIENTS, length),
             runtime.block_on(local_pairs(&local, length)),
             client_runtime.block_on(remote_pairs(&server, length)),
-            sqlite(&database, &mut revision, 1, length),
+            runtime.block_on(local_pairs(&memory, length)),
+            leases.commit(1, length),
+            terms.commit(1, length),
             runtime.block_on(hand_overs(&local, length)),
         ];
         if round > 0 {
@@ -79,85 +107,139 @@ fn main() {
             }
         }
     }
-    let [batches, here, behind, singles, handed] = rates;
-    let head = |what: &str| ["", what, "ratio"].map(String::from).to_vec();
-    let row = |name: &str, rate: &Samples, base: &Samples| {
-        vec![name.to_owned(), rate.text(0), rate.over(base).text(2)]
+    let [
+        leases,
+        terms,
+        here,
+        behind,
+        memory,
+        single_leases,
+        single_terms,
+        handed,
+    ] = rates;
+    let row = |name: &str, rate: &Samples, bases: [&Samples; 2]| {
+        let ratios = bases.map(|base| rate.over(base).text(2));
+        [vec![name.to_owned(), rate.text(0)], ratios.to_vec()].concat()
     };
+    let head = |what: &str| {
+        let cells = ["", what, "over leases alone", "over leases and terms"];
+        cells.map(String::from).to_vec()
+    };
+    let bases = [&leases, &terms];
     let rows = [
         head("durable changes a second"),
-        row("SQLite alone, 64 rows a transaction", &batches, &batches),
-        row("the store, 64 clients, no sockets", &here, &batches),
-        row("the store, 64 clients over HTTP", &behind, &batches),
+        row("SQLite alone, 64 leases a transaction", &leases, bases),
+        row("SQLite alone, and the terms that end", &terms, bases),
+        row("the store, 64 clients, no sockets", &here, bases),
+        row("the store, 64 clients over HTTP", &behind, bases),
+        row("in memory, 64 clients, no sockets", &memory, bases),
     ];
     table(
-        "Acquire and release of 64 leases (target: ratio at least 0.8)",
+        "Acquire and release of 64 leases (target: over leases alone at least 0.8)",
         &rows,
     );
+    let bases = [&single_leases, &single_terms];
     let rows = [
         head("a second"),
-        row("SQLite alone, transactions of one row", &singles, &singles),
         row(
-            "the store, hand-overs among 64 candidates",
-            &handed,
-            &singles,
+            "SQLite alone, one lease a transaction",
+            &single_leases,
+            bases,
         ),
+        row("SQLite alone, and the term that ends", &single_terms, bases),
+        row("the store, hand-overs among 64 candidates", &handed, bases),
     ];
     table(
-        "One lease that 64 wait for (target: ratio at least 0.8)",
+        "One lease that 64 wait for (target: over leases alone at least 0.8)",
         &rows,
     );
 }
 
-fn database(folder: &Path) -> Database {
-    let database = Database::open(folder.join("alone.db")).expect("a database");
-    let mode = database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
-    mode.expect("a write-ahead log");
-    let pragmas = "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;
-        PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;";
-    database.execute_batch(pragmas).expect("pragmas");
-    database.execute_batch(TABLE).expect("a table");
-    database
+/// SQLite without a store.
+struct Alone {
+    database: Database,
+    rows: Rows,
+    revision: u64,
 }
 
-/// Rows that SQLite commits a second, so many in a transaction.
-fn sqlite(database: &Database, revision: &mut u64, rows: u64, length: Duration) -> f64 {
-    let began = Instant::now();
-    let (mut written, mut since_checkpoint) = (0, 0);
-    while began.elapsed() < length {
-        let transaction = database.unchecked_transaction().expect("a transaction");
-        {
-            let mut upsert = transaction.prepare_cached(UPSERT).expect("a statement");
-            // A lease that is acquired and released in turn remembers its last ids.
-            let (id, retired) = ([7_u8; 16], [9_u8; 16 * 32]);
-            for _ in 0..rows {
-                *revision += 1;
-                let state = if (*revision / CLIENTS).is_multiple_of(2) {
-                    "leased"
-                } else {
-                    "available"
-                };
-                let lease = format!("lease-{:07}", *revision % CLIENTS);
-                let written = upsert.execute(params![
-                    lease,
-                    state,
-                    *revision as i64,
-                    id.as_slice(),
-                    retired.as_slice()
-                ]);
-                written.expect("a row");
-            }
-        }
-        transaction.commit().expect("a commit");
-        written += rows;
-        since_checkpoint += rows;
-        if since_checkpoint >= CHECKPOINT_AFTER_ROWS {
-            since_checkpoint = 0;
-            let checkpoint = database.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-            checkpoint.expect("a checkpoint");
+impl Alone {
+    fn new(folder: &Path, rows: Rows) -> Self {
+        let database = Database::open(folder.join("alone.db")).expect("a database");
+        let mode = database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
+        mode.expect("a write-ahead log");
+        let pragmas = "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;
+            PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;";
+        database.execute_batch(pragmas).expect("pragmas");
+        database.execute_batch(TABLE).expect("a table");
+        Self {
+            database,
+            rows,
+            revision: 0,
         }
     }
-    per_second(written, began.elapsed())
+
+    /// Changes of leases that it commits a second, so many in a transaction.
+    fn commit(&mut self, changes: u64, length: Duration) -> f64 {
+        let began = Instant::now();
+        let (mut written, mut since_checkpoint) = (0, 0);
+        while began.elapsed() < length {
+            let transaction = self.database.unchecked_transaction();
+            let transaction = transaction.expect("a transaction");
+            for _ in 0..changes {
+                self.revision += 1;
+                write(&transaction, self.revision, self.rows);
+            }
+            transaction.commit().expect("a commit");
+            written += changes;
+            since_checkpoint += changes;
+            if since_checkpoint >= CHECKPOINT_AFTER_ROWS {
+                since_checkpoint = 0;
+                self.tidy();
+            }
+        }
+        per_second(written, began.elapsed())
+    }
+
+    fn tidy(&self) {
+        if self.rows == Rows::LeasesAndTerms {
+            let transaction = self.database.unchecked_transaction();
+            let transaction = transaction.expect("a transaction");
+            for number in 0..CLIENTS {
+                let mut forget = transaction.prepare_cached(FORGET_TERMS).expect("one");
+                forget.execute([lease(number)]).expect("old terms");
+            }
+            transaction.commit().expect("a commit");
+        }
+        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+        let checkpoint = self.database.query_row(checkpoint, [], |_| Ok(()));
+        checkpoint.expect("a checkpoint");
+    }
+}
+
+/// A lease that is acquired and released in turn, and remembers its last ids.
+fn write(database: &Database, revision: u64, rows: Rows) {
+    let (id, retired) = ([7_u8; 16], [9_u8; 16 * 32]);
+    let lease = lease(revision % CLIENTS);
+    let is_held = (revision / CLIENTS).is_multiple_of(2);
+    let state = if is_held { "leased" } else { "available" };
+    let mut upsert = database.prepare_cached(UPSERT).expect("a statement");
+    let number = revision as i64;
+    let written = upsert.execute(params![
+        lease,
+        state,
+        number,
+        id.as_slice(),
+        retired.as_slice()
+    ]);
+    written.expect("a row");
+    if rows == Rows::LeasesAndTerms && !is_held {
+        let mut insert = database.prepare_cached(INSERT_TERM).expect("a statement");
+        insert.execute(params![lease, number]).expect("a row");
+    }
+}
+
+fn lease(number: u64) -> String {
+    format!("lease-{number:07}")
 }
 
 /// Changes a second of clients that acquire and release, each a lease of its own.

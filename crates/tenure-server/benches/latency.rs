@@ -4,10 +4,14 @@ mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use support::{Child, Connection, Kind, Samples, acquire, acquire_for, folder, path, proof, table};
-use tokio::sync::Barrier;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +23,7 @@ const CONTENDED: u64 = 0;
 
 fn main() {
     support::serve_if_asked();
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a runtime");
@@ -49,8 +53,8 @@ async fn measure(quick: bool) {
         &rows,
     );
 
-    let (waiters, polls) = if quick { (200, 20) } else { (5_000, 500) };
-    let _crowd = crowd(loaded.address, waiters, polls).await;
+    let (waiters, watchers) = if quick { (200, 20) } else { (5_000, 500) };
+    let heard = crowd(loaded.address, waiters, watchers).await;
     let mut quiet = Samples::default();
     let mut crowded = Samples::default();
     let mut changing = Samples::default();
@@ -67,13 +71,16 @@ async fn measure(quick: bool) {
         quantiles("nobody waits", &quiet, "1"),
         quantiles("a crowd waits", &crowded, &ratio(&crowded)),
         quantiles(
-            "and all polls are answered 10 times a second",
+            "and all who watch are told 10 times a second",
             &changing,
             &ratio(&changing),
         ),
     ];
-    let title = format!("A renewal while {waiters} wait and {polls} poll (target: ratio below 10)");
+    let title =
+        format!("A renewal while {waiters} wait and {watchers} watch (target: ratio below 10)");
     table(&title, &rows);
+    let each = heard.load(Ordering::Relaxed) / watchers;
+    println!("  each who watches was told of {each} events");
 }
 
 /// Milliseconds from the sending of a release until another one has the answer that it holds.
@@ -130,49 +137,59 @@ async fn expiries(server: SocketAddr, count: u64) -> Samples {
     samples
 }
 
-/// So many who wait for one lease, and so many who poll it, until this is dropped.
-async fn crowd(server: SocketAddr, waiters: u64, polls: u64) -> JoinSet<()> {
-    let connected = Arc::new(Barrier::new((waiters + polls + 1) as usize));
-    let mut tasks = JoinSet::new();
-    for number in 0..waiters + polls {
-        let connected = Arc::clone(&connected);
-        tasks.spawn(async move {
-            let mut connection = Connection::open(server).await;
-            connected.wait().await;
-            if number < waiters {
-                let body = acquire(1_000_000 + number, WAIT_MS);
-                connection.post(&path(CONTENDED, "acquire"), &body).await;
+/// So many who wait for one lease, and so many who watch it, on a thread of their own. Returns how many
+/// events all of them have heard of so far.
+async fn crowd(server: SocketAddr, waiters: u64, watchers: u64) -> Arc<AtomicU64> {
+    let heard = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&heard);
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let mut tasks = JoinSet::new();
+            for number in 0..waiters {
+                let mut connection = Connection::open(server).await;
+                tasks.spawn(async move {
+                    let body = acquire(1_000_000 + number, WAIT_MS);
+                    connection.post(&path(CONTENDED, "acquire"), &body).await;
+                });
             }
-            let mut revision = 0;
-            loop {
-                let path = path(CONTENDED, "");
-                let path = path.trim_end_matches('/');
-                let query = format!("{path}?after={revision}&wait_ms={WAIT_MS}");
-                assert_eq!(connection.get(&query).await, 200);
-                let view: serde_json::Value =
-                    serde_json::from_slice(connection.body()).expect("a view");
-                revision = view["revision"].as_u64().expect("a revision");
+            for _ in 0..watchers {
+                tasks.spawn(watch(server, Arc::clone(&counted)));
             }
+            tasks.join_all().await;
         });
-    }
-    connected.wait().await;
+    });
     let mut connection = Connection::open(server).await;
     let path = path(CONTENDED, "");
     let everybody = format!("\"waiters\":{waiters},");
-    loop {
+    // Each stream begins with a reset.
+    while heard.load(Ordering::Relaxed) < watchers || {
         assert_eq!(connection.get(path.trim_end_matches('/')).await, 200);
-        if String::from_utf8_lossy(connection.body()).contains(&everybody) {
-            break;
-        }
+        !String::from_utf8_lossy(connection.body()).contains(&everybody)
+    } {
         sleep(Duration::from_millis(20)).await;
     }
-    // The polls came with the waiters, and are not counted.
-    sleep(Duration::from_millis(500)).await;
-    tasks
+    heard
+}
+
+/// A stream of the lease's events, as long as there is one. Counts them.
+async fn watch(server: SocketAddr, heard: Arc<AtomicU64>) {
+    let mut stream = TcpStream::connect(server).await.expect("a connection");
+    let path = path(CONTENDED, "events");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: bench\r\naccept: text/event-stream\r\n\r\n");
+    let sent = stream.write_all(request.as_bytes()).await;
+    sent.expect("a request that is sent");
+    let mut lines = BufReader::new(stream).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if line.starts_with("data:") {
+            heard.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Milliseconds of renewals, one after the other, of the lease with the crowd and of another one in
-/// turn; all who poll are told of a change this often.
+/// turn; all who watch are told of a change this often.
 async fn renewals(server: SocketAddr, count: u64, every: Option<Duration>) -> Vec<f64> {
     let changes = every.map(|every| {
         tokio::spawn(async move {

@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure_core::lease::Record;
@@ -44,16 +45,27 @@ struct Pending {
     changes: Vec<Change>,
     /// How many changes the one who takes them waits for.
     awaited: usize,
-    /// Of the present generation: a generation ends when its changes are undone.
-    progress: Arc<watch::Sender<Progress>>,
+    /// What becomes of the changes that are queued.
+    queued: Outcome,
+    /// What becomes of those that were taken last, and the last of their revisions.
+    taken: Outcome,
+    taken_up_to: u64,
     closing: bool,
 }
 
-/// How far a generation of changes has come.
-#[derive(Clone, Debug)]
-struct Progress {
-    durable: u64,
-    undone: Option<Undone>,
+/// What became of a batch: it is durable, or undone. Each batch has its own, so that only those who wait
+/// for this one are woken.
+type Outcome = watch::Sender<Option<Result<(), Undone>>>;
+
+/// What there is to do for the one who commits.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// These changes are to be committed.
+    Changes(Vec<Change>),
+    /// Nothing was queued for as long as was to be waited.
+    Nothing,
+    /// The journal is closed and nothing is left.
+    Closed,
 }
 
 /// Steps that one lease took under one lock, committed together.
@@ -112,7 +124,9 @@ impl Journal {
                 last,
                 changes: Vec::new(),
                 awaited: 1,
-                progress: generation(last),
+                queued: Outcome::default(),
+                taken: Outcome::default(),
+                taken_up_to: last,
                 closing: false,
             }),
             wake: Condvar::new(),
@@ -159,53 +173,84 @@ impl Journal {
     /// What an answer that rests on `revision` must wait for; `None` if that is durable.
     ///
     /// The caller holds the shard in which it saw the revision. Undoing takes all shards, so the
-    /// revision belongs to the present generation.
+    /// revision was not undone: it is in the batch that was taken last, or in the queue.
     pub(crate) fn ticket(&self, revision: u64) -> Option<Ticket> {
         if revision <= self.durable() {
             return None;
         }
-        let progress = self.lock().progress.subscribe();
-        Some(Ticket { revision, progress })
+        let pending = self.lock();
+        // Once more: under the lock the batch that was taken is not published in between.
+        if revision <= self.durable() {
+            return None;
+        }
+        let batch = if revision <= pending.taken_up_to {
+            &pending.taken
+        } else {
+            &pending.queued
+        };
+        Some(Ticket(batch.subscribe()))
     }
 
-    /// Blocks until something is queued, and takes all of it; `None` once the journal is closed and
-    /// nothing is left.
+    /// Blocks until something is queued, and takes all of it; or until nothing was for so long.
     ///
-    /// After a large batch it waits a little for another one: see [`Pace`].
-    pub(crate) fn take(&self, pace: &Pace) -> Option<Vec<Change>> {
+    /// After a large batch it waits a little for another one: see [`Pace`]. The caller takes no more
+    /// before it has published what it took, or ended it.
+    pub(crate) fn take(&self, pace: &Pace, at_most: Option<Duration>) -> Taken {
+        let began = Instant::now();
         let mut pending = self.lock();
-        let expected = pace.last + pending.changes.len();
-        let until = Instant::now() + pace.patience;
+        let until = began + pace.patience;
         loop {
             let queued = pending.changes.len();
-            let left = until.saturating_duration_since(Instant::now());
-            let is_enough = queued >= expected || left.is_zero() || pending.closing;
+            let now = Instant::now();
+            let left = until.saturating_duration_since(now);
+            let is_enough = queued >= pace.expected || left.is_zero() || pending.closing;
             if queued > 0 && is_enough {
-                return Some(std::mem::take(&mut pending.changes));
+                pending.taken = std::mem::take(&mut pending.queued);
+                pending.taken_up_to = pending.last;
+                return Taken::Changes(std::mem::take(&mut pending.changes));
             }
             if pending.closing {
-                return None;
+                return Taken::Closed;
             }
-            pending = if is_enough {
-                pending.awaited = 1;
-                self.wake
-                    .wait(pending)
-                    .unwrap_or_else(PoisonError::into_inner)
-            } else {
-                pending.awaited = expected;
-                self.wake
-                    .wait_timeout(pending, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
+            if pace.is_brisk() && now < began + LOOK_OUT {
+                // Nobody need wake it.
+                pending.awaited = usize::MAX;
+                drop(pending);
+                thread::yield_now();
+                pending = self.lock();
+                continue;
+            }
+            let wait = match (is_enough, at_most) {
+                (false, _) => Some(left),
+                (true, Some(at_most)) => match (began + at_most).checked_duration_since(now) {
+                    Some(left) => Some(left),
+                    None => return Taken::Nothing,
+                },
+                (true, None) => None,
+            };
+            pending.awaited = if is_enough { 1 } else { pace.expected };
+            pending = match wait {
+                Some(wait) => {
+                    let waited = self.wake.wait_timeout(pending, wait);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let waited = self.wake.wait(pending);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
             };
         }
     }
 
-    /// All up to `revision` is durable: answers may leave.
-    pub(crate) fn publish(&self, revision: u64) {
+    /// What was taken, up to `revision`, is durable: answers may leave. Returns how many changes are
+    /// queued already.
+    pub(crate) fn publish(&self, revision: u64) -> usize {
         self.durable.store(revision, Ordering::Release);
-        let progress = Arc::clone(&self.lock().progress);
-        progress.send_modify(|progress| progress.durable = revision);
+        let mut pending = self.lock();
+        let (taken, queued) = (std::mem::take(&mut pending.taken), pending.changes.len());
+        drop(pending);
+        taken.send_replace(Some(Ok(())));
+        queued
     }
 
     /// Tells what has become durable, in the order in which it was taken.
@@ -215,13 +260,19 @@ impl Journal {
         self.events.publish(steps);
     }
 
-    /// Takes what is queued behind changes that are to be undone: it may rest on them. The caller
-    /// holds all shards, and calls the result when it has undone everything.
-    pub(crate) fn end_generation(&self, undone: Undone) -> (Vec<Change>, impl FnOnce()) {
+    /// Takes what is queued behind changes that were taken and are to be undone: it may rest on them.
+    /// The caller holds all shards, and calls the result when it has undone everything.
+    pub(crate) fn end(&self, undone: Undone) -> (Vec<Change>, impl FnOnce()) {
         let mut pending = self.lock();
         let behind = std::mem::take(&mut pending.changes);
-        let ended = std::mem::replace(&mut pending.progress, generation(self.durable()));
-        let tell = move || ended.send_modify(|progress| progress.undone = Some(undone));
+        pending.taken_up_to = pending.last;
+        let taken = std::mem::take(&mut pending.taken);
+        let queued = std::mem::take(&mut pending.queued);
+        let tell = move || {
+            for ended in [taken, queued] {
+                ended.send_replace(Some(Err(undone)));
+            }
+        };
         (behind, tell)
     }
 
@@ -243,13 +294,6 @@ impl Journal {
     }
 }
 
-fn generation(durable: u64) -> Arc<watch::Sender<Progress>> {
-    Arc::new(watch::Sender::new(Progress {
-        durable,
-        undone: None,
-    }))
-}
-
 /// How long to wait for changes to share a commit.
 ///
 /// Clients whose changes were committed together come back one after the other. A commit for the
@@ -258,23 +302,34 @@ fn generation(durable: u64) -> Arc<watch::Sender<Progress>> {
 /// commit takes: if they don't come back, the next one expects fewer. One client alone never waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// How many changes the last batch had.
-    last: usize,
+    expected: usize,
     patience: Duration,
 }
 
 impl Pace {
-    /// After a batch of so many that took so long.
-    pub(crate) fn after(batch: usize, commit: Duration) -> Self {
+    /// After a batch of so many that took so long, and while so many came.
+    pub(crate) fn after(batch: usize, commit: Duration, behind: usize) -> Self {
         Self {
-            last: batch,
+            expected: batch + behind,
             patience: commit / PATIENCE_PART,
         }
+    }
+
+    /// Whether so few come, one after the other, that the next one is waited for without sleep.
+    const fn is_brisk(&self) -> bool {
+        0 < self.expected && self.expected <= FEW
     }
 }
 
 /// Which part of a commit's time a batch is waited for.
 const PATIENCE_PART: u32 = 2;
+
+/// How long the one who commits looks out for the next one of few before it sleeps: as long as it would
+/// take to be woken. A lease that goes from hand to hand comes back in less. Who else has something to
+/// do does it meanwhile.
+const LOOK_OUT: Duration = Duration::from_micros(100);
+
+const FEW: usize = 4;
 
 impl Change {
     /// Logs what happened. Only what is durable has happened.
@@ -285,12 +340,9 @@ impl Change {
     }
 }
 
-/// The right to answer, once a revision is durable.
+/// The right to answer, once a revision is durable: its batch.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticket {
-    revision: u64,
-    progress: watch::Receiver<Progress>,
-}
+pub(crate) struct Ticket(watch::Receiver<Option<Result<(), Undone>>>);
 
 impl Ticket {
     /// Waits until the revision is durable.
@@ -299,12 +351,8 @@ impl Ticket {
     ///
     /// [`Undone`]: it never will be, and what was seen is no longer so.
     pub(crate) async fn durable(mut self) -> Result<(), Undone> {
-        let revision = self.revision;
-        let decided =
-            |progress: &Progress| progress.durable >= revision || progress.undone.is_some();
-        match self.progress.wait_for(decided).await {
-            Ok(progress) if progress.durable >= revision => Ok(()),
-            Ok(progress) => Err(progress.undone.unwrap_or(Undone::Failed)),
+        match self.0.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.unwrap_or(Err(Undone::Failed)),
             // The journal is gone and has not said that it was durable.
             Err(_) => Err(Undone::Failed),
         }
@@ -343,8 +391,14 @@ mod tests {
     }
 
     fn is_pending(ticket: &Ticket) -> bool {
-        let progress = ticket.progress.borrow();
-        progress.durable < ticket.revision && progress.undone.is_none()
+        ticket.0.borrow().is_none()
+    }
+
+    fn take(journal: &Journal) -> usize {
+        match journal.take(&Pace::default(), Some(Duration::ZERO)) {
+            Taken::Changes(changes) => changes.len(),
+            Taken::Nothing | Taken::Closed => 0,
+        }
     }
 
     #[tokio::test]
@@ -353,27 +407,46 @@ mod tests {
         assert!(journal.ticket(10).is_none());
         assert_eq!(journal.append(change()), 11);
         let ticket = journal.ticket(11).unwrap();
-        assert_eq!(journal.take(&Pace::default()).unwrap().len(), 1);
-        journal.publish(10);
-        assert!(is_pending(&ticket));
+        assert_eq!(take(&journal), 1);
+        // While that one is on its way to the disk, others queue up behind it.
+        assert_eq!(journal.append(change()), 12);
+        let (again, behind) = (journal.ticket(11).unwrap(), journal.ticket(12).unwrap());
+        assert!([&ticket, &again, &behind].into_iter().all(is_pending));
         journal.publish(11);
         assert_eq!(ticket.durable().await, Ok(()));
+        assert_eq!(again.durable().await, Ok(()));
+        assert!(is_pending(&behind));
+        assert!(journal.ticket(11).is_none());
+        assert_eq!(take(&journal), 1);
+        assert!(is_pending(&behind));
+        journal.publish(12);
+        assert_eq!(behind.durable().await, Ok(()));
+        assert_eq!(take(&journal), 0);
     }
 
     #[tokio::test]
     async fn what_was_undone_stays_so_whatever_becomes_durable_later() {
         let journal = journal(0, Keeping::Durably);
-        let (first, second) = (journal.append(change()), journal.append(change()));
-        let (kept, lost) = (journal.ticket(first), journal.ticket(second));
+        let first = journal.append(change());
+        let kept = journal.ticket(first);
+        take(&journal);
         journal.publish(first);
-        let (behind, tell) = journal.end_generation(Undone::DiskFull);
-        tell();
-        assert_eq!(behind.len(), 2);
+        let second = journal.append(change());
+        let lost = journal.ticket(second);
+        take(&journal);
         let third = journal.append(change());
-        let later = journal.ticket(third).unwrap();
-        journal.publish(third);
+        let behind = journal.ticket(third);
+        let (changes, tell) = journal.end(Undone::DiskFull);
+        tell();
+        assert_eq!(changes.len(), 1);
+        let fourth = journal.append(change());
+        let later = journal.ticket(fourth).unwrap();
+        assert!(is_pending(&later));
+        take(&journal);
+        journal.publish(fourth);
         assert_eq!(kept.unwrap().durable().await, Ok(()));
         assert_eq!(lost.unwrap().durable().await, Err(Undone::DiskFull));
+        assert_eq!(behind.unwrap().durable().await, Err(Undone::DiskFull));
         assert_eq!(later.durable().await, Ok(()));
     }
 

@@ -295,14 +295,14 @@ async fn somebody_elses_database_is_refused_and_left_alone() {
 async fn a_folder_of_a_newer_version_is_refused() {
     let folder = closed_folder().await;
     let copy = killed(folder.path());
-    fs::write(copy.path().join("FORMAT"), "tenure-store 3\n").unwrap();
+    fs::write(copy.path().join("FORMAT"), "tenure-store 4\n").unwrap();
     let error = open(copy.path()).unwrap_err();
     assert!(
         matches!(
             error,
             OpenError::Newer {
-                found: 3,
-                known: 2,
+                found: 4,
+                known: 3,
                 ..
             }
         ),
@@ -319,7 +319,7 @@ async fn a_folder_of_a_newer_version_is_refused() {
             error,
             OpenError::Newer {
                 found: 7,
-                known: 2,
+                known: 3,
                 ..
             }
         ),

@@ -29,7 +29,7 @@ pub(crate) trait Engine: Send {
     /// # Errors
     ///
     /// [`CommitError`] says whether the engine may be used again.
-    fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError>;
+    fn commit(&mut self, writes: &[&Write]) -> Result<(), CommitError>;
 
     /// Whatever keeps the engine in shape; called after answers have left.
     ///
@@ -37,6 +37,13 @@ pub(crate) trait Engine: Send {
     ///
     /// As [`Engine::commit`]; what was committed stays durable.
     fn tidy(&mut self) -> Result<(), CommitError>;
+
+    /// Whatever is better done while there is nothing to commit; called once after the last change.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::commit`]; what was committed stays durable.
+    fn rest(&mut self) -> Result<(), CommitError>;
 
     /// Whatever makes the next start quick. Everything committed is durable without it.
     fn close(&mut self);

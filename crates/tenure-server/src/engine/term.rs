@@ -20,13 +20,18 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// The term as it is now, after `earlier` was noted of it. The first reason stays: who breaks a
-    /// lease says why, and its holder, who then gives it up, can only say that it was broken.
+    /// The term as it is now, after `earlier` was noted of it.
     pub(crate) fn after(self, earlier: Self) -> Self {
         Self {
-            reason: earlier.reason.or(self.reason),
+            reason: Self::first_reason(earlier.reason, self.reason),
             ..self
         }
+    }
+
+    /// The first reason stays: who breaks a lease says why, and its holder, who then gives it up, can
+    /// only say that it was broken.
+    pub(crate) fn first_reason<T>(earlier: Option<T>, later: Option<T>) -> Option<T> {
+        earlier.or(later)
     }
 }
 

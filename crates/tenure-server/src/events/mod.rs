@@ -132,11 +132,6 @@ impl Events {
         self.topics.wants_renewals(key)
     }
 
-    /// The revision of the last change that was published.
-    pub(crate) fn last(&self) -> u64 {
-        self.lock().last
-    }
-
     /// Tells those who watch, until it is closed.
     pub(crate) fn tell(&self) {
         while let Some(untold) = self.take() {
@@ -211,9 +206,14 @@ impl Subscription {
         self.is_first
     }
 
-    /// The next page of what was published after `revision`; `None` if something may be missing.
-    pub(crate) fn missed(&self, revision: u64) -> Option<Page> {
+    /// The next page of what was published after `revision`; `None` if something may be missing. The
+    /// store is at `durable`; what is not published of that is yet to be received.
+    pub(crate) fn missed(&self, revision: u64, durable: u64) -> Option<Page> {
         let published = self.events.lock();
+        // A revision that is yet to come is another store's.
+        if revision > published.last.max(durable) {
+            return None;
+        }
         let (history, last) = (&published.history, published.last);
         history.after(&self.topic, self.renewed, revision, last)
     }

@@ -82,8 +82,7 @@ impl Ring {
         revision: u64,
         last: u64,
     ) -> Option<Page> {
-        // A revision that is yet to come is another store's.
-        if revision < self.complete_after || revision > last {
+        if revision < self.complete_after {
             return None;
         }
         let mut page = Page {
@@ -104,7 +103,7 @@ impl Ring {
             }
             page.up_to = told.revision();
         }
-        page.up_to = last;
+        page.up_to = last.max(revision);
         Some(page)
     }
 }

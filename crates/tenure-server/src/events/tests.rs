@@ -135,11 +135,13 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
         let name = if revision % 100 == 0 { "ns/a" } else { "ns/b" };
         events.publish([step(name, revision, 0)]);
     }
-    assert!(watch.missed(99).is_none(), "before this store's time");
-    assert!(watch.missed(2_999).is_none(), "another store's");
+    assert!(watch.missed(99, 0).is_none(), "before this store's time");
+    assert!(watch.missed(2_999, 0).is_none(), "another store's");
+    let page = watch.missed(2_999, 2_999).unwrap();
+    assert!(page.told.is_empty() && page.up_to == 2_999 && page.is_last);
     let (mut found, mut from, mut pages) = (Vec::new(), 100, 0);
     loop {
-        let page = watch.missed(from).unwrap();
+        let page = watch.missed(from, 0).unwrap();
         found.extend(revisions(&page));
         assert!(page.told.len() <= 32 && page.up_to > from);
         (from, pages) = (page.up_to, pages + 1);
@@ -152,10 +154,10 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
     assert!(pages > 1);
     let all = Subscription::new(&events, Topic::Namespace("n".into()), false);
     assert!(
-        all.missed(2_900).unwrap().told.is_empty(),
+        all.missed(2_900, 0).unwrap().told.is_empty(),
         "another namespace's"
     );
-    let page = watch.missed(2_998).unwrap();
+    let page = watch.missed(2_998, 0).unwrap();
     assert!(page.is_last && page.told.is_empty());
 }
 

@@ -7,12 +7,15 @@ use tracing::{error, warn};
 
 use super::{Inner, Status};
 use crate::engine::{CommitError, Content, Engine, Write};
-use crate::journal::{Change, Pace, Undone};
+use crate::journal::{Change, Pace, Taken, Undone};
 use crate::table::Key;
 
 /// After an undone change, how long until a lease that somebody waits for or watches is looked at again:
 /// a full disk is not asked in a hot loop.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long nothing must be queued until the engine does what is better done then.
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Looks at leases that somebody waits for or watches, when it is time, until the timer is closed.
@@ -25,45 +28,74 @@ impl Inner {
     /// Commits what is queued, until the journal is closed or the engine has failed.
     pub(super) fn keep(&self, mut engine: Box<dyn Engine>) {
         let mut pace = Pace::default();
-        while let Some(batch) = self.journal.take(&pace) {
-            let steps = batch.iter().flat_map(|change| &change.steps);
-            let writes: Vec<Write> = steps.map(|step| step.write.clone()).collect();
-            let Some(last) = writes.last().map(|write| write.revision) else {
-                continue;
+        let mut rest = Some(REST_AFTER);
+        loop {
+            let kept = match self.journal.take(&pace, rest) {
+                Taken::Changes(batch) => {
+                    rest = Some(REST_AFTER);
+                    self.commit(batch, &mut *engine, &mut pace)
+                }
+                Taken::Nothing => {
+                    rest = None;
+                    engine.rest()
+                }
+                Taken::Closed => return engine.close(),
             };
-            let began = Instant::now();
-            match engine.commit(&writes) {
-                Ok(()) => {
-                    pace = Pace::after(batch.len(), began.elapsed());
-                    self.journal.publish(last);
-                    self.forget_deleted(&writes);
-                    // What is told is then in nobody else's hands.
-                    drop(writes);
-                    self.journal.tell(batch);
-                    if let Err(error) = engine.tidy() {
-                        return self.end(Vec::new(), &error);
-                    }
-                }
+            if let Err(error) = kept {
                 // Not closed: nothing may be written any more, not even to tidy up.
-                Err(error @ CommitError::Fatal(_)) => return self.end(batch, &error),
-                Err(error) => {
-                    warn!(%error, "changes were undone");
-                    self.undo(batch, Undone::from(&error));
-                }
+                return self.end(&error);
             }
         }
-        engine.close();
+    }
+
+    /// Commits a batch and lets the answers leave.
+    ///
+    /// # Errors
+    ///
+    /// The engine failed for good. What is not durable is undone.
+    fn commit(
+        &self,
+        batch: Vec<Change>,
+        engine: &mut dyn Engine,
+        pace: &mut Pace,
+    ) -> Result<(), CommitError> {
+        let steps = batch.iter().flat_map(|change| &change.steps);
+        let writes: Vec<&Write> = steps.map(|step| &step.write).collect();
+        let Some(last) = writes.last().map(|write| write.revision) else {
+            return Ok(());
+        };
+        let began = Instant::now();
+        match engine.commit(&writes) {
+            Ok(()) => {
+                let took = began.elapsed();
+                let behind = self.journal.publish(last);
+                *pace = Pace::after(batch.len(), took, behind);
+                self.forget_deleted(&writes);
+                drop(writes);
+                self.journal.tell(batch);
+                engine.tidy()
+            }
+            Err(error @ CommitError::Fatal(_)) => {
+                self.undo(batch, Undone::Failed);
+                Err(error)
+            }
+            Err(error) => {
+                warn!(%error, "changes were undone");
+                self.undo(batch, Undone::from(&error));
+                Ok(())
+            }
+        }
     }
 
     /// The engine failed for good: everybody is told so, and nothing is tried again.
-    fn end(&self, batch: Vec<Change>, error: &CommitError) {
+    fn end(&self, error: &CommitError) {
         error!(%error, "the engine failed; the store ends");
-        self.undo(batch, Undone::Failed);
+        self.undo(Vec::new(), Undone::Failed);
         self.failed.cancel();
     }
 
     /// A deletion is durable: the lease need not be remembered as deleted any more.
-    fn forget_deleted(&self, writes: &[Write]) {
+    fn forget_deleted(&self, writes: &[&Write]) {
         for write in writes {
             if matches!(write.content, Content::Deleted(_)) {
                 let mut shard = self.table.lock(&write.key);
@@ -83,7 +115,7 @@ impl Inner {
         if undone == Undone::Failed {
             self.set_status(Status::Failed);
         }
-        let (behind, tell) = self.journal.end_generation(undone);
+        let (behind, tell) = self.journal.end(undone);
         let mut waited_for: Vec<Key> = Vec::new();
         for change in batch.into_iter().chain(behind).rev() {
             let shard = shards.shard_of(&change.key);

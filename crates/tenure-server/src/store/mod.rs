@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 
 use tenure_core::Epoch;
 use tenure_core::wire::{Code, Problem};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -58,6 +59,8 @@ struct Inner {
     waiting: AtomicUsize,
     /// How many watch.
     watching: AtomicUsize,
+    /// Turns of those who are to be told of a change that many wait for.
+    turns: Semaphore,
     /// Nothing while the table may be used. It is set only while all shards are locked, so what it says
     /// holds for as long as one is.
     status: OnceLock<Status>,
@@ -117,6 +120,7 @@ impl Store {
             archive: engine.as_ref().map(|engine| engine.archive()),
             waiting: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
+            turns: Semaphore::new(turns()),
             status: OnceLock::new(),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
@@ -180,6 +184,14 @@ impl Inner {
         }
     }
 
+    /// Waits for a turn to go on after a change that many may have waited for. A thousand who are told
+    /// at once would all be in the runtime's queue before a renewal that comes now. So they go on one
+    /// after the other: who has the turn passes it on when it goes on, and renewals come in between.
+    async fn turn(&self) {
+        // It is never closed.
+        drop(self.turns.acquire().await);
+    }
+
     fn set_status(&self, status: Status) {
         // The first one stays: failed is for ever.
         let _ = self.status.set(status);
@@ -235,6 +247,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// How many are told at once: half of what the machine can do, the other half is for renewals.
+fn turns() -> usize {
+    let processors = std::thread::available_parallelism();
+    processors.map_or(1, |count| count.get().div_ceil(2))
 }
 
 fn stopping() -> Problem {

@@ -62,7 +62,7 @@ impl Store {
                 return Ok(at(view, seen.revision));
             };
             tokio::select! {
-                _ = changed.changed() => {}
+                _ = changed.changed() => self.inner.turn().await,
                 () = self.inner.stopping.cancelled() => return Err(stopping()),
                 () = time::sleep_until(until) => {}
             }

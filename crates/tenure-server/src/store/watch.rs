@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use tenure_core::wire::{Code, Problem};
 
 use super::{Inner, Store};
-use crate::events::{Subscription, Told, Topic};
+use crate::events::{Page, Subscription, Told, Topic};
 
 /// One who watches. Dropped, it gives its room back.
 pub(crate) struct Watcher {
@@ -88,6 +88,11 @@ impl Watcher {
         }
     }
 
+    fn missed(&self) -> Option<Page> {
+        let durable = self.seat.inner.journal.durable();
+        self.subscription.missed(self.told, durable)
+    }
+
     async fn hear(&mut self) -> Heard {
         loop {
             if let Some(pointer) = self.page.pop_front() {
@@ -102,13 +107,14 @@ impl Watcher {
             self.told = self.told.max(self.page_up_to);
             match self.standing {
                 Standing::Lost => {
-                    let last = self.seat.inner.events.last();
-                    self.told = last;
-                    self.page_up_to = last;
+                    // What is durable by now shows to whoever looks, also if it is not told yet.
+                    let durable = self.seat.inner.journal.durable();
+                    self.told = durable;
+                    self.page_up_to = durable;
                     self.standing = Standing::Level;
-                    return Heard::Reset(last);
+                    return Heard::Reset(durable);
                 }
-                Standing::Behind => match self.subscription.missed(self.told) {
+                Standing::Behind => match self.missed() {
                     Some(page) => {
                         if page.is_last {
                             self.standing = Standing::Level;
@@ -118,18 +124,22 @@ impl Watcher {
                     }
                     None => self.standing = Standing::Lost,
                 },
-                Standing::Level => match self.subscription.next().await {
-                    Some(told) => match told.id() {
-                        // It was in the history, too.
-                        Some(revision) if revision <= self.told => {}
-                        Some(revision) => {
-                            self.told = revision;
-                            return Heard::Event(told);
-                        }
-                        None => return Heard::Event(told),
-                    },
-                    None => self.standing = Standing::Behind,
-                },
+                Standing::Level => {
+                    let told = self.subscription.next().await;
+                    self.seat.inner.turn().await;
+                    match told {
+                        Some(told) => match told.id() {
+                            // It was in the history, too.
+                            Some(revision) if revision <= self.told => {}
+                            Some(revision) => {
+                                self.told = revision;
+                                return Heard::Event(told);
+                            }
+                            None => return Heard::Event(told),
+                        },
+                        None => self.standing = Standing::Behind,
+                    }
+                }
             }
         }
     }

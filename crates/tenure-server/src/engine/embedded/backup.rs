@@ -1,5 +1,6 @@
 //! A copy of a store's folder, also while a store uses it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::lease::{LeaseDuration, StoredState};
 
-use super::folder::Folder;
-use super::{check, schema, wal};
+use super::folder::{FORMAT, Folder};
+use super::schema::Meta;
+use super::{check, recent, schema, wal};
 use crate::engine::{Loaded, OpenError};
 
 /// What a backup has in it.
@@ -110,7 +112,12 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     })?;
     let checked = {
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
-        check::load(&connection, &folder.database(), usize::MAX)?
+        let mut checked = check::load(&connection, &folder.database(), usize::MAX)?;
+        if checked.format == FORMAT {
+            // For people who look into it.
+            put_in_place(&connection, &mut checked.meta).map_err(not_written)?;
+        }
+        checked
     };
     // What is in the log alone is in the copy.
     folder.check_revision(checked.meta.revision)?;
@@ -194,6 +201,15 @@ fn copy_pages(database: &Path, copy: &Path) -> Result<(), CopyError> {
             _ => CopyError::Write(error),
         }),
     }
+}
+
+/// Puts what was committed last in its place in the copy.
+fn put_in_place(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
+    let transaction = copy.unchecked_transaction()?;
+    // It forgets no terms.
+    let most_terms = u32::MAX as usize;
+    recent::put_in_place(&transaction, meta, most_terms, &BTreeSet::new())?;
+    transaction.commit()
 }
 
 /// Which side of a copy failed.

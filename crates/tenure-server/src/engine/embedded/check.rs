@@ -6,10 +6,12 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension};
 use tenure_core::Epoch;
 
-use super::folder::{FORMAT, WITHOUT_TERMS};
+use super::folder::FORMAT;
+use super::recent::Batches;
 use super::row::Row;
 use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
 use super::terms;
+use super::upgrade::{SELECT_RECENT_TERMS, WITH_RECENT_TERMS, WITHOUT_TERMS};
 use crate::engine::{Loaded, OpenError};
 use crate::table::Key;
 
@@ -59,10 +61,23 @@ pub(super) fn load(
         counted.account(None, Some(crc));
         leases.push_back(row.into_lease().map_err(|detail| damaged(path, detail))?);
     }
-    let overfull = match format {
-        WITHOUT_TERMS => BTreeSet::new(),
-        _ => check_terms(connection, path, &mut counted, max_history)?,
-    };
+    let mut overfull = BTreeSet::new();
+    if format > WITHOUT_TERMS {
+        overfull = check_terms(connection, path, &mut counted, max_history)?;
+    }
+    if format == WITH_RECENT_TERMS {
+        overfull.extend(check_recent_terms(connection, path, &mut counted)?);
+    }
+    if format == FORMAT {
+        let batches = Batches::read(connection).map_err(|detail| damaged(path, detail))?;
+        batches
+            .crcs()
+            .for_each(|crc| counted.account(None, Some(crc)));
+        // In their order, and after what is in its place: they are newer.
+        batches
+            .apply(&mut leases)
+            .map_err(|detail| damaged(path, detail))?;
+    }
     if counted != meta {
         let detail = format!(
             "it has {} rows and should have {}, or other ones",
@@ -109,8 +124,19 @@ fn check_terms(
             overfull.insert(key);
         }
     }
-    // Those that are not in their places yet are few.
-    let mut select = connection.prepare(terms::SELECT_RECENT).map_err(failed)?;
+    Ok(overfull)
+}
+
+/// The same for those of the second format that are not in their places yet; all their leases may have
+/// more than are to be remembered.
+fn check_recent_terms(
+    connection: &Connection,
+    path: &Path,
+    counted: &mut Meta,
+) -> Result<BTreeSet<Key>, OpenError> {
+    let failed = |error: rusqlite::Error| broken(path, &error);
+    let mut overfull = BTreeSet::new();
+    let mut select = connection.prepare(SELECT_RECENT_TERMS).map_err(failed)?;
     let mut rows = select.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let (row, crc) = terms::Row::read(row).map_err(|detail| damaged(path, detail))?;
@@ -121,7 +147,7 @@ fn check_terms(
     Ok(overfull)
 }
 
-/// The database is a store's, of a format that this version knows: of this one.
+/// The database is a store's, of a format that this version knows: of this or an older one.
 fn check_owner(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     let number = |pragma: &str| {
         connection
@@ -133,7 +159,7 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     }
     let found = number("PRAGMA user_version")?;
     match u32::try_from(found) {
-        Ok(format @ (WITHOUT_TERMS | FORMAT)) => Ok(format),
+        Ok(format @ 1..=FORMAT) => Ok(format),
         Ok(found) if found > FORMAT => Err(OpenError::Newer {
             path: path.into(),
             found,

@@ -11,10 +11,7 @@ use super::wal;
 use crate::engine::OpenError;
 
 /// The format of the folder that this version writes and knows.
-pub(super) const FORMAT: u32 = 2;
-
-/// The first format: without a history.
-pub(super) const WITHOUT_TERMS: u32 = 1;
+pub(super) const FORMAT: u32 = 3;
 
 /// How long to try for the lock: a predecessor that was killed may not have gone yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -164,7 +161,7 @@ impl Folder {
         let text = String::from_utf8_lossy(&text);
         let format = text.trim_end().strip_prefix(MARK);
         match format.and_then(|number| number.trim().parse().ok()) {
-            Some(format @ (WITHOUT_TERMS | FORMAT)) => Ok(Some(format)),
+            Some(format @ 1..=FORMAT) => Ok(Some(format)),
             Some(found) if found > FORMAT => Err(OpenError::Newer {
                 path: marker,
                 found,

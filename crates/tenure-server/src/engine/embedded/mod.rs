@@ -3,68 +3,92 @@
 //! ```text
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 2": there was a database here
+//!   FORMAT              "tenure-store 3": there was a database here
 //!   RUNNING             while the database is open: how far it had come, so that a lost log is
 //!                       noticed
-//!   leases.db           one row a lease, one row a term that has ended, one row about all of them
+//!   leases.db           one row a lease, one row a term that has ended, one row about all of them,
+//!                       and what was committed last in batches
 //!   leases.db-wal       what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is whole, and named leases.db
 //! ```
 //!
-//! A commit is one transaction with one fsync (`synchronous=FULL`). Every row has a checksum over
-//! all its columns, and the `meta` row one over all of these, so rows that were lost or altered are
-//! noticed at the next start. Nothing is ever repaired silently.
+//! A commit is one transaction with one fsync (`synchronous=FULL`). It writes one row, with the whole
+//! batch; batches are put in their places in the tables now and then ([`recent`] says why nothing is
+//! lost by that). Every row has a checksum over all its columns, and the `meta` row one over all of
+//! these, so rows that were lost or altered are noticed at the next start. Nothing is ever repaired
+//! silently.
 
 mod backup;
 mod check;
-mod checksum;
+mod columns;
 mod folder;
+mod recent;
 mod restore;
 mod row;
 mod schema;
 mod terms;
+mod upgrade;
 mod wal;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, ErrorCode, Transaction};
 use tracing::{error, warn};
 
 use self::folder::{FORMAT, Folder};
-use self::row::Row;
 use self::schema::Meta;
 use self::terms::Reader;
-use super::{Archive, CommitError, Content, Engine, Loaded, OpenError, Write};
+use super::{Archive, CommitError, Engine, Loaded, OpenError, Write};
 use crate::table::Key;
 
 pub use backup::{BackupError, Contents, Existing, backup};
 pub use restore::{RestoreError, Restored, restore};
 
-/// After so many written rows of leases the write-ahead log is moved into the database: a row takes a page or
-/// two in it, so it stays at some 10 or 20 MB, and a start has little to read back.
-const CHECKPOINT_AFTER_ROWS: usize = 2_000;
+/// After so many changes, or bytes of them, batches are put in their places: in a few milliseconds, as
+/// long as leases are few or lie together; in some 20 if each change is in a place of its own.
+const PUT_IN_PLACE_AFTER: usize = 2_000;
+const PUT_IN_PLACE_AFTER_BYTES: usize = 2 * 1024 * 1024;
+
+/// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and
+/// a start has little to read back. What is put in its place several times meanwhile is moved once.
+const CHECKPOINT_AFTER_PAGES: usize = 2_000;
+
+/// The size of a page, for such estimates.
+const PAGE: usize = 4_096;
 
 /// The database, open for writing.
 #[derive(Debug)]
 pub(super) struct Embedded {
     connection: Connection,
     meta: Meta,
-    rows_since_checkpoint: usize,
+    /// Of the batches that are not in their places yet.
+    recent: Recent,
+    /// Where a batch is written before it is committed.
+    room: Vec<u8>,
+    /// How many pages the log may have.
+    log_pages: usize,
     /// A transaction failed half way and may have left frames behind the log's end.
     has_leftovers: bool,
     reader: Arc<Reader>,
-    /// How many terms of a lease are remembered, and the leases that may have more by now.
+    /// How many terms of a lease are remembered, and the leases that had more at the start.
     max_history: usize,
     overfull: BTreeSet<Key>,
     /// Held for as long as the database is open.
     folder: Folder,
 }
 
+/// How much there is to put in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Recent {
+    changes: usize,
+    bytes: usize,
+}
+
 /// Opens the database in `data_dir`, or makes it, and reads all of it.
 ///
-/// A folder of the first format becomes one of this format, in two steps: the database in one
+/// A folder of an older format becomes one of this format, in two steps: the database in one
 /// transaction, then the marker. A start that is cut short between them finds a new database under
 /// an old marker, and does the second step.
 pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
@@ -92,7 +116,9 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
         reader: Reader::open(&database)?,
         connection,
         meta: checked.meta,
-        rows_since_checkpoint: 0,
+        recent: Recent::default(),
+        room: Vec::new(),
+        log_pages: 0,
         has_leftovers: false,
         max_history,
         overfull: checked.overfull,
@@ -105,7 +131,7 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
     // The log starts anew with other salts: a tail that a power cut tore is not looked at again.
     engine.empty_log(&database)?;
     if checked.format < FORMAT {
-        schema::upgrade(&engine.connection).map_err(failed)?;
+        upgrade::to_this(&engine.connection, checked.format, &mut engine.meta).map_err(failed)?;
         // In the database file before the marker says so.
         engine.empty_log(&database)?;
     }
@@ -114,6 +140,11 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
     }
     loaded.revision = engine.begin().map_err(failed)?;
     engine.folder.begin(loaded.revision)?;
+    let placed = engine.put_in_place();
+    placed.map_err(|error| OpenError::Database {
+        path: database,
+        detail: error.to_string(),
+    })?;
     Ok((loaded, engine))
 }
 
@@ -127,23 +158,31 @@ enum Checkpoint {
 }
 
 impl Engine for Embedded {
-    fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError> {
-        self.transact(|transaction, meta| write_all(transaction, meta, writes))?;
-        for write in writes {
-            self.rows_since_checkpoint += 1;
-            if write.term.is_some() && !self.overfull.contains(&write.key) {
-                self.overfull.insert(write.key.clone());
-            }
-        }
+    fn commit(&mut self, writes: &[&Write]) -> Result<(), CommitError> {
+        let mut room = std::mem::take(&mut self.room);
+        let mut bytes = 0;
+        let committed = self.transact(|transaction, meta| {
+            bytes = recent::append(transaction, meta, writes, &mut room)?;
+            meta.write(&mut transaction.prepare_cached(schema::UPDATE_META)?)
+        });
+        self.room = room;
+        committed?;
+        self.recent.changes += writes.len();
+        self.recent.bytes += bytes;
+        // Its bytes, and the ends of them; the page of `meta`, and one or two of the tree.
+        self.log_pages += bytes / PAGE + 4;
         Ok(())
     }
 
     fn tidy(&mut self) -> Result<(), CommitError> {
-        if self.rows_since_checkpoint < CHECKPOINT_AFTER_ROWS {
+        let Recent { changes, bytes } = self.recent;
+        if changes >= PUT_IN_PLACE_AFTER || bytes >= PUT_IN_PLACE_AFTER_BYTES {
+            self.put_in_place()?;
+        }
+        if self.log_pages < CHECKPOINT_AFTER_PAGES {
             return Ok(());
         }
-        self.rows_since_checkpoint = 0;
-        self.prune()?;
+        self.log_pages = 0;
         match self
             .checkpoint(Checkpoint::Passive)
             .map_err(|error| classify(&error))
@@ -159,9 +198,16 @@ impl Engine for Embedded {
         }
     }
 
+    fn rest(&mut self) -> Result<(), CommitError> {
+        if self.recent == Recent::default() {
+            return Ok(());
+        }
+        self.put_in_place()
+    }
+
     fn close(&mut self) {
         self.reader.close();
-        let closed = self.prune().and_then(|()| {
+        let closed = self.put_in_place().and_then(|()| {
             self.checkpoint(Checkpoint::Truncate)
                 .map_err(|error| classify(&error))
         });
@@ -228,30 +274,23 @@ impl Embedded {
         }
     }
 
-    /// Puts terms in their places, and forgets those beyond what is remembered, of leases whose terms
-    /// have ended since the last time. So there are never more of them, in all, than rows between two
-    /// checkpoints.
-    fn prune(&mut self) -> Result<(), CommitError> {
+    /// Puts the batches in their places in the tables. If that does not work now, for want of room,
+    /// all is in the batches.
+    fn put_in_place(&mut self) -> Result<(), CommitError> {
         let overfull = std::mem::take(&mut self.overfull);
-        let most = self.max_history;
-        let pruned = self.transact(|transaction, meta| {
-            let before = meta.clone();
-            if !overfull.is_empty() {
-                terms::put_in_place(transaction, meta)?;
-            }
-            for key in &overfull {
-                terms::prune(transaction, meta, key, most)?;
-            }
-            if *meta != before {
-                meta.write(&mut transaction.prepare_cached(schema::UPDATE_META)?)?;
-            }
+        let (most, mut places) = (self.max_history, 0);
+        let placed = self.transact(|transaction, meta| {
+            places = recent::put_in_place(transaction, meta, most, &overfull)?;
             Ok(())
         });
-        match pruned {
+        // Tried again after as many changes as there were.
+        self.recent = Recent::default();
+        self.log_pages += places + overfull.len();
+        match placed {
             Ok(()) => Ok(()),
             Err(CommitError::Fatal(error)) => Err(CommitError::Fatal(error)),
             Err(error) => {
-                warn!(%error, "old terms were not forgotten yet");
+                warn!(%error, "what was committed last was not put in its place yet");
                 self.overfull = overfull;
                 Ok(())
             }
@@ -293,43 +332,6 @@ impl Embedded {
         let is_busy: bool = self.connection.query_row(sql, [], |row| row.get(0))?;
         Ok(!is_busy)
     }
-}
-
-fn write_all(
-    transaction: &Transaction<'_>,
-    meta: &mut Meta,
-    writes: &[Write],
-) -> rusqlite::Result<()> {
-    let mut select = transaction.prepare_cached(schema::SELECT_CRC)?;
-    let mut upsert = transaction.prepare_cached(schema::UPSERT)?;
-    let mut delete = transaction.prepare_cached(schema::DELETE)?;
-    let mut note = transaction.prepare_cached(terms::NOTE)?;
-    for write in writes {
-        let (namespace, lease) = (write.key.namespace(), write.key.lease());
-        let old: Option<u32> = select
-            .query_row(params![namespace, lease], |row| row.get(0))
-            .optional()?;
-        let new = match &write.content {
-            Content::Lease(stored) => {
-                let row = Row::of(&write.key, stored, write.revision);
-                let crc = row.crc();
-                row.write(&mut upsert, crc)?;
-                Some(crc)
-            }
-            Content::Deleted(epoch) => {
-                delete.execute(params![namespace, lease])?;
-                terms::delete(transaction, meta, &write.key)?;
-                meta.floor = meta.floor.max(*epoch);
-                None
-            }
-        };
-        meta.account(old, new);
-        if let Some(term) = &write.term {
-            terms::note(&mut note, meta, &write.key, term)?;
-        }
-        meta.revision = write.revision;
-    }
-    meta.write(&mut transaction.prepare_cached(schema::UPDATE_META)?)
 }
 
 /// What may be done after an error. Whatever is not known to be harmless is not.

@@ -12,7 +12,7 @@ use tenure_core::{Epoch, UnixMillis};
 use super::backup::Contents;
 use super::folder::{FORMAT, Folder, check_file, private};
 use super::schema::{self, Meta, UPDATE_META};
-use super::{check, wal};
+use super::{check, upgrade, wal};
 use crate::clock;
 use crate::engine::OpenError;
 
@@ -155,9 +155,9 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
     let checked = check::load(&connection, backup, usize::MAX).map_err(refused)?;
-    let (loaded, meta) = (checked.loaded, checked.meta);
+    let (loaded, mut meta) = (checked.loaded, checked.meta);
     if checked.format < FORMAT {
-        schema::upgrade(&connection).map_err(broken)?;
+        upgrade::to_this(&connection, checked.format, &mut meta).map_err(broken)?;
     }
     let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
     let floor = far_above(loaded.last_epoch(), clock::wall());

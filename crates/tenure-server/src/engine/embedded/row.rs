@@ -1,5 +1,6 @@
 //! One lease as a row.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use rusqlite::{CachedStatement, params};
@@ -7,31 +8,31 @@ use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Metadata, Stored, Stored
 use tenure_core::time::millis;
 use tenure_core::{Epoch, Name, UnixMillis};
 
-use super::checksum::Checksum;
+use super::columns::{self, Columns, NotColumns};
 use crate::table::Key;
 
 /// The columns of a row, but for the checksum over them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    namespace: String,
-    lease: String,
-    state: String,
-    holder: Option<String>,
+pub(super) struct Row<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) lease: &'a str,
+    state: &'a str,
+    holder: Option<&'a str>,
     epoch: Option<u64>,
     granted_at_ms: Option<u64>,
     duration_ms: Option<u64>,
-    lease_id: Option<Vec<u8>>,
+    lease_id: Option<Cow<'a, [u8]>>,
     break_ms: Option<u64>,
     lock_delay_ms: Option<u64>,
-    metadata: String,
-    reserved_for: Option<String>,
+    metadata: Cow<'a, str>,
+    reserved_for: Option<&'a str>,
     reserved_ms: Option<u64>,
-    retired: Vec<u8>,
+    retired: Cow<'a, [u8]>,
     pub(super) revision: u64,
 }
 
-impl Row {
-    pub(super) fn of(key: &Key, stored: &Stored, revision: u64) -> Self {
+impl<'a> Row<'a> {
+    pub(super) fn of(key: &'a Key, stored: &'a Stored, revision: u64) -> Self {
         let grant = stored.grant.as_ref();
         let (state, break_ms) = match stored.state {
             StoredState::Available => ("available", None),
@@ -41,24 +42,35 @@ impl Row {
             StoredState::Expired => ("expired", None),
         };
         let reserved = stored.reserved.as_ref();
+        let metadata = match stored.metadata.is_empty() {
+            true => Cow::Borrowed("{}"),
+            // It has text for keys, and no value that JSON has no form for.
+            false => serde_json::to_string(&stored.metadata)
+                .unwrap_or_default()
+                .into(),
+        };
+        let mut retired = Vec::with_capacity(16 * stored.retired.len());
+        for id in &stored.retired {
+            retired.extend_from_slice(&id.to_bytes());
+        }
         Self {
-            namespace: key.namespace().into(),
-            lease: key.lease().into(),
-            state: state.into(),
-            holder: grant.map(|grant| grant.holder.to_string()),
+            namespace: key.namespace(),
+            lease: key.lease(),
+            state,
+            holder: grant.map(|grant| grant.holder.as_str()),
             epoch: grant.map(|grant| grant.epoch.get()),
             granted_at_ms: grant.map(|grant| grant.granted_at.get()),
             duration_ms: grant.and_then(|grant| match grant.duration {
                 LeaseDuration::Fixed(duration) => Some(whole_millis(duration)),
                 LeaseDuration::Infinite => None,
             }),
-            lease_id: grant.map(|grant| grant.lease_id.to_bytes().into()),
+            lease_id: grant.map(|grant| grant.lease_id.to_bytes().to_vec().into()),
             break_ms,
             lock_delay_ms: grant.map(|grant| whole_millis(grant.lock_delay)),
-            metadata: serde_json::to_string(&stored.metadata).unwrap_or_default(),
-            reserved_for: reserved.map(|(to, _)| to.to_string()),
+            metadata,
+            reserved_for: reserved.map(|(to, _)| to.as_str()),
             reserved_ms: reserved.map(|&(_, within)| whole_millis(within)),
-            retired: stored.retired.iter().flat_map(|id| id.to_bytes()).collect(),
+            retired: retired.into(),
             revision,
         }
     }
@@ -74,7 +86,7 @@ impl Row {
         let nonsense = |column: &str| format!("the row of {name} has a senseless {column}");
         let namespace: Name = self.namespace.parse().map_err(|_| nonsense("namespace"))?;
         let lease: Name = self.lease.parse().map_err(|_| nonsense("lease"))?;
-        let state = match (self.state.as_str(), self.break_ms) {
+        let state = match (self.state, self.break_ms) {
             ("available", None) => StoredState::Available,
             ("leased", None) => StoredState::Leased,
             ("breaking", Some(left)) => StoredState::Breaking(Duration::from_millis(left)),
@@ -124,20 +136,16 @@ impl Row {
         Ok((Key::new(&namespace, &lease), stored, self.revision))
     }
 
-    /// The checksum over all columns.
-    pub(super) fn crc(&self) -> u32 {
-        let mut sum = Checksum::default();
-        let texts = [Some(&self.namespace), Some(&self.lease), Some(&self.state)];
-        let more = [
-            self.holder.as_ref(),
-            Some(&self.metadata),
-            self.reserved_for.as_ref(),
-        ];
-        for text in texts.into_iter().chain(more) {
-            sum.column(text.map(String::as_bytes));
+    /// Puts all columns behind what is in `to`.
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        for text in [Some(self.namespace), Some(self.lease), Some(self.state)]
+            .into_iter()
+            .chain([self.holder, Some(&self.metadata), self.reserved_for])
+        {
+            columns::put(to, text.map(str::as_bytes));
         }
-        sum.column(self.lease_id.as_deref());
-        sum.column(Some(&self.retired));
+        columns::put(to, self.lease_id.as_deref());
+        columns::put(to, Some(&self.retired));
         for number in [
             self.epoch,
             self.granted_at_ms,
@@ -147,12 +155,52 @@ impl Row {
             self.reserved_ms,
             Some(self.revision),
         ] {
-            sum.number(number);
+            columns::put_number(to, number);
         }
-        sum.finish()
     }
 
-    pub(super) fn write(&self, upsert: &mut CachedStatement<'_>, crc: u32) -> rusqlite::Result<()> {
+    /// The row that [`Row::encode`] put there, and nothing behind it.
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, NotColumns> {
+        let mut columns = Columns(bytes);
+        let namespace = columns.text()?;
+        let lease = columns.text()?;
+        let state = columns.text()?;
+        let holder = columns.optional_text()?;
+        let metadata = columns.text()?.into();
+        let reserved_for = columns.optional_text()?;
+        let lease_id = columns.take()?.map(Cow::Borrowed);
+        let retired = columns.bytes()?.into();
+        let row = Self {
+            namespace,
+            lease,
+            state,
+            holder,
+            epoch: columns.optional_number()?,
+            granted_at_ms: columns.optional_number()?,
+            duration_ms: columns.optional_number()?,
+            lease_id,
+            break_ms: columns.optional_number()?,
+            lock_delay_ms: columns.optional_number()?,
+            metadata,
+            reserved_for,
+            reserved_ms: columns.optional_number()?,
+            retired,
+            revision: columns.number()?,
+        };
+        columns.end()?;
+        Ok(row)
+    }
+
+    /// The checksum over all columns.
+    pub(super) fn crc(&self) -> u32 {
+        let mut bytes = Vec::with_capacity(1024);
+        self.encode(&mut bytes);
+        crc32fast::hash(&bytes)
+    }
+
+    /// Writes it, and tells its checksum.
+    pub(super) fn write(&self, upsert: &mut CachedStatement<'_>) -> rusqlite::Result<u32> {
+        let crc = self.crc();
         upsert.execute(params![
             self.namespace,
             self.lease,
@@ -171,26 +219,32 @@ impl Row {
             self.revision,
             crc,
         ])?;
-        Ok(())
+        Ok(crc)
     }
 
     /// The row and the checksum that stands in it.
-    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Self, u32)> {
+    pub(super) fn read(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(Self, u32)> {
+        let optional_text = |index| {
+            let text = row.get_ref(index)?.as_str_or_null()?;
+            Ok::<_, rusqlite::Error>(text)
+        };
+        let text = |index| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_str()?);
+        let lease_id = row.get_ref(7)?.as_blob_or_null()?;
         let read = Self {
-            namespace: row.get(0)?,
-            lease: row.get(1)?,
-            state: row.get(2)?,
-            holder: row.get(3)?,
+            namespace: text(0)?,
+            lease: text(1)?,
+            state: text(2)?,
+            holder: optional_text(3)?,
             epoch: row.get(4)?,
             granted_at_ms: row.get(5)?,
             duration_ms: row.get(6)?,
-            lease_id: row.get(7)?,
+            lease_id: lease_id.map(Cow::Borrowed),
             break_ms: row.get(8)?,
             lock_delay_ms: row.get(9)?,
-            metadata: row.get(10)?,
-            reserved_for: row.get(11)?,
+            metadata: text(10)?.into(),
+            reserved_for: optional_text(11)?,
             reserved_ms: row.get(12)?,
-            retired: row.get(13)?,
+            retired: row.get_ref(13)?.as_blob()?.into(),
             revision: row.get(14)?,
         };
         Ok((read, row.get(15)?))
@@ -235,8 +289,15 @@ mod tests {
     #[test]
     fn a_lease_comes_back_from_its_row_as_it_was() {
         let key = Key::of_text("ns/lease");
-        let row = Row::of(&key, &stored(), 9);
-        assert_eq!(row.into_lease(), Ok((key, stored(), 9)));
+        let stored = stored();
+        let row = Row::of(&key, &stored, 9);
+        let mut bytes = Vec::new();
+        row.encode(&mut bytes);
+        assert_eq!(Row::decode(&bytes), Ok(row.clone()));
+        assert_eq!(Row::decode(&bytes[1..]), Err(NotColumns));
+        bytes.push(0);
+        assert_eq!(Row::decode(&bytes), Err(NotColumns));
+        assert_eq!(row.into_lease(), Ok((key.clone(), stored.clone(), 9)));
     }
 
     #[test]
@@ -248,11 +309,12 @@ mod tests {
 
     #[test]
     fn each_column_counts_for_the_checksum() {
-        let row = Row::of(&Key::of_text("ns/lease"), &stored(), 9);
-        let change: [fn(&mut Row); 15] = [
-            |row| row.namespace.push('x'),
-            |row| row.lease.push('x'),
-            |row| row.state = "leased".into(),
+        let (key, stored) = (Key::of_text("ns/lease"), stored());
+        let row = Row::of(&key, &stored, 9);
+        let change: [fn(&mut Row<'_>); 15] = [
+            |row| row.namespace = "nsx",
+            |row| row.lease = "leasex",
+            |row| row.state = "leased",
             |row| row.holder = None,
             |row| row.epoch = Some(1),
             |row| row.granted_at_ms = None,
@@ -263,7 +325,7 @@ mod tests {
             |row| row.metadata = "{}".into(),
             |row| row.reserved_for = None,
             |row| row.reserved_ms = None,
-            |row| row.retired.clear(),
+            |row| row.retired = [].as_slice().into(),
             |row| row.revision += 1,
         ];
         for change in change {
@@ -272,8 +334,8 @@ mod tests {
             assert_ne!(changed.crc(), row.crc(), "{changed:?}");
         }
         let slipped = Row {
-            namespace: "nsl".into(),
-            lease: "ease".into(),
+            namespace: "nsl",
+            lease: "ease",
             ..row.clone()
         };
         assert_ne!(slipped.crc(), row.crc());

@@ -9,7 +9,7 @@ use rusqlite::{CachedStatement, Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
-use super::terms;
+use super::{recent, terms};
 use crate::engine::OpenError;
 
 /// "tenr": says in the file's header whose database it is.
@@ -84,7 +84,7 @@ pub(super) struct Meta {
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its
     /// lease, or one that a restore put here.
     pub(super) floor: Option<Epoch>,
-    /// How many leases and terms there are.
+    /// How many leases, terms and batches there are.
     pub(super) row_count: u64,
     /// All rows' checksums, xor.
     pub(super) digest: u32,
@@ -144,7 +144,8 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         }
         let transaction = connection.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(terms::TABLES)?;
+        transaction.execute_batch(terms::TABLE)?;
+        transaction.execute_batch(recent::TABLE)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;
@@ -160,14 +161,6 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         }),
         Err(error) => Err(broken(path, &error)),
     }
-}
-
-/// Makes a database of the first format one of this format, in one transaction.
-pub(super) fn upgrade(connection: &Connection) -> rusqlite::Result<()> {
-    let transaction = connection.unchecked_transaction()?;
-    transaction.execute_batch(terms::TABLES)?;
-    transaction.pragma_update(None, "user_version", FORMAT)?;
-    transaction.commit()
 }
 
 /// Connects for reading while another connection writes.
@@ -202,8 +195,12 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
             // must not be forgotten.
             "PRAGMA wal_autocheckpoint = 0;
              PRAGMA synchronous = FULL;
-             PRAGMA temp_store = MEMORY;",
+             PRAGMA temp_store = MEMORY;
+             -- Room for what is put in its place at once, in KiB.
+             PRAGMA cache_size = -8192;",
         )?;
+        // A statement is prepared once, and not anew for each number that it is given.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(CAREFUL)?;
         Ok(connection)
     };
@@ -246,4 +243,10 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
         _ if is_other => OpenError::Damaged { path, detail },
         _ => OpenError::Database { path, detail },
     }
+}
+
+/// A row that is not as it was written: nothing may be built on it.
+pub(super) fn corrupt(detail: String) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    rusqlite::Error::SqliteFailure(code, Some(detail))
 }

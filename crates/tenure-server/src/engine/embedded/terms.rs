@@ -1,27 +1,25 @@
-//! The terms that have ended, as rows, each written once: in the transaction that ended it.
+//! The terms that have ended, as rows.
 //!
 //! The term that goes on has no row, because the row of its lease says all about it; but for one
-//! that is to end and somebody has said why.
+//! that is to end and somebody has said why. What was noted last is in a batch of
+//! [`recent`](super::recent), and may be about a term that has a row already.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{CachedStatement, Connection, ToSql, Transaction, params};
+use rusqlite::{CachedStatement, Connection, Transaction, params};
 use tenure_core::lease::TermEnd;
 use tenure_core::{Epoch, Name, UnixMillis};
 
-use super::checksum::Checksum;
-use super::schema::{self, Meta};
+use super::columns::{self, Columns, NotColumns};
+use super::recent::{Batches, Change};
+use super::schema::{self, Meta, corrupt};
 use crate::engine::{Archive, OpenError, Term};
 use crate::table::Key;
 
 /// `ended_at_ms` and `end` are null for a term that is to end, and will.
-///
-/// What is noted goes behind all else in `recent_terms`, where a page takes many: in its place among
-/// the terms of its lease each would be a page of its own in the log. It is put there when the log is
-/// moved into the database. Until then there may be several rows of a term, the last of which counts.
-pub(super) const TABLES: &str = "
+pub(super) const TABLE: &str = "
     CREATE TABLE terms (
         namespace TEXT NOT NULL,
         lease TEXT NOT NULL,
@@ -34,24 +32,7 @@ pub(super) const TABLES: &str = "
         crc INTEGER NOT NULL,
         PRIMARY KEY (namespace, lease, epoch)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE recent_terms (
-        number INTEGER PRIMARY KEY,
-        namespace TEXT NOT NULL,
-        lease TEXT NOT NULL,
-        epoch INTEGER NOT NULL,
-        holder TEXT NOT NULL,
-        began_at_ms INTEGER NOT NULL,
-        ended_at_ms INTEGER,
-        end TEXT,
-        reason TEXT,
-        crc INTEGER NOT NULL
-    ) STRICT;
 ";
-
-pub(super) const NOTE: &str = "
-    INSERT INTO recent_terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason,
-        crc)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 const INSERT: &str = "
     INSERT INTO terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc)
@@ -61,14 +42,6 @@ const UPDATE: &str = "
     UPDATE terms SET holder = ?4, began_at_ms = ?5, ended_at_ms = ?6, end = ?7, reason = ?8, crc = ?9
     WHERE namespace = ?1 AND lease = ?2 AND epoch = ?3";
 
-pub(super) const SELECT_RECENT: &str = "
-    SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc
-    FROM recent_terms ORDER BY number";
-
-const SELECT_RECENT_OF: &str = "
-    SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc
-    FROM recent_terms WHERE namespace = ?1 AND lease = ?2 AND epoch <= ?3 ORDER BY number";
-
 pub(super) const SELECT_ALL: &str = "
     SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc FROM terms
     ORDER BY namespace, lease, epoch";
@@ -77,10 +50,7 @@ const SELECT: &str = "
     SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc FROM terms
     WHERE namespace = ?1 AND lease = ?2 AND epoch <= ?3 ORDER BY epoch DESC LIMIT ?4";
 
-const DELETE: [&str; 2] = [
-    "DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 RETURNING crc",
-    "DELETE FROM recent_terms WHERE namespace = ?1 AND lease = ?2 RETURNING crc",
-];
+const DELETE: &str = "DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 RETURNING crc";
 
 const DELETE_OLD: &str = "
     DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 AND epoch <= (
@@ -93,7 +63,7 @@ const DELETE_OLD: &str = "
 pub(super) struct Row<'a> {
     pub(super) namespace: &'a str,
     pub(super) lease: &'a str,
-    epoch: u64,
+    pub(super) epoch: u64,
     holder: &'a str,
     began_at_ms: u64,
     ended_at_ms: Option<u64>,
@@ -102,7 +72,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(key: &'a Key, term: &'a Term) -> Self {
+    pub(super) fn of(key: &'a Key, term: &'a Term) -> Self {
         Self {
             namespace: key.namespace(),
             lease: key.lease(),
@@ -113,6 +83,10 @@ impl<'a> Row<'a> {
             end: term.ended.map(|(end, _)| end.as_str()),
             reason: term.reason.as_deref(),
         }
+    }
+
+    pub(super) fn is_of(&self, key: &Key) -> bool {
+        (self.namespace, self.lease) == (key.namespace(), key.lease())
     }
 
     /// The row, if it fits the checksum that stands in it, and that.
@@ -176,18 +150,46 @@ impl<'a> Row<'a> {
         Ok((Key::new(&namespace, &lease), term))
     }
 
-    fn crc(&self) -> u32 {
-        let mut sum = Checksum::default();
-        for text in [self.namespace, self.lease, self.holder] {
-            sum.column(Some(text.as_bytes()));
+    /// The row as it is after `earlier` was noted of the same term.
+    pub(super) fn after(self, earlier: Self) -> Self {
+        Self {
+            reason: Term::first_reason(earlier.reason, self.reason),
+            ..self
         }
-        for text in [self.end, self.reason] {
-            sum.column(text.map(str::as_bytes));
+    }
+
+    /// Puts all columns behind what is in `to`.
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        let texts = [self.namespace, self.lease, self.holder].map(Some);
+        for text in texts.into_iter().chain([self.end, self.reason]) {
+            columns::put(to, text.map(str::as_bytes));
         }
         for number in [Some(self.epoch), Some(self.began_at_ms), self.ended_at_ms] {
-            sum.number(number);
+            columns::put_number(to, number);
         }
-        sum.finish()
+    }
+
+    /// The row that [`Row::encode`] put there, and nothing behind it.
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, NotColumns> {
+        let mut columns = Columns(bytes);
+        let row = Self {
+            namespace: columns.text()?,
+            lease: columns.text()?,
+            holder: columns.text()?,
+            end: columns.optional_text()?,
+            reason: columns.optional_text()?,
+            epoch: columns.number()?,
+            began_at_ms: columns.number()?,
+            ended_at_ms: columns.optional_number()?,
+        };
+        columns.end()?;
+        Ok(row)
+    }
+
+    fn crc(&self) -> u32 {
+        let mut bytes = Vec::with_capacity(256);
+        self.encode(&mut bytes);
+        crc32fast::hash(&bytes)
     }
 
     /// Writes it with either statement; tells how many rows that made or changed, and the checksum.
@@ -208,56 +210,28 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Notes a term of the lease.
-pub(super) fn note(
-    note: &mut CachedStatement<'_>,
-    meta: &mut Meta,
-    key: &Key,
-    term: &Term,
-) -> rusqlite::Result<()> {
-    let (_, crc) = Row::of(key, term).write(note)?;
-    meta.account(None, Some(crc));
-    Ok(())
-}
-
-/// Puts all that was noted in its place.
-pub(super) fn put_in_place(transaction: &Transaction<'_>, meta: &mut Meta) -> rusqlite::Result<()> {
-    let mut insert = transaction.prepare_cached(INSERT)?;
-    let mut select = transaction.prepare_cached(SELECT_RECENT)?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let (row, crc) = Row::read(row).map_err(corrupt)?;
-        let (key, term) = row.into_term().map_err(corrupt)?;
-        meta.account(Some(crc), None);
-        put(transaction, &mut insert, meta, (&key, term))?;
-    }
-    transaction.execute("DELETE FROM recent_terms", [])?;
-    Ok(())
-}
-
-fn put(
+/// Puts a term in its place.
+pub(super) fn put(
     transaction: &Transaction<'_>,
-    insert: &mut CachedStatement<'_>,
     meta: &mut Meta,
-    (key, mut term): (&Key, Term),
+    term: Row<'_>,
 ) -> rusqlite::Result<()> {
-    let (count, crc) = Row::of(key, &term).write(insert)?;
+    let (count, crc) = term.write(&mut transaction.prepare_cached(INSERT)?)?;
     if count == 1 {
         meta.account(None, Some(crc));
         return Ok(());
     }
     // Something was noted of it before.
     let mut select = transaction.prepare_cached(SELECT)?;
-    let mut rows = select.query(params![key.namespace(), key.lease(), term.epoch.get(), 1])?;
-    let mut old = None;
-    if let Some(row) = rows.next()? {
-        let (row, crc) = Row::read(row).map_err(corrupt)?;
-        let (_, earlier) = row.into_term().map_err(corrupt)?;
-        term = term.after(earlier);
-        old = Some(crc);
-    }
-    let (_, crc) = Row::of(key, &term).write(&mut transaction.prepare_cached(UPDATE)?)?;
-    meta.account(old, Some(crc));
+    let mut rows = select.query(params![term.namespace, term.lease, term.epoch, 1])?;
+    let Some(row) = rows.next()? else {
+        return Ok(());
+    };
+    let (earlier, old) = Row::read(row).map_err(corrupt)?;
+    let (_, crc) = term
+        .after(earlier)
+        .write(&mut transaction.prepare_cached(UPDATE)?)?;
+    meta.account(Some(old), Some(crc));
     Ok(())
 }
 
@@ -265,14 +239,12 @@ fn put(
 pub(super) fn delete(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
-    key: &Key,
+    (namespace, lease): (&str, &str),
 ) -> rusqlite::Result<()> {
-    for delete in DELETE {
-        let mut delete = transaction.prepare_cached(delete)?;
-        let mut rows = delete.query(params![key.namespace(), key.lease()])?;
-        while let Some(row) = rows.next()? {
-            meta.account(Some(row.get(0)?), None);
-        }
+    let mut delete = transaction.prepare_cached(DELETE)?;
+    let mut rows = delete.query(params![namespace, lease])?;
+    while let Some(row) = rows.next()? {
+        meta.account(Some(row.get(0)?), None);
     }
     Ok(())
 }
@@ -281,21 +253,15 @@ pub(super) fn delete(
 pub(super) fn prune(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
-    key: &Key,
+    (namespace, lease): (&str, &str),
     most: usize,
 ) -> rusqlite::Result<()> {
     let mut delete = transaction.prepare_cached(DELETE_OLD)?;
-    let mut rows = delete.query(params![key.namespace(), key.lease(), most as u64])?;
+    let mut rows = delete.query(params![namespace, lease, most as u64])?;
     while let Some(row) = rows.next()? {
         meta.account(Some(row.get(0)?), None);
     }
     Ok(())
-}
-
-/// A row that is not as it was written: nothing may be built on it.
-fn corrupt(detail: String) -> rusqlite::Error {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    rusqlite::Error::SqliteFailure(code, Some(detail))
 }
 
 /// A second connection, that only reads: readers don't wait for commits, nor commits for them.
@@ -331,23 +297,40 @@ impl Archive for Reader {
         // Both looks are at one commit: what is put in its place in between is there once.
         let transaction = connection.unchecked_transaction().map_err(text)?;
         let mut terms = BTreeMap::new();
-        let mut add = |sql: &str, of_lease: &[&dyn ToSql]| -> Result<(), String> {
-            let mut select = transaction.prepare_cached(sql).map_err(text)?;
-            let mut rows = select.query(of_lease).map_err(text)?;
-            while let Some(row) = rows.next().map_err(text)? {
-                let (row, _) = Row::read(row)?;
-                let (_, term) = row.into_term()?;
-                let term = match terms.remove(&term.epoch) {
-                    Some(earlier) => term.after(earlier),
-                    None => term,
-                };
-                terms.insert(term.epoch, term);
-            }
+        let mut add = |row: Row<'_>| -> Result<(), String> {
+            let (_, term) = row.into_term()?;
+            let term = match terms.remove(&term.epoch) {
+                Some(earlier) => term.after(earlier),
+                None => term,
+            };
+            terms.insert(term.epoch, term);
             Ok(())
         };
-        let (namespace, lease, last) = (key.namespace(), key.lease(), last.get());
-        add(SELECT, params![namespace, lease, last, most as u64])?;
-        add(SELECT_RECENT_OF, params![namespace, lease, last])?;
+        let mut forgotten = false;
+        let mut recent_terms = Vec::new();
+        let batches = Batches::read(&transaction)?;
+        for change in batches.changes() {
+            match change? {
+                Change::Term(term) if term.is_of(key) && term.epoch <= last.get() => {
+                    recent_terms.push(term);
+                }
+                Change::Deleted(deleted) if deleted.is_of(key) => {
+                    forgotten = true;
+                    recent_terms.clear();
+                }
+                Change::Term(_) | Change::Deleted(_) | Change::Lease(_) => {}
+            }
+        }
+        if !forgotten {
+            let mut select = transaction.prepare_cached(SELECT).map_err(text)?;
+            let (namespace, lease) = (key.namespace(), key.lease());
+            let of_lease = params![namespace, lease, last.get(), most as u64];
+            let mut rows = select.query(of_lease).map_err(text)?;
+            while let Some(row) = rows.next().map_err(text)? {
+                add(Row::read(row)?.0)?;
+            }
+        }
+        recent_terms.into_iter().try_for_each(&mut add)?;
         let terms = terms.into_values().rev().take(most).collect();
         Ok(terms)
     }
@@ -381,6 +364,10 @@ mod tests {
         });
         for term in all.into_iter().chain([running]) {
             let row = Row::of(&key, &term);
+            let mut bytes = Vec::new();
+            row.encode(&mut bytes);
+            assert_eq!(Row::decode(&bytes), Ok(row));
+            assert_eq!(Row::decode(&bytes[1..]), Err(NotColumns));
             assert_eq!(row.into_term(), Ok((key.clone(), term.clone())));
         }
     }

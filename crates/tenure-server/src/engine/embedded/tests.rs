@@ -5,7 +5,8 @@ use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::engine::Term;
+use crate::engine::{Content, Term};
+use crate::table::Key;
 
 /// Terms of a lease that are remembered.
 const MOST: usize = 3;
@@ -60,6 +61,18 @@ fn end(revision: u64, epoch: u64) -> Write {
     }
 }
 
+fn commit(engine: &mut Embedded, writes: &[Write]) -> Result<(), CommitError> {
+    let writes: Vec<&Write> = writes.iter().collect();
+    engine.commit(&writes)
+}
+
+/// How many batches are not in their places.
+fn recent(engine: &Embedded) -> u32 {
+    let count = "SELECT count(*) FROM recent";
+    let count = engine.connection.query_row(count, [], |row| row.get(0));
+    count.unwrap()
+}
+
 /// The epochs of the terms of that lease.
 fn epochs(engine: &Embedded) -> Vec<u64> {
     let terms = engine.archive();
@@ -71,9 +84,9 @@ fn epochs(engine: &Embedded) -> Vec<u64> {
 fn what_was_committed_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    engine.commit(&[write(1, 10), write(2, 20)]).unwrap();
-    engine.commit(&[delete(3, 1, 99), write(4, 5)]).unwrap();
-    engine.commit(&[delete(5, 77, 12)]).unwrap();
+    commit(&mut engine, &[write(1, 10), write(2, 20)]).unwrap();
+    commit(&mut engine, &[delete(3, 1, 99), write(4, 5)]).unwrap();
+    commit(&mut engine, &[delete(5, 77, 12)]).unwrap();
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     // The start took one.
@@ -90,7 +103,7 @@ fn what_was_committed_is_loaded() {
 fn a_full_disk_undoes_the_batch_and_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    engine.commit(&[write(1, 10)]).unwrap();
+    commit(&mut engine, &[write(1, 10)]).unwrap();
     // The database may not grow, as on a disk without space.
     let limit = |engine: &Embedded, pages: u32| {
         engine
@@ -103,12 +116,12 @@ fn a_full_disk_undoes_the_batch_and_is_no_end() {
     // The end of a term is undone with all that was to be committed with it.
     let batch: Vec<Write> = [end(2, 7)].into_iter().chain(batch).collect();
     for _ in 0..3 {
-        let error = engine.commit(&batch).unwrap_err();
+        let error = commit(&mut engine, &batch).unwrap_err();
         assert!(matches!(error, CommitError::DiskFull(_)), "{error}");
         assert!(epochs(&engine).is_empty());
     }
     limit(&engine, 1_000_000);
-    engine.commit(&[write(40, 4_000)]).unwrap();
+    commit(&mut engine, &[write(40, 4_000)]).unwrap();
     assert!(epochs(&engine).is_empty());
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
@@ -122,18 +135,18 @@ fn what_a_failed_transaction_left_in_the_log_is_cut_before_anything_is_written_b
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let timeout = std::time::Duration::from_millis(10);
     engine.connection.busy_timeout(timeout).unwrap();
-    engine.commit(&[write(1, 10)]).unwrap();
+    commit(&mut engine, &[write(1, 10)]).unwrap();
     // A backup reads what is in the log.
     let backup = Connection::open(folder.path().join("leases.db")).unwrap();
     backup.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
     engine.has_leftovers = true;
     for _ in 0..2 {
-        let error = engine.commit(&[write(2, 10)]).unwrap_err();
+        let error = commit(&mut engine, &[write(2, 10)]).unwrap_err();
         assert!(matches!(error, CommitError::Busy(_)), "{error}");
         assert!(engine.has_leftovers);
     }
     backup.execute_batch("COMMIT").unwrap();
-    engine.commit(&[write(3, 10)]).unwrap();
+    commit(&mut engine, &[write(3, 10)]).unwrap();
     assert!(!engine.has_leftovers);
 }
 
@@ -147,10 +160,10 @@ fn a_database_locked_by_somebody_else_is_no_end() {
         .unwrap();
     let other = Connection::open(folder.path().join("leases.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let error = engine.commit(&[write(1, 10)]).unwrap_err();
+    let error = commit(&mut engine, &[write(1, 10)]).unwrap_err();
     assert!(matches!(error, CommitError::Busy(_)), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
-    engine.commit(&[write(2, 10)]).unwrap();
+    commit(&mut engine, &[write(2, 10)]).unwrap();
 }
 
 #[test]
@@ -186,7 +199,7 @@ fn the_log_is_moved_into_the_database_now_and_then() {
         let batch: Vec<Write> = (0..200)
             .map(|n| write(round * 200 + n + 1, 1_000))
             .collect();
-        engine.commit(&batch).unwrap();
+        commit(&mut engine, &batch).unwrap();
         engine.tidy().unwrap();
         most = most.max(log());
     }
@@ -201,16 +214,16 @@ fn old_terms_are_forgotten_with_the_next_checkpoint_and_the_newest_stay() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let count = |engine: &Embedded| -> usize {
-        let count = "SELECT (SELECT count(*) FROM terms) + (SELECT count(*) FROM recent_terms)";
+        let count = "SELECT (SELECT count(*) FROM terms) + (SELECT count(*) FROM recent)";
         let count = engine.connection.query_row(count, [], |row| row.get(0));
         count.unwrap()
     };
-    for epoch in 1..=2 * CHECKPOINT_AFTER_ROWS as u64 {
-        engine.commit(&[end(epoch, epoch)]).unwrap();
+    for epoch in 1..=2 * PUT_IN_PLACE_AFTER as u64 {
+        commit(&mut engine, &[end(epoch, epoch)]).unwrap();
         engine.tidy().unwrap();
-        assert!(count(&engine) <= MOST + CHECKPOINT_AFTER_ROWS);
+        assert!(count(&engine) <= MOST + PUT_IN_PLACE_AFTER);
     }
-    engine.commit(&[end(9_000, 9_000)]).unwrap();
+    commit(&mut engine, &[end(9_000, 9_000)]).unwrap();
     engine.close();
     assert_eq!(count(&engine), MOST);
     drop(engine);
@@ -220,8 +233,7 @@ fn old_terms_are_forgotten_with_the_next_checkpoint_and_the_newest_stay() {
 
     // More than are remembered, from a store that remembered more: the first chance is taken.
     drop(engine);
-    let (_, mut engine) = open(folder.path(), 1).unwrap();
-    engine.close();
+    let (_, engine) = open(folder.path(), 1).unwrap();
     assert_eq!(count(&engine), 1);
 }
 
@@ -235,9 +247,9 @@ fn what_was_noted_of_a_term_stays_when_it_ends() {
         term.ended = term.ended.filter(|_| is_over);
         write
     };
-    engine.commit(&[say(end(1, 7), "first", false)]).unwrap();
-    engine.commit(&[say(end(2, 7), "second", false)]).unwrap();
-    engine.commit(&[say(end(3, 7), "last", true)]).unwrap();
+    commit(&mut engine, &[say(end(1, 7), "first", false)]).unwrap();
+    commit(&mut engine, &[say(end(2, 7), "second", false)]).unwrap();
+    commit(&mut engine, &[say(end(3, 7), "last", true)]).unwrap();
     drop(engine);
     let (_, engine) = open(folder.path(), MOST).unwrap();
     let terms = engine.archive();
@@ -252,7 +264,7 @@ fn what_was_noted_of_a_term_stays_when_it_ends() {
 fn while_somebody_reads_nothing_is_written_before_what_a_failed_transaction_left() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    engine.commit(&[write(1, 10)]).unwrap();
+    commit(&mut engine, &[write(1, 10)]).unwrap();
     let moment = std::time::Duration::from_millis(10);
     engine.connection.busy_timeout(moment).unwrap();
     engine.has_leftovers = true;
@@ -265,14 +277,14 @@ fn while_somebody_reads_nothing_is_written_before_what_a_failed_transaction_left
     };
     read("BEGIN");
     for _ in 0..2 {
-        let error = engine.commit(&[write(2, 10)]).unwrap_err();
+        let error = commit(&mut engine, &[write(2, 10)]).unwrap_err();
         assert!(matches!(error, CommitError::Busy(_)), "{error}");
     }
     // Nor is the folder said to be closed in order while the log is needed.
     engine.close();
     assert!(folder.path().join("RUNNING").exists());
     read("COMMIT");
-    engine.commit(&[write(3, 10)]).unwrap();
+    commit(&mut engine, &[write(3, 10)]).unwrap();
     assert!(!engine.has_leftovers);
     engine.close();
     assert!(!folder.path().join("RUNNING").exists());
@@ -282,16 +294,16 @@ fn while_somebody_reads_nothing_is_written_before_what_a_failed_transaction_left
 fn readers_and_commits_do_not_wait_for_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    engine.commit(&[write(1, 10), end(2, 7)]).unwrap();
+    commit(&mut engine, &[write(1, 10), end(2, 7)]).unwrap();
     let other = Connection::open(folder.path().join("leases.db")).unwrap();
     other.execute_batch("BEGIN").unwrap();
-    let count = "SELECT count(*) FROM recent_terms";
+    let count = "SELECT count(*) FROM recent";
     let seen: u32 = other.query_row(count, [], |row| row.get(0)).unwrap();
-    engine.commit(&[end(3, 8)]).unwrap();
+    commit(&mut engine, &[end(3, 8)]).unwrap();
     assert_eq!((seen, epochs(&engine)), (1, vec![8, 7]));
     // And while a transaction writes, what was committed is read.
     let transaction = engine.connection.unchecked_transaction().unwrap();
-    transaction.execute("DELETE FROM recent_terms", []).unwrap();
+    transaction.execute("DELETE FROM recent", []).unwrap();
     assert_eq!(epochs(&engine), [8, 7]);
 }
 
@@ -313,29 +325,24 @@ fn what_was_noted_of_a_term_counts_the_same_before_and_after_it_is_put_in_its_pl
     };
     // Somebody says why it is to end; then it ends, and another reason is given.
     let first = note(2, 7, Some("broken"), false);
-    engine.commit(&[write(1, 10), first]).unwrap();
+    commit(&mut engine, &[write(1, 10), first]).unwrap();
     assert_eq!(told(&engine)[0].ended, None);
     let put_in_place = |engine: &mut Embedded| {
-        engine.rows_since_checkpoint = CHECKPOINT_AFTER_ROWS;
-        engine.tidy().unwrap();
-        let recent = "SELECT count(*) FROM recent_terms";
-        let recent: u32 = engine
-            .connection
-            .query_row(recent, [], |row| row.get(0))
-            .unwrap();
-        assert_eq!(recent, 0);
+        engine.rest().unwrap();
+        assert_eq!(recent(engine), 0);
     };
+    drop(engine);
     for is_put_in_place in [false, true] {
-        let copy = tempfile::tempdir().unwrap();
-        for name in ["leases.db", "leases.db-wal", "FORMAT", "RUNNING"] {
-            std::fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
-        }
-        let (_, mut engine) = open(copy.path(), MOST).unwrap();
+        // A start puts it in its place.
+        let folder = tempfile::tempdir().unwrap();
+        let (_, mut engine) = open(folder.path(), MOST).unwrap();
+        let first = note(2, 7, Some("broken"), false);
+        commit(&mut engine, &[write(1, 10), first]).unwrap();
         if is_put_in_place {
             put_in_place(&mut engine);
         }
         let again = note(4, 7, Some("gave up"), true);
-        engine.commit(&[again, note(5, 9, None, true)]).unwrap();
+        commit(&mut engine, &[again, note(5, 9, None, true)]).unwrap();
         let before = told(&engine);
         put_in_place(&mut engine);
         assert_eq!(told(&engine), before);
@@ -346,18 +353,21 @@ fn what_was_noted_of_a_term_counts_the_same_before_and_after_it_is_put_in_its_pl
 }
 
 #[test]
-fn what_was_noted_last_is_checked_too() {
+fn what_was_committed_last_is_checked_too() {
     for damage in [
-        "UPDATE recent_terms SET reason = 'none'",
-        "UPDATE recent_terms SET crc = crc + 1",
-        "DELETE FROM recent_terms",
-        "DROP TABLE recent_terms",
-        "INSERT INTO recent_terms SELECT number + 1, namespace, lease, epoch, holder, began_at_ms,
-            ended_at_ms, end, reason, crc FROM recent_terms",
+        "UPDATE recent SET changes = zeroblob(length(changes))",
+        "UPDATE recent SET changes = x''",
+        "UPDATE recent SET revision = revision + 100",
+        "UPDATE recent SET crc = crc + 1",
+        "DELETE FROM recent WHERE revision = (SELECT max(revision) FROM recent)",
+        "DELETE FROM recent",
+        "DROP TABLE recent",
+        "INSERT INTO recent SELECT revision + 7, changes, crc FROM recent",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let (_, mut engine) = open(folder.path(), MOST).unwrap();
-        engine.commit(&[write(1, 10), end(2, 7)]).unwrap();
+        commit(&mut engine, &[write(1, 10), end(2, 7)]).unwrap();
+        commit(&mut engine, &[end(3, 8)]).unwrap();
         drop(engine);
         let database = Connection::open(folder.path().join("leases.db")).unwrap();
         database.execute_batch(damage).unwrap();
@@ -368,4 +378,100 @@ fn what_was_noted_last_is_checked_too() {
             "{damage}: {refused:?}"
         );
     }
+}
+
+/// All that a store knows of three leases after these batches, of which these were put in their places,
+/// and whether it was closed or killed.
+fn known_after(
+    batches: &[Vec<Write>],
+    in_place: impl Fn(usize) -> bool,
+    is_closed: bool,
+) -> (Vec<(Key, Stored, u64)>, Option<Epoch>, Vec<Vec<Term>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let terms = |engine: &Embedded, of: u64| {
+        let key = Key::of_text(&format!("ns/job-{of}"));
+        engine.archive().terms(&key, Epoch::MAX, MOST).unwrap()
+    };
+    for (number, batch) in batches.iter().enumerate() {
+        commit(&mut engine, batch).unwrap();
+        if in_place(number) {
+            engine.rest().unwrap();
+            assert_eq!(recent(&engine), 0);
+        }
+    }
+    let told: Vec<_> = (1..=3).map(|of| terms(&engine, of)).collect();
+    if is_closed {
+        engine.close();
+    }
+    drop(engine);
+    let (loaded, engine) = open(folder.path(), MOST).unwrap();
+    assert_eq!(recent(&engine), 0);
+    let after: Vec<_> = (1..=3).map(|of| terms(&engine, of)).collect();
+    assert_eq!(after, told);
+    (loaded.leases, loaded.floor, told)
+}
+
+#[test]
+fn it_makes_no_difference_when_batches_are_put_in_their_places() {
+    // Three leases that change, end terms, are deleted and made again, in some order.
+    let mut batches = Vec::new();
+    let mut random = 7_u64;
+    let mut next = |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % below
+    };
+    for revision in 10..70 {
+        let of = 1 + next(3);
+        let mut write = match next(12) {
+            0 => delete(revision, of, 3 + revision / 2),
+            1..4 => write(revision, 10 * revision as usize),
+            _ => end(revision, 3 + revision / 2),
+        };
+        write.key = Key::of_text(&format!("ns/job-{of}"));
+        if let Some(term) = &mut write.term {
+            term.reason = (next(2) == 0).then(|| format!("at {revision}").into());
+            term.ended = term.ended.filter(|_| next(3) > 0);
+        }
+        match batches.last_mut() {
+            Some(batch) if next(2) == 0 => Vec::push(batch, write),
+            _ => batches.push(vec![write]),
+        }
+    }
+    let never = known_after(&batches, |_| false, false);
+    assert!(!never.0.is_empty() && never.1.is_some());
+    assert!(never.2.iter().any(|terms| terms.len() == MOST));
+    for is_closed in [false, true] {
+        assert_eq!(known_after(&batches, |_| false, is_closed), never);
+        assert_eq!(known_after(&batches, |_| true, is_closed), never);
+        for every in [2, 3, 7] {
+            let placed = known_after(&batches, |number| number % every == 0, is_closed);
+            assert_eq!(placed, never, "{every}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_can_not_be_put_in_its_place_stays_and_is_put_there_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let limit = |engine: &Embedded, pages: u32| {
+        let limit = format!("PRAGMA max_page_count = {pages}");
+        engine.connection.query_row(&limit, [], |_| Ok(())).unwrap();
+    };
+    let batch: Vec<Write> = (1..60).map(|revision| write(revision, 900)).collect();
+    commit(&mut engine, &batch).unwrap();
+    // The database may not grow, as on a disk without space.
+    limit(&engine, 1);
+    engine.rest().unwrap();
+    assert_eq!(recent(&engine), 1);
+    limit(&engine, 1_000_000);
+    commit(&mut engine, &[write(60, 10)]).unwrap();
+    engine.rest().unwrap();
+    assert_eq!(recent(&engine), 0);
+    drop(engine);
+    let (loaded, _) = open(folder.path(), MOST).unwrap();
+    assert_eq!(loaded.leases.len(), 60);
 }

@@ -51,8 +51,8 @@ struct Script {
 }
 
 impl Engine for Scripted {
-    fn commit(&mut self, writes: &[Write]) -> Result<(), CommitError> {
-        let _ = self.batches.send(writes.to_vec());
+    fn commit(&mut self, writes: &[&Write]) -> Result<(), CommitError> {
+        let _ = self.batches.send(writes.iter().copied().cloned().collect());
         // A test that has ended lets everything through.
         self.verdicts.recv().unwrap_or(Ok(()))?;
         let noted = writes.iter().filter_map(|write| write.term.as_deref());
@@ -62,6 +62,10 @@ impl Engine for Scripted {
     }
 
     fn tidy(&mut self) -> Result<(), CommitError> {
+        Ok(())
+    }
+
+    fn rest(&mut self) -> Result<(), CommitError> {
         Ok(())
     }
 
