@@ -5,13 +5,14 @@ mod support;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use support::{Child, Connection, Kind, Samples, acquire, acquire_for, folder, path, proof, table};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -54,7 +55,7 @@ async fn measure(quick: bool) {
     );
 
     let (waiters, watchers) = if quick { (200, 20) } else { (5_000, 500) };
-    let heard = crowd(loaded.address, waiters, watchers).await;
+    let crowd = Crowd::gather(loaded.address, waiters, watchers).await;
     let mut quiet = Samples::default();
     let mut crowded = Samples::default();
     let mut changing = Samples::default();
@@ -79,7 +80,7 @@ async fn measure(quick: bool) {
     let title =
         format!("A renewal while {waiters} wait and {watchers} watch (target: ratio below 10)");
     table(&title, &rows);
-    let each = heard.load(Ordering::Relaxed) / watchers;
+    let each = crowd.heard.load(Ordering::Relaxed) / watchers;
     println!("  each who watches was told of {each} events");
 }
 
@@ -137,39 +138,61 @@ async fn expiries(server: SocketAddr, count: u64) -> Samples {
     samples
 }
 
-/// So many who wait for one lease, and so many who watch it, on a thread of their own. Returns how many
-/// events all of them have heard of so far.
-async fn crowd(server: SocketAddr, waiters: u64, watchers: u64) -> Arc<AtomicU64> {
-    let heard = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&heard);
-    thread::spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
-            let mut tasks = JoinSet::new();
-            for number in 0..waiters {
-                let mut connection = Connection::open(server).await;
-                tasks.spawn(async move {
-                    let body = acquire(1_000_000 + number, WAIT_MS);
-                    connection.post(&path(CONTENDED, "acquire"), &body).await;
-                });
-            }
-            for _ in 0..watchers {
-                tasks.spawn(watch(server, Arc::clone(&counted)));
-            }
-            tasks.join_all().await;
+/// Many who wait for one lease, and many who watch it, on a thread of their own, until this is dropped.
+struct Crowd {
+    /// How many events all who watch have heard of.
+    heard: Arc<AtomicU64>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Crowd {
+    async fn gather(server: SocketAddr, waiters: u64, watchers: u64) -> Self {
+        let heard = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&heard);
+        let (end, ended) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let mut tasks = JoinSet::new();
+                for number in 0..waiters {
+                    let mut connection = Connection::open(server).await;
+                    tasks.spawn(async move {
+                        let body = acquire(1_000_000 + number, WAIT_MS);
+                        connection.post(&path(CONTENDED, "acquire"), &body).await;
+                    });
+                }
+                for _ in 0..watchers {
+                    tasks.spawn(watch(server, Arc::clone(&counted)));
+                }
+                let _ = ended.await;
+            });
         });
-    });
-    let mut connection = Connection::open(server).await;
-    let path = path(CONTENDED, "");
-    let everybody = format!("\"waiters\":{waiters},");
-    // Each stream begins with a reset.
-    while heard.load(Ordering::Relaxed) < watchers || {
-        assert_eq!(connection.get(path.trim_end_matches('/')).await, 200);
-        !String::from_utf8_lossy(connection.body()).contains(&everybody)
-    } {
-        sleep(Duration::from_millis(20)).await;
+        let mut connection = Connection::open(server).await;
+        let path = path(CONTENDED, "");
+        let everybody = format!("\"waiters\":{waiters},");
+        // Each stream begins with a reset.
+        while heard.load(Ordering::Relaxed) < watchers || {
+            assert_eq!(connection.get(path.trim_end_matches('/')).await, 200);
+            !String::from_utf8_lossy(connection.body()).contains(&everybody)
+        } {
+            sleep(Duration::from_millis(20)).await;
+        }
+        Self {
+            heard,
+            end: Some(end),
+            thread: Some(thread),
+        }
     }
-    heard
+}
+
+impl Drop for Crowd {
+    /// They go before their server does.
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended.expect("a thread").expect("a crowd");
+    }
 }
 
 /// A stream of the lease's events, as long as there is one. Counts them.
@@ -194,11 +217,13 @@ async fn renewals(server: SocketAddr, count: u64, every: Option<Duration>) -> Ve
     let changes = every.map(|every| {
         tokio::spawn(async move {
             let mut connection = Connection::open(server).await;
-            // A renewal for another duration is a change.
-            for duration_ms in (1..).map(|change| 86_000_000 + change % 2) {
+            for change in 0.. {
                 let id = support::id(CONTENDED);
-                let body = format!(r#"{{"lease_id":"{id}","duration_ms":{duration_ms}}}"#);
-                assert_eq!(connection.post(&path(CONTENDED, "renew"), &body).await, 200);
+                let body = format!(r#"{{"lease_id":"{id}","metadata":{{"change":"{change}"}}}}"#);
+                assert_eq!(
+                    connection.put(&path(CONTENDED, "metadata"), &body).await,
+                    200
+                );
                 sleep(every).await;
             }
         })

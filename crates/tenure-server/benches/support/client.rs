@@ -23,9 +23,18 @@ impl Connection {
 
     /// Posts a body. Returns the status.
     pub async fn post(&mut self, path: &str, body: &str) -> u16 {
+        self.send("POST", path, body).await
+    }
+
+    /// Puts a body. Returns the status.
+    pub async fn put(&mut self, path: &str, body: &str) -> u16 {
+        self.send("PUT", path, body).await
+    }
+
+    async fn send(&mut self, method: &str, path: &str, body: &str) -> u16 {
         let length = body.len();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         );
         self.ask(request.as_bytes()).await.expect("an answer")
