@@ -89,11 +89,12 @@ fn a_database_with_an_overwritten_page_is_refused() {
 fn a_database_with_one_changed_number_is_refused() {
     refuses("leases.db", |path| {
         let mut bytes = fs::read(path).unwrap();
-        let holder = bytes
-            .windows(6)
-            .rposition(|window| window == b"holder")
-            .unwrap();
-        bytes[holder] ^= 1;
+        // Wherever it stands: some of it may be in room that nobody reads any more.
+        for at in 0..bytes.len() - 6 {
+            if bytes[at..].starts_with(b"holder") {
+                bytes[at] ^= 1;
+            }
+        }
         fs::write(path, bytes).unwrap();
     });
 }
