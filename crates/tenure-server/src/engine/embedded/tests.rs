@@ -380,13 +380,12 @@ fn what_was_committed_last_is_checked_too() {
     }
 }
 
+/// Leases, the floor, and the terms of each lease.
+type Known = (Vec<(Key, Stored, u64)>, Option<Epoch>, Vec<Vec<Term>>);
+
 /// All that a store knows of three leases after these batches, of which these were put in their places,
-/// and whether it was closed or killed.
-fn known_after(
-    batches: &[Vec<Write>],
-    in_place: impl Fn(usize) -> bool,
-    is_closed: bool,
-) -> (Vec<(Key, Stored, u64)>, Option<Epoch>, Vec<Vec<Term>>) {
+/// when it was closed or killed.
+fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_closed: bool) -> Known {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let terms = |engine: &Embedded, of: u64| {
