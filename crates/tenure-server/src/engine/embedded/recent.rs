@@ -11,7 +11,7 @@
 //! and the tables as they were, or the tables as they became and no batches. A batch has the whole of
 //! a lease and not what is different in it, so to apply one again would change nothing, either.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, LinkedList};
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use tenure_core::Name;
@@ -226,7 +226,7 @@ impl Batches {
     }
 
     /// The leases as they are with these batches: `leases` is what the table has.
-    pub(super) fn apply(&self, leases: &mut Vec<(Key, Stored, u64)>) -> Result<(), String> {
+    pub(super) fn apply(&self, leases: &mut LinkedList<(Key, Stored, u64)>) -> Result<(), String> {
         let mut latest = BTreeMap::new();
         for ((namespace, lease), outcome) in self.outcome()? {
             if let Some(row) = outcome.row {
@@ -243,14 +243,12 @@ impl Batches {
         if latest.is_empty() {
             return Ok(());
         }
-        leases.retain_mut(|lease| match latest.remove(&lease.0) {
-            None => true,
-            Some(None) => false,
-            Some(Some(newer)) => {
-                *lease = newer;
-                true
-            }
+        let in_place = std::mem::take(leases).into_iter();
+        let as_they_are = in_place.filter_map(|lease| match latest.remove(&lease.0) {
+            None => Some(lease),
+            Some(newer) => newer,
         });
+        *leases = as_they_are.collect();
         leases.extend(latest.into_values().flatten());
         Ok(())
     }

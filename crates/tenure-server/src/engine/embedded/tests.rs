@@ -408,7 +408,8 @@ fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_clos
     assert_eq!(recent(&engine), 0);
     let after: Vec<_> = (1..=3).map(|of| terms(&engine, of)).collect();
     assert_eq!(after, told);
-    (loaded.leases, loaded.floor, told)
+    let leases = loaded.leases.into_iter().collect();
+    (leases, loaded.floor, told)
 }
 
 #[test]
