@@ -46,8 +46,9 @@ use crate::table::Key;
 pub use backup::{BackupError, Contents, Existing, backup};
 pub use restore::{RestoreError, Restored, restore};
 
-/// After so many changes, or bytes of them, batches are put in their places: in a few milliseconds, as
-/// long as leases are few or lie together; in some 20 if each change is in a place of its own.
+/// After so many changes, or bytes of them, batches are put in their places. Until that is done the next
+/// commit waits, so it must not take long; and the more there are, the more of them are about one lease,
+/// which is written once.
 const PUT_IN_PLACE_AFTER: usize = 2_000;
 const PUT_IN_PLACE_AFTER_BYTES: usize = 2 * 1024 * 1024;
 
