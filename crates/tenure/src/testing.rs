@@ -33,7 +33,7 @@ use tenure_core::lease::keeper::{Answer, Request};
 use tenure_core::lease::{
     self, Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules,
 };
-use tenure_core::{ElectionName, Instant, Name, UnixMillis};
+use tenure_core::{ElectionName, Epoch, Instant, Name, UnixMillis};
 use tokio::sync::watch;
 
 use crate::candidate::Candidate;
@@ -277,7 +277,11 @@ impl TestLink {
             return self.no_answer(end).await;
         }
         let answer = match request {
-            Request::Acquire { lease_id, wait } => self.acquire(lease_id, wait).await,
+            Request::Acquire {
+                lease_id,
+                wait,
+                min_epoch,
+            } => self.acquire(lease_id, wait, min_epoch).await,
             Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None)),
             Request::Release(lease_id) => self.apply(&Operation::Release(lease_id)),
             Request::HandOver {
@@ -364,7 +368,7 @@ impl TestLink {
     }
 
     /// Waits in the store until the lease is granted or the time is up.
-    async fn acquire(&self, lease_id: LeaseId, wait: Duration) -> Answer {
+    async fn acquire(&self, lease_id: LeaseId, wait: Duration, min_epoch: Option<Epoch>) -> Answer {
         let mut seen = self.shared.changes.subscribe();
         let end = self.shared.now() + wait;
         let request = Acquire {
@@ -372,6 +376,7 @@ impl TestLink {
             holder: self.of.candidate.clone(),
             duration: LeaseDuration::Fixed(self.of.timings.lease_duration()),
             lock_delay: self.of.lock_delay,
+            min_epoch,
             metadata: self.of.metadata.clone(),
         };
         loop {

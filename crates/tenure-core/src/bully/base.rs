@@ -31,6 +31,8 @@ pub(super) struct Base {
     /// From the term's beginning until its task is gone.
     pub(super) term: Option<Term>,
     started: Started,
+    /// The greatest epoch that is known to be taken outside of this election.
+    pub(super) taken: Option<Epoch>,
     pub(super) seen: Option<(NodeId, Epoch)>,
 }
 
@@ -44,6 +46,7 @@ impl Base {
             stand_back_until: Instant::default(),
             term: None,
             started,
+            taken: None,
             seen: None,
         };
         // The incarnation is durable before the first message of it leaves.
@@ -84,7 +87,8 @@ impl Base {
     pub(super) fn next_epoch(&mut self, now: Instant, known: Option<Epoch>) -> Option<Epoch> {
         let millis = crate::time::millis(now.since(self.started.at));
         let wall = UnixMillis::new(self.started.wall.get().saturating_add(millis));
-        let epoch = Epoch::following(self.record.highest.max(known), wall);
+        let last = self.record.highest.max(known).max(self.taken);
+        let epoch = Epoch::following(last, wall);
         if epoch.is_none() {
             self.stands_from = None;
             let why = "the epochs are used up: a member has promised the greatest one";

@@ -8,7 +8,7 @@ use super::quorum::Quorum;
 use super::{Guarantee, Input, Message, NodeId, Output, Record, Settings};
 use crate::lease::keeper::{EndReason, LOOK_INTERVAL, TaskEnd};
 use crate::strategy::{Standing, Strategy};
-use crate::{Instant, Random};
+use crate::{Epoch, Instant, Random};
 
 /// A member of an election among peers; see the [module](super) for how to drive it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +105,12 @@ impl Node {
                 Some(Output::Watch(holds_to))
             }
         }
+    }
+
+    /// Input: this epoch was given to a term outside of this election, so the terms that this member
+    /// begins from now on have greater ones.
+    pub fn taken(&mut self, epoch: Epoch) {
+        self.base.taken = self.base.taken.max(Some(epoch));
     }
 
     /// The task is gone, and with it the term.

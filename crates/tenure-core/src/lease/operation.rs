@@ -24,6 +24,9 @@ pub struct Acquire {
     pub lock_delay: Duration,
     /// What the holder says about itself while it holds.
     pub metadata: Metadata,
+    /// The least epoch of the grant. A candidate that is elected elsewhere, too, asks for the epoch
+    /// that it has there; then the wall clock does not count, so that both agree if they can.
+    pub min_epoch: Option<Epoch>,
 }
 
 /// One operation on one lease, with valid arguments.

@@ -128,6 +128,7 @@ mod tests {
             holder: "a".parse().unwrap(),
             duration: LeaseDuration::Infinite,
             lock_delay: Duration::ZERO,
+            min_epoch: None,
             metadata: Metadata::new(),
         };
         Waiting { request, reply_to }

@@ -282,6 +282,7 @@ mod tests {
             holder: "a".parse().unwrap(),
             duration: LeaseDuration::Fixed(Duration::from_secs(15)),
             lock_delay: Duration::from_secs(5),
+            min_epoch: None,
             metadata: Metadata::new(),
         };
         let operation = Operation::Acquire(request, UnixMillis::new(0));

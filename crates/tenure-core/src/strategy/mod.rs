@@ -2,13 +2,16 @@
 
 mod ladder;
 
+pub mod both;
+
 use crate::lease::keeper::{EndReason, TaskEnd};
 use crate::{Epoch, Instant, Random};
 
 pub(crate) use ladder::{Ladder, Rung};
 
 /// A candidate as a pure state machine: [`lease::keeper::Keeper`](crate::lease::keeper::Keeper)
-/// competes for a lease in a store, [`bully::Node`](crate::bully::Node) among its peers.
+/// competes for a lease in a store, [`bully::Node`](crate::bully::Node) among its peers, and
+/// [`Both`](both::Both) in both places at once.
 ///
 /// - commands: [`Strategy::campaign`], [`Strategy::resign`], [`Strategy::hand_over`],
 ///   [`Strategy::task_ended`];

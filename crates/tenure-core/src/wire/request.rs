@@ -50,6 +50,9 @@ pub struct AcquireRequest {
     /// For how long after this term's expiry or break nobody is to be granted; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_delay_ms: Option<Number>,
+    /// The least epoch of the grant; with it the store's clock does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_epoch: Option<Number>,
 }
 
 /// A checked `acquire`: what is asked for, and how to queue for it.
@@ -81,6 +84,7 @@ impl AcquireRequest {
                 duration: check_duration(self.duration_ms, rules)?,
                 lock_delay: check_millis("lock_delay_ms", self.lock_delay_ms, rules.max_duration)?,
                 metadata,
+                min_epoch: check_epoch("min_epoch", self.min_epoch)?,
             },
             wait: check_wait(self.wait_ms)?,
             priority: check_priority(self.priority)?,
@@ -330,6 +334,11 @@ pub fn check_wait(wait_ms: Option<Number>) -> Result<Duration, Problem> {
 
 fn check_millis(field: &str, value: Option<Number>, most: Duration) -> Result<Duration, Problem> {
     value.map_or(Ok(Duration::ZERO), |value| value.millis_up_to(field, most))
+}
+
+fn check_epoch(field: &str, epoch: Option<Number>) -> Result<Option<Epoch>, Problem> {
+    let within = |epoch: Number| epoch.within(field, 0, Epoch::MAX.get());
+    Ok(epoch.map(within).transpose()?.and_then(Epoch::new))
 }
 
 fn check_priority(priority: Option<Number>) -> Result<Priority, Problem> {

@@ -45,6 +45,7 @@ fn a_number_out_of_range_is_told_with_both_limits() {
         ("priority", "4294967296", ["0", "4294967295"]),
         ("priority", "-1", ["0", "4294967295"]),
         ("lock_delay_ms", "86400001", ["0", "86400000"]),
+        ("min_epoch", "9007199254740992", ["0", "9007199254740991"]),
     ] {
         let json = match field {
             "duration_ms" => alloc::format!(r#"{{"holder": "a", "duration_ms": {value}}}"#),
@@ -70,6 +71,7 @@ fn the_limits_themselves_are_allowed() {
     for json in [
         r#"{"holder": "a", "duration_ms": 1000, "wait_ms": 300000, "priority": 4294967295}"#,
         r#"{"holder": "a", "duration_ms": 86400000, "lock_delay_ms": 86400000, "priority": 0}"#,
+        r#"{"holder": "a", "duration_ms": 1000, "min_epoch": 9007199254740991}"#,
     ] {
         assert!(acquire(json).is_ok(), "{json}");
     }

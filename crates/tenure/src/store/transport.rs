@@ -35,6 +35,7 @@ impl Transport {
             priority: Some(u64::from(config.priority).into()),
             metadata: config.metadata.clone(),
             lock_delay_ms: Some(config.lock_delay.into()),
+            min_epoch: None,
         };
         Self {
             store,
@@ -45,10 +46,15 @@ impl Transport {
 
     pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Answer {
         match request {
-            Request::Acquire { lease_id, wait } => {
+            Request::Acquire {
+                lease_id,
+                wait,
+                min_epoch,
+            } => {
                 let mut body = self.acquire.clone();
                 body.lease_id = Some(text(lease_id));
                 body.wait_ms = Some(wait.into());
+                body.min_epoch = min_epoch.map(|epoch| epoch.get().into());
                 held(self.post("/acquire", &body, timeout).await)
             }
             Request::Renew(lease_id) => {

@@ -131,6 +131,7 @@ pub enum Rejection {
 ///         holder: holder.parse().unwrap(),
 ///         duration: LeaseDuration::Fixed(Duration::from_secs(15)),
 ///         lock_delay: Duration::ZERO,
+///         min_epoch: None,
 ///         metadata: Metadata::new(),
 ///     };
 ///     Operation::Acquire(request, UnixMillis::new(1_700_000_000_000))
@@ -244,7 +245,11 @@ fn acquire(
 
     // Every grant has a number of its own, greater than all before: what the last holder still has
     // in flight can be told apart for ever.
-    let epoch = Epoch::following(record.last_epoch(), wall).ok_or(Rejection::EpochsExhausted)?;
+    let epoch = match request.min_epoch {
+        None => Epoch::following(record.last_epoch(), wall),
+        Some(least) => Epoch::following(record.last_epoch(), UnixMillis::new(least.get())),
+    };
+    let epoch = epoch.ok_or(Rejection::EpochsExhausted)?;
     record.phase = leased(request.duration, now);
     record.grant = Some(Grant {
         lease_id: request.lease_id,

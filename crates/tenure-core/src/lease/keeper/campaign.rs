@@ -9,12 +9,13 @@ use super::message::{Answer, Output, Request};
 use super::release::Release;
 use super::term::Term;
 use crate::lease::LeaseId;
-use crate::{Instant, Random};
+use crate::{Epoch, Instant, Random};
 
 /// A campaign: one lease id, asked for until it is granted.
 #[derive(Debug)]
 pub(super) struct Campaign {
     lease_id: LeaseId,
+    min_epoch: Option<Epoch>,
     pending: Pending,
     failures: u32,
     /// Whether the store may know the lease id.
@@ -22,9 +23,10 @@ pub(super) struct Campaign {
 }
 
 impl Campaign {
-    pub(super) const fn new(start: Instant, lease_id: LeaseId) -> Self {
+    pub(super) const fn new(start: Instant, lease_id: LeaseId, min_epoch: Option<Epoch>) -> Self {
         Self {
             lease_id,
+            min_epoch,
             pending: Pending::At(start),
             failures: 0,
             asked: false,
@@ -43,10 +45,11 @@ impl Campaign {
 
     fn ask(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
         self.asked = true;
-        let wait = wait(timings);
+        let wait = self.wait(timings);
         let request = Request::Acquire {
             lease_id: self.lease_id,
             wait,
+            min_epoch: self.min_epoch,
         };
         self.pending = wire.send(now, request, wait + timings.renew_interval());
     }
@@ -82,7 +85,7 @@ impl Campaign {
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;
                 wire.push(Output::SeenLeader(holder.zip(epoch)));
-                if now.since(sent) >= wait(timings) / 2 {
+                if now.since(sent) >= self.wait(timings) / 2 {
                     self.ask(now, timings, wire);
                 } else {
                     // The store did not let us wait in it: ask from time to time.
@@ -136,12 +139,16 @@ impl Campaign {
             Next::Withdrawn
         }
     }
-}
 
-/// How long the store may keep an acquire waiting. Not longer than the lease duration, so that a
-/// path that died silently is noticed while it matters.
-fn wait(timings: &Timings) -> Duration {
-    timings.lease_duration().min(Duration::from_secs(30))
+    /// How long the store may keep an acquire waiting. Not longer than the lease duration, so that a
+    /// path that died silently is noticed while it matters. One who is elected elsewhere, too, keeps
+    /// others waiting there, so it hears of the store more often.
+    fn wait(&self, timings: &Timings) -> Duration {
+        if self.min_epoch.is_some() {
+            return timings.renew_interval();
+        }
+        timings.lease_duration().min(Duration::from_secs(30))
+    }
 }
 
 /// How long to wait before trying again after so many failures in a row: a twentieth of the renew

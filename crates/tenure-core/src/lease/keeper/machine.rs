@@ -122,9 +122,20 @@ impl Keeper {
     /// Command: compete, under a fresh lease id. After a term that calls for a cool-down it begins
     /// when that is over. Without effect while it competes or leads already.
     pub fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
+        self.campaign_from(now, None, random);
+    }
+
+    /// Command: like [`Keeper::campaign`], for a term with this epoch, or a greater one if the lease
+    /// has had this one.
+    pub fn campaign_with(&mut self, now: Instant, epoch: Epoch, random: &mut dyn Random) {
+        self.campaign_from(now, Some(epoch), random);
+    }
+
+    fn campaign_from(&mut self, now: Instant, epoch: Option<Epoch>, random: &mut dyn Random) {
         if matches!(self.phase, Phase::Idle) {
             let start = self.stand_back_until.max(now);
-            self.phase = Phase::Campaigning(Campaign::new(start, random.lease_id()));
+            let campaign = Campaign::new(start, random.lease_id(), epoch);
+            self.phase = Phase::Campaigning(campaign);
             self.handle_timeout(now, random);
         }
     }

@@ -17,6 +17,8 @@ pub enum Request {
         lease_id: LeaseId,
         /// How long the store may keep the request waiting for the lease.
         wait: Duration,
+        /// The least epoch to hold it under.
+        min_epoch: Option<Epoch>,
     },
     /// Count the duration from now again.
     Renew(LeaseId),

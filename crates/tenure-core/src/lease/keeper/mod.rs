@@ -2,8 +2,8 @@
 //!
 //! [`Keeper`] is a pure state machine. Its methods, in the order in which a driver uses them:
 //!
-//! - commands: [`Keeper::campaign`], [`Keeper::resign`], [`Keeper::hand_over`],
-//!   [`Keeper::renew_early`], [`Keeper::task_ended`];
+//! - commands: [`Keeper::campaign`], [`Keeper::campaign_with`], [`Keeper::resign`],
+//!   [`Keeper::hand_over`], [`Keeper::renew_early`], [`Keeper::task_ended`];
 //! - inputs: [`Keeper::handle_message`], [`Keeper::handle_timeout`], [`Keeper::handle_progress`];
 //! - outputs, to be drained after each of the above: [`Keeper::poll_output`], then
 //!   [`Keeper::poll_timeout`] for when to come back at the latest;

@@ -17,6 +17,7 @@ fn stored(metadata_len: usize) -> Stored {
         holder: "a".parse().unwrap(),
         duration: LeaseDuration::Infinite,
         lock_delay: std::time::Duration::ZERO,
+        min_epoch: None,
         metadata: Metadata::from([("k".into(), "x".repeat(metadata_len))]),
     };
     let now = Instant::default();

@@ -145,6 +145,7 @@ fn queued(number: u64, wait: Duration) -> Queued {
             holder: format!("candidate-{number}").parse().unwrap(),
             duration: LeaseDuration::Fixed(Duration::from_secs(60)),
             lock_delay: Duration::ZERO,
+            min_epoch: None,
             metadata: Metadata::new(),
         },
         wait,

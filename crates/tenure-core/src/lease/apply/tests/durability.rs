@@ -13,6 +13,7 @@ fn durable(operation: &Operation) -> bool {
 fn described() -> Acquire {
     Acquire {
         lock_delay: secs(5),
+        min_epoch: None,
         metadata: metadata("here"),
         ..request('a', fixed(60))
     }

@@ -42,6 +42,7 @@ fn request(name: char, duration: LeaseDuration) -> Acquire {
         holder: candidate(name),
         duration,
         lock_delay: Duration::ZERO,
+        min_epoch: None,
         metadata: Metadata::new(),
     }
 }

@@ -218,6 +218,8 @@ fn an_operation() -> impl Strategy<Value = Operation> {
         6 => asked.prop_map(|(name, duration, delay, wall, value)| {
             let request = Acquire {
                 lock_delay: secs(delay * 5),
+                // One in five asks for an epoch of its own choice.
+                min_epoch: Epoch::new(wall / 2).filter(|_| wall % 5 == 0),
                 metadata: if value == 0 { Metadata::new() } else { metadata("x") },
                 ..request(name, duration)
             };

@@ -36,6 +36,26 @@ fn epochs_increase_when_the_wall_clock_goes_back() {
 }
 
 #[test]
+fn who_asks_for_an_epoch_gets_it_or_a_greater_one_and_the_wall_clock_does_not_count() {
+    let mut lease = Lease::native();
+    lease.accept(&acquire_when_the_wall_shows('a', 5_000));
+    lease.accept(&release('a'));
+    for (name, least, granted) in [
+        ('b', 7_000, 7_000),
+        ('c', 6_000, 7_001),
+        ('d', 7_001, 7_002),
+    ] {
+        let asked = Acquire {
+            min_epoch: Epoch::new(least),
+            ..request(name, fixed(60))
+        };
+        let change = lease.accept(&Operation::Acquire(asked, UnixMillis::new(9_000)));
+        assert_eq!(change, Change::Granted(Epoch::new(granted).unwrap()));
+        lease.accept(&release(name));
+    }
+}
+
+#[test]
 fn after_the_last_epoch_nobody_is_granted() {
     let mut lease = Lease::native();
     lease.accept(&acquire_when_the_wall_shows('a', Epoch::MAX.get()));

@@ -198,7 +198,7 @@ impl Bench {
                 timeout,
             } => {
                 let request = match request {
-                    Request::Acquire { lease_id, wait } => {
+                    Request::Acquire { lease_id, wait, .. } => {
                         format!("acquire {}, wait {wait:?}", self.name(lease_id))
                     }
                     Request::Renew(lease_id) => format!("renew {}", self.name(lease_id)),

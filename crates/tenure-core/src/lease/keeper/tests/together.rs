@@ -205,6 +205,7 @@ impl World {
                     holder: candidate(from),
                     duration: LeaseDuration::Fixed(Timings::default().lease_duration()),
                     lock_delay: Duration::ZERO,
+                    min_epoch: None,
                     metadata: lease::Metadata::new(),
                 },
                 UnixMillis::new(1),

@@ -1,0 +1,448 @@
+//! Electing in a store and among peers at once: the way from one to the other without a pause.
+//!
+//! [`Both`] leads only while its [`Keeper`] holds the lease *and* its [`Node`] leads among the peers.
+//!
+//! ```text
+//!          campaign          elected among peers        granted under the same epoch
+//!   idle ----------> electing ---------------> asking --------------------------> leading
+//!                     ^    ^                     |                                   |
+//!                     |    +--- giving back <----+-----------------------------------+
+//!                     |     no lease in time, another epoch, lost       the task is gone
+//!                     +-- after a pause, if the store was to blame
+//! ```
+//!
+//! **Why no other one leads at the same time.** Whoever is elected by a lease alone needs the lease;
+//! whoever is elected among peers alone needs the peers; and this one needs both. Each half is kept by
+//! the machine that keeps it when it stands alone, so each half's own argument holds
+//! ([`lease::keeper`](crate::lease::keeper), [`bully`](crate::bully)): the task is stopped by the
+//! earlier of the two ends, and neither half is given back before it is gone. So candidates by lease
+//! and by both may run side by side, and so may candidates by both and among peers. Those by lease
+//! and among peers may not.
+//!
+//! **Why nobody waits for ever.** Everybody takes the halves in the same order: first the peers, then
+//! the lease. So no two of them hold a half each and wait for the other's. Among peers alone nobody waits
+//! for the lease, and by lease alone nobody for the peers. One whose store does not answer
+//! gives the peers' half back after a renew deadline, and stands aside for about a lease duration, in
+//! which another one is elected. While the store names a holder it waits: then somebody leads.
+//!
+//! **Why epochs increase, also from one strategy to the next.** A term has one epoch in both places: the
+//! peers number it, and the store is asked for a grant with that number, without its own clock. The
+//! store gives a greater one only if the lease has had this one, or a greater one. Then the term does
+//! not begin: both halves are given back, and the peers elect again above what the store has
+//! said. So the epoch of a term is greater than all that the store has granted, and than all that a majority
+//! of the peers has promised; and it is the last one granted, and promised by a majority, before
+//! the term begins. Whatever the clocks say, no earlier term of any strategy has a greater one, and no later
+//! term a smaller one. (Without a quorum the peers know only what they have heard of; the lease still
+//! goes to one at a time.)
+
+mod term;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+use alloc::format;
+
+use super::{Standing, Strategy};
+use crate::bully::{self, Node, NodeId};
+use crate::lease::LeaseId;
+use crate::lease::keeper::{self, Answer, EndReason, Keeper, TaskEnd, Timings};
+use crate::{CandidateId, Epoch, Instant, Random};
+
+use term::Term;
+
+/// A candidate that is elected in a store and among peers; see the [module](self).
+#[derive(Debug)]
+pub struct Both {
+    timings: Timings,
+    keeper: Keeper,
+    node: Node,
+    phase: Phase,
+    outputs: VecDeque<Output>,
+}
+
+/// What may come into it beside time.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// From the store: the number of an attempt, and its answer.
+    Store(u64, Answer),
+    /// From the peers, their failure detector or the disk.
+    Peers(bully::Input),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// About the store: to send something, or for the log. Never about the term.
+    Store(keeper::Output),
+    /// About the peers and the disk; and all that there is to say about the campaign and the term.
+    Peers(bully::Output),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Idle,
+    /// It competes among the peers, or will from this instant on.
+    Electing {
+        from: Option<Instant>,
+    },
+    /// The peers have elected it, and it asks for the lease.
+    Asking {
+        epoch: Epoch,
+        /// When the store last gave no reason for impatience.
+        since: Instant,
+    },
+    Leading(Term),
+    /// Nobody leads here, and the store is told so.
+    GivingBack(Next),
+}
+
+/// What follows when both halves are given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    ElectAt(Instant),
+    Withdraw,
+    /// It has failed, and has said so.
+    Stop,
+}
+
+impl Both {
+    /// A candidate made of these; neither competes yet, and both have the same timings of a term.
+    #[must_use]
+    pub fn new(keeper: Keeper, node: Node) -> Self {
+        Self {
+            timings: *node.settings().timings().term(),
+            keeper,
+            node,
+            phase: Phase::Idle,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Its half among the peers.
+    #[must_use]
+    pub const fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The lease id of the current term.
+    #[must_use]
+    pub fn lease_id(&self) -> Option<LeaseId> {
+        self.keeper.lease_id()
+    }
+
+    /// Command: if the next renewal in the store is due soon, send it now.
+    pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
+        self.keeper.renew_early(now);
+        self.go_on(now, random);
+    }
+
+    /// Does what its halves say, and what follows from that.
+    fn go_on(&mut self, now: Instant, random: &mut dyn Random) {
+        loop {
+            if let Some(output) = self.keeper.poll_output() {
+                self.obey_keeper(now, output, random);
+            } else if let Some(output) = self.node.poll_output() {
+                self.obey_node(now, output, random);
+            } else if !self.step(now, random) {
+                return;
+            }
+        }
+    }
+
+    fn obey_keeper(&mut self, now: Instant, output: keeper::Output, random: &mut dyn Random) {
+        use keeper::Output as Of;
+        match output {
+            Of::SeenLeader(seen) => {
+                if let Some((_, epoch)) = &seen {
+                    self.hear_of_holder(now, *epoch, random);
+                }
+                self.outputs.push_back(Output::Store(Of::SeenLeader(seen)));
+            }
+            Of::Send { .. } | Of::Retrying(_) => self.outputs.push_back(Output::Store(output)),
+            Of::Began(epoch) => self.granted(now, epoch, random),
+            Of::Failed(why) => {
+                self.say(bully::Output::Failed(why));
+                self.give_back(now, Next::Stop, random);
+            }
+            Of::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
+            Of::Cancel(reason) => {
+                if self.cancel(reason) {
+                    self.node.resign(now, reason, random);
+                }
+            }
+            Of::Abort => self.abort(),
+            Of::Overrun => self.overrun(),
+            // The step that follows looks at what is left of it.
+            Of::Ended(..) | Of::Withdrawn => {}
+        }
+    }
+
+    fn obey_node(&mut self, now: Instant, output: bully::Output, random: &mut dyn Random) {
+        use bully::Output as Of;
+        match output {
+            Of::Send { .. } | Of::Persist(_) | Of::Ask { .. } | Of::SeenLeader(_) => {
+                self.say(output);
+            }
+            Of::Began(epoch) => {
+                if let Phase::Electing { .. } = self.phase {
+                    self.phase = Phase::Asking { epoch, since: now };
+                    self.keeper.campaign_with(now, epoch, random);
+                } else {
+                    self.node.task_ended(now, TaskEnd::Aborted, random);
+                }
+            }
+            Of::Failed(why) => {
+                self.say(Of::Failed(why));
+                self.give_back(now, Next::Stop, random);
+            }
+            Of::AtRisk(at_risk) => self.at_risk(|term| &mut term.peers_at_risk, at_risk),
+            Of::Cancel(reason) => {
+                if self.cancel(reason) {
+                    self.keeper.resign(now, reason, random);
+                } else if let Phase::Asking { .. } = self.phase {
+                    // There is no task yet that would have to stop before.
+                    self.give_back(now, Next::ElectAt(now), random);
+                }
+            }
+            Of::Abort => self.abort(),
+            Of::Overrun => self.overrun(),
+            Of::Ended(..) | Of::Withdrawn => {}
+        }
+    }
+
+    /// The store has granted the lease. The term begins if it has the same number in both places, and
+    /// the peers' half still holds.
+    fn granted(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
+        let led = self.node.standing(now);
+        match (&self.phase, led) {
+            (Phase::Asking { epoch, .. }, Standing::Leading { .. }) if *epoch == granted => {
+                self.phase = Phase::Leading(Term::new(granted));
+                self.say(bully::Output::Began(granted));
+            }
+            _ => {
+                // The lease has had terms that the peers have not heard of.
+                self.node.taken(granted);
+                self.give_back(now, Next::ElectAt(now), random);
+            }
+        }
+    }
+
+    /// Somebody holds the lease, so somebody leads, and there is no hurry. If that one's epoch is not
+    /// below this one's, the peers elect again meanwhile, so that no time is lost later.
+    fn hear_of_holder(&mut self, now: Instant, held: Epoch, random: &mut dyn Random) {
+        self.node.taken(held);
+        if let Phase::Asking { epoch, since } = &mut self.phase {
+            *since = now;
+            if held >= *epoch {
+                self.give_back(now, Next::ElectAt(now), random);
+            }
+        }
+    }
+
+    /// Gives back whatever it holds without leading.
+    fn give_back(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
+        self.phase = Phase::GivingBack(next);
+        if self.node.stop_by().is_some() {
+            self.node.task_ended(now, TaskEnd::Aborted, random);
+        } else {
+            self.node.resign(now, EndReason::Resigned, random);
+        }
+        if self.keeper.lease_id().is_some() {
+            self.keeper.task_ended(now, TaskEnd::Aborted, random);
+        } else {
+            self.keeper.resign(now, EndReason::Resigned, random);
+        }
+    }
+
+    /// What time has made due, or the end of something else; whether that was anything.
+    fn step(&mut self, now: Instant, random: &mut dyn Random) -> bool {
+        let is_over = self.node.stop_by().is_none() && self.keeper.standing(now) == Standing::Idle;
+        match &mut self.phase {
+            Phase::Electing { from } if from.is_some_and(|from| now >= from) => {
+                *from = None;
+                self.node.campaign(now, random);
+            }
+            Phase::Asking { since, .. } if now >= *since + self.timings.renew_deadline() => {
+                let pause = random.jitter(self.timings.lease_duration());
+                let why = format!(
+                    "elected among the peers, and the store has given no lease for {:?}; standing \
+                     aside for {pause:.1?}",
+                    self.timings.renew_deadline()
+                );
+                self.outputs
+                    .push_back(Output::Store(keeper::Output::Retrying(why)));
+                self.give_back(now, Next::ElectAt(now + pause), random);
+            }
+            Phase::Leading(term) if term.task_gone && is_over => {
+                let ended = bully::Output::Ended(term.epoch, term.reason());
+                self.phase = Phase::Idle;
+                self.say(ended);
+            }
+            Phase::GivingBack(next) if is_over => match *next {
+                Next::ElectAt(from) => self.phase = Phase::Electing { from: Some(from) },
+                Next::Withdraw => {
+                    self.phase = Phase::Idle;
+                    self.say(bully::Output::Withdrawn);
+                }
+                Next::Stop => self.phase = Phase::Idle,
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    fn say(&mut self, output: bully::Output) {
+        self.outputs.push_back(Output::Peers(output));
+    }
+
+    fn at_risk(&mut self, half: impl FnOnce(&mut Term) -> &mut bool, at_risk: bool) {
+        if let Phase::Leading(term) = &mut self.phase {
+            let before = term.is_at_risk();
+            *half(term) = at_risk;
+            let after = term.is_at_risk();
+            if before != after {
+                self.say(bully::Output::AtRisk(after));
+            }
+        }
+    }
+
+    /// One half has begun to end. Whether the other one must follow.
+    fn cancel(&mut self, reason: EndReason) -> bool {
+        let first = match &mut self.phase {
+            Phase::Leading(term) => term.begin_ending(reason),
+            _ => false,
+        };
+        if first {
+            self.say(bully::Output::Cancel(reason));
+        }
+        first
+    }
+
+    fn abort(&mut self) {
+        if let Phase::Leading(term) = &mut self.phase
+            && !core::mem::replace(&mut term.aborted, true)
+        {
+            self.say(bully::Output::Abort);
+        }
+    }
+
+    fn overrun(&mut self) {
+        if let Phase::Leading(term) = &mut self.phase
+            && !core::mem::replace(&mut term.overrun, true)
+        {
+            self.say(bully::Output::Overrun);
+        }
+    }
+}
+
+impl Strategy for Both {
+    type Message = Message;
+    type Output = Output;
+    /// As the peers know it, and as the store does.
+    type Peer = (NodeId, CandidateId);
+
+    fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
+        if let Phase::Idle = self.phase {
+            self.phase = Phase::Electing { from: Some(now) };
+            self.go_on(now, random);
+        }
+    }
+
+    fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
+        match self.phase {
+            Phase::Idle | Phase::GivingBack(Next::Withdraw | Next::Stop) => {}
+            Phase::Leading(_) => self.keeper.resign(now, reason, random),
+            Phase::GivingBack(Next::ElectAt(_)) => self.phase = Phase::GivingBack(Next::Withdraw),
+            Phase::Electing { .. } | Phase::Asking { .. } => {
+                self.give_back(now, Next::Withdraw, random);
+            }
+        }
+        self.go_on(now, random);
+    }
+
+    fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
+        // Both are told before either's cancel is heard, so that neither takes it for a mere resignation.
+        if self.cancel(EndReason::HandedOver) {
+            self.node.hand_over(now, node);
+            self.keeper.hand_over(now, candidate);
+        }
+    }
+
+    fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
+        // Time first: a task that stops because the term has passed has not ended the term.
+        self.handle_timeout(now, random);
+        let Phase::Leading(term) = &mut self.phase else {
+            return;
+        };
+        term.task_gone = true;
+        // Its task is gone, so both halves may be given back at once.
+        self.keeper.task_ended(now, end, random);
+        self.go_on(now, random);
+        self.node.task_ended(now, end, random);
+        self.go_on(now, random);
+    }
+
+    fn handle_message(&mut self, now: Instant, message: Message, random: &mut dyn Random) {
+        match message {
+            Message::Store(attempt, answer) => {
+                self.keeper.handle_message(now, attempt, answer, random);
+            }
+            Message::Peers(input) => self.node.handle_message(now, input, random),
+        }
+        self.go_on(now, random);
+    }
+
+    fn handle_progress(&mut self, at: Instant) {
+        self.keeper.handle_progress(at);
+        self.node.handle_progress(at);
+    }
+
+    fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
+        self.keeper.handle_timeout(now, random);
+        self.node.handle_timeout(now, random);
+        self.go_on(now, random);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = match &self.phase {
+            Phase::Electing { from } => *from,
+            Phase::Asking { since, .. } => Some(*since + self.timings.renew_deadline()),
+            _ => None,
+        };
+        let halves = [self.keeper.poll_timeout(), self.node.poll_timeout()];
+        halves.into_iter().chain([due]).flatten().min()
+    }
+
+    fn standing(&self, now: Instant) -> Standing {
+        match &self.phase {
+            Phase::Idle => Standing::Idle,
+            Phase::Electing { .. } | Phase::Asking { .. } | Phase::GivingBack(Next::ElectAt(_)) => {
+                Standing::Campaigning
+            }
+            Phase::GivingBack(_) => Standing::Ending,
+            Phase::Leading(_) => match (self.keeper.standing(now), self.node.standing(now)) {
+                // Each half by its own clockwork; the term, by the one that ends first.
+                (Standing::Leading { epoch, until }, Standing::Leading { until: other, .. }) => {
+                    Standing::Leading {
+                        epoch,
+                        until: until.min(other),
+                    }
+                }
+                _ => Standing::Ending,
+            },
+        }
+    }
+
+    fn stop_by(&self) -> Option<Instant> {
+        let Phase::Leading(_) = self.phase else {
+            return None;
+        };
+        let halves = [self.keeper.stop_by(), self.node.stop_by()];
+        halves.into_iter().flatten().min()
+    }
+}

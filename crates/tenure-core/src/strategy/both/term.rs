@@ -1,0 +1,45 @@
+//! A term that is held in both places.
+
+use crate::Epoch;
+use crate::lease::keeper::EndReason;
+
+#[derive(Debug)]
+pub(super) struct Term {
+    pub(super) epoch: Epoch,
+    /// Why it ends; the first reason stays.
+    reason: Option<EndReason>,
+    pub(super) lease_at_risk: bool,
+    pub(super) peers_at_risk: bool,
+    pub(super) aborted: bool,
+    pub(super) overrun: bool,
+    pub(super) task_gone: bool,
+}
+
+impl Term {
+    pub(super) const fn new(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            reason: None,
+            lease_at_risk: false,
+            peers_at_risk: false,
+            aborted: false,
+            overrun: false,
+            task_gone: false,
+        }
+    }
+
+    /// Whether that is the first time.
+    pub(super) fn begin_ending(&mut self, reason: EndReason) -> bool {
+        let first = self.reason.is_none();
+        self.reason = self.reason.or(Some(reason));
+        first
+    }
+
+    pub(super) fn reason(&self) -> EndReason {
+        self.reason.unwrap_or(EndReason::Resigned)
+    }
+
+    pub(super) const fn is_at_risk(&self) -> bool {
+        self.lease_at_risk || self.peers_at_risk
+    }
+}

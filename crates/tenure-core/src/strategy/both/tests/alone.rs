@@ -1,0 +1,243 @@
+//! One candidate, whose peers are itself, and a store that a test plays.
+
+extern crate std;
+
+use alloc::vec::Vec;
+
+use super::*;
+use crate::lease::keeper::{Output as OfStore, Request};
+use bully::Output as OfPeers;
+
+/// The only member of its group, so that the peers elect it at once, and what it says.
+struct Bench {
+    both: Both,
+    now: u64,
+    dice: Dice,
+    /// The newest request to the store.
+    request: Option<(u64, Request)>,
+    /// What it said of the campaign and the term.
+    said: Vec<OfPeers>,
+}
+
+impl Bench {
+    fn new(wall: u64) -> Self {
+        let node = node(1, 1, Guarantee::Quorum, Record::default(), 0, wall);
+        let mut bench = Self {
+            both: Both::new(keeper(), node),
+            now: 0,
+            dice: Dice(1),
+            request: None,
+            said: Vec::new(),
+        };
+        // Its start is on disk before anything else.
+        bench.act(|both, now, dice| both.handle_timeout(now, dice));
+        bench.act(|both, now, dice| both.campaign(now, dice));
+        bench
+    }
+
+    fn act(&mut self, act: impl FnOnce(&mut Both, Instant, &mut Dice)) {
+        act(&mut self.both, at(self.now), &mut self.dice);
+        while let Some(output) = self.both.poll_output() {
+            match output {
+                Output::Store(OfStore::Send {
+                    attempt, request, ..
+                }) => self.request = Some((attempt, request)),
+                Output::Peers(OfPeers::Persist(_)) => {
+                    let written = Message::Peers(bully::Input::Persisted);
+                    let now = at(self.now);
+                    self.both.handle_message(now, written, &mut self.dice);
+                }
+                Output::Store(_) | Output::Peers(OfPeers::SeenLeader(_)) => {}
+                Output::Peers(said) => self.said.push(said),
+            }
+        }
+    }
+
+    fn go(&mut self, pause: u64) {
+        for _ in 0..pause / 10 {
+            self.now += 10;
+            self.act(|both, now, dice| both.handle_timeout(now, dice));
+        }
+    }
+
+    /// The epoch that the store is asked for.
+    fn asked(&mut self) -> Epoch {
+        match self.request {
+            Some((_, Request::Acquire { min_epoch, .. })) => min_epoch.unwrap(),
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let (attempt, _) = self.request.take().unwrap();
+        self.act(|both, now, dice| {
+            both.handle_message(now, Message::Store(attempt, answer), dice);
+        });
+    }
+
+    fn standing(&self) -> Standing {
+        self.both.standing(at(self.now))
+    }
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+#[test]
+fn it_leads_when_the_store_grants_what_the_peers_have_elected() {
+    let mut bench = Bench::new(1_000);
+    let elected = bench.asked();
+    assert_eq!(
+        (elected, bench.standing()),
+        (epoch(1_000), Standing::Campaigning)
+    );
+    assert_eq!(bench.said, []);
+    bench.answer(Answer::Held(elected));
+    assert_eq!(bench.said, [OfPeers::Began(elected)]);
+    assert!(matches!(bench.standing(), Standing::Leading { epoch, .. } if epoch == elected));
+}
+
+#[test]
+fn a_lease_that_has_had_greater_epochs_is_given_back_and_the_peers_elect_above_them() {
+    let mut bench = Bench::new(1_000);
+    bench.answer(Answer::Held(epoch(7_000)));
+    assert_eq!(bench.said, []);
+    assert!(matches!(bench.request, Some((_, Request::Release(_)))));
+    bench.answer(Answer::Released);
+    bench.go(500);
+    assert_eq!(bench.asked(), epoch(7_001));
+    bench.answer(Answer::Held(epoch(7_001)));
+    assert_eq!(bench.said, [OfPeers::Began(epoch(7_001))]);
+}
+
+#[test]
+fn while_another_one_holds_the_lease_it_waits_and_is_elected_above_it() {
+    let mut bench = Bench::new(1_000);
+    let held = |number| Answer::HeldByAnother {
+        holder: Some("worker".parse().unwrap()),
+        epoch: Some(epoch(number)),
+    };
+    bench.answer(held(7_000));
+    // It is elected again, above the holder, and then stays with that.
+    while !matches!(bench.request, Some((_, Request::Acquire { .. }))) {
+        if bench.request.is_some() {
+            bench.answer(Answer::Released);
+        }
+        bench.go(10);
+    }
+    for _ in 0..20 {
+        assert_eq!(bench.asked(), epoch(7_001));
+        bench.answer(held(7_000));
+        bench.go(1_000);
+    }
+    assert_eq!(bench.said, []);
+}
+
+#[test]
+fn without_a_store_the_peers_half_is_given_back_and_it_stands_aside() {
+    let mut bench = Bench::new(1_000);
+    bench.answer(Answer::Unknown("no answer".into()));
+    let deadline = timings().term().renew_deadline().as_millis() as u64;
+    bench.go(deadline);
+    assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
+    // Others are told that it does not stand.
+    assert!(!bench.both.node().stands(at(bench.now)));
+    bench.go(2_000);
+    assert!(!bench.both.node().stands(at(bench.now)));
+    // It comes again.
+    bench.request = None;
+    while bench.request.is_none() {
+        bench.go(10);
+    }
+    let again = bench.asked();
+    bench.answer(Answer::Held(again));
+    assert_eq!(bench.said, [OfPeers::Began(again)]);
+}
+
+#[test]
+fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_task() {
+    let mut bench = Bench::new(1_000);
+    let led = bench.asked();
+    bench.answer(Answer::Held(led));
+    bench.said.clear();
+    // The peers' half is renewed by its only member, the store's is not.
+    let Standing::Leading { until, .. } = bench.standing() else {
+        panic!("it leads");
+    };
+    assert_eq!(until, at(0) + timings().term().renew_deadline());
+    assert_eq!(
+        bench.both.stop_by(),
+        Some(at(0) + timings().term().hard_stop())
+    );
+    bench.go(2_500);
+    let reason = EndReason::RenewDeadline;
+    assert!(bench.said.contains(&OfPeers::Cancel(reason)));
+    assert_eq!(bench.standing(), Standing::Ending);
+    // Until the task is gone it keeps what it has.
+    assert!(matches!(
+        bench.both.node().standing(at(bench.now)),
+        Standing::Leading { .. }
+    ));
+    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Aborted, dice));
+    while bench.request.is_some() {
+        bench.answer(Answer::Released);
+    }
+    assert_eq!(bench.said.last(), Some(&OfPeers::Ended(led, reason)));
+    assert_eq!(bench.standing(), Standing::Idle);
+}
+
+#[test]
+fn who_resigns_says_so_once_and_keeps_both_halves_until_the_task_is_gone() {
+    let mut bench = Bench::new(1_000);
+    let led = bench.asked();
+    bench.answer(Answer::Held(led));
+    bench.act(|both, now, dice| both.resign(now, EndReason::ShutDown, dice));
+    assert!(matches!(bench.standing(), Standing::Leading { .. }));
+    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
+    assert!(matches!(bench.request, Some((_, Request::Release(_)))));
+    bench.answer(Answer::Released);
+    let said = [
+        OfPeers::Began(led),
+        OfPeers::Cancel(EndReason::ShutDown),
+        OfPeers::Ended(led, EndReason::ShutDown),
+    ];
+    assert_eq!(bench.said, said);
+}
+
+#[test]
+fn a_campaign_that_is_given_up_gives_both_halves_back() {
+    let mut bench = Bench::new(1_000);
+    bench.act(|both, now, dice| both.resign(now, EndReason::Resigned, dice));
+    assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
+    assert!(matches!(bench.request, Some((_, Request::Release(_)))));
+    bench.answer(Answer::Released);
+    assert_eq!(bench.said, [OfPeers::Withdrawn]);
+    assert_eq!(bench.standing(), Standing::Idle);
+}
+
+#[test]
+fn a_store_that_refuses_it_ends_the_campaign() {
+    let mut bench = Bench::new(1_000);
+    bench.answer(Answer::Refused("no".into()));
+    assert_eq!(bench.said, [OfPeers::Failed("no".into())]);
+    assert_eq!(bench.standing(), Standing::Idle);
+    assert!(!bench.both.node().stands(at(bench.now)));
+}
+
+#[test]
+fn a_hand_over_names_the_successor_in_both_places() {
+    let mut bench = Bench::new(1_000);
+    let led = bench.asked();
+    bench.answer(Answer::Held(led));
+    bench.act(|both, now, _| both.hand_over(now, (NodeId(2), "2".parse().unwrap())));
+    assert_eq!(
+        bench.said.last(),
+        Some(&OfPeers::Cancel(EndReason::HandedOver))
+    );
+    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
+    let Some((_, Request::HandOver { to, .. })) = &bench.request else {
+        panic!("{:?}", bench.request);
+    };
+    assert_eq!(to.as_str(), "2");
+}
