@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Watch(Watch),
     Break(Break),
     Handover(Handover),
+    Peers(Peers),
     Doctor(Doctor),
     Backup(Backup),
     Restore(Restore),
@@ -114,8 +115,8 @@ pub(crate) struct CandidateArgs {
     /// Time between SIGTERM and SIGKILL [default: 4/15 of the lease duration, 4s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) stop_grace: Option<String>,
-    /// Which way to elect: "lease" (in a store), "bully" (among peers), or "static" (nobody else
-    /// competes) [default: lease]
+    /// Which way to elect: "lease" (in a store), "bully" (among peers), "both" (on the way from one to
+    /// the other), or "static" (nobody else competes) [default: lease]
     #[arg(long)]
     pub(crate) strategy: Option<String>,
     /// Among peers: which of them this one is
@@ -302,6 +303,26 @@ pub(crate) struct Handover {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print JSON, with the field names of the HTTP API
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show what each member of an election among peers says
+///
+/// Asks all of them at once; it needs no key. A member that does not answer is a row that says why. Exits
+/// with 0 if there is a leader that all who answer agree on, 1 if not, 69 if nobody answers.
+#[derive(Debug, Args)]
+pub(crate) struct Peers {
+    /// What they elect for
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) election: Option<String>,
+    /// All members
+    #[arg(long, value_name = "NUMBER[@PRIORITY]=URL", value_delimiter = ',')]
+    pub(crate) peers: Vec<String>,
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON, with the field names of the members' status
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -38,12 +38,12 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
   1    failed, for a reason told on stderr (demo: a promise was not kept; doctor: there
-       is something to look at)
+       is something to look at; peers: no leader that all agree on)
   2    wrong usage or configuration
-  3    the store refused, or there is no such lease
+  3    the store or the peers refused, or there is no such lease
   65   serve, backup, restore: the data directory or the backup is damaged, or of a newer
        version
-  69   the store can't be reached
+  69   the store, or no peer at all, can be reached
   70   run: the command could not be stopped in time
   75   run --once: stopped before it led
   76   run --once: leadership was lost before the command had ended
@@ -136,7 +136,7 @@ impl From<tenure::ConnectError> for Failure {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        let code = if matches!(error, RunError::Refused(_)) {
+        let code = if matches!(error, RunError::Refused(_) | RunError::Barred(_)) {
             REFUSED
         } else {
             1

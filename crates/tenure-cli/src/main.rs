@@ -10,6 +10,7 @@ mod logging;
 mod open_files;
 mod output;
 mod parent;
+mod peers;
 mod run;
 mod serve;
 mod shell;
@@ -47,6 +48,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Watch(arguments) => watch::watch(&arguments),
         Command::Break(arguments) => store::break_lease(&arguments),
         Command::Handover(arguments) => store::hand_over(&arguments),
+        Command::Peers(arguments) => peers::peers(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Backup(arguments) => backup::backup(&arguments),
         Command::Restore(arguments) => backup::restore(&arguments),

@@ -58,6 +58,10 @@ pub enum RunError {
     /// The store refuses to deal with this candidate, which does not pass by itself.
     #[error("the store refuses this candidate: {0}")]
     Refused(String),
+    /// This member can't take part in the election among peers any more: another process has its number,
+    /// or the epochs are used up. It says who has seen that, and what would be right.
+    #[error("this member takes no part in the election: {0}")]
+    Barred(String),
     /// The driver thread has died. A fault of this library; the term, if any, has ended.
     #[error("the driver thread has died")]
     DriverGone,
@@ -261,7 +265,6 @@ impl Candidate {
         let won = won.await;
         std::mem::forget(give_up_on_drop);
         won.map_err(|_| RunError::DriverGone)?
-            .map_err(RunError::Refused)
     }
 
     /// Waits until what was given up is given back.

@@ -131,7 +131,8 @@ impl Leadership {
     }
 
     /// Says this about the leader, for everybody to see ([`Observed`](crate::observe::Observed)), in
-    /// place of what was said before: up to 4 KiB of keys and values.
+    /// place of what was said before: up to 4 KiB of keys and values. It holds for this term. Among peers
+    /// this does not wait until the others know it: it is sent at once, and with each renewal again.
     ///
     /// # Errors
     ///
@@ -179,9 +180,9 @@ pub enum ProclaimError {
     /// The term is over; nothing was sent.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
-    /// Peers tell each other who leads and nothing else about the leader.
-    #[error("an election among peers carries nothing that a leader says about itself")]
-    AmongPeers,
+    /// It is too much. Nothing was sent; what was said before holds.
+    #[error("{0}")]
+    Metadata(String),
     /// The store did not take it, or did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),

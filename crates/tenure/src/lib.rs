@@ -47,6 +47,7 @@ mod bully;
 pub mod config;
 pub mod fence;
 pub mod observe;
+pub mod peers;
 #[cfg(feature = "axum")]
 pub mod router;
 pub mod store;

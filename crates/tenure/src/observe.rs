@@ -52,6 +52,8 @@ pub(crate) enum Source {
     Store(Watcher),
     /// At what this member of an election among peers knows.
     Peers(watch::Receiver<Observed>),
+    /// Into both.
+    Both(Watcher, watch::Receiver<Observed>),
 }
 
 impl Observer {
@@ -59,6 +61,10 @@ impl Observer {
         match source {
             Source::Store(store) => Self::of_store(store.clone(), election, lease),
             Source::Peers(seen) => Self::of_peers(seen.clone()),
+            Source::Both(store, seen) => {
+                let store = Self::of_store(store.clone(), election, lease);
+                Self::of_both(store, Self::of_peers(seen.clone()))
+            }
         }
     }
 
@@ -73,6 +79,36 @@ impl Observer {
                 tokio::select! {
                     changed = seen.changed() => if changed.is_err() { return sender.closed().await },
                     () = sender.closed() => return,
+                }
+            }
+        });
+        Self { changes }
+    }
+
+    /// Whoever holds the lease leads, by a lease or by both. If nobody does, somebody may lead among
+    /// peers alone.
+    fn of_both(mut store: Self, mut peers: Self) -> Self {
+        let (sender, changes) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let unknown = || Observed::Unknown("not asked yet".into());
+            let (mut in_store, mut among_peers) = (unknown(), unknown());
+            let mut last = None;
+            loop {
+                tokio::select! {
+                    seen = store.next() => in_store = seen,
+                    seen = peers.next() => among_peers = seen,
+                    () = sender.closed() => return,
+                }
+                let seen = match (&in_store, &among_peers) {
+                    (Observed::Leader { .. }, _) => &in_store,
+                    (_, Observed::Leader { .. }) => &among_peers,
+                    _ => &in_store,
+                };
+                if last.as_ref() != Some(seen) {
+                    last = Some(seen.clone());
+                    if sender.send(seen.clone()).await.is_err() {
+                        return;
+                    }
                 }
             }
         });

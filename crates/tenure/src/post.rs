@@ -122,7 +122,7 @@ impl From<bully::Event> for Event {
                 reply: Reply::Http(message.reply),
             }),
             bully::Event::Refused(node) => Self::Refused(node),
-            bully::Event::Impostor(impostor) => Self::Impostor(impostor.detail),
+            bully::Event::Impostor(impostor) => Self::Impostor(impostor.to_string()),
         }
     }
 }

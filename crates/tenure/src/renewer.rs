@@ -3,10 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
-use tenure_core::bully::{Bounds, Input, Node, Output, Record};
+use tenure_core::bully::{Input, Node, Output, Record};
+use tenure_core::lease::keeper::Keeper;
 use tenure_core::strategy::Strategy as _;
+use tenure_core::strategy::both::Both;
 
-use crate::bully::{Carrier, Fingerprint, Opened, Seal, Setup, StartError, StateError, StateFile};
+use crate::bully::{
+    About, Carrier, Fingerprint, Opened, Seal, Setup, StartError, StateError, StateFile,
+};
 use crate::candidate::Candidate;
 use crate::clock::Clock;
 use crate::config::{Bully, BullyError, Config, Strategy};
@@ -56,6 +60,9 @@ pub enum ConnectError {
     /// There can't be such an election among peers.
     #[error("impossible election among peers: {0}")]
     Bully(#[from] BullyError),
+    /// What it would say about itself is too much.
+    #[error("{0}")]
+    Metadata(String),
     /// This member's state can't be used. It must not take part without it.
     #[error("can't use the state of this member: {0}")]
     State(#[from] StateError),
@@ -95,18 +102,43 @@ impl Renewer {
     pub fn candidate(&self, config: Config) -> Result<Candidate, ConnectError> {
         match config.strategy.clone() {
             Strategy::Lease => self.candidate_of_store(config),
-            Strategy::Bully(bully) => self.candidate_among(config, &bully),
+            Strategy::Bully(bully) => {
+                let (config, parts) = self.member(config, &bully)?;
+                Ok(self.candidate_of(config, parts))
+            }
+            Strategy::Both(bully) => self.candidate_of_both(config, &bully),
             Strategy::Static => self.candidate_alone(config),
         }
     }
 
     fn candidate_of_store(&self, config: Config) -> Result<Candidate, ConnectError> {
-        let store = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
-        // A client of its own: the connections of a client live on the runtime that opened them, and
-        // those that renew must not live on the caller's, which a task may block.
-        let own = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
-        let link = Link::Http(Transport::new(own, &config).into());
-        Ok(self.candidate_by(config, link, Watcher::Http(store)))
+        let (link, watcher) = ways_to_store(&config)?;
+        Ok(self.candidate_by(config, link, watcher))
+    }
+
+    fn candidate_of_both(&self, config: Config, bully: &Bully) -> Result<Candidate, ConnectError> {
+        let (config, parts) = self.member(config, bully)?;
+        let (link, watcher) = ways_to_store(&config)?;
+        Ok(self.candidate_in_both(config, parts, link, watcher))
+    }
+
+    pub(crate) fn candidate_in_both(
+        &self,
+        config: Config,
+        parts: Parts,
+        link: Link,
+        watcher: Watcher,
+    ) -> Candidate {
+        let keeper = Keeper::new(config.timings);
+        let parts = Parts {
+            machine: Both::new(keeper, parts.machine),
+            detector: parts.detector,
+            post: parts.post,
+            disk: parts.disk,
+        };
+        let (peers, seen) = Peers::new(&config, parts);
+        let driver = self.driver.join_both(config, peers, link);
+        Candidate::new(driver, Source::Both(watcher, seen))
     }
 
     pub(crate) fn candidate_by(&self, config: Config, link: Link, watcher: Watcher) -> Candidate {
@@ -115,20 +147,21 @@ impl Renewer {
         Candidate::new(self.driver.join(config, link), Source::Store(watcher))
     }
 
-    fn candidate_among(&self, config: Config, bully: &Bully) -> Result<Candidate, ConnectError> {
+    /// What a member of an election among peers is made of, and its configuration: from here on it
+    /// listens.
+    fn member(&self, config: Config, bully: &Bully) -> Result<(Config, Parts), ConnectError> {
         let config = config.with_candidate(candidate(bully.node));
-        let rules = bully.rules(&config.timings)?;
-        let detection = bully.detection(&rules).map_err(BullyError::from)?;
+        About::check(&config.metadata).map_err(ConnectError::Metadata)?;
+        let outlook = bully.outlook(&config.timings)?;
+        let (rules, detection) = (&outlook.rules, &outlook.detection);
         let (me, timings) = (bully.node, rules.timings());
-        tracing::info!(election = %config.election, candidate = %config.candidate,
-            guarantee = %rules.guarantee(), members = rules.members().len(), %timings,
-            %detection, bounds = %Bounds::of(&rules, &detection), "member");
-        if let Some(warning) = rules.warning() {
+        tracing::info!(election = %config.election, candidate = %config.candidate, %outlook, "member");
+        for warning in &outlook.warnings {
             tracing::warn!(election = %config.election, "{warning}");
         }
         let cluster = bully.cluster.as_ref();
         let cluster = cluster.unwrap_or_else(|| config.election.name());
-        let fingerprint = Fingerprint::of(&rules, &detection);
+        let fingerprint = Fingerprint::of(rules, detection);
         let Opened {
             mut file,
             record,
@@ -148,13 +181,7 @@ impl Renewer {
         file.write(&record)?;
         node.handle_message(started.at, Input::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
-        let seal = if let Some(key) = &bully.key {
-            Seal::keyed(key)
-        } else {
-            tracing::warn!(election = %config.election,
-                "no key: whoever reaches this member can vote, and be elected");
-            Seal::insecure()
-        };
+        let seal = bully.key.as_ref().map_or_else(Seal::insecure, Seal::keyed);
         let setup = Setup {
             cluster: cluster.clone(),
             me,
@@ -171,12 +198,12 @@ impl Renewer {
             tracing::info!(election = %config.election, %address, "listening for the other members");
         }
         let parts = Parts {
-            node,
+            machine: node,
             detector: detection.detector(started.at, &rules.group(incarnation)),
             post: Post::Http(carrier.into(), inbox),
             disk: Some(Arc::new(Mutex::new(file))),
         };
-        Ok(self.candidate_of(config, parts))
+        Ok((config, parts))
     }
 
     /// An election among one: it wins whenever it competes, by the rules of all others. It remembers
@@ -192,7 +219,7 @@ impl Renewer {
         Ok(self.candidate_of(
             config,
             Parts {
-                node,
+                machine: node,
                 detector,
                 post: Post::Silent,
                 disk: None,
@@ -204,4 +231,14 @@ impl Renewer {
         let (peers, seen) = Peers::new(&config, parts);
         Candidate::new(self.driver.join_peers(config, peers), Source::Peers(seen))
     }
+}
+
+/// A candidate's way to the store, and that of those who watch it.
+fn ways_to_store(config: &Config) -> Result<(Link, Watcher), ConnectError> {
+    let store = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
+    // A client of its own: the connections of a client live on the runtime that opened them, and
+    // those that renew must not live on the caller's, which a task may block.
+    let own = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
+    let link = Link::Http(Transport::new(own, config).into());
+    Ok((link, Watcher::Http(store)))
 }

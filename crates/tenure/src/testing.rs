@@ -107,13 +107,33 @@ impl TestStore {
     /// A candidate that competes in this store. The configuration's addresses don't matter.
     #[must_use]
     pub fn candidate(&self, config: Config) -> Candidate {
+        let (link, watcher) = self.ways(&config);
+        self.renewer.candidate_by(config, link, watcher)
+    }
+
+    /// A candidate that competes in this store and among peers.
+    #[cfg(test)]
+    pub(crate) fn candidate_in_both(
+        &self,
+        config: Config,
+        parts: crate::driver::peers::Parts,
+    ) -> Candidate {
+        let (link, watcher) = self.ways(&config);
+        self.renewer.candidate_in_both(config, parts, link, watcher)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    fn ways(&self, config: &Config) -> (Link, Watcher) {
         let link = TestLink {
             shared: self.shared.clone(),
             of: Arc::new(config.clone()),
         };
         let watcher = Watcher::Testing(link.clone());
-        self.renewer
-            .candidate_by(config, Link::Testing(link), watcher)
+        (Link::Testing(link), watcher)
     }
 
     /// Moves time on, in small steps, and lets everybody do what is due at each.

@@ -67,6 +67,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
                 let value = settings.flag(key)?.unwrap_or_default();
                 (value.into(), DEFAULT)
             }
+            key if Settings::is_secret(key) && is_set(key) => ("(secret)".into(), ""),
             // Nothing of it counts for another strategy.
             key if key.starts_with("bully.") && !is_set(key) => (Value::Null, DEFAULT),
             // A key that this table does not know shows what was said of it.

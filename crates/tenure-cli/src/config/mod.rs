@@ -4,9 +4,10 @@ mod effective;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::config::{ConfigError, Origin, Outlook, Settings};
 use tenure::{Config, Timings};
 
 use crate::cli::{ConfigArgs, ConfigCheck, ConfigCommand, ConfigShow};
@@ -34,12 +35,14 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     let (settings, has_election) = candidate_of(path)?;
     let timings = Config::timings_of(&settings)?;
     let candidate = effective::candidate(&settings)?;
+    let outlook = outlook(&settings)?;
     let store = effective::store(&serve::of_file(path)?)?;
     if arguments.json {
         output::json(&json!({
             "file": file.to_string(),
             "election": has_election.then(|| effective::value_of(&candidate, "election")),
             "timings": timings_json(&timings),
+            "peers": outlook.as_ref().map(outlook_json),
             "serve": effective::values(&store),
         }))?;
         return Ok(ExitCode::SUCCESS);
@@ -58,7 +61,48 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     output::line(format_args!("election   {election}"))?;
     output::line(format_args!("timings    {timings}"))?;
     output::line(format_args!("store      {}", store.join(", ")))?;
+    if let Some(outlook) = outlook {
+        output::line("among peers")?;
+        for (name, fact) in outlook.facts() {
+            output::line(format_args!("  {name:<9}  {fact}"))?;
+        }
+        for warning in &outlook.warnings {
+            output::line(format_args!("  warning    {warning}"))?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the election among peers comes to, if the strategy has one.
+fn outlook(settings: &Settings) -> Result<Option<Outlook>, Failure> {
+    let config = Config::from_settings(&with_any_election(settings))?;
+    let outlook = config
+        .strategy()
+        .bully()
+        .map(|bully| bully.outlook(config.timings()));
+    Ok(outlook.transpose().map_err(anyhow::Error::new)?)
+}
+
+fn outlook_json(outlook: &Outlook) -> Value {
+    let (members, timings) = (outlook.rules.members(), outlook.rules.timings());
+    json!({
+        "members": members.iter().collect::<Vec<_>>(),
+        "majority": members.majority(),
+        "tolerated_failures": members.tolerated_failures(),
+        "guarantee": outlook.rules.guarantee().to_string(),
+        "message_lifetime_ms": ms(timings.message_lifetime()),
+        "hold_down_ms": ms(timings.hold_down()),
+        "quarantine_ms": ms(timings.quarantine()),
+        "detection_ms": ms(outlook.bounds.detection),
+        "worst_without_leader_ms": ms(outlook.bounds.without_leader),
+        "messages_per_second": (outlook.bounds.messages_per_second * 10.0).round() / 10.0,
+        "tolerated_drift_percent": (timings.tolerated_drift_percent() * 10.0).round() / 10.0,
+        "warnings": outlook.warnings,
+    })
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A candidate's settings of a file, all but the election checked; and whether it names one: that may
@@ -99,8 +143,6 @@ fn show(arguments: &ConfigShow) -> Result<ExitCode, Failure> {
 
 /// Timings and what follows from them, for scripts.
 pub(crate) fn timings_json(timings: &Timings) -> Value {
-    let ms =
-        |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     json!({
         "lease_duration_ms": ms(timings.lease_duration()),
         "renew_interval_ms": ms(timings.renew_interval()),

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::base::{Base, Started};
 use super::best_effort::BestEffort;
 use super::quorum::Quorum;
-use super::{Guarantee, Input, Message, NodeId, Output, Record, Settings};
+use super::{ElectionId, Guarantee, Input, Message, NodeId, Output, Record, Settings};
 use crate::lease::keeper::{EndReason, LOOK_INTERVAL, TaskEnd};
 use crate::strategy::{Standing, Strategy};
 use crate::{Epoch, Instant, Random};
@@ -104,6 +104,35 @@ impl Node {
                 self.watched = Some(holds_to);
                 Some(Output::Watch(holds_to))
             }
+        }
+    }
+
+    /// What it does now, as one word, for people: `electing`, `halting`, `waiting`, `following` or
+    /// `leading`; with a quorum `voting` in place of `halting`, and `idle` for who follows nobody.
+    #[must_use]
+    pub const fn role(&self) -> &'static str {
+        match &self.machine {
+            Machine::BestEffort(machine) => machine.status.as_str(),
+            Machine::Quorum(machine) => machine.role.as_str(),
+        }
+    }
+
+    /// Without a quorum: the election that it organises, obeys or follows, once it does.
+    #[must_use]
+    pub fn election(&self) -> Option<ElectionId> {
+        match &self.machine {
+            Machine::BestEffort(machine) => Some(machine.election).filter(|it| it.number > 0),
+            Machine::Quorum(_) => None,
+        }
+    }
+
+    /// With a quorum: whether it follows a leader, whom a majority has promised itself to, or reached
+    /// a majority when it last tried.
+    #[must_use]
+    pub const fn reaches_majority(&self) -> Option<bool> {
+        match &self.machine {
+            Machine::BestEffort(_) => None,
+            Machine::Quorum(machine) => Some(machine.connected || machine.follows()),
         }
     }
 

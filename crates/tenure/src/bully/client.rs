@@ -172,6 +172,7 @@ impl Client {
             good_until: self
                 .clock
                 .map(|clock| clock.good_until(queued.made, local.lifetime)),
+            runs_twice: local.heard_twice(self.to),
             payload: queued.payload.clone(),
         }
     }
@@ -222,7 +223,8 @@ impl Client {
         }
         self.local.counters.refused_by_peers.add();
         if matches!(problem.code, Code::OlderStart | Code::RunsTwice) {
-            self.local.impostor(self.to, problem.detail.clone());
+            let detail = problem.detail.clone();
+            self.local.impostor(self.to, problem.code, detail);
         }
         self.in_trouble(Trouble::Refused(problem.code), &problem.detail);
         Outcome::Done

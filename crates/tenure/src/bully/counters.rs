@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::refusal::Code;
 
 /// What was carried since the member started, and what was not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub(crate) struct Counters {
+pub struct Counters {
     /// Requests to other members that were begun; one more for each that had to learn the time
     /// there first.
     pub sent: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Counters {
     /// Requests of other members that were taken.
     pub taken: u64,
     /// Requests that were refused, by code.
-    pub refused: BTreeMap<&'static str, u64>,
+    pub refused: BTreeMap<String, u64>,
 }
 
 /// The counters while they count.
@@ -80,7 +80,7 @@ impl Tally {
             replaced: self.replaced.get(),
             taken: self.taken.get(),
             refused: refused
-                .map(|(code, count)| (code.as_str(), count.get()))
+                .map(|(code, count)| (code.as_str().to_owned(), count.get()))
                 .filter(|(_, count)| *count > 0)
                 .collect(),
         }

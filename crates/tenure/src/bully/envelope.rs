@@ -1,7 +1,10 @@
 //! What stands in a request and in an answer.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use tenure_core::{Incarnation, NodeId, bully, detector};
+use tenure_core::wire::MAX_METADATA_BYTES;
+use tenure_core::{Epoch, Incarnation, NodeId, bully, detector};
 
 use super::age::GoodUntil;
 
@@ -11,8 +14,45 @@ pub(super) const VERSION: u32 = 1;
 /// Largest body of a request. The longest message, an attendance list of 31 members, has under 1 KiB.
 pub(super) const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
+/// Largest metadata in a request, as JSON. The rest of the longest request has under 1 KiB.
+const MAX_ABOUT_BYTES: usize = MAX_REQUEST_BYTES - 1024;
+
 /// Largest body of an answer that is read.
-pub(super) const MAX_ANSWER_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// What a leader says about itself, with the renewals of its term.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct About {
+    /// The term.
+    pub(crate) epoch: Epoch,
+    /// As much as fits: see [`About::check`].
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+impl About {
+    /// Whether these metadata may be said: at most 4 KiB, as in a store, and in JSON no more than a
+    /// request has room for.
+    pub(crate) fn check(metadata: &BTreeMap<String, String>) -> Result<(), String> {
+        let bytes: usize = metadata
+            .iter()
+            .map(|(key, text)| key.len() + text.len())
+            .sum();
+        if bytes > MAX_METADATA_BYTES {
+            return Err(format!(
+                "the metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are taken"
+            ));
+        }
+        let in_json = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
+        if in_json > MAX_ABOUT_BYTES {
+            return Err(format!(
+                "the metadata have {in_json} bytes as JSON, at most {MAX_ABOUT_BYTES} fit into a \
+                 message: too many quotes or control characters"
+            ));
+        }
+        Ok(())
+    }
+}
 
 /// What one member says to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +62,8 @@ pub(crate) enum Payload {
     Election(bully::Message),
     /// Of the failure detector.
     Detector(detector::Message),
+    /// Of the leader, about itself.
+    About(About),
 }
 
 impl From<bully::Message> for Payload {
@@ -61,6 +103,9 @@ pub(super) struct Envelope {
     pub(super) number: u64,
     /// Null while the receiver's clock is not known.
     pub(super) good_until: Option<GoodUntil>,
+    /// The start of the receiver as which the sender has heard two processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) runs_twice: Option<Incarnation>,
     pub(super) payload: Payload,
 }
 

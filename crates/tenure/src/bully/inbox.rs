@@ -49,6 +49,20 @@ pub(crate) struct Impostor {
     pub(crate) seen_by: NodeId,
     /// What it saw.
     pub(crate) detail: String,
+    /// What would be right.
+    pub(crate) remedy: &'static str,
+}
+
+/// For people, as an answer to "why does it not lead".
+impl fmt::Display for Impostor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seen_by,
+            detail,
+            remedy,
+        } = self;
+        write!(f, "member {seen_by} says: {detail}; {remedy}")
+    }
 }
 
 /// The way back to the sender of a message: in the response to its request while that waits, else

@@ -72,6 +72,7 @@ enum Kind {
     Election(Discriminant<bully::Message>),
     Guard(Discriminant<bully::GuardMessage>),
     Detector(Discriminant<detector::Message>),
+    About,
 }
 
 impl Kind {
@@ -80,6 +81,7 @@ impl Kind {
             Payload::Election(bully::Message::Guard(message)) => Self::Guard(discriminant(message)),
             Payload::Election(message) => Self::Election(discriminant(message)),
             Payload::Detector(message) => Self::Detector(discriminant(message)),
+            Payload::About(_) => Self::About,
         }
     }
 }

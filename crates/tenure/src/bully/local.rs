@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Instant, Name, NodeId};
+use tenure_core::{Incarnation, Instant, Name, NodeId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::age::{GoodUntil, time_ms};
@@ -94,8 +94,19 @@ impl Local {
         let (from, start) = (envelope.from, envelope.start());
         let good_until = self.check_age(&envelope)?;
         let link = link(from).ok_or_else(|| self.unknown(from))?;
+        // Of an earlier start it says nothing any more.
+        if envelope.runs_twice == Some(self.start.incarnation) {
+            let (me, start) = (self.me, self.start.incarnation);
+            let detail = format!("two processes say that they are start {start} of member {me}");
+            self.impostor(from, Code::RunsTwice, detail);
+        }
         let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
-        visitors.check(from, start, envelope.number)?;
+        if let Err(refusal) = visitors.check(from, start, envelope.number) {
+            if refusal.code == Code::RunsTwice {
+                visitors.runs_twice(from);
+            }
+            return Err(refusal);
+        }
         let permit = self.events.try_reserve().map_err(|error| {
             let detail = match error {
                 mpsc::error::TrySendError::Full(()) => "too many messages wait for this member",
@@ -169,13 +180,31 @@ impl Local {
             return Refusal::new(Code::Misdirected, detail);
         }
         let detail = format!("another process is member {me}, too");
-        self.impostor(me, detail.clone());
+        self.impostor(me, Code::RunsTwice, detail.clone());
         Refusal::new(Code::RunsTwice, detail)
     }
 
+    /// The start as which two processes of this member were heard. They are told with every request:
+    /// one that only answers would not learn of it.
+    pub(super) fn heard_twice(&self, node: NodeId) -> Option<Incarnation> {
+        let visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
+        visitors.heard_twice(node)
+    }
+
     /// Somebody has seen another process with this member's number.
-    pub(super) fn impostor(&self, seen_by: NodeId, detail: String) {
-        self.tell(Event::Impostor(Impostor { seen_by, detail }));
+    pub(super) fn impostor(&self, seen_by: NodeId, code: Code, detail: String) {
+        let remedy = match code {
+            Code::OlderStart => {
+                "stop the older process; if there is only one, its state folder is an old copy: give it \
+                 the right one, or a new number"
+            }
+            _ => "stop one of the two; each member needs a number and a state folder of its own",
+        };
+        self.tell(Event::Impostor(Impostor {
+            seen_by,
+            detail,
+            remedy,
+        }));
     }
 
     fn check_age(&self, envelope: &Envelope) -> Result<Instant, Refusal> {
@@ -207,6 +236,9 @@ impl Local {
         let start = member.start();
         let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(refusal) = visitors.check_start(member.node, start) {
+            if refusal.code == Code::RunsTwice {
+                visitors.runs_twice(member.node);
+            }
             return self.counters.refused(refusal.code);
         }
         visitors.answered(member.node, start);

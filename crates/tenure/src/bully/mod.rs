@@ -29,12 +29,15 @@ pub use state::StateError;
 
 pub use carrier::StartError;
 pub(crate) use carrier::{Carrier, Setup};
-pub(crate) use envelope::Payload;
+pub use counters::Counters;
+pub(crate) use envelope::MAX_ANSWER_BYTES;
+pub(crate) use envelope::{About, Payload};
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use inbox::{Event, Inbox, Reply};
 #[cfg(test)]
 use inbox::{Impostor, Incoming};
-pub(crate) use routes::Status;
+pub(crate) use refusal::Problem;
+pub use routes::{PeerView, Status};
 pub(crate) use seal::Seal;
 pub(crate) use state::{Opened, StateFile};
 

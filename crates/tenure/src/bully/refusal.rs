@@ -133,12 +133,12 @@ impl Refusal {
 
 /// A refusal on the wire: RFC 9457 problem details.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     #[serde(rename = "type")]
     kind: String,
     title: String,
     status: u16,
-    pub(super) detail: String,
+    pub(crate) detail: String,
     pub(super) code: Code,
     /// Who refuses, for those who have the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tenure_core::bully::ElectionId;
 use tenure_core::{Epoch, Incarnation, NodeId};
 use tokio::sync::watch;
@@ -28,24 +28,41 @@ use super::seal::{SEAL_HEADER, Seal};
 const MIN_BODY_TIME: Duration = Duration::from_secs(1);
 
 /// What a member tells those who look at it. The driver replaces it when something has changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Status {
+///
+/// A newer member may say more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Status {
     /// The member.
-    pub(crate) node: NodeId,
+    pub node: NodeId,
     /// Which start of it this is.
-    pub(crate) incarnation: Incarnation,
-    /// What it does, in the machine's words.
-    pub(crate) role: String,
+    pub incarnation: Incarnation,
+    /// Its strategy, as in its configuration.
+    pub strategy: String,
+    /// What it does, in the machine's words; `elected` if it leads among the peers and waits for the
+    /// lease, `ending` if it leads no more and its task is not gone yet.
+    pub role: String,
     /// Whom it takes for the leader.
-    pub(crate) leader: Option<NodeId>,
+    pub leader: Option<NodeId>,
     /// The leader's epoch.
-    pub(crate) epoch: Option<Epoch>,
+    pub epoch: Option<Epoch>,
     /// Without a quorum: the election that it obeys.
-    pub(crate) election: Option<ElectionId>,
+    pub election: Option<ElectionId>,
     /// Whom it takes for down.
-    pub(crate) suspects: Vec<NodeId>,
-    /// With a quorum: whether it reaches a majority.
-    pub(crate) quorum: Option<bool>,
+    pub suspects: Vec<NodeId>,
+    /// With a quorum: whether it follows a leader, or reached a majority when it last tried.
+    pub quorum: Option<bool>,
+}
+
+/// What the status route tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PeerView {
+    /// What the member does.
+    #[serde(flatten)]
+    pub status: Status,
+    /// What it has carried and refused.
+    pub counters: Counters,
 }
 
 impl Status {
@@ -54,6 +71,7 @@ impl Status {
         Self {
             node,
             incarnation,
+            strategy: "bully".into(),
             role: "starting".into(),
             leader: None,
             epoch: None,
@@ -62,13 +80,6 @@ impl Status {
             quorum: None,
         }
     }
-}
-
-#[derive(Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    status: Status,
-    counters: Counters,
 }
 
 #[derive(Clone)]
@@ -98,7 +109,7 @@ async fn show(State(shared): State<Shared>, Path(cluster): Path<String>) -> Resp
     if cluster != local.cluster.as_str() {
         return refuse(local, local.unknown_cluster(&cluster), None);
     }
-    let shown = Shown {
+    let shown = PeerView {
         status: shared.status.borrow().clone(),
         counters: local.counters.read(),
     };

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
+use tenure_core::bully::Guarantee as Members;
 use tenure_core::lease::Rules;
 use tenure_core::lease::keeper::{Timings, TimingsOptions};
 use tenure_core::wire::{DEFAULT_PRIORITY, MAX_METADATA_BYTES};
-use tenure_core::{CandidateId, ElectionName, Epoch};
+use tenure_core::{CandidateId, ElectionName, Epoch, Name};
 
 use crate::health::HealthCheck;
 
 use super::settings::{ConfigError, Origin, Settings};
-use super::strategy::Strategy;
+use super::strategy::{Peer, Strategy};
 use crate::guarantee::Guarantee;
 
 /// Keys of a candidate's file; `TENURE_` and the key in upper case in the environment.
@@ -38,6 +39,7 @@ const KEYS: &[&str] = &[
     "bully.node",
     "bully.peers",
     "bully.listen",
+    "bully.key",
     "bully.key_file",
     "bully.state_dir",
     "bully.quorum",
@@ -136,7 +138,7 @@ impl Config {
     /// cool_down = "5s"
     /// lock_delay = "0s"
     /// on_overrun = "report"                # or "exit"
-    /// strategy = "lease"                   # or "bully", or "static"
+    /// strategy = "lease"                   # or "bully", "both", or "static"
     ///
     /// [metadata]
     /// address = "http://10.0.0.7:8080"
@@ -238,7 +240,7 @@ impl Config {
                 "strategy \"{}\"{} can have two leaders under one epoch, which no receiver can tell \
                  apart; use a lease, or a quorum (bully.quorum = true)",
                 config.strategy.name(),
-                if matches!(config.strategy, Strategy::Bully(_)) {
+                if config.strategy.bully().is_some() {
                     " without a quorum"
                 } else {
                     ""
@@ -279,6 +281,32 @@ impl Config {
             return Err(settings.invalid("servers", "name at least one address".into()));
         }
         Ok(servers)
+    }
+
+    /// All members of the election among peers that these settings name, whatever the strategy.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: there are none, or one can't be.
+    pub fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
+        super::strategy::peers_of(settings)
+    }
+
+    /// The name of the group of peers that these settings make.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: there is none, or it can't be.
+    pub fn cluster_of(settings: &Settings) -> Result<Name, ConfigError> {
+        if let Some(cluster) = settings.parse("bully.cluster")? {
+            return Ok(cluster);
+        }
+        let election: Option<ElectionName> = settings.parse("election")?;
+        let name = election.map(|election| election.name().clone());
+        name.ok_or_else(|| ConfigError::Missing {
+            key: "election",
+            reason: "name what they elect for, such as election = \"billing/nightly\"".into(),
+        })
     }
 
     /// The timeline that these settings make.
@@ -338,11 +366,11 @@ impl Config {
     pub fn guarantee(&self) -> Guarantee {
         match &self.strategy {
             Strategy::Lease => Guarantee::FencedLease,
-            Strategy::Bully(bully) => match bully.guarantee() {
-                tenure_core::bully::Guarantee::Quorum => Guarantee::Quorum,
-                tenure_core::bully::Guarantee::BestEffort => Guarantee::BestEffort,
-            },
-            Strategy::Static => Guarantee::BestEffort,
+            Strategy::Bully(bully) if bully.guarantee() == Members::Quorum => Guarantee::Quorum,
+            // As strong as the stronger half for itself; but whoever is elected among peers alone
+            // may lead beside it unless they have a quorum, and then it must promise no more.
+            Strategy::Both(bully) if bully.guarantee() == Members::Quorum => Guarantee::FencedLease,
+            Strategy::Bully(_) | Strategy::Both(_) | Strategy::Static => Guarantee::BestEffort,
         }
     }
 

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+/// Keys whose values are never shown.
+const SECRETS: &[&str] = &["bully.key"];
+
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -105,10 +108,19 @@ pub struct Settings {
     values: BTreeMap<String, Setting>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Setting {
     value: Vec<String>,
     origin: Origin,
+}
+
+/// Values may be secrets.
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setting")
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -156,7 +168,7 @@ impl Settings {
         })?;
         let file = DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
             path: path.into(),
-            message: error.to_string().trim_end().into(),
+            message: syntax(&text, &error),
         })?;
         let line = |start: usize| text[..start].matches('\n').count() + 1;
         for (key, value) in file.get_ref() {
@@ -342,6 +354,12 @@ impl Settings {
         self.values.iter().filter_map(of_table).collect()
     }
 
+    /// Whether the value of this key is nobody's business, so that it must not be shown.
+    #[must_use]
+    pub fn is_secret(key: &str) -> bool {
+        SECRETS.contains(&key)
+    }
+
     /// The error for a value of `key` that can't be.
     #[must_use]
     pub fn invalid(&self, key: &str, reason: String) -> ConfigError {
@@ -349,7 +367,11 @@ impl Settings {
             Some(setting) => ConfigError::Invalid {
                 origin: setting.origin.clone(),
                 key: key.into(),
-                value: format!("{:?}", setting.value.join(",")),
+                value: if Self::is_secret(key) {
+                    "(secret)".into()
+                } else {
+                    format!("{:?}", setting.value.join(","))
+                },
                 reason,
             },
             None => ConfigError::Invalid {
@@ -409,6 +431,25 @@ impl Settings {
             }),
         }
     }
+}
+
+/// What the parser says, without the line itself if that may be a secret.
+fn syntax(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let before = &text.as_bytes()[..at];
+    let start = before.iter().rposition(|&byte| byte == b'\n');
+    let line = text[start.map_or(0, |start| start + 1)..].lines().next();
+    let key = line.and_then(|line| line.split('=').next());
+    let key = key.unwrap_or_default().trim();
+    let is_secret = SECRETS.iter().any(|secret| {
+        let (_, name) = secret.split_once('.').unwrap_or(("", secret));
+        key == *secret || key.trim_matches('"') == name
+    });
+    if is_secret {
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        return format!("line {line}, {key} = (secret): {}", error.message());
+    }
+    error.to_string().trim_end().into()
 }
 
 /// `; did you mean X?`, or the list of what is known if nothing is near.

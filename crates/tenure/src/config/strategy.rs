@@ -27,6 +27,10 @@ pub enum Strategy {
     Lease,
     /// Among peers that speak to each other, without a store.
     Bully(Bully),
+    /// By a lease and among peers: it leads only while it has both. For the time in which a group
+    /// changes from one to the other; candidates by both and by a lease may run side by side, and so may
+    /// those by both and among peers.
+    Both(Bully),
     /// Not at all: it leads whenever it competes. For development, and for a service of which there
     /// is one process for sure.
     Static,
@@ -39,7 +43,17 @@ impl Strategy {
         match self {
             Self::Lease => "lease",
             Self::Bully(_) => "bully",
+            Self::Both(_) => "both",
             Self::Static => "static",
+        }
+    }
+
+    /// The election among peers that is part of it, if one is.
+    #[must_use]
+    pub const fn bully(&self) -> Option<&Bully> {
+        match self {
+            Self::Bully(bully) | Self::Both(bully) => Some(bully),
+            Self::Lease | Self::Static => None,
         }
     }
 }
@@ -276,29 +290,24 @@ impl Bully {
 /// that one word changes it.
 pub(super) fn of_settings(settings: &Settings, term: &Timings) -> Result<Strategy, ConfigError> {
     let strategy = settings.with("strategy", |text| match text {
-        "lease" | "bully" | "static" => Ok(text.to_owned()),
-        _ => Err("must be \"lease\", \"bully\" or \"static\"".into()),
+        "lease" | "bully" | "both" | "static" => Ok(text.to_owned()),
+        _ => Err("must be \"lease\", \"bully\", \"both\" or \"static\"".into()),
     })?;
     match strategy.as_deref() {
         Some("bully") => bully(settings, term).map(Strategy::Bully),
+        Some("both") => bully(settings, term).map(Strategy::Both),
         Some("static") => Ok(Strategy::Static),
         _ => Ok(Strategy::Lease),
     }
 }
 
-fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
-    let missing = |key, reason: &str| ConfigError::Missing {
-        key,
-        reason: reason.into(),
-    };
-    let whole = |text: &str| {
-        let number = text.parse::<u32>();
-        number.map_err(|_| format!("must be a whole number, 0 to {}", u32::MAX))
-    };
-    let node = settings.with("bully.node", whole)?.ok_or_else(|| {
-        let reason = "say which of the peers this one is, such as node = 1 in [bully]";
-        missing("bully.node", reason)
-    })?;
+fn missing(key: &'static str, reason: &str) -> ConfigError {
+    let reason = reason.into();
+    ConfigError::Missing { key, reason }
+}
+
+/// All members that these settings name, this one too.
+pub(super) fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
     let peers = settings.list("bully.peers");
     let peers = peers.into_iter().filter(|text| !text.is_empty());
     let peers: Vec<Peer> = peers
@@ -310,16 +319,41 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
                       peers = [\"1=http://10.0.0.1:7500\", \"2=http://10.0.0.2:7500\"] in [bully]";
         return Err(missing("bully.peers", reason));
     }
+    Ok(peers)
+}
+
+/// The key that these settings give, in a file or themselves.
+fn key(settings: &Settings) -> Result<Option<Key>, ConfigError> {
+    let of = |bytes: &[u8]| Key::new(bytes.trim_ascii()).map_err(|error| error.to_string());
+    let inline = settings.with("bully.key", |text| of(text.as_bytes()))?;
+    let in_file = settings.with("bully.key_file", |path| {
+        let read = std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?;
+        of(&read)
+    })?;
+    if let (Some(_), Some(_), Some(origin)) = (&inline, &in_file, settings.origin("bully.key")) {
+        let reason = format!("bully.key is set, too ({origin}): leave one of the two out");
+        return Err(settings.invalid("bully.key_file", reason));
+    }
+    Ok(inline.or(in_file))
+}
+
+fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
+    let whole = |text: &str| {
+        let number = text.parse::<u32>();
+        number.map_err(|_| format!("must be a whole number, 0 to {}", u32::MAX))
+    };
+    let node = settings.with("bully.node", whole)?.ok_or_else(|| {
+        let reason = "say which of the peers this one is, such as node = 1 in [bully]";
+        missing("bully.node", reason)
+    })?;
+    let peers = peers_of(settings)?;
     let mut bully = Bully::new(NodeId(node), peers);
     bully.cluster = settings.parse("bully.cluster")?;
     bully.listen = settings.with("bully.listen", |text| {
         text.parse()
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
-    bully.key = settings.with("bully.key_file", |path| {
-        let read = std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?;
-        Key::new(read.trim_ascii()).map_err(|error| error.to_string())
-    })?;
+    bully.key = key(settings)?;
     if let Some(folder) = settings.with("bully.state_dir", |text| Ok(text.into()))? {
         bully.state_dir = folder;
     }

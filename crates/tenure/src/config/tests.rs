@@ -360,3 +360,36 @@ fn who_asks_for_fencing_is_not_given_less() {
         assert!(error.contains("require_fencing"), "{error}");
     }
 }
+
+#[test]
+fn a_key_is_not_told_back_whatever_is_wrong_with_it() {
+    let wrong = |text: &str| load(text, &[]).unwrap_err();
+    for text in [
+        "[bully]\nkey = \"hunter2",
+        "[bully]\nkey = \"hunter2\" x",
+        "election = \"a\"\nstrategy = \"bully\"\n[bully]\nnode = 1\npeers = [\"1=http://a:1\"]\nkey = \"hunter2\"",
+    ] {
+        let error = wrong(text);
+        assert!(
+            error.contains("(secret)") && !error.contains("hunter2"),
+            "{error}"
+        );
+    }
+    // Of other lines the parser shows what is wrong.
+    assert!(wrong("election = \"nightly").contains("nightly"));
+}
+
+#[test]
+fn both_is_as_strong_as_its_peers_let_it_be() {
+    let of = |peers: &str| {
+        let text =
+            format!("election = \"a\"\nstrategy = \"both\"\n[bully]\nnode = 1\npeers = {peers}");
+        load(&text, &[]).unwrap().guarantee()
+    };
+    let three = "[\"1=http://a:1\", \"2=http://b:2\", \"3=http://c:3\"]";
+    assert_eq!(of(three), Guarantee::FencedLease);
+    assert_eq!(
+        of("[\"1=http://a:1\", \"2=http://b:2\"]"),
+        Guarantee::BestEffort
+    );
+}

@@ -8,14 +8,15 @@ use tenure_core::{CandidateId, Epoch};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Seat;
+use crate::candidate::RunError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::in_use::InUse;
 use crate::leadership::ProclaimError;
 use crate::term::TermState;
 
-/// Whoever waits for a term to begin, or for the store's reason to refuse this candidate.
-pub(crate) type Campaigner = oneshot::Sender<Result<InUse, String>>;
+/// Whoever waits for a term to begin, or for the reason why none can.
+pub(crate) type Campaigner = oneshot::Sender<Result<InUse, RunError>>;
 
 /// What comes of proclaiming: nothing is sent for a term that is over.
 pub(crate) type Proclaimed = Option<Result<(), ProclaimError>>;

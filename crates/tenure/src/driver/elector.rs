@@ -8,6 +8,7 @@ use tenure_core::{CandidateId, Epoch, Instant};
 use tokio::sync::oneshot;
 
 use super::command::Proclaimed;
+use crate::candidate::RunError;
 
 /// A strategy's machine, with what it needs around it. What the machine says to the outside is the
 /// elector's own affair; what it says of the campaign and the term is [`News`], and the same for all.
@@ -35,7 +36,7 @@ pub(super) trait Elector {
     ) -> Result<<Self::Machine as Strategy>::Peer, CandidateId>;
 
     /// Says this about the leader.
-    fn proclaim(&self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>);
+    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>);
 }
 
 /// What a machine says of its campaign and its term.
@@ -46,7 +47,7 @@ pub(super) enum News {
     Abort,
     Overrun,
     Ended(Epoch, EndReason),
-    Failed(String),
+    Failed(RunError),
     SeenLeader(Option<(CandidateId, Epoch)>),
     Retrying(String),
 }

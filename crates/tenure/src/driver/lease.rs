@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::lease::LeaseId;
 use tenure_core::lease::keeper::{Answer, Keeper, Output, Request};
 use tenure_core::{CandidateId, Instant};
 use tokio::sync::oneshot;
@@ -12,15 +13,21 @@ use tracing::debug;
 
 use super::command::Proclaimed;
 use super::elector::{Elector, News};
+use crate::candidate::RunError;
 use crate::config::Config;
 use crate::random::OsRandom;
 use crate::store::Link;
 
 /// A keeper with its way to the store.
 pub(super) struct Lease {
+    keeper: Keeper,
+    way: StoreWay,
+}
+
+/// A keeper's way to the store.
+pub(super) struct StoreWay {
     config: Arc<Config>,
     link: Arc<Link>,
-    keeper: Keeper,
     /// What the keeper wants to be sent and the driver has not sent yet.
     outbox: Vec<Outgoing>,
     /// The request in flight, where it can be given up.
@@ -34,10 +41,18 @@ pub(super) struct Outgoing {
     pub(super) timeout: Duration,
 }
 
-impl Lease {
+/// Who asks a store.
+pub(super) trait AsksStore {
+    fn way(&mut self) -> &mut StoreWay;
+
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer);
+
+    fn renew_early(&mut self, now: Instant);
+}
+
+impl StoreWay {
     pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
         Self {
-            keeper: Keeper::new(config.timings),
             config,
             link: Arc::new(link),
             outbox: Vec::new(),
@@ -63,11 +78,6 @@ impl Lease {
         std::mem::take(&mut self.outbox)
     }
 
-    pub(super) fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
-        self.keeper
-            .handle_message(now, attempt, answer, &mut OsRandom);
-    }
-
     /// This request is under way. It replaces the last one.
     pub(super) fn set_in_flight(&mut self, request: Option<AbortHandle>) {
         if let Some(last) = std::mem::replace(&mut self.in_flight, request) {
@@ -75,7 +85,75 @@ impl Lease {
         }
     }
 
-    pub(super) fn renew_early(&mut self, now: Instant) {
+    /// Does what the keeper wants of the store, or says what it has to say.
+    pub(super) fn obey(&mut self, output: Output) -> Option<News> {
+        Some(match output {
+            Output::Send {
+                attempt,
+                request,
+                timeout,
+            } => {
+                let (election, candidate) = (&self.config.election, &self.config.candidate);
+                debug!(%election, %candidate, attempt, request = name(&request), "request");
+                self.outbox.push(Outgoing {
+                    attempt,
+                    request,
+                    timeout,
+                });
+                return None;
+            }
+            Output::Withdrawn => return None,
+            Output::Began(epoch) => News::Began(epoch),
+            Output::AtRisk(at_risk) => News::AtRisk(at_risk),
+            Output::Cancel(reason) => News::Cancel(reason),
+            Output::Abort => News::Abort,
+            Output::Overrun => News::Overrun,
+            Output::Ended(epoch, reason) => News::Ended(epoch, reason),
+            Output::Failed(why) => News::Failed(RunError::Refused(why)),
+            Output::SeenLeader(leader) => News::SeenLeader(leader),
+            Output::Retrying(why) => News::Retrying(why),
+        })
+    }
+
+    /// Says this about the holder of this lease.
+    pub(super) fn proclaim(
+        &self,
+        lease_id: Option<LeaseId>,
+        metadata: BTreeMap<String, String>,
+        done: oneshot::Sender<Proclaimed>,
+    ) {
+        let Some(lease_id) = lease_id else {
+            let _ = done.send(None);
+            return;
+        };
+        let link = self.link.clone();
+        tokio::spawn(async move {
+            let proclaimed = link.proclaim(lease_id, metadata).await;
+            let _ = done.send(Some(proclaimed.map_err(Into::into)));
+        });
+    }
+}
+
+impl Lease {
+    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+        Self {
+            keeper: Keeper::new(config.timings),
+            way: StoreWay::new(config, link),
+        }
+    }
+}
+
+impl AsksStore for Lease {
+    fn way(&mut self) -> &mut StoreWay {
+        &mut self.way
+    }
+
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.keeper
+            .handle_message(now, attempt, answer, &mut OsRandom);
+    }
+
+    fn renew_early(&mut self, now: Instant) {
         self.keeper.renew_early(now);
     }
 }
@@ -97,32 +175,9 @@ impl Elector for Lease {
 
     fn poll_news(&mut self, _now: Instant) -> Option<News> {
         while let Some(output) = self.keeper.poll_output() {
-            return Some(match output {
-                Output::Send {
-                    attempt,
-                    request,
-                    timeout,
-                } => {
-                    let (election, candidate) = (&self.config.election, &self.config.candidate);
-                    debug!(%election, %candidate, attempt, request = name(&request), "request");
-                    self.outbox.push(Outgoing {
-                        attempt,
-                        request,
-                        timeout,
-                    });
-                    continue;
-                }
-                Output::Withdrawn => continue,
-                Output::Began(epoch) => News::Began(epoch),
-                Output::AtRisk(at_risk) => News::AtRisk(at_risk),
-                Output::Cancel(reason) => News::Cancel(reason),
-                Output::Abort => News::Abort,
-                Output::Overrun => News::Overrun,
-                Output::Ended(epoch, reason) => News::Ended(epoch, reason),
-                Output::Failed(why) => News::Failed(why),
-                Output::SeenLeader(leader) => News::SeenLeader(leader),
-                Output::Retrying(why) => News::Retrying(why),
-            });
+            if let Some(news) = self.way.obey(output) {
+                return Some(news);
+            }
         }
         None
     }
@@ -135,16 +190,8 @@ impl Elector for Lease {
         Ok(candidate)
     }
 
-    fn proclaim(&self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
-        let Some(lease_id) = self.keeper.lease_id() else {
-            let _ = done.send(None);
-            return;
-        };
-        let link = self.link.clone();
-        tokio::spawn(async move {
-            let proclaimed = link.proclaim(lease_id, metadata).await;
-            let _ = done.send(Some(proclaimed.map_err(Into::into)));
-        });
+    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
+        self.way.proclaim(self.keeper.lease_id(), metadata, done);
     }
 }
 

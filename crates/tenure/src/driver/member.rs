@@ -247,7 +247,7 @@ impl<E: Elector> Member<E> {
                 self.publish_term.send_replace(None);
             }
             News::Failed(why) => {
-                error!(%election, %candidate, error = why, "the store refuses this candidate");
+                error!(%election, %candidate, "{why}");
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Err(why));
                 }

@@ -8,6 +8,7 @@ mod command;
 mod elector;
 mod member;
 
+mod both;
 mod lease;
 mod outbox;
 
@@ -24,12 +25,13 @@ use std::thread;
 
 use futures_util::FutureExt as _;
 use futures_util::future::select_all;
-use tenure_core::Instant;
+use tenure_core::{Instant, strategy};
 use tokio::sync::{mpsc, watch};
 
+use both::Both;
 use command::Message;
 pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
-use lease::Lease;
+use lease::{AsksStore, Lease};
 use member::Member;
 use outbox::Requests;
 use peers::Peers;
@@ -112,6 +114,19 @@ impl Driver {
         })
     }
 
+    /// Adds a candidate that is elected in both places.
+    pub(crate) fn join_both(
+        &self,
+        config: Config,
+        peers: Peers<strategy::both::Both>,
+        link: Link,
+    ) -> DriverHandle {
+        self.seat(config, |handle, publish_term| {
+            let both = Both::new(handle.config.clone(), peers, link);
+            Seat::Both(Member::new(handle, both, publish_term).into())
+        })
+    }
+
     fn seat(
         &self,
         config: Config,
@@ -132,6 +147,7 @@ impl Driver {
 enum Seat {
     Lease(Box<Member<Lease>>),
     Peers(Box<Member<Peers>>),
+    Both(Box<Member<Both>>),
 }
 
 /// Calls a method of the member, whatever elects it.
@@ -140,6 +156,7 @@ macro_rules! member {
         match $seat {
             Seat::Lease($member) => $call,
             Seat::Peers($member) => $call,
+            Seat::Both($member) => $call,
         }
     };
 }
@@ -163,6 +180,32 @@ impl Seat {
 
     fn poll_timeout(&self) -> Option<Instant> {
         member!(self, member => member.poll_timeout())
+    }
+
+    /// The part of it that asks a store, if it has one.
+    fn in_store(&mut self) -> Option<&mut dyn AsksStore> {
+        match self {
+            Self::Lease(member) => Some(member.elector()),
+            Self::Both(member) => Some(member.elector()),
+            Self::Peers(_) => None,
+        }
+    }
+
+    /// What comes in next from peers. May be dropped while it waits.
+    async fn next_event(&mut self) -> Event {
+        match self {
+            Self::Lease(_) => std::future::pending().await,
+            Self::Peers(member) => member.elector().next().await,
+            Self::Both(member) => member.elector().peers().next().await,
+        }
+    }
+
+    fn hear(&mut self, now: Instant, event: Event) {
+        match self {
+            Self::Lease(_) => {}
+            Self::Peers(member) => member.elector().handle_event(now, event),
+            Self::Both(member) => member.elector().peers().handle_event(now, event),
+        }
     }
 }
 
@@ -191,8 +234,9 @@ impl Loop {
                     None => open = false,
                 },
                 answers = self.requests.next() => for answer in answers {
-                    if let Some(Seat::Lease(member)) = self.seats.get_mut(&answer.member) {
-                        member.elector().handle_answer(self.clock.now(), answer.attempt, answer.answer);
+                    let seat = self.seats.get_mut(&answer.member);
+                    if let Some(seat) = seat.and_then(Seat::in_store) {
+                        seat.handle_answer(self.clock.now(), answer.attempt, answer.answer);
                     }
                 },
                 (number, event) = next_event(&mut self.seats) => self.hear(number, event),
@@ -224,8 +268,8 @@ impl Loop {
     }
 
     fn hear(&mut self, number: usize, event: Event) {
-        if let Some(Seat::Peers(member)) = self.seats.get_mut(&number) {
-            member.elector().handle_event(self.clock.now(), event);
+        if let Some(seat) = self.seats.get_mut(&number) {
+            seat.hear(self.clock.now(), event);
         }
     }
 
@@ -233,43 +277,38 @@ impl Loop {
     fn obey(&mut self) {
         self.seats.values_mut().for_each(Seat::obey);
         // One who renews takes those along who would follow soon, to the same store.
-        let mut links = Vec::new();
-        for (_, lease) in leases(&mut self.seats) {
-            if lease.elector().renews() {
-                links.push(lease.elector().link().clone());
+        let ways = self.seats.values_mut().filter_map(Seat::in_store);
+        let links: Vec<_> = ways
+            .map(AsksStore::way)
+            .filter(|way| way.renews())
+            .map(|way| way.link().clone())
+            .collect();
+        for seat in self.seats.values_mut() {
+            if let Some(asks) = seat.in_store()
+                && links
+                    .iter()
+                    .any(|link| link.is_same_store(asks.way().link()))
+            {
+                asks.renew_early(self.clock.now());
+                seat.obey();
             }
         }
-        for (_, lease) in leases(&mut self.seats) {
-            let elector = lease.elector();
-            if links.iter().any(|link| link.is_same_store(elector.link())) {
-                elector.renew_early(self.clock.now());
-                lease.obey();
-            }
-        }
-        let leases = leases(&mut self.seats);
-        let electors = leases.map(|(number, lease)| (number, lease.elector()));
-        self.requests.send(electors);
+        let seats = self.seats.iter_mut();
+        let ways = seats.filter_map(|(&number, seat)| Some((number, seat.in_store()?.way())));
+        self.requests.send(ways);
     }
 }
 
 /// What comes in next for those who are elected among peers. May be dropped while it waits.
 async fn next_event(seats: &mut BTreeMap<usize, Seat>) -> (usize, Event) {
-    let peers = seats.iter_mut().filter_map(|(&number, seat)| match seat {
-        Seat::Peers(member) => Some(Box::pin(
-            async move { (number, member.elector().next().await) },
-        )),
-        Seat::Lease(_) => None,
-    });
-    let peers: Vec<_> = peers.collect();
-    if peers.is_empty() {
+    let peers = seats
+        .iter_mut()
+        .filter(|(_, seat)| !matches!(seat, Seat::Lease(_)));
+    let events =
+        peers.map(|(&number, seat)| Box::pin(async move { (number, seat.next_event().await) }));
+    let events: Vec<_> = events.collect();
+    if events.is_empty() {
         return std::future::pending().await;
     }
-    select_all(peers).await.0
-}
-
-fn leases(seats: &mut BTreeMap<usize, Seat>) -> impl Iterator<Item = (usize, &mut Member<Lease>)> {
-    seats.iter_mut().filter_map(|(&number, seat)| match seat {
-        Seat::Lease(member) => Some((number, &mut **member)),
-        Seat::Peers(_) => None,
-    })
+    select_all(events).await.0
 }

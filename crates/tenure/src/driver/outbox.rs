@@ -8,7 +8,7 @@ use tenure_core::lease::LeaseId;
 use tenure_core::lease::keeper::{Answer, Request};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::lease::{Lease, Outgoing};
+use super::lease::{Outgoing, StoreWay};
 use crate::store::{Link, MAX_RENEWALS};
 
 /// An answer for a keeper.
@@ -34,23 +34,23 @@ struct Batch {
 
 impl Requests {
     /// Sends everything; renewals to the same namespace of one store in one request.
-    pub(super) fn send<'a>(&mut self, leases: impl Iterator<Item = (usize, &'a mut Lease)>) {
+    pub(super) fn send<'a>(&mut self, ways: impl Iterator<Item = (usize, &'a mut StoreWay)>) {
         let mut batches: Vec<Batch> = Vec::new();
-        for (member, lease) in leases {
-            let link = lease.link().clone();
-            for outgoing in lease.take_outbox() {
+        for (member, way) in ways {
+            let link = way.link().clone();
+            for outgoing in way.take_outbox() {
                 match outgoing.request {
                     Request::Renew(lease_id) => {
-                        let election = &lease.config().election;
+                        let election = &way.config().election;
                         let (namespace, name) = (election.namespace(), election.name().clone());
                         let batch = find(&mut batches, &link, namespace, outgoing.timeout);
                         let renewal = (member, outgoing.attempt, name, lease_id);
                         batch.renewals.push(renewal);
-                        lease.set_in_flight(None);
+                        way.set_in_flight(None);
                     }
                     _ => {
                         let request = self.send_one(member, link.clone(), outgoing);
-                        lease.set_in_flight(Some(request));
+                        way.set_in_flight(Some(request));
                     }
                 }
             }

@@ -5,9 +5,10 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::bully::{Input, Node, Output, Record, Verdict};
+use tenure_core::bully::{self, GuardMessage, Input, Node, Output, Record, Verdict};
 use tenure_core::detector::{self, Candidacy, Detector};
 use tenure_core::lease::keeper::EndReason;
+use tenure_core::strategy::both::{self, Both};
 use tenure_core::strategy::{Standing, Strategy};
 use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
 use tokio::sync::{oneshot, watch};
@@ -16,7 +17,8 @@ use tracing::error;
 
 use super::command::Proclaimed;
 use super::elector::{Elector, News};
-use crate::bully::{Payload, StateFile, Status};
+use crate::bully::{About, Payload, StateFile, Status};
+use crate::candidate::RunError;
 use crate::config::Config;
 use crate::leadership::ProclaimError;
 use crate::observe::Observed;
@@ -32,10 +34,39 @@ const LAST_WORDS: Duration = Duration::from_millis(10);
 /// What keeps a member's records.
 pub(crate) type Disk = Arc<Mutex<StateFile>>;
 
+/// A machine with a voice among peers.
+pub(crate) trait AmongPeers: Strategy {
+    /// What it is among them.
+    fn node(&self) -> &Node;
+
+    /// Something came from them, their detector or the disk.
+    fn hear(&mut self, now: Instant, input: Input);
+}
+
+impl AmongPeers for Node {
+    fn node(&self) -> &Node {
+        self
+    }
+
+    fn hear(&mut self, now: Instant, input: Input) {
+        self.handle_message(now, input, &mut OsRandom);
+    }
+}
+
+impl AmongPeers for Both {
+    fn node(&self) -> &Node {
+        self.node()
+    }
+
+    fn hear(&mut self, now: Instant, input: Input) {
+        self.handle_message(now, both::Message::Peers(input), &mut OsRandom);
+    }
+}
+
 /// A member's machine and failure detector, with their ways to the others and to the disk.
-pub(crate) struct Peers {
+pub(crate) struct Peers<M = Node> {
     me: NodeId,
-    node: Node,
+    machine: M,
     detector: Box<dyn Detector + Send>,
     post: Post,
     /// `None` for who has nothing to remember.
@@ -52,8 +83,8 @@ pub(crate) struct Peers {
 }
 
 /// What a member is made of.
-pub(crate) struct Parts {
-    pub(crate) node: Node,
+pub(crate) struct Parts<M = Node> {
+    pub(crate) machine: M,
     pub(crate) detector: Box<dyn Detector + Send>,
     pub(crate) post: Post,
     pub(crate) disk: Option<Disk>,
@@ -74,6 +105,12 @@ struct State {
     answering: Option<(NodeId, Reply, Vec<Payload>)>,
     /// A term that is over, until its last words are out.
     ended: Option<Ended>,
+    /// Who leads among the peers.
+    leader: Option<(NodeId, Epoch)>,
+    /// What this member has said about itself in this term, in place of its configuration's metadata.
+    proclaimed: Option<BTreeMap<String, String>>,
+    /// The last that a member has said about itself.
+    about: Option<(NodeId, About)>,
     /// Why this member may not take part any more.
     banned: Option<String>,
 }
@@ -88,23 +125,27 @@ struct Ended {
     until: Instant,
 }
 
-impl Peers {
+impl<M: AmongPeers> Peers<M> {
     /// The member, and who it sees to lead.
-    pub(crate) fn new(config: &Config, parts: Parts) -> (Self, watch::Receiver<Observed>) {
+    pub(crate) fn new(config: &Config, parts: Parts<M>) -> (Self, watch::Receiver<Observed>) {
         let Parts {
-            node,
+            machine,
             detector,
             post,
             disk,
         } = parts;
+        let node = machine.node();
         let me = node.settings().me();
         let unknown = Observed::Unknown("no leader was heard of yet".into());
         let (seen, observed) = watch::channel(unknown);
         let peers = Self {
             me,
-            status: Status::of(me, Incarnation(node.incarnation())),
+            status: Status {
+                strategy: config.strategy.name().into(),
+                ..Status::of(me, Incarnation(node.incarnation()))
+            },
             message_lifetime: node.settings().timings().message_lifetime(),
-            node,
+            machine,
             detector,
             post,
             disk,
@@ -140,9 +181,13 @@ impl Peers {
                         incarnation,
                         message,
                     },
+                    Payload::About(about) => {
+                        self.state.about = Some((from, about));
+                        self.show();
+                        detector::Input::Heard { from, incarnation }
+                    }
                     Payload::Election(message) => {
-                        let input = Input::Message { from, message };
-                        self.node.handle_message(now, input, &mut OsRandom);
+                        self.machine.hear(now, Input::Message { from, message });
                         detector::Input::Heard { from, incarnation }
                     }
                 };
@@ -158,12 +203,12 @@ impl Peers {
                 // Two that vote under one number break every majority, so not a word from here on.
                 self.post = Post::Silent;
                 self.state.banned = Some(why);
-                self.node.resign(now, EndReason::Superseded, &mut OsRandom);
+                self.machine
+                    .resign(now, EndReason::Superseded, &mut OsRandom);
             }
             Event::Written(Ok(())) => {
                 for _ in 0..std::mem::take(&mut self.state.covers) {
-                    self.node
-                        .handle_message(now, Input::Persisted, &mut OsRandom);
+                    self.machine.hear(now, Input::Persisted);
                 }
                 self.write(Duration::ZERO);
             }
@@ -182,8 +227,7 @@ impl Peers {
 
     fn persist(&mut self, now: Instant, record: Record) {
         if self.disk.is_none() {
-            self.node
-                .handle_message(now, Input::Persisted, &mut OsRandom);
+            self.machine.hear(now, Input::Persisted);
             return;
         }
         let before = self.state.unwritten.take().map_or(0, |(_, count)| count);
@@ -220,66 +264,69 @@ impl Peers {
         }
     }
 
-    /// Does what the node wants, up to the next news.
-    fn obey_node(&mut self, now: Instant) -> Option<News> {
-        while let Some(output) = self.node.poll_output() {
-            return Some(match output {
-                Output::Send { to, message } => {
-                    self.send(to, Payload::Election(message));
-                    continue;
+    /// Does what the machine wants of the peers and the disk, or says what it has to say.
+    pub(super) fn obey(&mut self, now: Instant, output: Output) -> Option<News> {
+        Some(match output {
+            Output::Send { to, message } => {
+                self.send(to, Payload::Election(message));
+                // It goes with the renewals, so that it need not be said reliably.
+                if let Some(epoch) = renewed(&message) {
+                    self.tell_about(to, epoch);
                 }
-                Output::Persist(record) => {
-                    self.persist(now, record);
-                    continue;
+                return None;
+            }
+            Output::Persist(record) => {
+                self.persist(now, record);
+                return None;
+            }
+            Output::Ask { node, round } => {
+                let ask = detector::Input::Ask { node, ask: round };
+                self.detector.handle_input(now, ask);
+                return None;
+            }
+            Output::Watch(node) => {
+                self.detector
+                    .handle_input(now, detector::Input::Watch(node));
+                return None;
+            }
+            Output::Unwatch(node) => {
+                self.detector
+                    .handle_input(now, detector::Input::Unwatch(node));
+                return None;
+            }
+            Output::SeenLeader(leader) => {
+                self.state.leader = leader;
+                self.show();
+                if leader.is_some_and(|(leader, _)| leader == self.me) {
+                    return None;
                 }
-                Output::Ask { node, round } => {
-                    let ask = detector::Input::Ask { node, ask: round };
-                    self.detector.handle_input(now, ask);
-                    continue;
-                }
-                Output::Watch(node) => {
-                    self.detector
-                        .handle_input(now, detector::Input::Watch(node));
-                    continue;
-                }
-                Output::Unwatch(node) => {
-                    self.detector
-                        .handle_input(now, detector::Input::Unwatch(node));
-                    continue;
-                }
-                Output::SeenLeader(leader) => {
-                    self.show(leader);
-                    if leader.is_some_and(|(leader, _)| leader == self.me) {
-                        continue;
-                    }
-                    News::SeenLeader(leader.map(|(leader, epoch)| (candidate(leader), epoch)))
-                }
-                Output::Ended(epoch, reason) => {
-                    // The others are told first, so that the next one leads at once: this process may
-                    // end when it hears of it.
-                    self.state.ended = Some(Ended {
-                        epoch,
-                        reason,
-                        look_at: now,
-                        until: now + self.message_lifetime,
-                    });
-                    continue;
-                }
-                Output::Withdrawn => continue,
-                Output::Began(epoch) => News::Began(epoch),
-                Output::AtRisk(at_risk) => News::AtRisk(at_risk),
-                Output::Cancel(reason) => News::Cancel(reason),
-                Output::Abort => News::Abort,
-                Output::Overrun => News::Overrun,
-                Output::Failed(why) => News::Failed(why),
-            });
-        }
-        None
+                News::SeenLeader(leader.map(|(leader, epoch)| (candidate(leader), epoch)))
+            }
+            Output::Ended(epoch, reason) => {
+                // The others are told first, so that the next one leads at once: this process may
+                // end when it hears of it.
+                self.state.proclaimed = None;
+                self.state.ended = Some(Ended {
+                    epoch,
+                    reason,
+                    look_at: now,
+                    until: now + self.message_lifetime,
+                });
+                return None;
+            }
+            Output::Withdrawn => return None,
+            Output::Began(epoch) => News::Began(epoch),
+            Output::AtRisk(at_risk) => News::AtRisk(at_risk),
+            Output::Cancel(reason) => News::Cancel(reason),
+            Output::Abort => News::Abort,
+            Output::Overrun => News::Overrun,
+            Output::Failed(why) => News::Failed(RunError::Barred(why)),
+        })
     }
 
     /// Does what the detector wants; whether that was anything.
     fn obey_detector(&mut self, now: Instant) -> bool {
-        let candidacy = if self.node.stands(now) {
+        let candidacy = if self.machine.node().stands(now) {
             Candidacy::Stands
         } else {
             Candidacy::Aside
@@ -292,7 +339,7 @@ impl Peers {
         let Some(output) = self.detector.poll_output() else {
             return false;
         };
-        let mut hear = |input| self.node.handle_message(now, input, &mut OsRandom);
+        let mut hear = |input| self.machine.hear(now, input);
         match output {
             detector::Output::Send { to, message } => self.send(to, Payload::Detector(message)),
             detector::Output::Answer {
@@ -317,48 +364,59 @@ impl Peers {
         true
     }
 
-    /// Whom it takes for down: a leader those that have been silent for too long, and others the one
-    /// that they watch.
-    fn suspects(&self, now: Instant) -> Vec<NodeId> {
-        let longest = self.node.longest_silence();
-        let heard = |node| self.state.heard.get(&node);
-        let silent = |node, longest| heard(node).is_none_or(|&heard| now.since(heard) > longest);
-        let is_down = |&node: &NodeId| {
-            self.detector.is_suspected(node) || longest.is_some_and(|it| silent(node, it))
-        };
-        let others = self.node.settings().members().others(self.me);
-        others.filter(is_down).collect()
+    /// What this member says about itself.
+    fn said(&self) -> &BTreeMap<String, String> {
+        self.state.proclaimed.as_ref().unwrap_or(&self.metadata)
     }
 
-    /// Keeps the status true of what changes by itself.
-    fn show_suspects(&mut self, now: Instant) {
-        let suspects = self.suspects(now);
-        if self.status.suspects != suspects {
-            self.status.suspects = suspects;
-            self.post.publish(self.status.clone());
+    /// Tells another member about the leader, this one.
+    fn tell_about(&mut self, to: NodeId, epoch: Epoch) {
+        if self.said().is_empty() && self.state.proclaimed.is_none() {
+            return;
         }
+        let metadata = self.said().clone();
+        self.send(to, Payload::About(About { epoch, metadata }));
     }
 
-    fn show(&mut self, leader: Option<(NodeId, Epoch)>) {
-        let role = match leader {
-            Some((leader, _)) if leader == self.me => "leading",
-            Some(_) => "following",
-            None => "without a leader",
+    /// Says this about the leader, this one, to all others.
+    pub(super) fn proclaim(
+        &mut self,
+        metadata: BTreeMap<String, String>,
+    ) -> Option<Result<(), ProclaimError>> {
+        let epoch = match self.state.leader {
+            Some((leader, epoch)) if leader == self.me => epoch,
+            _ => return None,
         };
-        self.status.role = role.into();
-        self.status.leader = leader.map(|(leader, _)| leader);
-        self.status.epoch = leader.map(|(_, epoch)| epoch);
-        self.post.publish(self.status.clone());
-        let observed = match leader {
-            Some((leader, epoch)) if leader == self.me => Observed::Leader {
-                candidate: self.own.clone(),
-                epoch,
-                metadata: self.metadata.clone(),
-            },
+        if let Err(why) = About::check(&metadata) {
+            return Some(Err(ProclaimError::Metadata(why)));
+        }
+        self.state.proclaimed = Some(metadata);
+        let members = self.machine.node().settings().members();
+        let others: Vec<NodeId> = members.others(self.me).collect();
+        for other in others {
+            self.tell_about(other, epoch);
+        }
+        self.show();
+        Some(Ok(()))
+    }
+
+    /// Shows who leads to those who observe.
+    fn show(&self) {
+        let observed = match self.state.leader {
             Some((leader, epoch)) => Observed::Leader {
-                candidate: candidate(leader),
+                candidate: if leader == self.me {
+                    self.own.clone()
+                } else {
+                    candidate(leader)
+                },
                 epoch,
-                metadata: BTreeMap::new(),
+                metadata: match &self.state.about {
+                    _ if leader == self.me => self.said().clone(),
+                    Some((whose, about)) if (*whose, about.epoch) == (leader, epoch) => {
+                        about.metadata.clone()
+                    }
+                    _ => BTreeMap::new(),
+                },
             },
             None => Observed::NoLeader,
         };
@@ -367,6 +425,45 @@ impl Peers {
             *seen = observed;
             is_new
         });
+    }
+
+    /// Whom it takes for down: a leader those that have been silent for too long, and others the one
+    /// that they watch.
+    fn suspects(&self, now: Instant) -> Vec<NodeId> {
+        let node = self.machine.node();
+        let longest = node.longest_silence();
+        let heard = |node| self.state.heard.get(&node);
+        let silent = |node, longest| heard(node).is_none_or(|&heard| now.since(heard) > longest);
+        let is_down = |&node: &NodeId| {
+            self.detector.is_suspected(node) || longest.is_some_and(|it| silent(node, it))
+        };
+        let others = node.settings().members().others(self.me);
+        others.filter(is_down).collect()
+    }
+
+    /// Shows what this member does to those who look at it.
+    fn publish(&mut self, now: Instant) {
+        let node = self.machine.node();
+        let role = match (self.machine.standing(now), node.standing(now)) {
+            (Standing::Leading { .. }, _) => "leading",
+            (Standing::Ending, _) | (_, Standing::Ending) => "ending",
+            // It has the peers' leadership, and not yet what else it needs.
+            (_, Standing::Leading { .. }) => "elected",
+            _ => node.role(),
+        };
+        let status = Status {
+            role: role.into(),
+            leader: self.state.leader.map(|(leader, _)| leader),
+            epoch: self.state.leader.map(|(_, epoch)| epoch),
+            election: node.election(),
+            suspects: self.suspects(now),
+            quorum: node.reaches_majority(),
+            ..self.status.clone()
+        };
+        if self.status != status {
+            self.post.publish(status.clone());
+            self.status = status;
+        }
     }
 
     /// The end of a term whose last words are out.
@@ -382,32 +479,36 @@ impl Peers {
     }
 }
 
-impl Elector for Peers {
-    type Machine = Node;
-
-    fn machine(&self) -> &Node {
-        &self.node
+impl<M: AmongPeers> Peers<M> {
+    pub(super) const fn machine(&self) -> &M {
+        &self.machine
     }
 
-    fn machine_mut(&mut self) -> &mut Node {
-        &mut self.node
+    pub(super) const fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
     }
 
-    fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.detector.handle_timeout(now);
-        self.node.handle_timeout(now, &mut OsRandom);
+        self.machine.handle_timeout(now, &mut OsRandom);
     }
 
-    fn poll_news(&mut self, now: Instant) -> Option<News> {
+    /// Does what the machine, by way of `obey`, and the detector want, up to the next news.
+    pub(super) fn poll_news_by(
+        &mut self,
+        now: Instant,
+        mut obey: impl FnMut(&mut Self) -> Option<News>,
+    ) -> Option<News> {
         loop {
             if let Some(why) = &self.state.banned
-                && self.node.standing(now) == Standing::Campaigning
+                && self.machine.standing(now) == Standing::Campaigning
             {
                 let why = why.clone();
-                self.node.resign(now, EndReason::Superseded, &mut OsRandom);
-                return Some(News::Failed(why));
+                self.machine
+                    .resign(now, EndReason::Superseded, &mut OsRandom);
+                return Some(News::Failed(RunError::Barred(why)));
             }
-            if let Some(news) = self.obey_node(now) {
+            if let Some(news) = obey(self) {
                 return Some(news);
             }
             if !self.obey_detector(now) {
@@ -417,14 +518,14 @@ impl Elector for Peers {
         if let Some((to, reply, payloads)) = self.state.answering.take() {
             self.post.answer(to, reply, payloads);
         }
-        self.show_suspects(now);
+        self.publish(now);
         self.ended(now)
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let ended = self.state.ended.map(|ended| ended.look_at);
         [
-            self.node.poll_timeout(),
+            self.machine.poll_timeout(),
             self.detector.poll_timeout(),
             ended,
         ]
@@ -433,16 +534,59 @@ impl Elector for Peers {
         .min()
     }
 
-    fn peer(&self, to: CandidateId) -> Result<NodeId, CandidateId> {
-        let known = self.node.settings().members().iter();
-        known
-            .into_iter()
-            .find(|&node| node != self.me && candidate(node) == to)
-            .ok_or(to)
+    /// The other member that is this candidate.
+    pub(super) fn peer(&self, to: &CandidateId) -> Option<NodeId> {
+        let mut known = self.machine.node().settings().members().others(self.me);
+        known.find(|&node| candidate(node) == *to)
+    }
+}
+
+impl Elector for Peers {
+    type Machine = Node;
+
+    fn machine(&self) -> &Node {
+        self.machine()
     }
 
-    fn proclaim(&self, _metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
-        let _ = done.send(Some(Err(ProclaimError::AmongPeers)));
+    fn machine_mut(&mut self) -> &mut Node {
+        self.machine_mut()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.handle_timeout(now);
+    }
+
+    fn poll_news(&mut self, now: Instant) -> Option<News> {
+        self.poll_news_by(now, |peers| {
+            while let Some(output) = peers.machine.poll_output() {
+                if let Some(news) = peers.obey(now, output) {
+                    return Some(news);
+                }
+            }
+            None
+        })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+
+    fn peer(&self, to: CandidateId) -> Result<NodeId, CandidateId> {
+        self.peer(&to).ok_or(to)
+    }
+
+    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
+        let _ = done.send(self.proclaim(metadata));
+    }
+}
+
+/// The term that this message renews or announces.
+const fn renewed(message: &bully::Message) -> Option<Epoch> {
+    match message {
+        bully::Message::Guard(GuardMessage::Renew { epoch, .. })
+        | bully::Message::Norm { epoch, .. }
+        | bully::Message::Ldr { epoch, .. } => Some(*epoch),
+        _ => None,
     }
 }
 

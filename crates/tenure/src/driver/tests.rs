@@ -1,5 +1,6 @@
 //! Members in one process, in time that the test moves.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::bully::{Node, Record};
@@ -12,6 +13,7 @@ use crate::config::{Bully, Config, Peer, Strategy};
 use crate::observe::Observed;
 use crate::post::{Event, Network, Post};
 use crate::renewer::Renewer;
+use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError};
 
 /// The lease duration of the default timings, and some.
@@ -23,6 +25,19 @@ struct World {
     members: Vec<Candidate>,
 }
 
+/// A member that starts for the first time.
+fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Parts {
+    let incarnation = Incarnation(1);
+    let rules = bully.rules(&config.timings).unwrap();
+    let detection = bully.detection(&rules).unwrap();
+    Parts {
+        detector: detection.detector(clock.now(), &rules.group(incarnation)),
+        machine: Node::new(rules, Record::default(), clock.started()),
+        post: Post::InMemory(network.mailbox(bully.node, incarnation)),
+        disk: None,
+    }
+}
+
 impl World {
     fn new(members: u32, quorum: Option<bool>) -> Self {
         let (time, network) = (ManualClock::start(), Network::default());
@@ -31,24 +46,18 @@ impl World {
         let peers: Vec<Peer> = (1..=members)
             .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
             .collect();
-        let incarnation = Incarnation(1);
         let member = |node| {
             let mut bully = Bully::new(NodeId(node), peers.clone());
             bully.quorum = quorum;
             let config = Config::new("tests/job".parse().unwrap())
                 .with_candidate(candidate(NodeId(node)))
+                .with_metadata(BTreeMap::from([(
+                    "address".to_owned(),
+                    format!("http://member-{node}"),
+                )]))
                 .with_strategy(Strategy::Bully(bully.clone()));
-            let rules = bully.rules(&config.timings).unwrap();
-            let detection = bully.detection(&rules).unwrap();
-            renewer.candidate_of(
-                config,
-                Parts {
-                    detector: detection.detector(clock.now(), &rules.group(incarnation)),
-                    node: Node::new(rules, Record::default(), clock.started()),
-                    post: Post::InMemory(network.mailbox(NodeId(node), incarnation)),
-                    disk: None,
-                },
-            )
+            let parts = parts(&bully, &config, &clock, &network);
+            renewer.candidate_of(config, parts)
         };
         Self {
             members: (1..=members).map(member).collect(),
@@ -103,9 +112,55 @@ async fn three_and_five_elect_the_best_and_all_of_them_see_it() {
                 .unwrap();
             assert_eq!(seen, (world.members[leader].id().clone(), guard.epoch()));
         }
-        let proclaimed = guard.proclaim(std::collections::BTreeMap::new()).await;
-        assert!(matches!(proclaimed, Err(ProclaimError::AmongPeers)));
     }
+}
+
+/// Waits until an observer sees a leader that says this about itself.
+async fn sees(observer: &mut crate::observe::Observer, address: Option<&str>) {
+    let seen = async {
+        loop {
+            if let Observed::Leader { metadata, .. } = observer.next().await
+                && metadata.get("address").map(String::as_str) == address
+            {
+                return;
+            }
+        }
+    };
+    let seen = tokio::time::timeout(Duration::from_secs(5), seen).await;
+    assert!(seen.is_ok(), "nobody sees {address:?}");
+}
+
+#[tokio::test]
+async fn what_a_leader_says_about_itself_reaches_the_others_with_its_renewals() {
+    let world = World::new(3, None);
+    let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();
+    let (leader, guard) = world.elect(&[0, 1, 2]).await;
+    // From the configuration.
+    world.time.advance(Duration::from_secs(1)).await;
+    for observer in &mut observers {
+        sees(observer, Some(&format!("http://member-{}", leader + 1))).await;
+    }
+    // One is cut off, and hears of it with a renewal.
+    let deaf = (0..3).find(|place| *place != leader).unwrap();
+    world.network.cut(NodeId(u32::try_from(deaf).unwrap() + 1));
+    let said = |text: &str| BTreeMap::from([("address".to_owned(), text.to_owned())]);
+    guard.proclaim(said("elsewhere")).await.unwrap();
+    world.network.heal();
+    world.time.advance(Duration::from_secs(6)).await;
+    for observer in &mut observers {
+        sees(observer, Some("elsewhere")).await;
+    }
+    let much = guard.proclaim(said(&"x".repeat(5_000))).await.unwrap_err();
+    assert!(
+        matches!(&much, ProclaimError::Metadata(why) if why.contains("4096")),
+        "{much}"
+    );
+    guard.proclaim(BTreeMap::new()).await.unwrap();
+    world.time.advance(Duration::from_secs(1)).await;
+    for observer in &mut observers {
+        sees(observer, None).await;
+    }
+    assert_eq!(guard.resign().await, EndReason::Resigned);
 }
 
 #[tokio::test]
@@ -215,4 +270,60 @@ async fn the_only_one_leads_whenever_it_competes_and_its_epochs_grow() {
         assert!(guard.is_valid());
         assert_eq!(guard.resign().await, EndReason::Resigned);
     }
+}
+
+#[tokio::test]
+async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() {
+    let (store, network) = (TestStore::start().unwrap(), Network::default());
+    let election: tenure_core::ElectionName = "tests/job".parse().unwrap();
+    let peers: Vec<Peer> = (1..=3)
+        .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
+        .collect();
+    let member = |node| {
+        let bully = Bully::new(NodeId(node), peers.clone());
+        let config = Config::new(election.clone())
+            .with_candidate(candidate(NodeId(node)))
+            .with_strategy(Strategy::Both(bully.clone()));
+        let parts = parts(&bully, &config, store.clock(), &network);
+        store.candidate_in_both(config, parts)
+    };
+    let members = [1, 2, 3].map(member);
+    let elect = async |place: usize| {
+        tokio::select! {
+            won = members[place].campaign() => won.unwrap(),
+            () = store.advance(Duration::from_secs(120)) => panic!("nobody was elected"),
+        }
+    };
+    let guard = elect(0).await;
+    assert_eq!(members[0].guarantee(), Guarantee::FencedLease);
+    let view = store.lease(&election).unwrap();
+    assert_eq!(
+        (view.epoch, view.holder.as_deref()),
+        (Some(guard.epoch().get()), Some("1"))
+    );
+    // Both places know what the leader says.
+    let mut observer = members[2].observe();
+    let said = BTreeMap::from([("address".to_owned(), "here".to_owned())]);
+    guard.proclaim(said.clone()).await.unwrap();
+    sees(&mut observer, Some("here")).await;
+    assert_eq!(store.lease(&election).unwrap().metadata, Some(said));
+    // It is handed over in both.
+    guard.hand_over("2".parse().unwrap());
+    let first = guard.epoch();
+    let (next, reason) = tokio::join!(elect(1), guard.resign());
+    assert_eq!(reason, EndReason::HandedOver);
+    assert!(next.epoch() > first);
+    // Without the store nobody leads, although the peers are there.
+    store.set_reachable(false);
+    store.advance(Duration::from_secs(11)).await;
+    assert!(!next.is_valid());
+    assert_eq!(next.lost().await, EndReason::RenewDeadline);
+    let second = next.epoch();
+    drop(next);
+    tokio::select! {
+        won = members[2].campaign() => panic!("{won:?}"),
+        () = store.advance(LONG * 2) => {}
+    }
+    store.set_reachable(true);
+    assert!(elect(2).await.epoch() > second);
 }

@@ -81,6 +81,16 @@ pub(super) enum Status {
 }
 
 impl Status {
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Asking { .. } => "electing",
+            Self::Halting { .. } | Self::Crowning { .. } => "halting",
+            Self::Waiting => "waiting",
+            Self::Following { .. } => "following",
+            Self::Leading { .. } => "leading",
+        }
+    }
+
     const fn asking(preempt: bool) -> Self {
         Self::Asking {
             down: BTreeSet::new(),

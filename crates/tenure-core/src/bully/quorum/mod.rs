@@ -87,6 +87,18 @@ pub(super) enum Role {
     },
 }
 
+impl Role {
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Following { leader: None } => "idle",
+            Self::Following { leader: Some(_) } => "following",
+            Self::Polling { .. } => "electing",
+            Self::Voting { .. } => "voting",
+            Self::Leading { .. } => "leading",
+        }
+    }
+}
+
 /// What a member says to a pre-vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reply {
@@ -114,6 +126,11 @@ impl Quorum {
             look_at: now,
             followed_since: now,
         }
+    }
+
+    /// Whether it follows a leader.
+    pub(super) const fn follows(&self) -> bool {
+        matches!(self.role, Role::Following { leader: Some(_) })
     }
 
     fn majority(base: &Base) -> usize {

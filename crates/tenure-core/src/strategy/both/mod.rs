@@ -14,7 +14,7 @@
 //! **Why no other one leads at the same time.** Whoever is elected by a lease alone needs the lease;
 //! whoever is elected among peers alone needs the peers; and this one needs both. Each half is kept by
 //! the machine that keeps it when it stands alone, so each half's own argument holds
-//! ([`lease::keeper`](crate::lease::keeper), [`bully`](crate::bully)): the task is stopped by the
+//! ([`lease::keeper`](crate::lease::keeper), [`bully`]): the task is stopped by the
 //! earlier of the two ends, and neither half is given back before it is gone. So candidates by lease
 //! and by both may run side by side, and so may candidates by both and among peers. Those by lease
 //! and among peers may not.
@@ -73,7 +73,8 @@ pub enum Message {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// About the store: to send something, or for the log. Never about the term.
+    /// About the store: to send something, that it refuses this candidate, or for the log. Never about
+    /// a term.
     Store(keeper::Output),
     /// About the peers and the disk; and all that there is to say about the campaign and the term.
     Peers(bully::Output),
@@ -162,7 +163,8 @@ impl Both {
             Of::Send { .. } | Of::Retrying(_) => self.outputs.push_back(Output::Store(output)),
             Of::Began(epoch) => self.granted(now, epoch, random),
             Of::Failed(why) => {
-                self.say(bully::Output::Failed(why));
+                let failed = keeper::Output::Failed(why);
+                self.outputs.push_back(Output::Store(failed));
                 self.give_back(now, Next::Stop, random);
             }
             Of::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
@@ -181,9 +183,12 @@ impl Both {
     fn obey_node(&mut self, now: Instant, output: bully::Output, random: &mut dyn Random) {
         use bully::Output as Of;
         match output {
-            Of::Send { .. } | Of::Persist(_) | Of::Ask { .. } | Of::SeenLeader(_) => {
-                self.say(output);
-            }
+            Of::Send { .. }
+            | Of::Persist(_)
+            | Of::Ask { .. }
+            | Of::Watch(_)
+            | Of::Unwatch(_)
+            | Of::SeenLeader(_) => self.say(output),
             Of::Began(epoch) => {
                 if let Phase::Electing { .. } = self.phase {
                     self.phase = Phase::Asking { epoch, since: now };

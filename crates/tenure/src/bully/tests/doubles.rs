@@ -62,11 +62,18 @@ async fn the_older_of_two_processes_with_one_number_is_told() {
 }
 
 #[tokio::test]
-async fn of_two_processes_with_one_copied_state_the_second_is_told() {
+async fn both_of_two_processes_with_one_copied_state_are_told() {
     let [mut first, mut second] = two_of([5, 5]).await;
-    let told = impostor(&mut second).await;
-    assert!(told.detail.contains("two processes"), "{}", told.detail);
-    assert!(is_told_nothing(&mut first).await);
+    for inbox in [&mut first, &mut second] {
+        let told = impostor(inbox).await.to_string();
+        let words = [
+            "member 2",
+            "two processes",
+            "start 5 of member 1",
+            "stop one",
+        ];
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    }
 }
 
 #[tokio::test]

@@ -136,7 +136,7 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
         assert_eq!(problem["status"], status);
         assert_eq!(problem["type"], format!("urn:tenure:problem:{code}"));
         // It is counted once, and nothing else is.
-        *before.refused.entry(code).or_default() += 1;
+        *before.refused.entry(code.into()).or_default() += 1;
         assert_eq!(two.counters(), before, "{message}");
     }
     // None of them was heard, and none of them stands in the way of a good one.

@@ -5,6 +5,7 @@ extern crate std;
 use alloc::vec::Vec;
 use std::println;
 
+use super::Guarantee;
 use super::world::{By, World};
 
 /// Long enough for a crashed leader's lease, several elections and the store's give-backs.
@@ -137,5 +138,25 @@ fn without_a_majority_those_who_need_none_lead() {
         let terms = world.terms.len();
         world.run(30_000);
         assert_eq!((world.leader(), world.terms.len()), (Some(leader), terms));
+    }
+}
+
+#[test]
+fn two_members_without_a_quorum_change_beside_a_lease_and_epochs_are_the_stores() {
+    for seed in seeds(60) {
+        let mut world = World::with(Guarantee::BestEffort, 2, By::Lease, seed);
+        for by in [By::Both, By::Lease] {
+            roll(&mut world, 2, by);
+        }
+        // The one that is left has both.
+        roll(&mut world, 2, By::Both);
+        world.kill(1);
+        assert_eq!(world.until_led(LONG), 2);
+        // Without the store it has not.
+        world.reach(2, false, true);
+        world.run(20_000);
+        assert_eq!(world.leader(), None);
+        world.reach(2, true, true);
+        world.until_led(LONG);
     }
 }

@@ -63,6 +63,8 @@ enum Parcel {
     Peers(u32, u32, bully::Message),
     Request(u32, u64, u64, Request),
     Answer(u32, u64, u64, Answer),
+    /// What the asker's detector says of a member, in a round.
+    Verdict(u32, u64, NodeId, u64),
 }
 
 /// The world. It fails by itself when two lead, or when an epoch is not above the last.
@@ -71,6 +73,7 @@ pub(super) struct World {
     pub(super) dice: Dice,
     places: BTreeMap<u32, Place>,
     guarantee: Guarantee,
+    members: u32,
     lease: lease::Record,
     store_wall: u64,
     parcels: Vec<(u64, Parcel)>,
@@ -84,12 +87,18 @@ pub(super) struct World {
 impl World {
     /// Members whose wall clocks, like the store's, are anywhere within two hours.
     pub(super) fn new(members: u32, by: By, seed: u64) -> Self {
+        Self::with(Guarantee::Quorum, members, by, seed)
+    }
+
+    /// The same, with this guarantee among the peers.
+    pub(super) fn with(guarantee: Guarantee, members: u32, by: By, seed: u64) -> Self {
         let mut dice = Dice(seed);
         let hours = 7_200_000;
         let mut world = Self {
             now: 0,
             places: BTreeMap::new(),
-            guarantee: Guarantee::Quorum,
+            guarantee,
+            members,
             lease: lease::Record::default(),
             store_wall: 1_000_000_000 + dice.below(hours),
             parcels: Vec::new(),
@@ -129,13 +138,13 @@ impl World {
     /// Starts a member, elected in this way. It knows what its disk knows.
     pub(super) fn start(&mut self, id: u32, by: By) {
         self.note(&format!("{id} starts, by {by:?}"));
-        let (now, guarantee, count) = (self.now, self.guarantee, self.places.len().max(3));
+        let (now, guarantee, count) = (self.now, self.guarantee, self.members);
         let place = self.place(id);
         place.life += 1;
         place.by = by;
         place.stopping = false;
         let wall = place.wall;
-        let node = |record| node(id, count as u32, guarantee, record, now, wall);
+        let node = |record| node(id, count, guarantee, record, now, wall);
         place.machine = Some(match by {
             By::Lease => Machine::Lease(keeper()),
             By::Both => Machine::Both(Both::new(keeper(), node(place.record))),
@@ -258,6 +267,24 @@ impl World {
                     machine.hear(now, bully::Input::Message { from, message }, dice);
                 });
             }
+            Parcel::Verdict(asker, life, node, round) => {
+                let place = &self.places[&node.0];
+                let machine = place.machine.as_ref().filter(|_| place.reaches_peers);
+                let stands = machine.and_then(|machine| machine.stands(at(self.now)));
+                let verdict = match stands {
+                    None => bully::Verdict::Down,
+                    Some(false) => bully::Verdict::Aside,
+                    Some(true) => bully::Verdict::Up,
+                };
+                if self.places[&asker].life == life {
+                    let said = bully::Input::Answer {
+                        node,
+                        round,
+                        verdict,
+                    };
+                    self.drive(asker, |machine, now, dice| machine.hear(now, said, dice));
+                }
+            }
             Parcel::Request(from, life, attempt, request) => {
                 if !self.places[&from].reaches_store {
                     return;
@@ -355,6 +382,13 @@ impl World {
                     machine.hear(now, bully::Input::Persisted, dice);
                 }
             }
+            Want::Peers(OfPeers::Ask { node, round }) => {
+                // Longer than a message lives, if it is down.
+                let up = self.places[&node.0].machine.is_some();
+                let verdict = Parcel::Verdict(id, life, node, round);
+                let pause = if up { 20 } else { 500 };
+                self.parcels.push((self.now + pause, verdict));
+            }
             Want::Peers(_) => {}
             Want::News(News::Began(epoch)) => self.begin(id, epoch),
             Want::News(News::Cancel) => {
@@ -442,6 +476,15 @@ impl Machine {
             Self::Lease(keeper) => keeper.handle_message(now, attempt, answer, dice),
             Self::Both(both) => both.handle_message(now, Message::Store(attempt, answer), dice),
             Self::Peers(_) => {}
+        }
+    }
+
+    /// Whether it stands for election among the peers; `None` for who is none of them.
+    fn stands(&self, now: Instant) -> Option<bool> {
+        match self {
+            Self::Lease(_) => None,
+            Self::Both(both) => Some(both.node().stands(now)),
+            Self::Peers(node) => Some(node.stands(now)),
         }
     }
 

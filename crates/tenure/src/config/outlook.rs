@@ -1,0 +1,115 @@
+//! What an election among peers comes to, for people.
+
+use std::fmt;
+
+use reqwest::Url;
+use tenure_core::bully::{Bounds, Guarantee, Settings, Timings as Rules};
+use tenure_core::detector::Detection;
+use tenure_core::lease::keeper::Timings;
+
+use super::strategy::{Bully, BullyError};
+
+/// What follows from the settings of an election among peers, and what whoever set them should know.
+/// `tenure config check` prints it, and a member logs it when it starts.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outlook {
+    /// Who takes part, by which rules.
+    pub rules: Settings,
+    /// How members notice that another one is gone.
+    pub detection: Detection,
+    /// What it costs and how long it takes.
+    pub bounds: Bounds,
+    /// What works and is hardly meant.
+    pub warnings: Vec<String>,
+}
+
+impl Bully {
+    /// What follows from these settings, with the timings of a term.
+    ///
+    /// # Errors
+    ///
+    /// [`BullyError`]: there can't be such an election.
+    pub fn outlook(&self, term: &Timings) -> Result<Outlook, BullyError> {
+        let rules = self.rules(term)?;
+        let detection = self.detection(&rules)?;
+        let mut warnings = Vec::new();
+        warnings.extend(rules.warning().map(|warning| warning.to_string()));
+        if self.key.is_none() && self.peers.len() > 1 {
+            let open = "no key: whoever reaches a member can vote, and be elected";
+            warnings.push(open.into());
+        }
+        let bare = self.peers.iter().map(|peer| &peer.url);
+        let bare: Vec<&str> = bare.filter(|url| is_bare(url)).map(Url::as_str).collect();
+        if !bare.is_empty() {
+            warnings.push(format!(
+                "plain http beyond this machine ({}): seals show who speaks and hide nothing; keep it \
+                 on a network that you trust",
+                bare.join(", ")
+            ));
+        }
+        Ok(Outlook {
+            bounds: Bounds::of(&rules, &detection),
+            rules,
+            detection,
+            warnings,
+        })
+    }
+}
+
+/// Whether what is said there can be read on the way.
+fn is_bare(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    let local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    url.scheme() == "http" && !local
+}
+
+impl Outlook {
+    /// What there is to say, each thing with its name.
+    #[must_use]
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let (members, timings) = (self.rules.members(), self.rules.timings());
+        let quorum = self.rules.guarantee() == Guarantee::Quorum;
+        let best_first: Vec<_> = members.iter().map(|node| node.to_string()).collect();
+        let majority = if quorum {
+            let (majority, away) = (members.majority(), members.tolerated_failures());
+            format!("{majority} of {}; {away} may be away", members.len())
+        } else {
+            "not asked for; any number may be away".into()
+        };
+        let mut facts = vec![
+            ("members", format!("{}, best first", best_first.join(", "))),
+            ("majority", majority),
+            ("guarantee", self.rules.guarantee().to_string()),
+            ("timings", timings.to_string()),
+            ("detection", self.detection.to_string()),
+            ("bounds", self.bounds.to_string()),
+        ];
+        if quorum {
+            facts.push(("safety", safety(timings)));
+        }
+        facts
+    }
+}
+
+fn safety(timings: &Rules) -> String {
+    format!(
+        "clock drift of {:.1} % is tolerated between members; one that restarts keeps to its promise for \
+         {:?}",
+        timings.tolerated_drift_percent(),
+        timings.quarantine()
+    )
+}
+
+/// All in one line, for the log.
+impl fmt::Display for Outlook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, fact)) in self.facts().into_iter().enumerate() {
+            let comma = if place == 0 { "" } else { "; " };
+            write!(f, "{comma}{name}: {fact}")?;
+        }
+        Ok(())
+    }
+}
