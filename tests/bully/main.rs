@@ -7,7 +7,10 @@ mod disk;
 mod ends;
 mod freezes;
 mod kills;
+mod rolling;
+mod three;
 mod unguarded;
+mod view;
 mod wrong;
 
 use tenure_tests::group::Group;

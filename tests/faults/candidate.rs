@@ -3,7 +3,8 @@
 //!
 //! Arguments: receiver, store, election, candidate, timings in milliseconds (the lease duration, or
 //! also renew interval, renew deadline and stop grace), and a file: when that is there it is removed,
-//! and the process freezes between its check and its act.
+//! and the process freezes between its check and its act. If the environment names a strategy, it is a
+//! configuration, which the arguments override.
 
 use std::fs;
 use std::io::Read;
@@ -39,7 +40,11 @@ async fn main() {
         cool_down: Some(Duration::ZERO),
         ..Default::default()
     };
-    let config = Config::new(election.parse().expect("an election"))
+    let config = match std::env::var_os("TENURE_STRATEGY") {
+        Some(_) => Config::from_env().expect("a right configuration"),
+        None => Config::new(election.parse().expect("an election")),
+    };
+    let config = config
         .with_candidate(id.parse().expect("a candidate id"))
         .with_servers([store.parse().expect("a URL")])
         .with_timings(Timings::new(&options).expect("possible timings"));

@@ -382,6 +382,7 @@ impl<'a> Lease<'a> {
             holder: "somebody".parse().expect("a candidate id"),
             duration: grant.duration,
             lock_delay: Duration::ZERO,
+            min_epoch: None,
             metadata: Metadata::new(),
         };
         let operation = Operation::Acquire(request, UnixMillis::new(grant.epoch));

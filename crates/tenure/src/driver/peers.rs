@@ -618,7 +618,7 @@ mod tests {
         };
         let parts = Parts {
             detector: detection.detector(now, &rules.group(Incarnation(1))),
-            node: Node::new(rules, Record::default(), started),
+            machine: Node::new(rules, Record::default(), started),
             post: Post::Silent,
             disk: None,
         };
@@ -635,7 +635,7 @@ mod tests {
                 while peers.poll_news(at(millis)).is_some() {}
             }
         };
-        peers.node.campaign(at(0), &mut OsRandom);
+        peers.machine.campaign(at(0), &mut OsRandom);
         run(&mut peers, 0, 5_000);
         assert_eq!(peers.status.role, "leading");
         assert_eq!(peers.status.suspects, [NodeId(2)], "it was never heard");

@@ -1,0 +1,230 @@
+//! What members show of themselves, and what they never show.
+
+use std::fs;
+use std::process::Output;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tenure_tests::process::{Process, command, output, run};
+use tenure_tests::wait_for;
+
+use super::three::{Group, free_addresses};
+
+impl Group {
+    fn peers(&self, flags: &[&str]) -> Output {
+        let base = ["peers", "--election", "tests/job", "--peers", &self.peers];
+        run(&[&base, flags].concat())
+    }
+
+    /// Waits until all agree, and says on whom.
+    fn agreed(&self) -> Value {
+        wait_for("all to agree", || {
+            let output = self.peers(&["--json"]);
+            output
+                .status
+                .success()
+                .then(|| serde_json::from_slice(&output.stdout).unwrap())
+        })
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn the_members_views_are_shown_and_the_exit_code_says_whether_they_agree() {
+    let group = Group::start();
+    let (epoch, leader) = group.next_leader(0);
+    let agreed = group.agreed();
+    assert_eq!(
+        (&agreed["leader"], &agreed["epoch"]),
+        (&leader.into(), &epoch.into())
+    );
+    let members = agreed["members"].as_array().unwrap();
+    assert_eq!(members.len(), 3);
+    for member in members {
+        let view = &member["view"];
+        let leads = member["node"] == leader;
+        assert_eq!(view["role"], if leads { "leading" } else { "following" });
+        assert_eq!(
+            (&view["strategy"], &view["quorum"]),
+            (&"bully".into(), &true.into())
+        );
+        assert_eq!(
+            (&view["incarnation"], &view["epoch"]),
+            (&1.into(), &epoch.into())
+        );
+        assert!(view["counters"]["taken"].as_u64() > Some(0), "{member}");
+    }
+    let table = stdout(&group.peers(&[]));
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.contains(&epoch.to_string()), "{table}");
+
+    // A member that is gone is a row that says why; the others agree.
+    let gone = if leader == 1 { 2 } else { 1 };
+    group.members[&gone].signal(Signal::SIGKILL);
+    wait_for("a row that says why", || {
+        let table = stdout(&group.peers(&[]));
+        let row = table
+            .lines()
+            .find(|line| line.starts_with(&gone.to_string()))?;
+        row.contains("can't reach it").then_some(())
+    });
+    assert_eq!(group.agreed()["leader"], leader);
+    // Without a majority they agree on nobody.
+    for member in group.members.values() {
+        let _ = nix::sys::signal::kill(member.pid(), Signal::SIGSTOP);
+    }
+    let frozen = group.peers(&[]);
+    assert_eq!(frozen.status.code(), Some(69), "{frozen:?}");
+    assert!(stderr(&frozen).contains("no member answers"), "{frozen:?}");
+}
+
+#[test]
+fn of_another_group_and_of_the_settings_the_command_says_what_is_wrong() {
+    let group = Group::start();
+    group.agreed();
+    let peers = [
+        "peers",
+        "--peers",
+        &group.peers,
+        "--election",
+        "tests/other",
+    ];
+    let other = run(&peers);
+    assert_eq!(other.status.code(), Some(69));
+    assert!(
+        stdout(&other).contains("this is a member of job"),
+        "{other:?}"
+    );
+    let none = run(&["peers", "--election", "tests/job"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("bully.peers is not set"), "{none:?}");
+    // From a configuration file, as for tenure run.
+    let config = group.folder.path().join("tenure.toml");
+    let text = format!(
+        "election = \"tests/job\"\n[bully]\npeers = {:?}",
+        group.peers
+    );
+    fs::write(&config, text).unwrap();
+    let from_file = run(&["peers", "--config", config.to_str().unwrap()]);
+    assert!(from_file.status.success(), "{from_file:?}");
+}
+
+#[test]
+fn two_processes_with_one_number_both_refuse_to_lead_and_say_why() {
+    let mut group = Group::start();
+    let led = group.next_leader(0);
+    group.agreed();
+    // A follower, which has no command to be stopped first.
+    let node = if led.1 == 1 { 2 } else { 1 };
+    let mut double = group.command(node, &[]);
+    double
+        .env(
+            "TENURE_BULLY_STATE_DIR",
+            group.folder.path().join("state-double"),
+        )
+        .env("TENURE_BULLY_LISTEN", &free_addresses(1)[0]);
+    let mut double = Process::spawn(&mut double);
+    let first = group.members.get_mut(&node).unwrap();
+    for process in [first, &mut double] {
+        let code = process.wait().code();
+        assert_eq!(code, Some(3), "{}", process.stderr());
+        let told = wait_for("the reason", || {
+            let told = process.stderr();
+            told.contains("tenure: ").then_some(told)
+        });
+        let words = [
+            "this member takes no part in the election: member ".to_owned(),
+            format!("two processes say that they are start 1 of member {node}"),
+            "stop one of the two".to_owned(),
+        ];
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    }
+    // The others go on.
+    assert_eq!(group.agreed()["leader"], led.1);
+    assert_eq!(group.beats().last(), Some(&led));
+}
+
+const SECRET: &str = "a secret of the environment";
+
+#[test]
+fn a_key_in_the_environment_is_used_and_shown_nowhere() {
+    let show = output(command(&["config", "show"]).env("TENURE_BULLY_KEY", SECRET));
+    assert!(stdout(&show).contains("TENURE_BULLY_KEY"), "{show:?}");
+    let mut run = command(&["run", "--election", "tests/job", "--strategy", "bully"]);
+    let state = tempfile::tempdir().unwrap();
+    let address = &free_addresses(1)[0];
+    run.args(["--node", "1", "--peers", &format!("1=http://{address}")])
+        .args(["--once", "--state-dir"])
+        .arg(state.path())
+        .args(["--", "true"])
+        .env("TENURE_LOG", "trace")
+        .env("TENURE_BULLY_LISTEN", address)
+        .env("TENURE_BULLY_KEY", SECRET);
+    let ran = output(&mut run);
+    assert!(ran.status.success(), "{ran:?}");
+    let key_file = state.path().join("key");
+    fs::write(&key_file, SECRET).unwrap();
+    let twice = output(run.env("TENURE_BULLY_KEY_FILE", &key_file));
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(
+        stderr(&twice).contains("leave one of the two out"),
+        "{twice:?}"
+    );
+    let short = output(
+        run.env_remove("TENURE_BULLY_KEY_FILE")
+            .env("TENURE_BULLY_KEY", "short"),
+    );
+    assert!(stderr(&short).contains("at least 16"), "{short:?}");
+    for output in [show, ran, twice, short] {
+        let all = stdout(&output) + &stderr(&output);
+        assert!(!all.contains(SECRET) && !all.contains("\"short\""), "{all}");
+    }
+}
+
+#[test]
+fn a_check_of_peers_prints_what_follows_and_what_to_look_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("tenure.toml");
+    let text = r#"
+        election = "tests/job"
+        strategy = "bully"
+        [bully]
+        node = 1
+        peers = ["1=http://10.0.0.1:7500", "2=http://127.0.0.1:7500", "3=https://c:7500", "4=https://d"]
+    "#;
+    let check = |text: &str, flags: &[&str]| {
+        fs::write(&config, text).unwrap();
+        let path = config.to_str().unwrap();
+        run(&[&["config", "check", path], flags].concat())
+    };
+    let told = stdout(&check(text, &[]));
+    for words in [
+        "1, 2, 3, 4, best first",
+        "3 of 4; 1 may be away",
+        "quorum",
+        "warning    4 members tolerate the loss of 1",
+        "warning    no key",
+        "warning    plain http beyond this machine (http://10.0.0.1:7500/)",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let json: Value = serde_json::from_slice(&check(text, &["--json"]).stdout).unwrap();
+    let peers = &json["peers"];
+    assert_eq!(
+        (&peers["majority"], &peers["quarantine_ms"]),
+        (&3.into(), &15_000.into())
+    );
+    assert_eq!(peers["warnings"].as_array().unwrap().len(), 3);
+    // What would break the safety argument is refused with both numbers.
+    let wrong = check(&format!("{text}\nmessage_lifetime = \"4s\""), &[]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let told = stderr(&wrong);
+    assert!(told.contains("4s") && told.contains("5s"), "{told}");
+}
