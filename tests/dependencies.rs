@@ -9,7 +9,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-core", &[]),
     ("tenure", &["tenure-core"]),
     ("tenure-server", &["tenure-core"]),
-    ("tenure-cli", &["tenure", "tenure-server"]),
+    ("tenure-lab", &["tenure", "tenure-core"]),
+    ("tenure-cli", &["tenure", "tenure-lab", "tenure-server"]),
     ("tenure-examples", &[]),
     ("tenure-tests", &["tenure", "tenure-core", "tenure-server"]),
 ];

@@ -335,7 +335,7 @@ impl TestLink {
                 let renewed = self
                     .shared
                     .apply(&election, &Operation::Renew(*lease_id, None));
-                answers.push(answer(renewed));
+                answers.push(Answer::from(renewed));
             }
             if !self.reply_is_lost() {
                 return answers;
@@ -409,11 +409,11 @@ impl TestLink {
                     | Rejection::LockDelay { .. }
                     | Rejection::Reserved { .. }),
                 ) => refused,
-                result => return answer(result),
+                result => return Answer::from(result),
             };
             let lapse = self.next_lapse().map_or(end, |lapse| lapse.min(end));
             if !self.shared.change_before(&mut seen, lapse).await && self.shared.now() >= end {
-                return answer(Err(refused));
+                return Answer::from(Err(refused));
             }
         }
     }
@@ -429,7 +429,7 @@ impl TestLink {
     }
 
     fn apply(&self, operation: &Operation) -> Answer {
-        answer(self.shared.apply(&self.of.election, operation))
+        Answer::from(self.shared.apply(&self.of.election, operation))
     }
 
     fn arrives(&self) -> bool {
@@ -450,27 +450,5 @@ impl TestLink {
     async fn no_answer(&self, end: Instant) -> Answer {
         self.shared.clock.sleep_until(end).await;
         Answer::Unknown("no answer in time".into())
-    }
-}
-
-fn answer(result: Result<Change, Rejection>) -> Answer {
-    match result {
-        Ok(Change::Granted(epoch) | Change::Renewed(epoch)) => Answer::Held(epoch),
-        Ok(_) => Answer::Released,
-        Err(Rejection::Held { holder, epoch, .. }) => Answer::HeldByAnother {
-            holder: Some(holder),
-            epoch: Some(epoch),
-        },
-        Err(Rejection::LockDelay { .. } | Rejection::Reserved { .. }) => Answer::HeldByAnother {
-            holder: None,
-            epoch: None,
-        },
-        Err(Rejection::IdRetired) => Answer::IdRetired,
-        Err(Rejection::Breaking { remaining } | Rejection::Broken { remaining }) => {
-            Answer::Broken { remaining }
-        }
-        Err(Rejection::Expired) => Answer::Expired,
-        Err(Rejection::IdMismatch | Rejection::NotHeld) => Answer::Superseded,
-        Err(other) => Answer::Refused(other.to_string()),
     }
 }

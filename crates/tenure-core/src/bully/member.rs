@@ -35,8 +35,25 @@ impl Membership {
     ///
     /// [`MembershipError`] if there is nobody, if there are too many, or if two have one number.
     pub fn new(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
+        Self::of_at_most(MAX_MEMBERS, members)
+    }
+
+    /// The membership of these, however many they are: the lab elects among a thousand.
+    ///
+    /// # Errors
+    ///
+    /// [`MembershipError`] if there is nobody, or if two have one number.
+    #[cfg(any(test, feature = "lab"))]
+    pub fn of_any_size(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
+        Self::of_at_most(usize::MAX, members)
+    }
+
+    fn of_at_most(
+        most: usize,
+        members: impl IntoIterator<Item = Member>,
+    ) -> Result<Self, MembershipError> {
         let mut members: Vec<Member> = members.into_iter().collect();
-        if members.is_empty() || members.len() > MAX_MEMBERS {
+        if members.is_empty() || members.len() > most {
             return Err(MembershipError::Size {
                 members: members.len(),
             });
@@ -234,6 +251,11 @@ mod tests {
             of(&many),
             Err(MembershipError::Size { members: 32 })
         ));
+        let many = (0..1_000).map(|id| Member {
+            id: NodeId(id),
+            priority: 0,
+        });
+        assert_eq!(Membership::of_any_size(many).map(|it| it.len()), Ok(1_000));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What goes into a keeper and what comes out.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 use core::time::Duration;
 
 use super::LOOK_INTERVAL;
-use crate::lease::LeaseId;
+use crate::lease::{Change, LeaseId, Rejection};
 use crate::{CandidateId, Epoch};
 
 /// A request for the store.
@@ -66,6 +66,31 @@ pub enum Answer {
     /// The store refuses to deal with such a request at all (wrong name, no permission). Does not
     /// pass by itself.
     Refused(String),
+}
+
+/// What a store tells a candidate of an operation that it has done, or refused.
+impl From<Result<Change, Rejection>> for Answer {
+    fn from(result: Result<Change, Rejection>) -> Self {
+        match result {
+            Ok(Change::Granted(epoch) | Change::Renewed(epoch)) => Self::Held(epoch),
+            Ok(_) => Self::Released,
+            Err(Rejection::Held { holder, epoch, .. }) => Self::HeldByAnother {
+                holder: Some(holder),
+                epoch: Some(epoch),
+            },
+            Err(Rejection::LockDelay { .. } | Rejection::Reserved { .. }) => Self::HeldByAnother {
+                holder: None,
+                epoch: None,
+            },
+            Err(Rejection::IdRetired) => Self::IdRetired,
+            Err(Rejection::Breaking { remaining } | Rejection::Broken { remaining }) => {
+                Self::Broken { remaining }
+            }
+            Err(Rejection::Expired) => Self::Expired,
+            Err(Rejection::IdMismatch | Rejection::NotHeld) => Self::Superseded,
+            Err(rejection @ Rejection::EpochsExhausted) => Self::Refused(rejection.to_string()),
+        }
+    }
 }
 
 /// How a leader's task ended.

@@ -1,0 +1,121 @@
+//! Bully_FD exactly as it was published, with the detector that its papers describe.
+
+use tenure_core::bully::published::{Event, Published};
+use tenure_core::bully::{Membership, Verdict};
+use tenure_core::{Incarnation, Instant, NodeId, detector};
+
+use super::Pace;
+use super::office::{News, Office, about};
+use crate::sim::{Claim, Effect, Here, Input, Payload, Process, Stable};
+
+/// A member.
+#[derive(Debug)]
+pub struct PublishedMember {
+    office: Office,
+    incarnation: Incarnation,
+    machine: Published,
+    /// The number of its start is on disk before its first message leaves.
+    durable: bool,
+    held: Vec<(NodeId, Payload)>,
+    poll_at: Instant,
+}
+
+impl PublishedMember {
+    /// A member that recovers.
+    pub fn start(
+        me: NodeId,
+        members: Membership,
+        pace: Pace,
+        stable: Option<&Stable>,
+        here: &mut Here<'_>,
+    ) -> Self {
+        let starts = match stable {
+            Some(Stable::Starts(starts)) => starts + 1,
+            _ => 1,
+        };
+        here.want(Effect::Write(Stable::Starts(starts)));
+        let incarnation = Incarnation(starts);
+        let all = members.iter().collect();
+        let mut member = Self {
+            office: Office::new(me, all, pace, incarnation, here),
+            incarnation,
+            machine: Published::recovered(me, members, starts),
+            durable: false,
+            held: Vec::new(),
+            poll_at: here.now + about(here, pace.poll),
+        };
+        member.go_on(here, None);
+        member
+    }
+
+    /// One event, and whatever the detector has to say at once.
+    fn go_on(&mut self, here: &mut Here<'_>, event: Option<Event>) {
+        let mut next = event;
+        loop {
+            if let Some(event) = next.take() {
+                for (to, message) in self.machine.handle(event) {
+                    self.send(here, to, Payload::Election(self.incarnation, message));
+                }
+            }
+            self.office.follow(here, self.machine.leader());
+            let asked: Vec<NodeId> = self.machine.asked().collect();
+            for node in asked {
+                if !self.office.is_asked(node) {
+                    self.office.ask(here, node);
+                }
+            }
+            match self.office.news(here) {
+                Some(News::Answer(node, verdict)) => {
+                    let verdict = match verdict {
+                        detector::Verdict::Down => Verdict::Down,
+                        detector::Verdict::Up | detector::Verdict::Aside => Verdict::Up,
+                    };
+                    next = Some(Event::Answer(node, verdict));
+                }
+                Some(News::Suspected(_)) => {}
+                None => break,
+            }
+        }
+    }
+
+    fn send(&mut self, here: &mut Here<'_>, to: NodeId, payload: Payload) {
+        if self.durable {
+            here.send(to, payload);
+        } else {
+            self.held.push((to, payload));
+        }
+    }
+}
+
+impl Process for PublishedMember {
+    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
+        if matches!(input, Input::Written) && !self.durable {
+            self.durable = true;
+            for (to, payload) in std::mem::take(&mut self.held) {
+                here.send(to, payload);
+            }
+        }
+        let event = match self.office.handle(here, input) {
+            Some((from, Payload::Election(incarnation, message))) => {
+                self.office.heard(here, from, incarnation);
+                Some(Event::Message(from, message))
+            }
+            _ => None,
+        };
+        self.go_on(here, event);
+        if here.now >= self.poll_at {
+            let poll = self.office.pace.poll;
+            self.poll_at = here.now + about(here, poll);
+            self.go_on(here, Some(Event::Poll));
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let due = self.office.due();
+        Some(due.map_or(self.poll_at, |due| due.min(self.poll_at)))
+    }
+
+    fn claim(&self, _now: Instant) -> Option<Claim> {
+        self.office.claim()
+    }
+}

@@ -1,0 +1,134 @@
+//! One run: a contestant, a seed, a storm.
+
+use std::time::Duration;
+
+use crate::contestant::{Contestant, Troupe, Way};
+use crate::fault::{Climate, Planted, Storm};
+use crate::invariant::{self, Promises, Violation};
+use crate::sim::{Habits, Task, World};
+
+/// What is checked, on which ground.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Who.
+    pub contestant: Contestant,
+    /// With which mistake.
+    pub planted: Option<Planted>,
+    /// On how many machines.
+    pub nodes: u32,
+    /// How long a run is, in virtual time.
+    pub lasts: Duration,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first thing that was not as promised.
+    pub violation: Option<Violation>,
+    /// How many things have happened that are judged.
+    pub events: usize,
+    /// How many messages were sent.
+    pub messages: u64,
+    /// How many terms there were.
+    pub terms: usize,
+}
+
+/// By how many millionths clocks are off at most: a hundredth. A lease tolerates five.
+const DRIFT: u64 = 10_000;
+
+impl Ground {
+    /// Ten minutes on five machines, two of them for the settling. The lease is short, so that much
+    /// happens in that time.
+    #[must_use]
+    pub fn new(contestant: Contestant) -> Self {
+        Self {
+            contestant: contestant.with_lease(Duration::from_secs(6)),
+            planted: None,
+            nodes: 5,
+            lasts: Duration::from_secs(600),
+        }
+    }
+
+    /// The same with a mistake.
+    #[must_use]
+    pub fn with_planted(self, planted: Planted) -> Self {
+        Self {
+            planted: Some(planted),
+            ..self
+        }
+    }
+
+    fn trouble(&self) -> Duration {
+        self.lasts * 4 / 5
+    }
+
+    /// What goes wrong. Who promises one leader at a time promises it in rough weather; the others
+    /// promise to agree when it is over, and those without a quorum one leader where no message
+    /// outlives the detection of its sender's end.
+    fn climate(&self, troupe: &Troupe) -> Climate {
+        Climate {
+            nodes: self.nodes,
+            store: self.contestant.way == Way::Lease,
+            trouble: self.trouble(),
+            pause: Duration::from_secs(5),
+            lasts: self.contestant.term.lease_duration() * 2,
+            rough: self.contestant.promises_one_leader(),
+            delay: troupe.message_lifetime() / 2,
+            drift: DRIFT,
+            blocks: self.planted == Some(Planted::RenewerOnTaskRuntime),
+        }
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            one_leader: self.contestant.has_epochs(),
+            settles_within: self.contestant.term.lease_duration() * 8,
+        }
+    }
+
+    fn world(&self, seed: u64) -> World {
+        let troupe = Troupe::new(self.contestant.clone(), self.nodes).with_planted(self.planted);
+        let climate = self.climate(&troupe);
+        let habits = Habits {
+            task: Task::Any,
+            drift: DRIFT,
+            ..Habits::default()
+        };
+        let mut world = World::new(Box::new(troupe), habits, seed);
+        for node in world.machines() {
+            let pause = Duration::from_millis(200) * node.0;
+            world.start_after(node, pause);
+        }
+        Storm::new(&climate, seed).come_over(&mut world);
+        world.calm_after(self.trouble());
+        world
+    }
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(ground: &Ground, seed: u64) -> Outcome {
+    let mut world = ground.world(seed);
+    world.run_until(ground.lasts);
+    world.finish();
+    let history = world.history();
+    let terms = history
+        .iter()
+        .filter(|event| matches!(event.what, crate::sim::What::Acts(_)));
+    Outcome {
+        violation: invariant::check(history, &ground.promises()).err(),
+        events: history.len(),
+        messages: world.traffic().messages(),
+        terms: terms.count(),
+    }
+}
+
+/// The same, with a line for everything that happens.
+#[must_use]
+pub fn trace(ground: &Ground, seed: u64) -> (Vec<String>, Option<Violation>) {
+    let mut world = ground.world(seed).with_trace();
+    world.run_until(ground.lasts);
+    world.finish();
+    let violation = invariant::check(world.history(), &ground.promises()).err();
+    (world.trace().to_vec(), violation)
+}

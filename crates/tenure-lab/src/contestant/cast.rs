@@ -1,0 +1,220 @@
+//! The processes of one contestant.
+
+use std::time::Duration;
+
+use tenure_core::bully::{Guarantee, Member as BullyMember, Membership, Settings, Timings};
+use tenure_core::detector::{
+    AskOptions, Chen, ChenOptions, Detector, FixedTimeout, Group, OnDemand, OnDemandOptions,
+    OptionsError, PhiAccrual, PhiOptions, Pull, PullOptions, Push, PushOptions,
+    Ring as AttendanceRing, RingOptions,
+};
+use tenure_core::{Incarnation, Instant, NodeId};
+
+use super::candidate::Candidate;
+use super::member::{Member, Setup};
+use super::store::Store;
+use super::{Contestant, DetectorKind, Way};
+use crate::baseline::{Classic, Pace, PublishedMember, Ring, Textbook};
+use crate::fault::Planted;
+use crate::sim::{Cast, Here, Process, Stable};
+
+/// Where the store is.
+const STORE: NodeId = NodeId(0);
+
+/// One contestant on so many machines; with lease mode, one more for the store.
+#[derive(Clone, Debug)]
+pub struct Troupe {
+    contestant: Contestant,
+    nodes: u32,
+    planted: Option<Planted>,
+    watches: bool,
+    members: Membership,
+    timings: Timings,
+}
+
+impl Troupe {
+    /// This contestant on so many machines, numbered from 1, the best one first.
+    ///
+    /// # Panics
+    ///
+    /// If the contestant's timings can't hold together, or there is no machine.
+    #[must_use]
+    pub fn new(contestant: Contestant, nodes: u32) -> Self {
+        let member = |id| BullyMember {
+            id: NodeId(id),
+            priority: 0,
+        };
+        let members = Membership::of_any_size((1..=nodes).map(member));
+        let timings = Timings::new(contestant.term, &contestant.peers);
+        Self {
+            contestant,
+            nodes,
+            planted: None,
+            watches: true,
+            members: members.expect("one machine or more"),
+            timings: timings.expect("timings that were checked"),
+        }
+    }
+
+    /// The same with a mistake.
+    #[must_use]
+    pub fn with_planted(self, planted: Option<Planted>) -> Self {
+        Self { planted, ..self }
+    }
+
+    /// The same, in which members ask about those whom they need to know about, and watch nobody. As
+    /// the papers have it; with a thousand members all pairs would be a million watches.
+    #[must_use]
+    pub fn watching_nobody(self) -> Self {
+        Self {
+            watches: false,
+            ..self
+        }
+    }
+
+    /// How long a message may be under way.
+    #[must_use]
+    pub const fn message_lifetime(&self) -> Duration {
+        self.timings.message_lifetime()
+    }
+
+    fn settings(&self, node: NodeId, quorum: bool) -> Settings {
+        let settings = Settings::new(node, self.members.clone(), self.timings);
+        let mut settings = settings
+            .expect("one of the machines")
+            .with_guarantee(if quorum {
+                Guarantee::Quorum
+            } else {
+                Guarantee::BestEffort
+            })
+            .with_preempt(self.contestant.preempt);
+        if let Some(Planted::Without(fix)) = self.planted {
+            settings = settings.without(fix);
+        }
+        settings
+    }
+
+    fn detector(
+        &self,
+        kind: DetectorKind,
+        group: &Group,
+        now: Instant,
+    ) -> Result<Box<dyn Detector>, OptionsError> {
+        let lifetime = self.timings.message_lifetime();
+        // As the library's driver has it: no verdict is quicker than a message lives.
+        let ask = AskOptions {
+            timeout: lifetime * 5 / 2,
+            confirm: lifetime * 5 / 4,
+            ..AskOptions::default()
+        };
+        let (interval, suspect_after) = self.contestant.detection;
+        let push = PushOptions {
+            interval,
+            ..PushOptions::default()
+        };
+        Ok(match kind {
+            DetectorKind::OnDemand => {
+                let poll = OnDemandOptions::default().poll.max(ask.timeout);
+                Box::new(OnDemand::new(now, group, ask, OnDemandOptions { poll })?)
+            }
+            DetectorKind::Pull => {
+                let misses = suspect_after.as_nanos() / interval.as_nanos().max(1);
+                let options = PullOptions {
+                    interval,
+                    timeout: interval,
+                    misses: u32::try_from(misses).unwrap_or(u32::MAX).max(1),
+                };
+                Box::new(Pull::new(group, ask, options)?)
+            }
+            DetectorKind::PushFixed => {
+                let timeout = interval + suspect_after;
+                Box::new(Push::<FixedTimeout>::new(group, ask, push, timeout)?)
+            }
+            DetectorKind::PushChen => {
+                let chen = ChenOptions {
+                    alpha: suspect_after,
+                    ..ChenOptions::default()
+                };
+                Box::new(Push::<Chen>::new(group, ask, push, chen)?)
+            }
+            DetectorKind::PushPhi => {
+                let phi = PhiOptions::default();
+                Box::new(Push::<PhiAccrual>::new(group, ask, push, phi)?)
+            }
+            DetectorKind::AttendanceRing => {
+                let defaults = RingOptions::default();
+                let round = defaults.hold * self.nodes;
+                let options = RingOptions {
+                    list_timeout: defaults.list_timeout.max(round * 3),
+                    ..defaults
+                };
+                Box::new(AttendanceRing::new(now, group, ask, options)?)
+            }
+        })
+    }
+
+    fn pace(&self) -> Pace {
+        Pace {
+            timeout: self.timings.message_lifetime(),
+            poll: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Cast for Troupe {
+    fn machines(&self) -> Vec<NodeId> {
+        let store = (self.contestant.way == Way::Lease).then_some(STORE);
+        let members = (1..=self.nodes).map(NodeId);
+        store.into_iter().chain(members).collect()
+    }
+
+    fn is_store(&self, node: NodeId) -> bool {
+        node == STORE
+    }
+
+    fn counts_suspensions(&self, node: NodeId) -> bool {
+        !self.is_store(node) && self.planted != Some(Planted::ClockStopsWhenSuspended)
+    }
+
+    fn start(
+        &self,
+        node: NodeId,
+        life: u64,
+        stable: Option<&Stable>,
+        here: &mut Here<'_>,
+    ) -> Box<dyn Process> {
+        let all = || (1..=self.nodes).map(NodeId).collect();
+        let (term, planted) = (self.contestant.term, self.planted);
+        match self.contestant.way {
+            Way::Lease if node == STORE => Box::new(Store::start(&term, planted, stable, here)),
+            Way::Lease => Box::new(Candidate::start(node, STORE, life, term, planted, here)),
+            Way::Bully { detector, quorum } => {
+                let settings = self.settings(node, quorum);
+                let make = |now, incarnation: Incarnation| {
+                    let group = Group::new(node, incarnation, self.members.iter());
+                    let detector = self.detector(detector, &group, now);
+                    detector.expect("parameters that were checked")
+                };
+                let setup = Setup {
+                    settings,
+                    watches: self.watches,
+                    planted,
+                };
+                Box::new(Member::start(setup, make, stable, here))
+            }
+            Way::Published => {
+                let members = self.members.clone();
+                let pace = self.pace();
+                Box::new(PublishedMember::start(node, members, pace, stable, here))
+            }
+            Way::Classic => Box::new(Classic::start(node, all(), self.pace(), life, here)),
+            Way::Textbook => Box::new(Textbook::start(node, all(), self.pace(), life, here)),
+            Way::Ring => Box::new(Ring::start(node, all(), self.pace(), life, here)),
+        }
+    }
+
+    fn patience(&self) -> (Duration, Duration) {
+        let term = &self.contestant.term;
+        (term.stop_grace(), term.abort_allowance())
+    }
+}

@@ -1,0 +1,91 @@
+//! What contestants are called.
+
+use super::{Contestant, DetectorKind, Way};
+
+const DETECTORS: &[(&str, DetectorKind)] = &[
+    ("", DetectorKind::PushChen),
+    ("-fixed", DetectorKind::PushFixed),
+    ("-phi", DetectorKind::PushPhi),
+    ("-pull", DetectorKind::Pull),
+    ("-on-demand", DetectorKind::OnDemand),
+    ("-ring", DetectorKind::AttendanceRing),
+];
+
+impl Way {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let bully = |quorum| {
+            let detectors = DETECTORS.iter();
+            detectors.map(move |&(_, detector)| Self::Bully { detector, quorum })
+        };
+        let mut all = vec![Self::Lease];
+        all.extend(bully(true));
+        all.extend(bully(false));
+        all.extend([Self::Published, Self::Classic, Self::Textbook, Self::Ring]);
+        all
+    }
+
+    /// Its name on the command line and in tables.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Lease => "lease".into(),
+            Self::Bully { detector, quorum } => {
+                let known = DETECTORS.iter().find(|(_, it)| *it == detector);
+                let suffix = known.map_or("", |(suffix, _)| suffix);
+                let guard = if quorum { "" } else { "-no-quorum" };
+                format!("bully{suffix}{guard}")
+            }
+            Self::Published => "published".into(),
+            Self::Classic => "garcia-molina".into(),
+            Self::Textbook => "textbook".into(),
+            Self::Ring => "chang-roberts".into(),
+        }
+    }
+}
+
+impl Contestant {
+    /// The contestant of this name, with the library's default settings.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownContestant`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<Self, UnknownContestant> {
+        let all = Way::all();
+        match all.iter().find(|way| way.name() == name) {
+            Some(&way) => Ok(Self::new(way)),
+            None => Err(UnknownContestant {
+                name: name.into(),
+                nearest: crate::nearest(name, all.iter().map(|way| way.name())),
+            }),
+        }
+    }
+}
+
+/// There is no such contestant. The caller named it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no contestant {name:?}; did you mean {nearest:?}?")]
+pub struct UnknownContestant {
+    /// What was named.
+    pub name: String,
+    /// The nearest name that there is.
+    pub nearest: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_is_found_by_its_name_and_a_slip_gets_the_nearest_one() {
+        for way in Way::all() {
+            assert_eq!(Contestant::of_name(&way.name()).map(|it| it.way), Ok(way));
+        }
+        let error = Contestant::of_name("buly-phi").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no contestant \"buly-phi\"; did you mean \"bully-phi\"?"
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! What goes wrong: [`Fault`]s of machines, networks and clocks, and [`Storm`]s of them by chance.
+
+mod planted;
+mod storm;
+
+use std::fmt;
+use std::time::Duration;
+
+use tenure_core::NodeId;
+use tenure_core::lease::keeper::TaskEnd;
+
+use crate::sim::Link;
+
+pub use planted::Planted;
+pub use storm::{Climate, Storm};
+
+/// To whom something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// This machine.
+    Node(NodeId),
+    /// Whoever leads at that moment; nobody, if nobody does.
+    Leader,
+    /// The best one that runs and does not lead.
+    BestOther,
+    /// The store, where there is one.
+    Store,
+}
+
+/// What goes wrong, or right again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// The process is gone at once. Its machine refuses connections; or it is gone too, and silent.
+    Crash {
+        /// Whose.
+        who: Who,
+        /// Whether the whole machine is.
+        machine: bool,
+        /// After how long the process starts again; `None`: it does not.
+        back_after: Option<Duration>,
+    },
+    /// It starts, if it does not run.
+    Start(Who),
+    /// The process stands still; the clock goes on.
+    Freeze(Who, Duration),
+    /// The machine is suspended; a clock that does not count that stands still, too.
+    Suspend(Who, Duration),
+    /// The task keeps its process's runtime busy for so long, and goes on acting.
+    Block(Who, Duration),
+    /// Nothing gets from the first to the second.
+    CutOneWay(Who, Who),
+    /// Nothing gets from these to the others, or back.
+    Part(Vec<Who>),
+    /// Everything gets everywhere again.
+    Heal,
+    /// All ways are like this from now on.
+    Links(Link),
+    /// Every write to this disk takes so long for now.
+    SlowDisk(Who, Duration),
+    /// The clock that only goes forward gains so many millionths from now on.
+    ClockRate(Who, i64),
+    /// The wall clock is set by so many milliseconds.
+    WallClock(Who, i64),
+    /// The leader resigns, and competes again.
+    Resign(Who),
+    /// It is told to stop, in an orderly way; it comes back after so long.
+    Leave(Who, Option<Duration>),
+    /// The task ends by itself.
+    TaskEnds(Who, TaskEnd),
+    /// Somebody breaks the lease and lets it run for so long.
+    Break(Duration),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "{node}"),
+            Self::Leader => f.write_str("the leader"),
+            Self::BestOther => f.write_str("the best of the others"),
+            Self::Store => f.write_str("the store"),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crash {
+                who,
+                machine,
+                back_after,
+            } => {
+                let what = if *machine { "loses power" } else { "is killed" };
+                match back_after {
+                    Some(back) => write!(f, "{who} {what}, back after {back:?}"),
+                    None => write!(f, "{who} {what}"),
+                }
+            }
+            Self::Start(who) => write!(f, "{who} is started"),
+            Self::Freeze(who, time) => write!(f, "{who} is frozen for {time:?}"),
+            Self::Suspend(who, time) => write!(f, "{who} is suspended for {time:?}"),
+            Self::Block(who, time) => write!(f, "the task of {who} blocks for {time:?}"),
+            Self::CutOneWay(from, to) => write!(f, "nothing gets from {from} to {to}"),
+            Self::Part(side) => {
+                let side: Vec<String> = side.iter().map(ToString::to_string).collect();
+                write!(f, "cut off from the others: {}", side.join(", "))
+            }
+            Self::Heal => f.write_str("everything gets everywhere again"),
+            Self::Links(link) => write!(
+                f,
+                "links: {:?}, {} in a million lost, {} twice, {} late",
+                link.latency, link.loss, link.repeats, link.late.0
+            ),
+            Self::SlowDisk(who, time) => write!(f, "a write of {who} takes {time:?}"),
+            Self::ClockRate(who, ppm) => write!(f, "the clock of {who} gains {ppm} millionths"),
+            Self::WallClock(who, ms) => write!(f, "the wall clock of {who} is set by {ms} ms"),
+            Self::Resign(who) => write!(f, "{who} resigns"),
+            Self::Leave(who, back) => match back {
+                Some(back) => write!(f, "{who} is stopped, back after {back:?}"),
+                None => write!(f, "{who} is stopped"),
+            },
+            Self::TaskEnds(who, end) => write!(f, "the task of {who} ends: {end:?}"),
+            Self::Break(period) => write!(f, "the lease is broken, with {period:?} left"),
+        }
+    }
+}

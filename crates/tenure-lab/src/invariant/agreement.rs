@@ -1,0 +1,81 @@
+//! When the faults have been over for a while, all see the same one lead, and it does.
+
+use std::collections::BTreeMap;
+
+use tenure_core::NodeId;
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+    if !history.iter().any(|event| event.what == What::Calm) {
+        return Ok(());
+    }
+    let mut opinions: BTreeMap<NodeId, Option<NodeId>> = BTreeMap::new();
+    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    let mut end = Time::default();
+    for event in history {
+        end = event.at;
+        match event.what {
+            What::Starts if event.node != NodeId(0) => {
+                opinions.insert(event.node, None);
+            }
+            What::Sees(leader) => {
+                opinions.insert(event.node, leader);
+            }
+            What::Claims(_, until) => {
+                claims.insert(event.node, until);
+            }
+            What::Yields => {
+                claims.remove(&event.node);
+            }
+            What::Stops => {
+                opinions.remove(&event.node);
+                claims.remove(&event.node);
+            }
+            _ => {}
+        }
+    }
+    let leaders: Vec<NodeId> = claims
+        .iter()
+        .filter(|(_, until)| end < **until)
+        .map(|(node, _)| *node)
+        .collect();
+    match leaders[..] {
+        [leader] if opinions.values().all(|sees| *sees == Some(leader)) => Ok(()),
+        _ => {
+            let see = opinions.iter().map(|(node, sees)| match sees {
+                Some(sees) => format!("{node} sees {sees}"),
+                None => format!("{node} sees nobody"),
+            });
+            let see: Vec<String> = see.collect();
+            Err((end, format!("{leaders:?} lead, and {}", see.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, claims, history};
+    use super::*;
+
+    #[test]
+    fn a_follower_of_another_one_and_a_second_leader_are_found() {
+        let sees = |node, leader| (102, node, What::Sees(Some(NodeId(leader))));
+        let begin = [
+            (1, 1, What::Starts),
+            (1, 2, What::Starts),
+            (100, 0, What::Calm),
+            (101, 1, claims(1, 300)),
+            sees(1, 1),
+        ];
+        let with = |more: &[(u64, u32, What)]| {
+            let end = (200, 0, What::End);
+            let all = begin.iter().chain(more).chain([&end]).cloned();
+            check(&history(all), &PROMISES)
+        };
+        assert_eq!(with(&[sees(2, 1)]), Ok(()));
+        assert!(with(&[sees(2, 2)]).is_err() && with(&[]).is_err());
+        assert!(with(&[sees(2, 1), (103, 2, claims(2, 300))]).is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! Every term has a number greater than those of all terms before it.
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+    let mut greatest = None;
+    for event in history {
+        if let What::Acts(Some(epoch)) = event.what {
+            if greatest.is_some_and(|greatest| epoch <= greatest) {
+                let before = greatest.map_or(0, tenure_core::Epoch::get);
+                let what = format!("{} leads by epoch {epoch} after epoch {before}", event.node);
+                return Err((event.at, what));
+            }
+            greatest = Some(epoch);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, epoch, history};
+    use super::*;
+
+    #[test]
+    fn an_epoch_that_comes_again_or_is_smaller_is_found() {
+        let terms = |numbers: &[u64]| {
+            let acts = numbers
+                .iter()
+                .map(|&it| (it, 1, What::Acts(Some(epoch(it)))));
+            check(&history(acts), &PROMISES)
+        };
+        assert_eq!(terms(&[3, 4, 9]), Ok(()));
+        assert!(terms(&[3, 3]).is_err() && terms(&[3, 9, 4]).is_err());
+    }
+}

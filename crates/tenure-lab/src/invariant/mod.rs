@@ -1,0 +1,170 @@
+//! What must be so in every history, one file each. Each has a made-up history that breaks it as a
+//! test, so that the check is known to bite.
+
+mod agreement;
+mod epochs_grow;
+mod fenced;
+mod lease_kept;
+mod one_leader;
+mod one_task;
+mod one_term_per_id;
+mod progress;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use tenure_core::Epoch;
+
+use crate::sim::{Event, Time, What};
+
+/// What a contestant promises in a climate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// One leader and one task at a time, and terms whose numbers grow.
+    pub one_leader: bool,
+    /// How long after the last fault somebody leads, and all know it.
+    pub settles_within: Duration,
+}
+
+/// Something that was promised and is not so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// When.
+    pub at: Time,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} s: {}", self.invariant, self.at, self.what)
+    }
+}
+
+/// Something that must be so.
+#[derive(Clone, Copy, Debug)]
+pub struct Invariant {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether only those promise it that promise one leader at a time.
+    pub strict: bool,
+    check: Check,
+}
+
+type Check = fn(&[Event], &Promises) -> Result<(), (Time, String)>;
+
+/// All of them.
+pub const ALL: &[Invariant] = &[
+    Invariant {
+        name: "one leader at a time",
+        strict: true,
+        check: one_leader::check,
+    },
+    Invariant {
+        name: "one task at a time",
+        strict: true,
+        check: one_task::check,
+    },
+    Invariant {
+        name: "epochs grow",
+        strict: true,
+        check: epochs_grow::check,
+    },
+    Invariant {
+        name: "a lease never ends early",
+        strict: true,
+        check: lease_kept::check,
+    },
+    Invariant {
+        name: "a lease id has one term",
+        strict: true,
+        check: one_term_per_id::check,
+    },
+    Invariant {
+        name: "a stale leader's write is refused",
+        strict: true,
+        check: fenced::check,
+    },
+    Invariant {
+        name: "somebody leads when the faults are over",
+        strict: false,
+        check: progress::check,
+    },
+    Invariant {
+        name: "all agree on the leader when the faults are over",
+        strict: false,
+        check: agreement::check,
+    },
+];
+
+/// The first thing that is not as promised, if there is one.
+///
+/// # Errors
+///
+/// [`Violation`].
+pub fn check(history: &[Event], promises: &Promises) -> Result<(), Violation> {
+    let broken = ALL
+        .iter()
+        .filter(|invariant| promises.one_leader || !invariant.strict)
+        .filter_map(|invariant| {
+            let (at, what) = (invariant.check)(history, promises).err()?;
+            Some(Violation {
+                invariant: invariant.name,
+                at,
+                what,
+            })
+        });
+    broken
+        .min_by_key(|violation| violation.at)
+        .map_or(Ok(()), Err)
+}
+
+/// The terms in which somebody led. A grant that a store forgot again before it told anybody is none.
+fn led(history: &[Event]) -> BTreeSet<Epoch> {
+    let acts = history.iter().filter_map(|event| match event.what {
+        What::Acts(epoch) => epoch,
+        _ => None,
+    });
+    acts.collect()
+}
+
+#[cfg(test)]
+mod made_up {
+    //! Histories made up by hand.
+
+    use std::time::Duration;
+
+    use tenure_core::{Epoch, NodeId};
+
+    use super::Promises;
+    use crate::sim::{Event, Time, What};
+
+    pub(super) const PROMISES: Promises = Promises {
+        one_leader: true,
+        settles_within: Duration::from_secs(30),
+    };
+
+    pub(super) fn at(secs: u64) -> Time {
+        Time::after(Duration::from_secs(secs))
+    }
+
+    pub(super) fn epoch(number: u64) -> Epoch {
+        Epoch::new(number).unwrap()
+    }
+
+    pub(super) fn history(events: impl IntoIterator<Item = (u64, u32, What)>) -> Vec<Event> {
+        let event = |(secs, node, what)| Event {
+            at: at(secs),
+            node: NodeId(node),
+            what,
+        };
+        events.into_iter().map(event).collect()
+    }
+
+    pub(super) fn claims(number: u64, until: u64) -> What {
+        What::Claims(Some(epoch(number)), at(until))
+    }
+}

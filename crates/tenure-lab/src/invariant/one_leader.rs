@@ -1,0 +1,47 @@
+//! At any instant at most one process holds itself to lead.
+
+use std::collections::BTreeMap;
+
+use tenure_core::NodeId;
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    for event in history {
+        match event.what {
+            // Of two claims that overlap, one begins, or is prolonged, while the other one holds.
+            What::Claims(_, until) => {
+                claims.retain(|_, until| event.at < *until);
+                claims.insert(event.node, until);
+                if let Some((other, until)) = claims.iter().find(|(node, _)| **node != event.node) {
+                    let what = format!("{} leads, and {other} until {until}", event.node);
+                    return Err((event.at, what));
+                }
+            }
+            What::Yields | What::Stops => {
+                claims.remove(&event.node);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, claims, history};
+    use super::*;
+
+    #[test]
+    fn a_second_leader_is_found_and_one_after_the_other_is_not() {
+        let one = (1, 1, claims(1, 10));
+        let overlapping = history([one.clone(), (9, 2, claims(2, 19))]);
+        assert!(check(&overlapping, &PROMISES).is_err());
+        let prolonged = history([one.clone(), (10, 2, claims(2, 19)), (11, 1, claims(1, 21))]);
+        assert!(check(&prolonged, &PROMISES).is_err());
+        let in_turn = history([one, (3, 1, What::Yields), (3, 2, claims(2, 19))]);
+        assert_eq!(check(&in_turn, &PROMISES), Ok(()));
+    }
+}

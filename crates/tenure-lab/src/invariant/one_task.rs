@@ -1,0 +1,58 @@
+//! At any instant at most one task acts. A task whose process stood still during its term is outside of
+//! this: what it does before it is stopped is for the receivers' check of epochs.
+
+use std::collections::BTreeMap;
+
+use tenure_core::NodeId;
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+    // Who acts, and whether it stood still meanwhile.
+    let mut acting: BTreeMap<NodeId, bool> = BTreeMap::new();
+    for event in history {
+        match event.what {
+            What::Acts(_) => {
+                let awake = acting.iter().find(|(_, stood_still)| !**stood_still);
+                if let Some((other, _)) = awake {
+                    let what = format!("the task of {} begins beside that of {other}", event.node);
+                    return Err((event.at, what));
+                }
+                acting.insert(event.node, false);
+            }
+            What::Freezes(_) => {
+                if let Some(stood_still) = acting.get_mut(&event.node) {
+                    *stood_still = true;
+                }
+            }
+            What::Rests(_) | What::Stops => {
+                acting.remove(&event.node);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, at, epoch, history};
+    use super::*;
+
+    #[test]
+    fn a_second_task_is_found_unless_the_first_one_stood_still() {
+        let acts = |number| What::Acts(Some(epoch(number)));
+        let rests = |number| What::Rests(Some(epoch(number)));
+        let beside = history([(1, 1, acts(1)), (20, 2, acts(2)), (21, 1, rests(1))]);
+        assert!(check(&beside, &PROMISES).is_err());
+        let after = history([(1, 1, acts(1)), (20, 1, rests(1)), (20, 2, acts(2))]);
+        assert_eq!(check(&after, &PROMISES), Ok(()));
+        let frozen = [
+            (1, 1, acts(1)),
+            (2, 1, What::Freezes(at(30))),
+            (20, 2, acts(2)),
+        ];
+        assert_eq!(check(&history(frozen), &PROMISES), Ok(()));
+    }
+}

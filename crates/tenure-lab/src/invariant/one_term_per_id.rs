@@ -1,0 +1,42 @@
+//! A lease id holds the lease for one term: a late copy of its request grants nothing to nobody.
+
+use std::collections::BTreeMap;
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+    let led = super::led(history);
+    let mut terms = BTreeMap::new();
+    for event in history {
+        if let What::Granted { epoch, to, id } = event.what
+            && let Some(before) = terms.insert(id, epoch)
+            && led.contains(&before)
+        {
+            let what = format!("the lease id of epoch {before} is granted {epoch}, for {to}");
+            return Err((event.at, what));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, epoch, history};
+    use super::*;
+    use tenure_core::NodeId;
+
+    #[test]
+    fn a_lease_id_that_is_granted_again_is_found() {
+        let granted = |number, id| What::Granted {
+            epoch: epoch(number),
+            to: NodeId(1),
+            id,
+        };
+        let leads = (2, 1, What::Acts(Some(epoch(1))));
+        let again = history([(1, 0, granted(1, 7)), leads, (9, 0, granted(2, 7))]);
+        assert!(check(&again, &PROMISES).is_err());
+        let fresh = history([(1, 0, granted(1, 7)), (9, 0, granted(2, 8))]);
+        assert_eq!(check(&fresh, &PROMISES), Ok(()));
+    }
+}

@@ -1,0 +1,60 @@
+//! When the faults are over somebody leads before long, and goes on leading.
+
+use std::collections::BTreeMap;
+
+use tenure_core::NodeId;
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], promises: &Promises) -> Result<(), (Time, String)> {
+    let Some(calm) = history.iter().find(|event| event.what == What::Calm) else {
+        return Ok(());
+    };
+    let settled = calm.at + promises.settles_within;
+    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    for event in history {
+        if event.at >= settled {
+            // Until now, who led?
+            let until = claims.values().max().copied().unwrap_or_default();
+            if until < settled {
+                let what = "nobody leads, long after the last fault".into();
+                return Err((settled, what));
+            }
+            if until < event.at {
+                return Err((until, "nobody leads any more, without a fault".into()));
+            }
+        }
+        match event.what {
+            What::Claims(_, until) => {
+                claims.insert(event.node, until);
+            }
+            What::Yields | What::Stops => {
+                claims.remove(&event.node);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, claims, history};
+    use super::*;
+
+    #[test]
+    fn a_long_time_without_a_leader_after_the_last_fault_is_found() {
+        let calm = (100, 0, What::Calm);
+        let end = (200, 0, What::End);
+        let leads = |from, until| (from, 1, claims(1, until));
+        let none = history([calm.clone(), end.clone()]);
+        assert!(check(&none, &PROMISES).is_err());
+        let late = history([calm.clone(), leads(140, 300), end.clone()]);
+        assert!(check(&late, &PROMISES).is_err());
+        let lost = history([calm.clone(), leads(110, 150), end.clone()]);
+        assert!(check(&lost, &PROMISES).is_err());
+        let well = history([calm, leads(120, 150), leads(149, 201), end]);
+        assert_eq!(check(&well, &PROMISES), Ok(()));
+    }
+}

@@ -1,0 +1,31 @@
+//! Compares ways to elect a leader, and checks that they keep what they promise, in simulated time.
+//!
+//! What is elected with is the library's own code: the candidate of lease mode and the rules of the
+//! store, the members of an election among peers, the failure detectors. A run has a seed and gives the
+//! same result everywhere. For people the command `tenure compare` shows what comes of it.
+//!
+//! It says nothing about disks, sockets and threads as they are: that is for the tests with real
+//! processes.
+
+pub mod sim;
+
+pub mod contestant;
+
+pub mod baseline;
+
+pub mod fault;
+
+pub mod invariant;
+
+pub mod check;
+
+/// The one of `known` that is most like `name`.
+///
+/// # Panics
+///
+/// If nothing is known.
+fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> String {
+    let distance = |known: &String| strsim::damerau_levenshtein(name, known);
+    let nearest = known.into_iter().min_by_key(distance);
+    nearest.expect("something that is known")
+}

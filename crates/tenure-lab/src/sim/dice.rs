@@ -1,0 +1,67 @@
+//! Chance, from a seed.
+
+use std::time::Duration;
+
+use tenure_core::Random;
+
+/// A stream of random numbers that is the same on every machine: SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// The stream number `stream` of this seed. Streams of one seed don't follow each other's numbers,
+    /// so that what draws from one does not change what another one gives.
+    #[must_use]
+    pub fn new(seed: u64, stream: u64) -> Self {
+        let mut dice = Self(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        dice.next_u64();
+        dice
+    }
+
+    /// A number below `end`; zero if that is zero.
+    pub fn below(&mut self, end: u64) -> u64 {
+        let product = u128::from(self.next_u64()) * u128::from(end);
+        (product >> 64) as u64
+    }
+
+    /// Whether something happens whose chance is so many in a million.
+    pub fn happens(&mut self, per_million: u32) -> bool {
+        per_million > 0 && self.below(1_000_000) < u64::from(per_million)
+    }
+
+    /// A duration of at least `least` and below `end`.
+    pub fn between(&mut self, least: Duration, end: Duration) -> Duration {
+        least + Duration::from_nanos(self.below(nanos(end.saturating_sub(least))))
+    }
+
+    /// One of these.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// An exponentially distributed duration of this mean. `libm` computes it in software, so that it
+    /// is the same on every machine.
+    pub fn exponential(&mut self, mean: Duration) -> Duration {
+        let unit = ((self.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        mean.mul_f64(-libm::log(unit))
+    }
+}
+
+impl Random for Dice {
+    fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// In nanoseconds, saturating.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

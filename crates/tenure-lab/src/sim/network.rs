@@ -1,0 +1,108 @@
+//! What lies between the machines.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tenure_core::NodeId;
+
+use super::Dice;
+
+/// How long a message takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Always so long.
+    Constant(Duration),
+    /// At least the first, below the second, all alike.
+    Uniform(Duration, Duration),
+    /// At least the first, and then exponentially distributed with the second as mean.
+    Exponential(Duration, Duration),
+}
+
+impl Latency {
+    fn draw(self, dice: &mut Dice) -> Duration {
+        match self {
+            Self::Constant(latency) => latency,
+            Self::Uniform(least, end) => dice.between(least, end),
+            Self::Exponential(least, mean) => least + dice.exponential(mean),
+        }
+    }
+}
+
+/// One way from one machine to another. Messages on it overtake each other as their latencies say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// How long a message takes.
+    pub latency: Latency,
+    /// How many messages in a million are lost.
+    pub loss: u32,
+    /// How many in a million come a second time.
+    pub repeats: u32,
+    /// How many in a million are late, and by how much at most, the repeated ones too.
+    pub late: (u32, Duration),
+}
+
+impl Default for Link {
+    /// A quiet local network: half a millisecond to a millisecond and a half, nothing is lost.
+    fn default() -> Self {
+        Self {
+            latency: Latency::Uniform(Duration::from_micros(500), Duration::from_micros(1_500)),
+            loss: 0,
+            repeats: 0,
+            late: (0, Duration::ZERO),
+        }
+    }
+}
+
+/// All ways between the machines.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// What holds for ways that are not set by themselves.
+    pub everywhere: Link,
+    links: BTreeMap<(NodeId, NodeId), Link>,
+    cuts: BTreeSet<(NodeId, NodeId)>,
+}
+
+impl Network {
+    /// Sets one way by itself.
+    pub fn set(&mut self, from: NodeId, to: NodeId, link: Link) {
+        self.links.insert((from, to), link);
+    }
+
+    /// Nothing gets from the one to the other any more.
+    pub fn cut(&mut self, from: NodeId, to: NodeId) {
+        self.cuts.insert((from, to));
+    }
+
+    /// Everything gets everywhere again.
+    pub fn heal(&mut self) {
+        self.cuts.clear();
+    }
+
+    /// Whether anything gets from the one to the other.
+    #[must_use]
+    pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
+        self.cuts.is_empty() || !self.cuts.contains(&(from, to))
+    }
+
+    /// After how long a message arrives: never, once, or twice.
+    pub(super) fn deliveries(&self, from: NodeId, to: NodeId, dice: &mut Dice) -> Deliveries {
+        let link = self.links.get(&(from, to)).unwrap_or(&self.everywhere);
+        let mut one = || {
+            let (late, by) = link.late;
+            let late = dice.happens(late).then(|| dice.between(Duration::ZERO, by));
+            link.latency.draw(dice) + late.unwrap_or_default()
+        };
+        let (first, second) = (one(), one());
+        Deliveries {
+            first: (!dice.happens(link.loss)).then_some(first),
+            second: dice.happens(link.repeats).then_some(second),
+        }
+    }
+}
+
+/// After how long a message arrives, and its copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deliveries {
+    pub(super) first: Option<Duration>,
+    pub(super) second: Option<Duration>,
+}

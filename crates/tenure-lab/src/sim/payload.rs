@@ -1,0 +1,167 @@
+//! What goes between machines.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::json;
+use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
+
+use crate::baseline::{classic, ring, textbook};
+
+/// One message.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// A candidate asks the store.
+    Ask {
+        /// Which of the candidate's requests it is.
+        call: Call,
+        /// Who asks.
+        candidate: CandidateId,
+        /// What for.
+        request: Request,
+    },
+    /// The store answers.
+    Answer {
+        /// Which request.
+        call: Call,
+        /// What.
+        answer: Answer,
+    },
+    /// A member says something to another one about the election.
+    Election(Incarnation, bully::Message),
+    /// The same, about who is alive.
+    Detector(Incarnation, detector::Message),
+    /// Garcia-Molina's algorithm.
+    Classic(classic::Message),
+    /// The textbook's.
+    Textbook(textbook::Message),
+    /// That of Chang and Roberts.
+    Ring(ring::Message),
+    /// A leader's task writes something; with its epoch, if its way of electing has such a thing.
+    Write(Option<Epoch>),
+}
+
+/// One request of a candidate: in which of its lives, and the how-manieth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which start of the candidate.
+    pub life: u64,
+    /// The keeper's number.
+    pub attempt: u64,
+}
+
+impl Payload {
+    /// What kind of message it is, as one word.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        use bully::{GuardMessage, Message};
+        match self {
+            Self::Ask { request, .. } => match request {
+                Request::Acquire { .. } => "acquire",
+                Request::Renew(_) => "renew",
+                Request::Release(_) => "release",
+                Request::HandOver { .. } => "handover",
+            },
+            Self::Answer { .. } => "answer",
+            Self::Election(_, message) => match message {
+                Message::Halt { .. } => "Halt",
+                Message::Ack { .. } => "Ack",
+                Message::Rej { .. } => "Rej",
+                Message::Stale { .. } => "Stale",
+                Message::Ldr { .. } => "Ldr",
+                Message::Norm { .. } => "Norm?",
+                Message::NotNorm { .. } => "NotNorm",
+                Message::Guard(message) => match message {
+                    GuardMessage::PreVote { .. } => "PreVote",
+                    GuardMessage::PreVoteReply { .. } => "PreVoteReply",
+                    GuardMessage::Halt { .. } => "Halt",
+                    GuardMessage::Ack { .. } => "Ack",
+                    GuardMessage::Nack { .. } => "Nack",
+                    GuardMessage::Renew { .. } => "Renew",
+                    GuardMessage::RenewAck { .. } => "RenewAck",
+                    GuardMessage::Release { .. } => "Release",
+                    GuardMessage::TakeOver { .. } => "TakeOver",
+                },
+            },
+            Self::Detector(_, message) => match message {
+                detector::Message::Ping { .. } => "ping",
+                detector::Message::Pong { .. } => "pong",
+                detector::Message::Subscribe { .. } => "subscribe",
+                detector::Message::Unsubscribe => "unsubscribe",
+                detector::Message::Heartbeat { .. } => "heartbeat",
+                detector::Message::Recovered => "recovered",
+                detector::Message::RecoveredAck { .. } => "recovered-ack",
+                detector::Message::Attendance(_) => "attendance",
+            },
+            Self::Classic(message) => message.kind(),
+            Self::Textbook(message) => message.kind(),
+            Self::Ring(message) => message.kind(),
+            Self::Write(_) => "write",
+        }
+    }
+
+    /// Whether it is about who is alive, and not about who leads.
+    #[must_use]
+    pub const fn is_detection(&self) -> bool {
+        matches!(self, Self::Detector(..))
+    }
+
+    /// The size of its body as JSON, without the head of the request or the answer that carries it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Ask {
+                candidate, request, ..
+            } => {
+                let lease_id = "6f1c9a64-3a52-4c0e-9d43-0d7f5b1f2a10";
+                match request {
+                    Request::Acquire { wait, .. } => size(&json!({
+                        "holder": candidate.as_str(),
+                        "duration_ms": 15_000,
+                        "lease_id": lease_id,
+                        "wait_ms": u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                        "priority": 100,
+                    })),
+                    Request::Renew(_) | Request::Release(_) => {
+                        size(&json!({ "lease_id": lease_id }))
+                    }
+                    Request::HandOver { to, within, .. } => size(&json!({
+                        "lease_id": lease_id,
+                        "to": to.as_str(),
+                        "within_ms": u64::try_from(within.as_millis()).unwrap_or(u64::MAX),
+                    })),
+                }
+            }
+            // A view of the lease, or a problem that says as much.
+            Self::Answer { .. } => 300,
+            Self::Election(_, message) => size(message),
+            Self::Detector(_, message) => size(message),
+            Self::Classic(message) => size(message),
+            Self::Textbook(message) => size(message),
+            Self::Ring(message) => size(message),
+            Self::Write(epoch) => size(epoch),
+        }
+    }
+}
+
+/// Counts what would be written.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn size(message: &impl Serialize) -> u64 {
+    let mut counter = Counter(0);
+    // Counting can't fail, and all of these have a form in JSON.
+    let _ = serde_json::to_writer(&mut counter, message);
+    counter.0
+}

@@ -1,0 +1,103 @@
+//! The simulation itself: the same everywhere, and what it does to messages and machines.
+
+use std::time::Duration;
+
+use tenure_core::NodeId;
+
+use super::*;
+use crate::check::{Ground, trace};
+use crate::contestant::{Contestant, DetectorKind, Troupe, Way};
+use crate::fault::{Fault, Who};
+
+/// FNV-1a, 64 bits.
+fn digest(lines: &[String]) -> u64 {
+    let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn contestant(name: &str) -> Contestant {
+    Contestant::of_name(name).unwrap()
+}
+
+/// Whoever changes what a run does, on purpose, changes these numbers.
+#[test]
+fn a_seed_gives_the_same_trace_byte_for_byte_on_every_machine() {
+    for (name, expected) in [
+        ("lease", 0),
+        ("bully", 0),
+        ("bully-phi-no-quorum", 0),
+        ("published", 0),
+        ("garcia-molina", 0),
+    ] {
+        let ground = Ground {
+            lasts: Duration::from_secs(60),
+            ..Ground::new(contestant(name))
+        };
+        let (lines, _) = trace(&ground, 7);
+        assert_eq!(digest(&lines), expected, "{name}: {} lines", lines.len());
+    }
+}
+
+#[test]
+fn a_trace_does_not_depend_on_being_kept() {
+    let ground = Ground::new(contestant("lease"));
+    let (_, violation) = trace(&ground, 3);
+    assert_eq!(crate::check::run(&ground, 3).violation, violation);
+}
+
+#[test]
+fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
+    let troupe = Troupe::new(contestant("textbook"), 2);
+    let mut world = World::new(Box::new(troupe), Habits::default(), 1).with_trace();
+    let (one, two) = (NodeId(1), NodeId(2));
+    let link = Link {
+        latency: Latency::Constant(Duration::from_secs(3)),
+        ..Link::default()
+    };
+    world.network_mut().set(one, two, link);
+    world.start_after(two, Duration::ZERO);
+    world.start_after(one, Duration::from_secs(1));
+    world.run_until(Duration::from_millis(3_900));
+    assert_eq!(world.opinions(), [(one, Some(one)), (two, Some(two))]);
+    world.run_until(Duration::from_millis(4_010));
+    let heard = |event: &Event| event.node == two && event.what == What::Sees(Some(one));
+    let heard = world.history().iter().find(|event| heard(event));
+    assert!(heard.is_some_and(|heard| heard.at >= Time::after(Duration::from_secs(4))));
+
+    let mut world = World::new(
+        Box::new(Troupe::new(contestant("textbook"), 2)),
+        Habits::default(),
+        1,
+    );
+    world.network_mut().cut(one, two);
+    world.start_after(two, Duration::ZERO);
+    world.start_after(one, Duration::from_secs(1));
+    world.run_until(Duration::from_secs(60));
+    assert_eq!(world.leaders(), [one, two]);
+}
+
+/// On a quick network: an organiser stops a thousand members one after the other.
+#[test]
+fn a_thousand_members_elect_the_best_one() {
+    let way = Way::Bully {
+        detector: DetectorKind::Pull,
+        quorum: false,
+    };
+    let troupe = Troupe::new(Contestant::new(way), 1_000).watching_nobody();
+    let mut world = World::new(Box::new(troupe), Habits::default(), 1);
+    world.network_mut().everywhere = Link {
+        latency: Latency::Constant(Duration::from_micros(100)),
+        ..Link::default()
+    };
+    for node in world.machines() {
+        let quick = Duration::from_micros(10);
+        world.strike_after(Duration::ZERO, Fault::SlowDisk(Who::Node(node), quick));
+        world.start_after(node, Duration::ZERO);
+    }
+    world.run_until(Duration::from_secs(1));
+    assert_eq!(world.leaders(), [NodeId(1)]);
+    let opinions = world.opinions();
+    assert!(opinions.iter().all(|(_, sees)| *sees == Some(NodeId(1))));
+}
