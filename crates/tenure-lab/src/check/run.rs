@@ -18,6 +18,10 @@ pub struct Ground {
     pub nodes: u32,
     /// How long a run is, in virtual time.
     pub lasts: Duration,
+    /// Whether the weather is rough. By default it is for those who promise one leader at a time in it.
+    pub rough: bool,
+    /// Whether a better member takes a working leader's place.
+    pub preempt: bool,
 }
 
 /// What came of a run.
@@ -42,6 +46,8 @@ impl Ground {
     #[must_use]
     pub fn new(contestant: Contestant) -> Self {
         Self {
+            rough: contestant.promises_one_leader(),
+            preempt: false,
             contestant: contestant.with_lease(Duration::from_secs(6)),
             planted: None,
             nodes: 5,
@@ -72,7 +78,7 @@ impl Ground {
             trouble: self.trouble(),
             pause: Duration::from_secs(5),
             lasts: self.contestant.term.lease_duration() * 2,
-            rough: self.contestant.promises_one_leader(),
+            rough: self.rough,
             delay: troupe.message_lifetime() / 2,
             drift: DRIFT,
             blocks: self.planted == Some(Planted::RenewerOnTaskRuntime),
@@ -81,13 +87,18 @@ impl Ground {
 
     fn promises(&self) -> Promises {
         Promises {
-            one_leader: self.contestant.has_epochs(),
+            one_leader: self.contestant.promises_one_leader()
+                || (self.contestant.has_epochs() && !self.rough),
             settles_within: self.contestant.term.lease_duration() * 8,
         }
     }
 
     fn world(&self, seed: u64) -> World {
-        let troupe = Troupe::new(self.contestant.clone(), self.nodes).with_planted(self.planted);
+        let contestant = Contestant {
+            preempt: self.preempt,
+            ..self.contestant.clone()
+        };
+        let troupe = Troupe::new(contestant, self.nodes).with_planted(self.planted);
         let climate = self.climate(&troupe);
         let habits = Habits {
             task: Task::Any,

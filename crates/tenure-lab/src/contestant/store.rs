@@ -33,7 +33,7 @@ pub(super) struct Store {
     patience: BTreeMap<LeaseId, Instant>,
     /// Records on their way to the disk, and answers that must not leave before.
     unwritten: u32,
-    held: VecDeque<(NodeId, Payload)>,
+    held: VecDeque<Effect>,
     sweep_at: Option<Instant>,
     /// When it last looked.
     looked: Instant,
@@ -207,16 +207,18 @@ impl Store {
                         .take(7)
                         .fold(0, |id, &byte| (id << 8) | u64::from(byte))
                 });
-                here.want(Effect::Granted {
-                    epoch,
-                    to: from,
-                    id,
-                });
-                here.want(Effect::Counts(epoch, self.duration));
+                let (to, at) = (from, here.now);
+                self.tell(here, Effect::Granted { epoch, to, id, at });
+                let counts = Effect::Counts(epoch, here.now, self.duration);
+                self.tell(here, counts);
             }
-            Change::Renewed(epoch) => here.want(Effect::Counts(epoch, self.duration)),
+            Change::Renewed(epoch) => {
+                let counts = Effect::Counts(epoch, here.now, self.duration);
+                self.tell(here, counts);
+            }
             Change::Released | Change::HandedOver | Change::Breaking(_) | Change::Broken => {
                 if let Some(epoch) = before {
+                    // At once, be it on disk or not: nobody counts on the lease any more.
                     here.want(Effect::GivenUp(epoch));
                 }
             }
@@ -233,11 +235,15 @@ impl Store {
 
     fn answer(&mut self, here: &mut Here<'_>, waiter: Waiter, answer: Answer) {
         let Waiter { from, call } = waiter;
-        let payload = Payload::Answer { call, answer };
+        self.tell(here, Effect::Send(from, Payload::Answer { call, answer }));
+    }
+
+    /// What is told is on disk.
+    fn tell(&mut self, here: &mut Here<'_>, effect: Effect) {
         if self.unwritten == 0 || self.has(Planted::AnswerBeforeDisk) {
-            here.send(from, payload);
+            here.want(effect);
         } else {
-            self.held.push_back((from, payload));
+            self.held.push_back(effect);
         }
     }
 
@@ -335,8 +341,8 @@ impl Process for Store {
             Input::Written => {
                 self.unwritten = self.unwritten.saturating_sub(1);
                 if self.unwritten == 0 {
-                    for (to, payload) in std::mem::take(&mut self.held) {
-                        here.send(to, payload);
+                    for effect in std::mem::take(&mut self.held) {
+                        here.want(effect);
                     }
                 }
             }

@@ -1,6 +1,8 @@
 //! A lease that was granted or renewed is nobody else's until its duration has passed in true time, but
 //! for what the clocks may be off, or it was given up or broken.
 
+use std::collections::BTreeSet;
+
 use super::Promises;
 use crate::sim::{Event, Time, What};
 
@@ -8,24 +10,27 @@ use crate::sim::{Event, Time, What};
 const CLOCKS: u32 = 50;
 
 pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
-    let led = super::led(history);
     let mut kept = None;
+    let mut over = BTreeSet::new();
     for event in history {
         match event.what {
-            What::Granted { epoch, .. } => {
+            What::Granted { epoch, at, .. } => {
                 if let Some((before, until)) = kept
-                    && event.at < until
+                    && at < until
                 {
                     let what = format!(
                         "epoch {epoch} is granted, and epoch {before} had the lease until {until}"
                     );
-                    return Err((event.at, what));
+                    return Err((at, what));
                 }
             }
-            What::Counts(epoch, duration) if led.contains(&epoch) => {
-                kept = Some((epoch, event.at + (duration - duration / CLOCKS)));
+            What::Counts(epoch, from, duration) if !over.contains(&epoch) => {
+                kept = Some((epoch, from + (duration - duration / CLOCKS)));
             }
-            What::GivenUp(_) => kept = None,
+            What::GivenUp(epoch) => {
+                over.insert(epoch);
+                kept = None;
+            }
             _ => {}
         }
     }
@@ -34,33 +39,36 @@ pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{PROMISES, epoch, history};
+    use super::super::made_up::{PROMISES, at, epoch, history};
     use super::*;
     use std::time::Duration;
     use tenure_core::NodeId;
 
-    fn granted(number: u64) -> What {
-        What::Granted {
+    fn granted(number: u64, secs: u64) -> (u64, u32, What) {
+        let what = What::Granted {
             epoch: epoch(number),
             to: NodeId(1),
             id: number,
-        }
+            at: at(secs),
+        };
+        (secs, 0, what)
     }
 
     #[test]
     fn a_grant_before_the_end_of_a_lease_is_found() {
-        let counts = |number| What::Counts(epoch(number), Duration::from_secs(15));
-        let begin = [
-            (0, 0, granted(1)),
-            (0, 0, counts(1)),
-            (1, 1, What::Acts(Some(epoch(1)))),
-            (5, 0, counts(1)),
-        ];
-        let early = begin.clone().into_iter().chain([(19, 0, granted(2))]);
+        let counts = |secs| {
+            (
+                secs,
+                0,
+                What::Counts(epoch(1), at(secs), Duration::from_secs(15)),
+            )
+        };
+        let begin = [granted(1, 0), counts(0), counts(5)];
+        let early = begin.clone().into_iter().chain([granted(2, 19)]);
         assert!(check(&history(early), &PROMISES).is_err());
-        let in_time = begin.clone().into_iter().chain([(20, 0, granted(2))]);
+        let in_time = begin.clone().into_iter().chain([granted(2, 20)]);
         assert_eq!(check(&history(in_time), &PROMISES), Ok(()));
-        let given_up = [(6, 0, What::GivenUp(epoch(1))), (6, 0, granted(2))];
+        let given_up = [(6, 0, What::GivenUp(epoch(1))), granted(2, 6)];
         let given_up = begin.into_iter().chain(given_up);
         assert_eq!(check(&history(given_up), &PROMISES), Ok(()));
     }

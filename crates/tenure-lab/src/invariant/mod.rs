@@ -10,13 +10,10 @@ mod one_task;
 mod one_term_per_id;
 mod progress;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::Epoch;
-
-use crate::sim::{Event, Time, What};
+use crate::sim::{Event, Time};
 
 /// What a contestant promises in a climate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,15 +117,6 @@ pub fn check(history: &[Event], promises: &Promises) -> Result<(), Violation> {
     broken
         .min_by_key(|violation| violation.at)
         .map_or(Ok(()), Err)
-}
-
-/// The terms in which somebody led. A grant that a store forgot again before it told anybody is none.
-fn led(history: &[Event]) -> BTreeSet<Epoch> {
-    let acts = history.iter().filter_map(|event| match event.what {
-        What::Acts(epoch) => epoch,
-        _ => None,
-    });
-    acts.collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub enum What {
     Ended(EndReason),
     /// Whom it sees to lead.
     Sees(Option<NodeId>),
-    /// The store has granted the lease.
+    /// The store has granted the lease, and will not forget it.
     Granted {
         /// The number of the term.
         epoch: Epoch,
@@ -50,9 +50,11 @@ pub enum What {
         to: NodeId,
         /// Stands for the lease id.
         id: u64,
+        /// When: before it was on its disk.
+        at: Time,
     },
-    /// The store has begun to count a lease of this duration, again or for the first time.
-    Counts(Epoch, Duration),
+    /// The store counts a lease of this duration from then on, again or for the first time.
+    Counts(Epoch, Time, Duration),
     /// The store was told that the term is over, or to break it.
     GivenUp(Epoch),
     /// The receiver that checks epochs has taken the task's write, or refused it.
@@ -93,10 +95,10 @@ impl fmt::Display for Event {
             What::Sees(Some(leader)) => write!(f, "sees {leader} lead"),
             What::Sees(None) => f.write_str("sees nobody lead"),
             What::Granted { epoch, to, .. } => write!(f, "grants the lease to {to}, epoch {epoch}"),
-            What::Counts(epoch, duration) => {
+            What::Counts(epoch, from, duration) => {
                 write!(
                     f,
-                    "counts the lease from here, epoch {epoch} for {duration:?}"
+                    "counts the lease of epoch {epoch} from {from} for {duration:?}"
                 )
             }
             What::GivenUp(epoch) => write!(f, "epoch {epoch} is given up"),

@@ -78,7 +78,7 @@ pub enum Effect {
     Exit,
     /// Somebody was seen to lead, or nobody.
     Sees(Option<NodeId>),
-    /// The store has granted the lease.
+    /// The store has granted the lease, and will not forget it.
     Granted {
         /// The number of the term.
         epoch: Epoch,
@@ -86,9 +86,11 @@ pub enum Effect {
         to: NodeId,
         /// Stands for the lease id.
         id: u64,
+        /// When.
+        at: Instant,
     },
-    /// The store counts a lease from now on.
-    Counts(Epoch, Duration),
+    /// The store counts a lease of this duration from then on.
+    Counts(Epoch, Instant, Duration),
     /// The store was told that the term is over, or to break it.
     GivenUp(Epoch),
     /// The process can't go on, for this reason.

@@ -87,13 +87,15 @@ impl Clock {
         Instant::from_nanos(u64::try_from(shown).unwrap_or(u64::MAX))
     }
 
-    /// The first moment at which it shows `instant`, if it is not set or changed before.
+    /// The first moment at which it shows `instant`, if it is not set or changed before; for one that
+    /// has passed, the moment at which it did, if it was not set or changed since.
     #[must_use]
     pub fn when(&self, instant: Instant) -> Time {
         let ahead = i128::from(instant.as_nanos()) - i128::from(self.anchor.1);
         let rate = MILLION + i128::from(self.ppm);
-        let passed = (ahead.max(0) * MILLION + rate - 1) / rate;
-        Time(u64::try_from(i128::from(self.anchor.0) + passed).unwrap_or(u64::MAX))
+        let passed = (ahead * MILLION + rate - 1).div_euclid(rate);
+        let time = (i128::from(self.anchor.0) + passed).max(0);
+        Time(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
     /// Goes at another rate from now on.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::fence::Gate;
 use tenure_core::lease::keeper::TaskEnd;
-use tenure_core::{Epoch, NodeId};
+use tenure_core::{Epoch, Instant, NodeId};
 
 use super::place::{Going, Place, Places};
 use super::queue::Queue;
@@ -512,11 +512,22 @@ impl World {
                     self.note(node, What::Sees(leader));
                 }
             }
-            Effect::Granted { epoch, to, id } => self.note(node, What::Granted { epoch, to, id }),
-            Effect::Counts(epoch, duration) => self.note(node, What::Counts(epoch, duration)),
+            Effect::Granted { epoch, to, id, at } => {
+                let at = self.when(node, at);
+                self.note(node, What::Granted { epoch, to, id, at });
+            }
+            Effect::Counts(epoch, from, duration) => {
+                let from = self.when(node, from);
+                self.note(node, What::Counts(epoch, from, duration));
+            }
             Effect::GivenUp(epoch) => self.note(node, What::GivenUp(epoch)),
             Effect::Failed(why) => self.note(node, What::Failed(why)),
         }
+    }
+
+    fn when(&self, node: NodeId, instant: Instant) -> Time {
+        let place = self.places.get(node);
+        place.map_or(self.now, |place| place.clock.when(instant))
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
