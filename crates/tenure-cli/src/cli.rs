@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Backup(Backup),
     Restore(Restore),
     Config(ConfigArgs),
+    Compare(Box<Compare>),
     Demo(Demo),
     Completions(Completions),
     Man(Man),
@@ -59,6 +60,78 @@ pub(crate) enum Command {
     Watchdog(Watchdog),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
+}
+
+/// Compare ways to elect a leader, in simulated time
+///
+/// Runs every contestant through every scenario on this machine, in virtual time, and says how long
+/// there was no leader, whether two acted at once, and what it cost. Nothing is started and no network
+/// is used. The same seeds give the same figures everywhere.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Compare {
+    #[command(subcommand)]
+    pub(crate) what: Option<CompareWhat>,
+    /// Only this one; may be given several times [default: lease, bully and older ways]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) contestant: Vec<String>,
+    /// Only in this one; may be given several times [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scenario: Vec<String>,
+    /// A candidate's configuration file, to be compared with the others; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Vec<PathBuf>,
+    /// Which runs: each seed is one run of each contestant in each scenario
+    #[arg(long, value_name = "FROM..TO", default_value = "0..20", value_parser = seeds)]
+    pub(crate) seeds: std::ops::Range<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// List the contestants and the scenarios, and do nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CompareWhat {
+    Check(CompareCheck),
+}
+
+/// Look for broken promises in many runs with random faults
+///
+/// Each run is ten virtual minutes with crashes, standstills, parted networks, late and repeated
+/// messages, slow disks and wrong clocks. What is found is told with the command that shows it again.
+#[derive(Debug, Args)]
+pub(crate) struct CompareCheck {
+    /// Who; may be given several times [default: lease, bully, bully-no-quorum]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) contestant: Vec<String>,
+    /// Which runs
+    #[arg(long, value_name = "FROM..TO", default_value = "0..2000", value_parser = seeds)]
+    pub(crate) seeds: std::ops::Range<u64>,
+    /// Print everything that happens; for one seed and one contestant
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// With this mistake made on purpose, to see that it is found; "all": one after the other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) planted: Option<String>,
+}
+
+fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let wrong = || format!("write FROM..TO, such as 0..20, and not {text:?}");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+    let (from, to) = (number(from)?, number(to)?);
+    if from < to {
+        Ok(from..to)
+    } else {
+        Err(format!(
+            "FROM must be below TO, and {from} is not below {to}"
+        ))
+    }
 }
 
 /// Host a lease store

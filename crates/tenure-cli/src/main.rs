@@ -2,6 +2,7 @@
 
 mod backup;
 mod cli;
+mod compare;
 mod config;
 mod demo;
 mod doctor;
@@ -53,6 +54,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Backup(arguments) => backup::backup(&arguments),
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Config(arguments) => config::config(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

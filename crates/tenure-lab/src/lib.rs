@@ -19,6 +19,12 @@ pub mod invariant;
 
 pub mod check;
 
+pub mod scenario;
+
+pub mod measure;
+
+pub use tenure_core::bully;
+
 /// The one of `known` that is most like `name`.
 ///
 /// # Panics

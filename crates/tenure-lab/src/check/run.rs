@@ -87,8 +87,12 @@ impl Ground {
 
     fn promises(&self) -> Promises {
         Promises {
+            // Without a quorum it rests on the weather, and a better member that takes over does not
+            // wait for the task of the one before.
             one_leader: self.contestant.promises_one_leader()
-                || (self.contestant.has_epochs() && !self.rough),
+                || (self.contestant.has_epochs() && !self.rough && !self.preempt),
+            // Without a quorum nobody need be there who knows the last one.
+            epochs: self.contestant.promises_one_leader(),
             settles_within: self.contestant.term.lease_duration() * 8,
         }
     }

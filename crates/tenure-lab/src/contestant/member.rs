@@ -229,7 +229,7 @@ impl Process for Member {
         let is_message = matches!(input, Input::Message { .. });
         match input {
             Input::Message { from, payload, age } => {
-                if age <= self.lifetime || self.has(Planted::MessagesOfAnyAge) {
+                if age <= self.lifetime {
                     self.hear(here, from, payload);
                 }
             }

@@ -1,5 +1,7 @@
 //! What contestants are called.
 
+use std::fmt;
+
 use super::{Contestant, DetectorKind, Way};
 
 const DETECTORS: &[(&str, DetectorKind)] = &[
@@ -42,6 +44,19 @@ impl Way {
             Self::Textbook => "textbook".into(),
             Self::Ring => "chang-roberts".into(),
         }
+    }
+}
+
+impl fmt::Display for DetectorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnDemand => "asks when it is asked, with a down list",
+            Self::Pull => "asks at an interval",
+            Self::PushFixed => "heartbeats, fixed timeout",
+            Self::PushChen => "heartbeats, Chen's deadline",
+            Self::PushPhi => "heartbeats, phi accrual",
+            Self::AttendanceRing => "an attendance list that goes round",
+        })
     }
 }
 

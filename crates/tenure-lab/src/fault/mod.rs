@@ -11,7 +11,7 @@ use tenure_core::lease::keeper::TaskEnd;
 
 use crate::sim::Link;
 
-pub use planted::Planted;
+pub use planted::{Planted, UnknownMistake};
 pub use storm::{Climate, Storm};
 
 /// To whom something happens.

@@ -39,8 +39,6 @@ pub enum Planted {
     VoteForgotten,
     /// A member says what is not on its disk yet.
     SayBeforeDisk,
-    /// A member takes messages of any age.
-    MessagesOfAnyAge,
     /// A member is without one of the repairs of the published algorithm, or rules of the guard.
     Without(Fix),
 }
@@ -93,6 +91,20 @@ impl Planted {
         Self::Without(Fix::ObeyOnce),
     ];
 
+    /// The mistake of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownMistake`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<Self, UnknownMistake> {
+        let all = || [Self::LEASE, Self::QUORUM, Self::BEST_EFFORT].concat();
+        let found = all().into_iter().find(|planted| planted.name() == name);
+        found.ok_or_else(|| UnknownMistake {
+            name: name.into(),
+            nearest: crate::nearest(name, all().iter().map(ToString::to_string)),
+        })
+    }
+
     /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -113,7 +125,6 @@ impl Planted {
             Self::ClockStopsWhenSuspended => "clock-stops-when-suspended",
             Self::VoteForgotten => "vote-forgotten",
             Self::SayBeforeDisk => "say-before-disk",
-            Self::MessagesOfAnyAge => "messages-of-any-age",
             Self::Without(fix) => match fix {
                 Fix::OneAfterTheOther => "without-one-after-the-other",
                 Fix::CompletionEverywhere => "without-completion-everywhere",
@@ -141,4 +152,14 @@ impl fmt::Display for Planted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// There is no such mistake. The caller named it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no planted mistake {name:?}; did you mean {nearest:?}?")]
+pub struct UnknownMistake {
+    /// What was named.
+    pub name: String,
+    /// The nearest name that there is.
+    pub nearest: String,
 }

@@ -18,8 +18,10 @@ use crate::sim::{Event, Time};
 /// What a contestant promises in a climate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// One leader and one task at a time, and terms whose numbers grow.
+    /// One leader and one task at a time.
     pub one_leader: bool,
+    /// Terms whose numbers grow.
+    pub epochs: bool,
     /// How long after the last fault somebody leads, and all know it.
     pub settles_within: Duration,
 }
@@ -46,9 +48,19 @@ impl fmt::Display for Violation {
 pub struct Invariant {
     /// Its name.
     pub name: &'static str,
-    /// Whether only those promise it that promise one leader at a time.
-    pub strict: bool,
+    needs: Needs,
     check: Check,
+}
+
+/// Who promises it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// Everybody.
+    Nothing,
+    /// Who promises one leader at a time.
+    OneLeader,
+    /// Who numbers terms.
+    Epochs,
 }
 
 type Check = fn(&[Event], &Promises) -> Result<(), (Time, String)>;
@@ -57,42 +69,42 @@ type Check = fn(&[Event], &Promises) -> Result<(), (Time, String)>;
 pub const ALL: &[Invariant] = &[
     Invariant {
         name: "one leader at a time",
-        strict: true,
+        needs: Needs::OneLeader,
         check: one_leader::check,
     },
     Invariant {
         name: "one task at a time",
-        strict: true,
+        needs: Needs::OneLeader,
         check: one_task::check,
     },
     Invariant {
         name: "epochs grow",
-        strict: true,
+        needs: Needs::Epochs,
         check: epochs_grow::check,
     },
     Invariant {
         name: "a lease never ends early",
-        strict: true,
+        needs: Needs::Nothing,
         check: lease_kept::check,
     },
     Invariant {
         name: "a lease id has one term",
-        strict: true,
+        needs: Needs::Nothing,
         check: one_term_per_id::check,
     },
     Invariant {
         name: "a stale leader's write is refused",
-        strict: true,
+        needs: Needs::Nothing,
         check: fenced::check,
     },
     Invariant {
         name: "somebody leads when the faults are over",
-        strict: false,
+        needs: Needs::Nothing,
         check: progress::check,
     },
     Invariant {
         name: "all agree on the leader when the faults are over",
-        strict: false,
+        needs: Needs::Nothing,
         check: agreement::check,
     },
 ];
@@ -105,7 +117,11 @@ pub const ALL: &[Invariant] = &[
 pub fn check(history: &[Event], promises: &Promises) -> Result<(), Violation> {
     let broken = ALL
         .iter()
-        .filter(|invariant| promises.one_leader || !invariant.strict)
+        .filter(|invariant| match invariant.needs {
+            Needs::Nothing => true,
+            Needs::OneLeader => promises.one_leader,
+            Needs::Epochs => promises.epochs,
+        })
         .filter_map(|invariant| {
             let (at, what) = (invariant.check)(history, promises).err()?;
             Some(Violation {
@@ -132,6 +148,7 @@ mod made_up {
 
     pub(super) const PROMISES: Promises = Promises {
         one_leader: true,
+        epochs: true,
         settles_within: Duration::from_secs(30),
     };
 

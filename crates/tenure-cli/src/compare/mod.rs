@@ -1,0 +1,125 @@
+//! `tenure compare`: ways to elect a leader, side by side in simulated time.
+
+mod check;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use indicatif::{ProgressBar, ProgressStyle};
+use tenure_lab::contestant::{Contestant, Way};
+use tenure_lab::measure::{self, Comparison, NODES};
+use tenure_lab::scenario::{self, Scenario};
+
+use crate::cli::{Compare, CompareWhat};
+use crate::exit::{BAD_CONFIGURATION, Failure};
+use crate::output;
+
+/// Who is compared if nobody is named.
+const DEFAULT: &[&str] = &[
+    "lease",
+    "bully",
+    "bully-no-quorum",
+    "published",
+    "garcia-molina",
+    "textbook",
+    "chang-roberts",
+];
+
+pub(crate) fn compare(arguments: &Compare) -> Result<ExitCode, Failure> {
+    match &arguments.what {
+        Some(CompareWhat::Check(arguments)) => check::check(arguments),
+        None if arguments.list => list(),
+        None => run(arguments),
+    }
+}
+
+fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
+    let named_none = arguments.contestant.is_empty() && arguments.config.is_empty();
+    let mut contestants = match &arguments.contestant[..] {
+        [] if named_none => contestants(DEFAULT)?,
+        named => contestants(named)?,
+    };
+    let mine = settings::contestants(&arguments.config)?;
+    contestants.extend(mine.iter().cloned());
+    let scenarios = match &arguments.scenario[..] {
+        [] => scenario::ALL.to_vec(),
+        named => {
+            let named = named.iter().map(|name| Scenario::of_name(name));
+            named.collect::<Result<_, _>>().map_err(unknown)?
+        }
+    };
+    let comparison = Comparison {
+        contestants,
+        scenarios,
+        seeds: arguments.seeds.clone(),
+    };
+    let bar = bar(comparison.runs(), "runs");
+    let rows = measure::compare(&comparison, || bar.inc(1));
+    bar.finish_and_clear();
+    if arguments.json {
+        output::json(&rows)?;
+    } else if arguments.csv {
+        table::csv(&rows)?;
+    } else {
+        table::print(&rows, &comparison)?;
+        table::legend(NODES, &comparison.seeds)?;
+        settings::summary(&mine, &rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<ExitCode, Failure> {
+    let mut table = output::table(&["CONTESTANT", "WHAT IT IS"]);
+    for way in Way::all() {
+        table.add_row([way.name(), about(way)]);
+    }
+    output::print_table(&table)?;
+    output::line("")?;
+    let mut table = output::table(&["SCENARIO", "WHAT HAPPENS"]);
+    for scenario in scenario::ALL {
+        table.add_row([scenario.name, scenario.about]);
+    }
+    output::print_table(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn about(way: Way) -> String {
+    match way {
+        Way::Lease => "a lease in a store".into(),
+        Way::Bully { detector, quorum } => {
+            let guard = if quorum { "with" } else { "without" };
+            format!("peers {guard} a quorum, failure detector: {detector}")
+        }
+        Way::Published => "Bully_FD as it was published".into(),
+        Way::Classic => "the Bully algorithm of Garcia-Molina".into(),
+        Way::Textbook => "the Bully algorithm of textbooks".into(),
+        Way::Ring => "the ring of Chang and Roberts".into(),
+    }
+}
+
+fn contestants(names: &[impl AsRef<str>]) -> Result<Vec<Contestant>, Failure> {
+    let named = names.iter().map(|name| Contestant::of_name(name.as_ref()));
+    named.collect::<Result<_, _>>().map_err(unknown)
+}
+
+fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+    Failure::new(
+        BAD_CONFIGURATION,
+        anyhow!(error).context("\"tenure compare --list\" lists them"),
+    )
+}
+
+/// A bar on stderr, where that is a terminal.
+fn bar(length: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}, {eta} left");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.set_message(what);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

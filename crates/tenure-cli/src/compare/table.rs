@@ -1,0 +1,105 @@
+//! The comparison as a table, and as comma-separated values.
+
+use std::io;
+use std::ops::Range;
+
+use tenure_lab::measure::{Comparison, Row, Spread};
+
+use crate::output;
+
+const COLUMNS: &[&str] = &[
+    "CONTESTANT",
+    "FIRST LEADER",
+    "NO LEADER: MEDIAN",
+    "P99",
+    "MAX",
+    "TWO ACT: RUNS",
+    "MAX",
+    "STALE WRITES",
+    "TERMS",
+    "MESSAGES/MIN",
+    "KB/MIN",
+    "NONE AT END",
+];
+
+pub(super) fn print(rows: &[Row], comparison: &Comparison) -> io::Result<()> {
+    for scenario in &comparison.scenarios {
+        let mut table = output::table(COLUMNS);
+        for row in rows.iter().filter(|row| row.scenario == scenario.name) {
+            let messages = row.election_messages_per_minute + row.detection_messages_per_minute;
+            table.add_row([
+                row.contestant.clone(),
+                secs(row.first_leader.median),
+                secs(row.without_leader.median),
+                secs(row.without_leader.p99),
+                secs(row.without_leader.max),
+                row.runs_with_two.to_string(),
+                secs(row.two_act.max),
+                row.writes_refused.to_string(),
+                format!("{:.1}", row.terms),
+                format!("{messages:.0}"),
+                format!("{:.1}", row.bytes_per_minute / 1_000.0),
+                row.without_leader_at_end.to_string(),
+            ]);
+        }
+        output::line(format!("{}: {}", scenario.name, scenario.about))?;
+        output::print_table(&table)?;
+        output::line("")?;
+    }
+    Ok(())
+}
+
+pub(super) fn legend(nodes: u32, seeds: &Range<u64>) -> io::Result<()> {
+    output::line(format!(
+        "{nodes} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each. NO LEADER is the \
+         longest time\nwithout one in a run, TWO ACT how long two tasks went at once. Without an epoch \
+         no write is stale.",
+        seeds.start, seeds.end
+    ))
+}
+
+fn secs(secs: f64) -> String {
+    format!("{secs:.2} s")
+}
+
+pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
+    let spread = |name: &str| format!("{name}_median_s,{name}_p99_s,{name}_max_s");
+    output::line(format!(
+        "contestant,scenario,seeds,{},{},{},runs_with_two,terms,writes_taken,writes_refused,\
+         election_messages_per_minute,detection_messages_per_minute,bytes_per_minute,\
+         without_leader_at_end",
+        spread("first_leader"),
+        spread("without_leader"),
+        spread("two_act"),
+    ))?;
+    for row in rows {
+        let spread = |it: &Spread| format!("{},{},{}", it.median, it.p99, it.max);
+        output::line(format!(
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            quoted(&row.contestant),
+            row.scenario,
+            row.seeds,
+            spread(&row.first_leader),
+            spread(&row.without_leader),
+            spread(&row.two_act),
+            row.runs_with_two,
+            row.terms,
+            row.writes_taken,
+            row.writes_refused,
+            row.election_messages_per_minute,
+            row.detection_messages_per_minute,
+            row.bytes_per_minute,
+            row.without_leader_at_end,
+        ))?;
+    }
+    Ok(())
+}
+
+/// A contestant may be called like a file.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,104 @@
+//! Every contestant in every scenario.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{Figures, Row, figures};
+use crate::contestant::{Contestant, Troupe, Way};
+use crate::scenario::{LASTS, SETTLED, Scenario};
+use crate::sim::{Dice, Habits, Traffic, World};
+
+/// How many members, or candidates, there are.
+pub const NODES: u32 = 5;
+
+/// The stream of random numbers that moves a scenario's faults.
+const PHASE: u64 = 4;
+
+/// Faults happen up to so much later, another time in each run: leaders are renewed, and looked at, at
+/// intervals, and it matters where in one of them a fault falls.
+const LATER: Duration = Duration::from_secs(10);
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Who.
+    pub contestants: Vec<Contestant>,
+    /// In what.
+    pub scenarios: Vec<Scenario>,
+    /// Each with these seeds.
+    pub seeds: Range<u64>,
+}
+
+impl Comparison {
+    /// How many runs that are.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.pairs().len() as u64 * (self.seeds.end - self.seeds.start)
+    }
+
+    fn pairs(&self) -> Vec<(&Contestant, &Scenario)> {
+        let pairs = self.scenarios.iter().flat_map(|scenario| {
+            let all = self.contestants.iter();
+            let fit = all.filter(|it| !scenario.store || it.way == Way::Lease);
+            fit.map(move |contestant| (contestant, scenario))
+        });
+        pairs.collect()
+    }
+}
+
+/// Runs it all, on all processors; `done` is told after each run. The rows come scenario by scenario.
+pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Row> {
+    let pairs = comparison.pairs();
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(contestant, scenario)) = pairs.get(number) else {
+                        break;
+                    };
+                    let one = |seed| {
+                        let ran = run(contestant, scenario, seed);
+                        done();
+                        ran
+                    };
+                    let runs: Vec<_> = comparison.seeds.clone().map(one).collect();
+                    let minutes = LASTS.as_secs_f64() / 60.0;
+                    let row = Row::of(&contestant.name, scenario.name, minutes, &runs);
+                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                    rows.push((number, row));
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|(number, _)| *number);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> (Figures, Traffic) {
+    let troupe = Troupe::new(contestant.clone(), NODES);
+    let habits = Habits {
+        count_bytes: true,
+        drift: 50,
+        ..Habits::default()
+    };
+    let mut world = World::new(Box::new(troupe), habits, seed);
+    for node in world.machines() {
+        world.start_after(node, Duration::from_millis(100) * node.0);
+    }
+    let later = Dice::new(seed, PHASE).between(Duration::ZERO, LATER);
+    for (at, fault) in scenario.faults() {
+        world.strike_after(SETTLED + later + at, fault);
+    }
+    world.run_until(LASTS);
+    world.finish();
+    (figures(world.history()), world.traffic().clone())
+}

@@ -1,0 +1,9 @@
+//! What is measured of a run, and of many.
+
+mod compare;
+mod row;
+mod watch;
+
+pub use compare::{Comparison, NODES, compare};
+pub use row::{Row, Spread};
+pub use watch::{Figures, figures};

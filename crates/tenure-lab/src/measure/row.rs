@@ -1,0 +1,115 @@
+//! What many runs of one contestant in one scenario come to.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Figures;
+use crate::sim::Traffic;
+
+/// Half of all values are at most the median, 99 of 100 at most the 99th percentile. In seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+/// One line of the comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Who.
+    pub contestant: String,
+    /// In which scenario.
+    pub scenario: String,
+    /// How many runs.
+    pub seeds: u64,
+    /// From the start until somebody led.
+    pub first_leader: Spread,
+    /// The longest time without a leader in each run, after the first one.
+    pub without_leader: Spread,
+    /// How long two acted at once in each run.
+    pub two_act: Spread,
+    /// In how many runs two acted at once.
+    pub runs_with_two: u64,
+    /// Terms in each run, on average.
+    pub terms: f64,
+    /// Writes that the receiver took, on average, and refused, in all runs.
+    pub writes_taken: f64,
+    /// See above.
+    pub writes_refused: u64,
+    /// Messages about who leads, in each minute.
+    pub election_messages_per_minute: f64,
+    /// Messages about who is alive, in each minute.
+    pub detection_messages_per_minute: f64,
+    /// Bytes of their bodies, in each minute.
+    pub bytes_per_minute: f64,
+    /// In how many runs nobody led at the end.
+    pub without_leader_at_end: u64,
+}
+
+impl Spread {
+    pub(super) fn of(durations: impl Iterator<Item = Duration>) -> Self {
+        let mut sorted: Vec<Duration> = durations.collect();
+        sorted.sort_unstable();
+        let Some(last) = sorted.len().checked_sub(1) else {
+            return Self::default();
+        };
+        let at = |percent: usize| {
+            let rank = (sorted.len() * percent).div_ceil(100);
+            sorted[rank.saturating_sub(1).min(last)].as_secs_f64()
+        };
+        Self {
+            median: at(50),
+            p99: at(99),
+            max: at(100),
+        }
+    }
+}
+
+impl Row {
+    pub(super) fn of(
+        contestant: &str,
+        scenario: &str,
+        minutes: f64,
+        runs: &[(Figures, Traffic)],
+    ) -> Self {
+        let count = runs.len().max(1) as f64;
+        let all = || runs.iter().map(|(figures, _)| figures);
+        let traffic = || runs.iter().map(|(_, traffic)| traffic);
+        let mean = |sum: u64| sum as f64 / count;
+        let per_minute = |sum: u64| sum as f64 / count / minutes;
+        Self {
+            contestant: contestant.into(),
+            scenario: scenario.into(),
+            seeds: runs.len() as u64,
+            first_leader: Spread::of(all().filter_map(|it| it.first_leader)),
+            without_leader: Spread::of(all().map(|it| it.longest_without)),
+            two_act: Spread::of(all().map(|it| it.two_act)),
+            runs_with_two: all().filter(|it| !it.two_act.is_zero()).count() as u64,
+            terms: mean(all().map(|it| it.terms).sum()),
+            writes_taken: mean(all().map(|it| it.writes.0).sum()),
+            writes_refused: all().map(|it| it.writes.1).sum(),
+            election_messages_per_minute: per_minute(traffic().map(|it| it.election).sum()),
+            detection_messages_per_minute: per_minute(traffic().map(|it| it.detection).sum()),
+            bytes_per_minute: per_minute(traffic().map(|it| it.bytes).sum()),
+            without_leader_at_end: all().filter(|it| !it.led_at_end).count() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let spread = Spread::of((1..=100).rev().map(Duration::from_secs));
+        assert_eq!((spread.median, spread.p99, spread.max), (50.0, 99.0, 100.0));
+        let one = Spread::of(std::iter::once(Duration::from_secs(3)));
+        assert_eq!((one.median, one.p99, one.max), (3.0, 3.0, 3.0));
+    }
+}

@@ -1,0 +1,137 @@
+//! What one history says.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_core::NodeId;
+
+use crate::sim::{Event, Time, What};
+
+/// What one run comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// From the beginning until somebody led.
+    pub first_leader: Option<Duration>,
+    /// The longest time without a leader after that. A leader that stands still is none.
+    pub longest_without: Duration,
+    /// All time without a leader after the first one.
+    pub without: Duration,
+    /// How long two or more tasks acted at once.
+    pub two_act: Duration,
+    /// How many terms there were.
+    pub terms: u64,
+    /// How many writes the receiver took, and how many it refused because their epoch was stale.
+    pub writes: (u64, u64),
+    /// Whether somebody led at the end.
+    pub led_at_end: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Machine {
+    claims_until: Option<Time>,
+    still: bool,
+    acts: bool,
+}
+
+/// Reads a history from beginning to end.
+#[must_use]
+pub fn figures(history: &[Event]) -> Figures {
+    let mut figures = Figures::default();
+    let mut machines: BTreeMap<NodeId, Machine> = BTreeMap::new();
+    let mut before = Time::default();
+    // Since when nobody leads.
+    let mut without_since = None;
+    for event in history {
+        let awake = || machines.values().filter(|machine| !machine.still);
+        // From `before` until now nothing changed but that claims ran out.
+        let led_until = awake().filter_map(|it| it.claims_until).max();
+        let led_until = led_until.unwrap_or_default().clamp(before, event.at);
+        if led_until > before
+            && let Some(since) = without_since.take()
+        {
+            figures.end_of_gap(before.since(since));
+        }
+        if led_until < event.at && figures.first_leader.is_some() {
+            without_since.get_or_insert(led_until);
+        }
+        if awake().filter(|machine| machine.acts).count() > 1 {
+            figures.two_act += event.at.since(before);
+        }
+        before = event.at;
+        let machine = machines.entry(event.node).or_default();
+        match event.what {
+            What::Claims(_, until) => {
+                machine.claims_until = Some(until);
+                figures
+                    .first_leader
+                    .get_or_insert(event.at.since(Time::default()));
+            }
+            What::Yields => machine.claims_until = None,
+            What::Stops => *machine = Machine::default(),
+            What::Freezes(_) => machine.still = true,
+            What::Thaws => machine.still = false,
+            What::Acts(_) => {
+                machine.acts = true;
+                figures.terms += 1;
+            }
+            What::Rests(_) => machine.acts = false,
+            What::Wrote { taken: true, .. } => figures.writes.0 += 1,
+            What::Wrote { .. } => figures.writes.1 += 1,
+            What::End => {
+                figures.led_at_end = without_since.is_none() && figures.first_leader.is_some();
+                if let Some(since) = without_since.take() {
+                    figures.end_of_gap(event.at.since(since));
+                }
+            }
+            _ => {}
+        }
+    }
+    figures
+}
+
+impl Figures {
+    fn end_of_gap(&mut self, gap: Duration) {
+        self.without += gap;
+        self.longest_without = self.longest_without.max(gap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(events: &[(u64, u32, What)]) -> Figures {
+        let event = |(secs, node, what): &(u64, u32, What)| Event {
+            at: Time::after(Duration::from_secs(*secs)),
+            node: NodeId(*node),
+            what: what.clone(),
+        };
+        figures(&events.iter().map(event).collect::<Vec<_>>())
+    }
+
+    fn claims(secs: u64) -> What {
+        What::Claims(None, Time::after(Duration::from_secs(secs)))
+    }
+
+    #[test]
+    fn gaps_and_overlaps_are_measured_to_the_second() {
+        let secs = Duration::from_secs;
+        let found = read(&[
+            (2, 1, claims(10)),
+            (2, 1, What::Acts(None)),
+            // It runs out at 10, and the next one leads from 13 on; the first one's task goes until 14.
+            (13, 2, claims(30)),
+            (13, 2, What::Acts(None)),
+            (14, 1, What::Rests(None)),
+            // It stands still, and is back.
+            (20, 2, What::Freezes(Time::after(secs(25)))),
+            (25, 2, What::Thaws),
+            (25, 2, claims(40)),
+            (32, 0, What::End),
+        ]);
+        assert_eq!(found.first_leader, Some(secs(2)));
+        assert_eq!((found.without, found.longest_without), (secs(8), secs(5)));
+        assert_eq!((found.two_act, found.terms), (secs(1), 2));
+        assert!(found.led_at_end);
+    }
+}

@@ -1,0 +1,243 @@
+//! What is compared in: named courses of events.
+
+use std::time::Duration;
+
+use tenure_core::NodeId;
+
+use crate::fault::{Fault, Who};
+use crate::sim::{Latency, Link};
+
+/// A course of events. It begins with machines that all start within half a second; what happens then
+/// happens a minute later, and the run ends two minutes after that.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name on the command line and in tables.
+    pub name: &'static str,
+    /// What happens, in a few words.
+    pub about: &'static str,
+    /// Whether it makes sense only with a store.
+    pub store: bool,
+    script: fn() -> Vec<(u64, Fault)>,
+}
+
+/// When the first fault happens, at the earliest.
+pub const SETTLED: Duration = Duration::from_secs(60);
+
+/// How long a run is.
+pub const LASTS: Duration = Duration::from_secs(180);
+
+impl Scenario {
+    /// What happens, counted in time from [`SETTLED`].
+    #[must_use]
+    pub fn faults(&self) -> Vec<(Duration, Fault)> {
+        let script = (self.script)().into_iter();
+        let faults = script.map(|(secs, fault)| (Duration::from_secs(secs), fault));
+        faults.collect()
+    }
+
+    /// The scenario of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownScenario`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<Self, UnknownScenario> {
+        let found = ALL.iter().find(|scenario| scenario.name == name);
+        found.copied().ok_or_else(|| UnknownScenario {
+            name: name.into(),
+            nearest: crate::nearest(name, ALL.iter().map(|scenario| scenario.name.into())),
+        })
+    }
+}
+
+/// There is no such scenario. The caller named it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no scenario {name:?}; did you mean {nearest:?}?")]
+pub struct UnknownScenario {
+    /// What was named.
+    pub name: String,
+    /// The nearest name that there is.
+    pub nearest: String,
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+const fn crash(who: Who, back_after: Option<Duration>) -> Fault {
+    Fault::Crash {
+        who,
+        machine: false,
+        back_after,
+    }
+}
+
+const fn node(number: u32) -> Who {
+    Who::Node(NodeId(number))
+}
+
+const fn rest(
+    name: &'static str,
+    about: &'static str,
+    script: fn() -> Vec<(u64, Fault)>,
+) -> Scenario {
+    Scenario {
+        name,
+        about,
+        store: false,
+        script,
+    }
+}
+
+const fn store(
+    name: &'static str,
+    about: &'static str,
+    script: fn() -> Vec<(u64, Fault)>,
+) -> Scenario {
+    Scenario {
+        name,
+        about,
+        store: true,
+        script,
+    }
+}
+
+/// All of them.
+pub const ALL: &[Scenario] = &[
+    rest("start", "all start; nothing goes wrong", Vec::new),
+    rest(
+        "kill-leader",
+        "the leader's process is killed for good",
+        || vec![(0, crash(Who::Leader, None))],
+    ),
+    rest(
+        "power-cut",
+        "the leader's machine loses power for good",
+        || {
+            vec![(
+                0,
+                Fault::Crash {
+                    who: Who::Leader,
+                    machine: true,
+                    back_after: None,
+                },
+            )]
+        },
+    ),
+    rest(
+        "kill-two",
+        "the leader is killed, and the best of the others",
+        || {
+            vec![
+                (0, crash(Who::BestOther, None)),
+                (0, crash(Who::Leader, None)),
+            ]
+        },
+    ),
+    rest(
+        "restart-leader",
+        "the leader is killed and is back a second later",
+        || vec![(0, crash(Who::Leader, Some(secs(1))))],
+    ),
+    rest(
+        "stop-leader",
+        "the leader is stopped in an orderly way",
+        || vec![(0, Fault::Leave(Who::Leader, None))],
+    ),
+    rest("freeze-leader", "the leader stands still for 30 s", || {
+        vec![(0, Fault::Freeze(Who::Leader, secs(30)))]
+    }),
+    rest(
+        "suspend-leader",
+        "the leader's machine is suspended for 30 s",
+        || vec![(0, Fault::Suspend(Who::Leader, secs(30)))],
+    ),
+    rest(
+        "restart-loop",
+        "the best member starts and dies every 5 s",
+        || {
+            let crashes = (0..12).map(|time| (time * 5, crash(node(1), Some(secs(3)))));
+            crashes.collect()
+        },
+    ),
+    rest(
+        "cut-leader",
+        "the leader is cut off from all others for 40 s",
+        || vec![(0, Fault::Part(vec![Who::Leader])), (40, Fault::Heal)],
+    ),
+    rest(
+        "part-minority",
+        "the best two are cut off from the others for 40 s",
+        || vec![(0, Fault::Part(vec![node(1), node(2)])), (40, Fault::Heal)],
+    ),
+    rest(
+        "one-way",
+        "nothing gets from the leader to the next best for 40 s",
+        || {
+            vec![
+                (0, Fault::CutOneWay(Who::Leader, Who::BestOther)),
+                (40, Fault::Heal),
+            ]
+        },
+    ),
+    rest("flaky", "a fifth of all messages is lost for 40 s", || {
+        let link = Link {
+            latency: Latency::Exponential(Duration::from_millis(2), Duration::from_millis(20)),
+            loss: 200_000,
+            ..Link::default()
+        };
+        vec![(0, Fault::Links(link)), (40, Fault::Links(Link::default()))]
+    }),
+    rest(
+        "slow-links",
+        "messages take half a second on average for 40 s",
+        || {
+            let (least, mean) = (Duration::from_millis(100), Duration::from_millis(400));
+            let link = Link {
+                latency: Latency::Exponential(least, mean),
+                ..Link::default()
+            };
+            vec![(0, Fault::Links(link)), (40, Fault::Links(Link::default()))]
+        },
+    ),
+    rest(
+        "clock-slow",
+        "the leader's clock loses a tenth, and then it is cut off",
+        || {
+            vec![
+                (0, Fault::ClockRate(Who::Leader, -100_000)),
+                (20, Fault::Part(vec![Who::Leader])),
+                (60, Fault::Heal),
+            ]
+        },
+    ),
+    store(
+        "store-restart",
+        "the store is killed and is back 2 s later",
+        || vec![(0, crash(Who::Store, Some(secs(2))))],
+    ),
+    store("store-outage", "the store is away for 40 s", || {
+        vec![(0, crash(Who::Store, Some(secs(40))))]
+    }),
+    store(
+        "store-slow-disk",
+        "every write of the store takes 3 s, and the leader is killed",
+        || {
+            vec![
+                (0, Fault::SlowDisk(Who::Store, secs(3))),
+                (0, crash(Who::Leader, None)),
+            ]
+        },
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_scenario_is_told_the_nearest_one() {
+        let error = Scenario::of_name("kil-leader").unwrap_err();
+        assert!(error.to_string().ends_with("did you mean \"kill-leader\"?"));
+        assert!(ALL.iter().all(|it| Scenario::of_name(it.name).is_ok()));
+    }
+}
