@@ -26,13 +26,15 @@ pub(super) fn print(rows: &[Row], comparison: &Comparison) -> io::Result<()> {
     for scenario in &comparison.scenarios {
         let mut table = output::table(COLUMNS);
         for row in rows.iter().filter(|row| row.scenario == scenario.name) {
+            let led = row.never_led < row.seeds;
+            let of_led = |text: String| if led { text } else { "never".into() };
             let messages = row.election_messages_per_minute + row.detection_messages_per_minute;
             table.add_row([
                 row.contestant.clone(),
-                secs(row.first_leader.median),
-                secs(row.without_leader.median),
-                secs(row.without_leader.p99),
-                secs(row.without_leader.max),
+                of_led(secs(row.first_leader.median)),
+                of_led(secs(row.without_leader.median)),
+                of_led(secs(row.without_leader.p99)),
+                of_led(secs(row.without_leader.max)),
                 row.runs_with_two.to_string(),
                 secs(row.two_act.max),
                 row.writes_refused.to_string(),
@@ -65,7 +67,7 @@ fn secs(secs: f64) -> String {
 pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     let spread = |name: &str| format!("{name}_median_s,{name}_p99_s,{name}_max_s");
     output::line(format!(
-        "contestant,scenario,seeds,{},{},{},runs_with_two,terms,writes_taken,writes_refused,\
+        "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,writes_taken,writes_refused,\
          election_messages_per_minute,detection_messages_per_minute,bytes_per_minute,\
          without_leader_at_end",
         spread("first_leader"),
@@ -75,10 +77,11 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     for row in rows {
         let spread = |it: &Spread| format!("{},{},{}", it.median, it.p99, it.max);
         output::line(format!(
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             quoted(&row.contestant),
             row.scenario,
             row.seeds,
+            row.never_led,
             spread(&row.first_leader),
             spread(&row.without_leader),
             spread(&row.two_act),

@@ -27,8 +27,10 @@ pub struct Row {
     pub scenario: String,
     /// How many runs.
     pub seeds: u64,
-    /// From the start until somebody led.
+    /// From the start until somebody led, in the runs in which somebody did.
     pub first_leader: Spread,
+    /// In how many runs nobody ever led.
+    pub never_led: u64,
     /// The longest time without a leader in each run, after the first one.
     pub without_leader: Spread,
     /// How long two acted at once in each run.
@@ -87,6 +89,7 @@ impl Row {
             scenario: scenario.into(),
             seeds: runs.len() as u64,
             first_leader: Spread::of(all().filter_map(|it| it.first_leader)),
+            never_led: all().filter(|it| it.first_leader.is_none()).count() as u64,
             without_leader: Spread::of(all().map(|it| it.longest_without)),
             two_act: Spread::of(all().map(|it| it.two_act)),
             runs_with_two: all().filter(|it| !it.two_act.is_zero()).count() as u64,

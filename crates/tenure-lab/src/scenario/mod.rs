@@ -7,8 +7,8 @@ use tenure_core::NodeId;
 use crate::fault::{Fault, Who};
 use crate::sim::{Latency, Link};
 
-/// A course of events. It begins with machines that all start within half a second; what happens then
-/// happens a minute later, and the run ends two minutes after that.
+/// A course of events. It begins with machines that all start at once; what happens then happens a
+/// minute later, and the run ends two minutes after that.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name on the command line and in tables.
