@@ -4,7 +4,7 @@ use super::Ground;
 use crate::contestant::{Contestant, DetectorKind, Way};
 use crate::fault::Planted;
 
-/// One ground for each mistake that the simulation can make.
+/// One ground for each mistake that shows in a storm.
 #[must_use]
 pub fn plants() -> Vec<Ground> {
     let detector = DetectorKind::PushChen;

@@ -40,6 +40,9 @@ pub struct Outcome {
 /// By how many millionths clocks are off at most: a hundredth. A lease tolerates five.
 const DRIFT: u64 = 10_000;
 
+/// Ten times as many as five members need in the worst of the storms.
+const MOST_MESSAGES: u64 = 1_000_000;
+
 impl Ground {
     /// Ten minutes on five machines, two of them for the settling. The lease is short, so that much
     /// happens in that time.
@@ -107,6 +110,7 @@ impl Ground {
         let habits = Habits {
             task: Task::Any,
             drift: DRIFT,
+            most_messages: MOST_MESSAGES,
             ..Habits::default()
         };
         let mut world = World::new(Box::new(troupe), habits, seed);

@@ -8,6 +8,9 @@ use super::Promises;
 use crate::sim::{Event, Time, What};
 
 pub(super) fn check(history: &[Event], promises: &Promises) -> Result<(), (Time, String)> {
+    if let Some(flood) = history.iter().find(|event| event.what == What::Flood) {
+        return Err((flood.at, "messages that make nothing but messages".into()));
+    }
     let Some(calm) = history.iter().find(|event| event.what == What::Calm) else {
         return Ok(());
     };
@@ -42,6 +45,11 @@ pub(super) fn check(history: &[Event], promises: &Promises) -> Result<(), (Time,
 mod tests {
     use super::super::made_up::{PROMISES, claims, history};
     use super::*;
+
+    #[test]
+    fn a_flood_of_messages_is_found() {
+        assert!(check(&history([(3, 0, What::Flood)]), &PROMISES).is_err());
+    }
 
     #[test]
     fn a_long_time_without_a_leader_after_the_last_fault_is_found() {

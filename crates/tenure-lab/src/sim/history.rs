@@ -70,6 +70,8 @@ pub enum What {
     Calm,
     /// The process can't go on.
     Failed(String),
+    /// There are more messages than anybody can mean.
+    Flood,
     /// The run is over.
     End,
 }
@@ -107,6 +109,7 @@ impl fmt::Display for Event {
             What::Fault(fault) => write!(f, "FAULT: {fault}"),
             What::Calm => f.write_str("no more faults"),
             What::Failed(why) => write!(f, "gives up: {why}"),
+            What::Flood => f.write_str("nothing but messages"),
             What::End => f.write_str("the end"),
         }
     }

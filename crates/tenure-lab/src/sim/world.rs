@@ -35,6 +35,8 @@ pub struct Habits {
     pub drift: u64,
     /// Whether the bytes of messages are counted. It takes time.
     pub count_bytes: bool,
+    /// After how many messages a run ends, because they do nothing but make more of them.
+    pub most_messages: u64,
 }
 
 /// How long a task takes that was told to stop.
@@ -56,6 +58,7 @@ impl Default for Habits {
             writes_every: Some(Duration::from_millis(500)),
             drift: 0,
             count_bytes: false,
+            most_messages: u64::MAX,
         }
     }
 }
@@ -224,18 +227,26 @@ impl World {
         self.after(pause, Happening::Calms);
     }
 
-    /// Goes on until so long after the beginning.
+    /// Goes on until so long after the beginning, or until more messages were sent than anybody can
+    /// mean.
     pub fn run_until(&mut self, end: Duration) {
         let end = Time::after(end);
-        while let Some((at, happening)) = self.queue.pop_until(end) {
+        while self.traffic.messages() < self.habits.most_messages
+            && let Some((at, happening)) = self.queue.pop_until(end)
+        {
             self.now = at;
             self.happen(happening);
         }
-        self.now = end;
+        if self.traffic.messages() < self.habits.most_messages {
+            self.now = end;
+        }
     }
 
     /// The run is over.
     pub fn finish(&mut self) {
+        if self.traffic.messages() >= self.habits.most_messages {
+            self.note(NodeId(0), What::Flood);
+        }
         self.note(NodeId(0), What::End);
     }
 
