@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-const SUBCOMMANDS: [&str; 6] = ["serve", "run", "list", "status", "break", "demo"];
+const SUBCOMMANDS: [&str; 7] = ["serve", "run", "list", "status", "break", "compare", "demo"];
 
 fn tenure(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tenure"))
