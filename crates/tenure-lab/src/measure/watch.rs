@@ -64,7 +64,7 @@ pub fn figures(history: &[Event]) -> Figures {
                 machine.claims_until = Some(until);
                 figures
                     .first_leader
-                    .get_or_insert(event.at.since(Time::default()));
+                    .get_or_insert_with(|| event.at.since(Time::default()));
             }
             What::Yields => machine.claims_until = None,
             What::Stops => *machine = Machine::default(),

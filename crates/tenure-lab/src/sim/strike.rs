@@ -179,7 +179,7 @@ impl World {
     pub(super) fn exit(&mut self, node: NodeId) {
         // What it wanted to be written is.
         if let Some(place) = self.place(node)
-            && let Some(last) = place.disk.under_way.drain(..).last()
+            && let Some(last) = place.disk.under_way.drain(..).next_back()
         {
             place.disk.durable = Some(last);
         }
@@ -229,7 +229,7 @@ impl World {
             self.note(node, What::Thaws);
         }
         for happening in backlog {
-            self.to_process(happening);
+            self.process_hears(happening);
         }
         self.drive(node, Input::Wake);
     }

@@ -311,12 +311,12 @@ impl World {
                 self.note(node, What::Wrote { epoch, taken });
             }
             Happening::TaskWrites(node, number) => self.task_writes(node, number),
-            happening => self.to_process(happening),
+            happening => self.process_hears(happening),
         }
     }
 
     /// What goes to one process, which may stand still.
-    pub(super) fn to_process(&mut self, happening: Happening) {
+    pub(super) fn process_hears(&mut self, happening: Happening) {
         let node = match &happening {
             Happening::Wake(node)
             | Happening::Written(node, _)
