@@ -23,7 +23,7 @@ pub mod scenario;
 
 pub mod measure;
 
-pub use tenure_core::bully;
+pub use tenure_core::{bully, detector};
 
 /// The one of `known` that is most like `name`.
 ///

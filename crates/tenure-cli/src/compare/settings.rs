@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure::Config;
-use tenure::config::{DetectBy, Strategy};
+use tenure::config::Strategy;
 use tenure_lab::bully::{Guarantee, TimingsOptions};
 use tenure_lab::contestant::{Contestant, DetectorKind, Way};
+use tenure_lab::detector::DetectBy;
 use tenure_lab::measure::Row;
 
 use crate::exit::Failure;
@@ -33,9 +34,9 @@ fn of_config(name: String, config: &Config) -> anyhow::Result<Contestant> {
         });
     };
     let rules = bully.rules(&term)?;
-    let detection = bully.detection();
+    let detection = bully.detection(&rules)?;
     let way = Way::Bully {
-        detector: match detection.by {
+        detector: match detection.by() {
             DetectBy::Pull => DetectorKind::Pull,
             _ => DetectorKind::PushChen,
         },
@@ -51,7 +52,7 @@ fn of_config(name: String, config: &Config) -> anyhow::Result<Contestant> {
             hold_down: Some(timings.hold_down()),
         },
         preempt: rules.preempt(),
-        detection: (detection.interval, detection.suspect_after),
+        ..Contestant::new(way)
     })
 }
 

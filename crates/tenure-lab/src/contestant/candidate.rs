@@ -113,11 +113,20 @@ impl Candidate {
 
     fn with_fresh_id(&mut self, request: Request, attempt: u64) -> Request {
         match (request, self.fresh) {
-            (Request::Acquire { wait, .. }, _) => {
+            (
+                Request::Acquire {
+                    wait, min_epoch, ..
+                },
+                _,
+            ) => {
                 let high = u64::from(node(&self.name).map_or(0, |node| node.0));
                 let lease_id = LeaseId::from_random_bits(high, (self.life << 32) | attempt);
                 self.fresh = Some(lease_id);
-                Request::Acquire { lease_id, wait }
+                Request::Acquire {
+                    lease_id,
+                    wait,
+                    min_epoch,
+                }
             }
             (Request::Renew(_), Some(fresh)) => Request::Renew(fresh),
             (Request::Release(_), Some(fresh)) => Request::Release(fresh),

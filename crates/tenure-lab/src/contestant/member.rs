@@ -87,13 +87,6 @@ impl Member {
             stays: true,
             left: false,
         };
-        let me = member.node.settings().me();
-        let others: Vec<NodeId> = member.node.settings().members().others(me).collect();
-        for other in others.into_iter().filter(|_| watches) {
-            member
-                .detector
-                .handle_input(here.now, detector::Input::Watch(other));
-        }
         member.obey(here);
         member.detector_due = member.detector.poll_timeout();
         member
@@ -143,6 +136,15 @@ impl Member {
                 let ask = detector::Input::Ask { node, ask: round };
                 self.detector.handle_input(here.now, ask);
                 self.asked = true;
+            }
+            Output::Watch(_) if self.lazy => {}
+            Output::Watch(node) => {
+                let watch = detector::Input::Watch(node);
+                self.detector.handle_input(here.now, watch);
+            }
+            Output::Unwatch(node) => {
+                let unwatch = detector::Input::Unwatch(node);
+                self.detector.handle_input(here.now, unwatch);
             }
             Output::Began(epoch) => here.want(Effect::Began(Some(epoch))),
             Output::Cancel(reason) => here.want(Effect::Cancel(reason)),

@@ -125,9 +125,14 @@ impl Store {
         let waiter = Waiter { from, call };
         let Asked { holder, request } = asked;
         let (operation, wait) = match request {
-            Request::Acquire { lease_id, wait } => {
+            Request::Acquire {
+                lease_id,
+                wait,
+                min_epoch,
+            } => {
                 let request = Acquire {
                     lease_id,
+                    min_epoch,
                     holder,
                     duration: LeaseDuration::Fixed(self.duration),
                     lock_delay: Duration::ZERO,

@@ -230,12 +230,6 @@ impl Bully {
         Self { detection, ..self }
     }
 
-    /// How members notice that another one is gone.
-    #[must_use]
-    pub const fn detection(&self) -> Detection {
-        self.detection
-    }
-
     /// What it promises.
     pub(crate) fn guarantee(&self) -> Guarantee {
         match self.quorum {
