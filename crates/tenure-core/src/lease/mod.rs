@@ -25,6 +25,7 @@ mod record;
 mod rules;
 mod stored;
 mod term_end;
+mod usage;
 
 mod apply;
 mod queue;
@@ -40,3 +41,4 @@ pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, St
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
 pub use term_end::{Running, TermEnd};
+pub use usage::{Usage, UsageRefusal, usable};
