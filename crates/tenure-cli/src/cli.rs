@@ -152,6 +152,14 @@ pub(crate) struct Serve {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Also speak the Azure Blob lease protocol, for the accounts of the table "azure" of the
+    /// configuration file or of TENURE_AZURE_ACCOUNTS
+    #[arg(long)]
+    pub(crate) azure: bool,
+    /// The same, also for the well-known account of emulators, devstoreaccount1; on a loopback address
+    /// only
+    #[arg(long)]
+    pub(crate) azure_dev: bool,
     /// End when this process, which started this one, ends
     #[arg(long, hide = true)]
     pub(crate) parent: Option<i32>,

@@ -6,7 +6,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use tenure::store::StoreError;
 use tenure::{ConfigError, RunError};
-use tenure_server::{BackupError, OpenError, RestoreError};
+use tenure_server::{AzureError, BackupError, OpenError, RestoreError};
 
 /// Usage or configuration is wrong (clap uses the same for usage).
 pub(crate) const BAD_CONFIGURATION: u8 = 2;
@@ -103,6 +103,15 @@ impl From<OpenError> for Failure {
             _ => 1,
         };
         Self::new(code, error)
+    }
+}
+
+impl From<AzureError> for Failure {
+    fn from(error: AzureError) -> Self {
+        match error {
+            AzureError::Open(error) => error.into(),
+            error => Self::new(BAD_CONFIGURATION, error),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The `tenure` command: hosts a lease store, runs programs while they lead, and looks after leases.
 
+mod azure;
 mod backup;
 mod cli;
 mod compare;

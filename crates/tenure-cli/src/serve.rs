@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::Value;
 use tenure::config::{ConfigError, Origin, Settings};
-use tenure_server::{Config, EngineConfig, Limits, Server, Store};
+use tenure_server::{Azure, Config, EngineConfig, Limits, Server, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
+use crate::azure;
 use crate::cli::Serve;
 use crate::exit::Failure;
 use crate::open_files;
@@ -47,13 +48,18 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let listen = listen(&settings)?;
     let engine = engine(&settings)?;
     let limits = limits(&settings)?;
+    let azure = azure::of(arguments, listen)?;
     if !listen.ip().is_loopback() {
         warn!(%listen, "everybody who reaches this address can take and break leases: the store \
             has no authentication");
     }
 
     open_files::make_room(&limits);
-    let store = Store::open(Config::new(engine).with_limits(limits))?;
+    let store = Store::open(Config::new(engine.clone()).with_limits(limits))?;
+    let azure = match azure {
+        Some(config) => Some(Azure::open(&store, &engine, config)?),
+        None => None,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -62,6 +68,10 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let server =
             Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
+        let server = match azure {
+            Some(azure) => server.with_azure(azure),
+            None => server,
+        };
         output::line(format_args!("listening on http://{}", server.local_addr()?))?;
         let shutdown = async move {
             let signal = tokio::select! {
@@ -139,7 +149,7 @@ fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-fn lossy(text: &OsStr) -> String {
+pub(crate) fn lossy(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()
 }
 

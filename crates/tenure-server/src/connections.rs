@@ -39,12 +39,12 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub(crate) fn new(store: &Store) -> Self {
+    pub(crate) fn new(store: &Store, crowded: Router) -> Self {
         let limits = store.limits();
         Self {
             seats: Arc::new(Semaphore::new(limits.max_connections)),
             standing: Arc::new(Semaphore::new(limits.connections_over())),
-            crowded: http::crowded(store.clone()),
+            crowded,
             store: store.clone(),
             max_header_bytes: limits.max_header_bytes,
             send_time: limits.request_time,

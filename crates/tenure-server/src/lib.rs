@@ -31,6 +31,7 @@ mod config;
 mod connections;
 mod server;
 
+mod azure;
 mod http;
 mod store;
 mod table;
@@ -45,9 +46,10 @@ mod clock;
 mod random;
 mod timer;
 
+pub use azure::{Azure, AzureAccount, AzureBearer, AzureConfig, AzureConfigError, AzureError};
+pub use azure::{backup, restore};
 pub use config::{Config, EngineConfig, LimitError, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
-pub use engine::{backup, restore};
 pub use http::router;
 pub use server::{ServeError, Server};
 pub use store::Store;

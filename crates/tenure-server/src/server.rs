@@ -5,13 +5,15 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use axum::Router;
 use axum_server::Handle;
 use hyper_util::rt::TokioTimer;
 use tracing::info;
 
 use crate::Store;
+use crate::azure::Azure;
 use crate::connections::Door;
-use crate::http::router;
+use crate::http::{crowded, router};
 
 /// How long requests that are under way may take after the shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -20,6 +22,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Server {
     store: Store,
+    azure: Option<Azure>,
     listener: TcpListener,
 }
 
@@ -45,7 +48,21 @@ impl Server {
     pub fn bind(store: Store, address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { store, listener })
+        Ok(Self {
+            store,
+            azure: None,
+            listener,
+        })
+    }
+
+    /// The same, that also speaks the Azure Blob lease protocol, on all paths that are none of the
+    /// store's own.
+    #[must_use]
+    pub fn with_azure(self, azure: Azure) -> Self {
+        Self {
+            azure: Some(azure),
+            ..self
+        }
     }
 
     /// The address that clients connect to.
@@ -67,11 +84,16 @@ impl Server {
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let Self { store, listener } = self;
+        let Self {
+            store,
+            azure,
+            listener,
+        } = self;
+        let (router, crowded) = routers(&store, azure.as_ref());
         let handle = Handle::new();
         let limits = store.limits();
         let mut server = axum_server::from_tcp(listener)?
-            .acceptor(Door::new(&store))
+            .acceptor(Door::new(&store, crowded))
             .http1_only()
             .handle(handle.clone());
         server
@@ -81,7 +103,7 @@ impl Server {
             .header_read_timeout(limits.header_time)
             // A head that is over the limit must fit in, to be told so with both numbers.
             .max_buf_size(2 * limits.max_header_bytes);
-        let serving = server.serve(router(store.clone()).into_make_service());
+        let serving = server.serve(router.into_make_service());
         tokio::pin!(serving);
 
         let engine_failed = tokio::select! {
@@ -104,5 +126,18 @@ impl Server {
         }
         info!("stopped");
         Ok(())
+    }
+}
+
+/// What usual connections are served, and what those over the limit are.
+fn routers(store: &Store, azure: Option<&Azure>) -> (Router, Router) {
+    let (router, crowded) = (router(store.clone()), crowded(store.clone()));
+    match azure {
+        None => (router, crowded),
+        // A fallback is asked only where no route fits: native requests don't come by it.
+        Some(azure) => (
+            router.fallback_service(azure.router()),
+            crowded.fallback_service(azure.crowded_router()),
+        ),
     }
 }

@@ -7,7 +7,7 @@ use tenure::Config;
 use tenure::config::{ConfigError, Origin, Settings};
 
 use super::with_any_election;
-use crate::serve;
+use crate::{azure, serve};
 
 /// One key.
 #[derive(Clone, Debug)]
@@ -102,6 +102,16 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
         origin: origin(settings, key, DEFAULT),
     };
     Ok(serve::values(settings)?.into_iter().map(row).collect())
+}
+
+/// The keys of the Azure Blob lease protocol, all values checked and no secret among them.
+pub(super) fn azure(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
+    let row = |(key, value)| Row {
+        key,
+        value,
+        origin: origin(settings, key, DEFAULT),
+    };
+    Ok(azure::values(settings)?.into_iter().map(row).collect())
 }
 
 /// Values by key.

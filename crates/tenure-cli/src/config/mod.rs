@@ -13,7 +13,7 @@ use tenure::{Config, Timings};
 use crate::cli::{ConfigArgs, ConfigCheck, ConfigCommand, ConfigShow};
 use crate::exit::Failure;
 use crate::output;
-use crate::{run, serve};
+use crate::{azure, run, serve};
 use effective::Row;
 
 /// Every key with its default; it is a right configuration itself.
@@ -37,6 +37,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     let candidate = effective::candidate(&settings)?;
     let outlook = outlook(&settings)?;
     let store = effective::store(&serve::of_file(path)?)?;
+    azure::check_file(path)?;
     if arguments.json {
         output::json(&json!({
             "file": file.to_string(),
@@ -118,10 +119,12 @@ fn show(arguments: &ConfigShow) -> Result<ExitCode, Failure> {
     let candidate = effective::candidate(&run::settings(&arguments.candidate)?)?;
     let path = arguments.candidate.store.config.as_deref();
     let store = effective::store(&serve::of_environment(path)?)?;
+    let azure = effective::azure(&azure::of_environment(path)?)?;
     if arguments.json {
         output::json(&json!({
             "candidate": effective::with_origins(&candidate),
             "serve": effective::with_origins(&store),
+            "azure": effective::with_origins(&azure),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -137,6 +140,7 @@ fn show(arguments: &ConfigShow) -> Result<ExitCode, Failure> {
     };
     add("", &candidate);
     add("serve.", &store);
+    add("azure.", &azure);
     output::print_table(&table)?;
     Ok(ExitCode::SUCCESS)
 }

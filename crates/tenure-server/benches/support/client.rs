@@ -52,7 +52,8 @@ impl Connection {
         &self.buffer[head..head + length]
     }
 
-    async fn ask(&mut self, request: &[u8]) -> io::Result<u16> {
+    /// Sends a whole request. Returns the status.
+    pub async fn ask(&mut self, request: &[u8]) -> io::Result<u16> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
         loop {

@@ -17,7 +17,8 @@ use tenure_core::{Epoch, Instant};
 use crate::config::EngineConfig;
 use crate::table::{Entry, Key};
 
-pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored, backup, restore};
+pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
+pub(crate) use embedded::{backup, restore};
 pub(crate) use error::CommitError;
 pub use error::OpenError;
 pub(crate) use term::{Archive, Term};

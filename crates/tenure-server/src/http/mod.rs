@@ -25,7 +25,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
 pub(crate) use self::head::refusal;
-use self::problem::Failure;
+pub(crate) use self::problem::Failure;
 pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use crate::Store;
 
@@ -81,7 +81,7 @@ pub(crate) fn crowded(store: Store) -> Router {
         .with_state(store)
 }
 
-async fn too_many_connections(State(store): State<Store>) -> Failure {
+pub(crate) async fn too_many_connections(State(store): State<Store>) -> Failure {
     let most = store.limits().max_connections;
     Failure(Problem::new(
         Code::OverLimit,
@@ -89,7 +89,7 @@ async fn too_many_connections(State(store): State<Store>) -> Failure {
     ))
 }
 
-async fn unknown_route(uri: Uri) -> Failure {
+pub(crate) async fn unknown_route(uri: Uri) -> Failure {
     Failure(Problem::new(
         Code::UnknownRoute,
         format!("there is no path {}", uri.path()),

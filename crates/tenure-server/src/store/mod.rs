@@ -6,6 +6,7 @@
 //! seen may have been undone meanwhile because the disk was full; whoever only looked looks again.
 
 mod event;
+mod face;
 mod history;
 mod keep;
 mod operate;
@@ -34,6 +35,7 @@ use crate::table::Table;
 use crate::timer::Timer;
 
 pub(crate) use event::Event;
+pub(crate) use face::{Look, Then};
 pub(crate) use watch::{Heard, Watcher};
 
 /// A lease store. Clones are handles to the same one; when the last is dropped it is closed.

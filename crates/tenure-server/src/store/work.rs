@@ -168,12 +168,25 @@ impl<'a> Work<'a> {
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
-        // These two never change anything that must be durable, so there is nothing to undo.
-        if !matches!(operation, Operation::Renew(_, None) | Operation::Verify(_)) {
+        self.apply_by(&Rules::NATIVE, operation, reason)
+    }
+
+    /// Does what is asked for, by these rules.
+    pub(super) fn apply_by(
+        &mut self,
+        rules: &Rules,
+        operation: &Operation,
+        reason: Option<String>,
+    ) -> Result<Applied, Rejection> {
+        let running = self.entry.record.running();
+        // These two never change anything that must be durable, so there is nothing to undo; but for
+        // a renewal that brings a term back which time has ended, where the rules have that.
+        let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
+            && (running.is_some() || !rules.renew_after_expiry);
+        if !changes_nothing {
             self.remember();
         }
-        let running = self.entry.record.running();
-        let applied = lease::apply(&mut self.entry.record, operation, self.now, &Rules::NATIVE)?;
+        let applied = lease::apply(&mut self.entry.record, operation, self.now, rules)?;
         if applied.durable {
             self.asked = true;
             let reason = reason.map(String::into_boxed_str);

@@ -38,7 +38,10 @@ pub fn start(config: Config) -> Running {
 }
 
 pub fn serve(store: Store) -> Running {
-    let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+    served(Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap())
+}
+
+pub fn served(server: Server) -> Running {
     let address = server.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(server.serve(async {

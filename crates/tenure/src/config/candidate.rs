@@ -175,13 +175,14 @@ impl Config {
             .with_aliases(&[("server", "servers")])
     }
 
-    /// Reads a candidate's settings from a file. Its table `[serve]` is the store's and left alone.
+    /// Reads a candidate's settings from a file. Its tables `[serve]` and `[azure]` are the store's
+    /// and left alone.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] with file, line and key.
     pub fn read_file(settings: &mut Settings, path: &Path) -> Result<(), ConfigError> {
-        settings.read_file(path, None, &["serve"])
+        settings.read_file(path, None, &["serve", "azure"])
     }
 
     /// Reads a candidate's settings from this process's environment.

@@ -90,7 +90,11 @@ pub enum BackupError {
 /// # Errors
 ///
 /// [`BackupError`].
-pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Contents, BackupError> {
+pub(crate) fn backup(
+    data_dir: &Path,
+    file: &Path,
+    existing: Existing,
+) -> Result<Contents, BackupError> {
     let folder = look_at(data_dir)?;
     let target = folder_of(file, &folder)?;
     if existing == Existing::Keep && fs::symlink_metadata(file).is_ok() {

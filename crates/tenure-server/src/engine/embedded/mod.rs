@@ -43,8 +43,10 @@ use self::terms::Reader;
 use super::{Archive, CommitError, Engine, Loaded, OpenError, Write};
 use crate::table::Key;
 
-pub use backup::{BackupError, Contents, Existing, backup};
-pub use restore::{RestoreError, Restored, restore};
+pub(crate) use backup::backup;
+pub use backup::{BackupError, Contents, Existing};
+pub(crate) use restore::restore;
+pub use restore::{RestoreError, Restored};
 
 /// After so many changes, or bytes of them, batches are put in their places. Until that is done the next
 /// commit waits, so it must not take long; and the more there are, the more of them are about one lease,

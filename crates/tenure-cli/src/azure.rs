@@ -1,0 +1,191 @@
+//! The settings of the Azure Blob lease protocol: the table `[azure]`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::Value;
+use tenure::config::{ConfigError, Origin, Settings};
+use tenure_server::{AzureAccount, AzureBearer, AzureConfig};
+
+use crate::cli::Serve;
+use crate::serve::lossy;
+
+const KEYS: &[&str] = &[
+    "accounts",
+    "max_blob_bytes",
+    "max_total_bytes",
+    "behind_tls",
+    "bearer_keys",
+    "bearer_issuer",
+    "bearer_audience",
+];
+
+/// What a wrong value of secrets is shown as.
+const SECRET: &str = "(secret)";
+
+/// What `tenure serve` is to speak to Azure's clients with, if it is to.
+pub(crate) fn of(
+    arguments: &Serve,
+    listen: SocketAddr,
+) -> Result<Option<AzureConfig>, ConfigError> {
+    let settings = of_environment(arguments.config.as_deref())?;
+    if arguments.azure_dev && !listen.ip().is_loopback() {
+        return Err(ConfigError::Invalid {
+            origin: Origin::Flag("--azure-dev".into()),
+            key: "listen".into(),
+            value: listen.to_string(),
+            reason: "everybody has the key of the development account: it needs a loopback address"
+                .into(),
+        });
+    }
+    if !(arguments.azure || arguments.azure_dev || is_set(&settings)) {
+        return Ok(None);
+    }
+    let mut config = config(&settings)?;
+    if arguments.azure_dev {
+        config.accounts.push(AzureAccount::development());
+    }
+    check(&settings, &config)?;
+    Ok(Some(config))
+}
+
+/// The settings of a file.
+fn of_file(path: &Path) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::new(KEYS);
+    settings.read_file(path, Some("azure"), &[])?;
+    Ok(settings)
+}
+
+/// The settings of a file, overridden by the environment.
+pub(crate) fn of_environment(path: Option<&Path>) -> Result<Settings, ConfigError> {
+    let mut settings = match path {
+        Some(path) => of_file(path)?,
+        None => Settings::new(KEYS),
+    };
+    let environment = std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value)));
+    settings.read_environment("TENURE_AZURE_", environment);
+    Ok(settings)
+}
+
+/// Checks the table of a file, if it is there.
+pub(crate) fn check_file(path: &Path) -> Result<(), ConfigError> {
+    let settings = of_file(path)?;
+    if is_set(&settings) {
+        let config = config(&settings)?;
+        // Accounts may stand in the environment.
+        if !config.accounts.is_empty() {
+            check(&settings, &config)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the values, and gives each key with what it is now. Keys of accounts are left out.
+pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, ConfigError> {
+    let config = config(settings)?;
+    let names = config
+        .accounts
+        .iter()
+        .map(|account| account.name().to_owned());
+    let text = |key| {
+        let value = settings.list(key).first().map(|text| Value::from(*text));
+        (key, value.unwrap_or_default())
+    };
+    Ok(vec![
+        ("accounts", names.collect::<Vec<_>>().into()),
+        ("max_blob_bytes", config.max_blob_bytes.into()),
+        ("max_total_bytes", config.max_total_bytes.into()),
+        ("behind_tls", config.behind_tls.into()),
+        text("bearer_keys"),
+        text("bearer_issuer"),
+        ("bearer_audience", audience(settings).into()),
+    ])
+}
+
+fn is_set(settings: &Settings) -> bool {
+    KEYS.iter().any(|key| settings.origin(key).is_some())
+}
+
+fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {
+    let mut config = AzureConfig::new(accounts(settings)?);
+    let number = |text: &str| {
+        text.parse()
+            .map_err(|_| "must be a whole number".to_owned())
+    };
+    if let Some(most) = settings.with("max_blob_bytes", number)? {
+        config.max_blob_bytes = most;
+    }
+    if let Some(most) = settings.with("max_total_bytes", number)? {
+        config.max_total_bytes = most;
+    }
+    config.behind_tls = settings.flag("behind_tls")?.unwrap_or_default();
+    config.bearer = bearer(settings)?;
+    Ok(config)
+}
+
+/// `NAME:KEY` or `NAME:KEY:KEY`.
+fn accounts(settings: &Settings) -> Result<Vec<AzureAccount>, ConfigError> {
+    let account = |text: &str| {
+        let mut parts = text.split(':').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        AzureAccount::new(name, parts).map_err(|error| {
+            secret(
+                settings,
+                format!("{error}; write NAME:KEY, or NAME:KEY:KEY while keys are changed"),
+            )
+        })
+    };
+    let accounts = settings.list("accounts").into_iter();
+    accounts
+        .filter(|text| !text.is_empty())
+        .map(account)
+        .collect()
+}
+
+fn bearer(settings: &Settings) -> Result<Option<AzureBearer>, ConfigError> {
+    let Some(path) = settings.list("bearer_keys").first().copied() else {
+        return Ok(None);
+    };
+    let keys = fs::read_to_string(path)
+        .map_err(|error| settings.invalid("bearer_keys", error.to_string()))?;
+    let issuer = settings.list("bearer_issuer").first().copied();
+    let issuer = issuer.ok_or_else(|| ConfigError::Missing {
+        key: "bearer_issuer",
+        reason: "tokens are taken of one issuer only: name the value of their claim iss".into(),
+    })?;
+    AzureBearer::new(&keys, issuer, audience(settings))
+        .map(Some)
+        .map_err(|error| settings.invalid("bearer_keys", error.to_string()))
+}
+
+fn audience(settings: &Settings) -> &str {
+    let audience = settings.list("bearer_audience").first().copied();
+    audience.unwrap_or(AzureBearer::AUDIENCE)
+}
+
+fn check(settings: &Settings, config: &AzureConfig) -> Result<(), ConfigError> {
+    use tenure_server::AzureConfigError as Wrong;
+    config.check().map_err(|error| match error {
+        Wrong::NoAccount => ConfigError::Missing {
+            key: "accounts",
+            reason: "name accounts in the table [azure] of the configuration file or in \
+                     TENURE_AZURE_ACCOUNTS, each as NAME:KEY; or use --azure-dev"
+                .into(),
+        },
+        Wrong::Limit { name, .. } => settings.invalid(name, error.to_string()),
+        Wrong::BearerInTheOpen => settings.invalid("bearer_keys", error.to_string()),
+        error => secret(settings, error.to_string()),
+    })
+}
+
+/// What is wrong with accounts. Their value is never shown.
+fn secret(settings: &Settings, reason: String) -> ConfigError {
+    let origin = settings.origin("accounts").cloned();
+    ConfigError::Invalid {
+        origin: origin.unwrap_or_else(|| Origin::Flag("--azure-dev".into())),
+        key: "accounts".into(),
+        value: SECRET.into(),
+        reason,
+    }
+}

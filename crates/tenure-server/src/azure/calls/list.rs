@@ -1,0 +1,299 @@
+//! "List Containers" and "List Blobs".
+
+use std::sync::Arc;
+
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+use super::Shown;
+use crate::azure::blobs::{Blob, Body, Container, Version};
+use crate::azure::call::Call;
+use crate::azure::error::{
+    CONTAINER_NOT_FOUND, INVALID_QUERY_PARAMETER_VALUE, OUT_OF_RANGE_QUERY_PARAMETER_VALUE, Result,
+};
+use crate::azure::headers::{Metadata, http_date};
+use crate::azure::names::{blob_key, container_key};
+use crate::azure::xml::Xml;
+use crate::store::Look;
+
+/// Most entries of one page.
+const MAX_RESULTS: usize = 5000;
+
+/// What may be asked for with blobs; all but the metadata is never there.
+const INCLUDES: &[&str] = &[
+    "metadata",
+    "snapshots",
+    "uncommittedblobs",
+    "copy",
+    "deleted",
+    "tags",
+    "versions",
+    "deletedwithversions",
+    "immutabilitypolicy",
+    "legalhold",
+    "permissions",
+    "system",
+];
+
+/// How a list is asked for.
+struct Page<'a> {
+    prefix: &'a str,
+    delimiter: &'a str,
+    marker: &'a str,
+    /// The first name.
+    from: String,
+    most: usize,
+    metadata: bool,
+}
+
+enum Entry {
+    Blob(String, Arc<Blob>, Look),
+    /// Blobs whose names go on after the delimiter.
+    Prefix(String),
+}
+
+impl<'a> Page<'a> {
+    fn of(call: &'a Call) -> Result<Self> {
+        let get = |name| call.query.get(name).unwrap_or_default();
+        let (prefix, marker) = (get("prefix"), get("marker"));
+        let mut from = prefix.to_owned();
+        if !marker.is_empty() {
+            let name = BASE64_URL_SAFE_NO_PAD.decode(marker).ok();
+            let name = name.and_then(|name| String::from_utf8(name).ok());
+            let name = name.ok_or_else(|| {
+                INVALID_QUERY_PARAMETER_VALUE.because("marker: it must be one of an answer")
+            })?;
+            from = from.max(name);
+        }
+        let most = match get("maxresults") {
+            "" => MAX_RESULTS,
+            text => match text.parse::<usize>() {
+                Ok(most @ 1..=MAX_RESULTS) => most,
+                Ok(_) => {
+                    return Err(OUT_OF_RANGE_QUERY_PARAMETER_VALUE
+                        .because(format!("maxresults: it must be from 1 to {MAX_RESULTS}")));
+                }
+                Err(_) => {
+                    return Err(INVALID_QUERY_PARAMETER_VALUE
+                        .because("maxresults: it must be a whole number"));
+                }
+            },
+        };
+        let mut metadata = false;
+        for include in get("include").split(',').filter(|text| !text.is_empty()) {
+            if !INCLUDES.contains(&include) {
+                return Err(INVALID_QUERY_PARAMETER_VALUE
+                    .because(format!("include: {include:.40} is not known")));
+            }
+            metadata |= include == "metadata";
+        }
+        Ok(Self {
+            prefix,
+            delimiter: get("delimiter"),
+            marker,
+            from,
+            most,
+            metadata,
+        })
+    }
+
+    fn write(&self, xml: &mut Xml) {
+        xml.name("Prefix", self.prefix);
+        xml.name("Marker", self.marker);
+        xml.text("MaxResults", &self.most.to_string());
+        if !self.delimiter.is_empty() {
+            xml.name("Delimiter", self.delimiter);
+        }
+    }
+}
+
+/// "List Containers".
+pub(in crate::azure) async fn containers(call: Call) -> Result<Response> {
+    let page = Page::of(&call)?;
+    let (found, next) = {
+        let catalog = call.face.blobs.look();
+        let all = catalog.containers_from(&call.account, &page.from);
+        let mut all = all.take_while(|(name, _)| name.starts_with(page.prefix));
+        let found: Vec<(String, Container)> = all
+            .by_ref()
+            .take(page.most)
+            .map(|(name, container)| (name.clone(), container.without_blobs()))
+            .collect();
+        (found, all.next().map(|(name, _)| name.clone()))
+    };
+    let mut shown = Vec::with_capacity(found.len());
+    for (name, container) in found {
+        let key = container_key(&call.account, &name)?;
+        let look = call.face.store.look(&key).await?;
+        shown.push((name, container, look));
+    }
+    let mut xml = Xml::new();
+    let endpoint = endpoint(&call);
+    xml.element_with(
+        "EnumerationResults",
+        &[("ServiceEndpoint", &endpoint)],
+        |xml| {
+            page.write(xml);
+            xml.element("Containers", |xml| {
+                for (name, container, look) in &shown {
+                    xml.element("Container", |xml| {
+                        xml.text("Name", name);
+                        xml.element("Properties", |xml| {
+                            write_version(xml, &container.version);
+                            write_lease(xml, *look);
+                            xml.text("HasImmutabilityPolicy", "false");
+                            xml.text("HasLegalHold", "false");
+                        });
+                        if page.metadata {
+                            write_metadata(xml, &container.metadata);
+                        }
+                    });
+                }
+            });
+            write_next(xml, next.as_deref());
+        },
+    );
+    Ok(xml.into_response(StatusCode::OK))
+}
+
+/// "List Blobs".
+pub(in crate::azure) async fn blobs(call: Call) -> Result<Response> {
+    let page = Page::of(&call)?;
+    call.use_container(tenure_core::lease::Usage::Read, crate::store::Then::Stays)
+        .await?;
+    let (found, next) = found(&call, &page)?;
+    let mut entries = Vec::with_capacity(found.len());
+    for (name, blob) in found {
+        entries.push(match blob {
+            Some(blob) => {
+                let key = blob_key(&call.account, call.container(), &name)?;
+                let look = call.face.store.look(&key).await?;
+                Entry::Blob(name, blob, look)
+            }
+            None => Entry::Prefix(name),
+        });
+    }
+    let mut xml = Xml::new();
+    let endpoint = endpoint(&call);
+    let attributes = [
+        ("ServiceEndpoint", endpoint.as_str()),
+        ("ContainerName", call.container()),
+    ];
+    xml.element_with("EnumerationResults", &attributes, |xml| {
+        page.write(xml);
+        xml.element("Blobs", |xml| {
+            for entry in &entries {
+                match entry {
+                    Entry::Blob(name, blob, look) => write_blob(xml, &page, name, blob, *look),
+                    Entry::Prefix(prefix) => {
+                        xml.element("BlobPrefix", |xml| xml.name("Name", prefix));
+                    }
+                }
+            }
+        });
+        write_next(xml, next.as_deref());
+    });
+    Ok(xml.into_response(StatusCode::OK))
+}
+
+/// A page's blobs and prefixes, and the name that the next page begins with.
+#[allow(clippy::type_complexity)] // Pairs of a name and perhaps a blob.
+fn found(
+    call: &Call,
+    page: &Page<'_>,
+) -> Result<(Vec<(String, Option<Arc<Blob>>)>, Option<String>)> {
+    let catalog = call.face.blobs.look();
+    let container = catalog
+        .container(&call.account, call.container())
+        .ok_or(CONTAINER_NOT_FOUND)?;
+    let mut found: Vec<(String, Option<Arc<Blob>>)> = Vec::new();
+    for (name, blob) in container.blobs_from(&page.from) {
+        let Some(rest) = name.strip_prefix(page.prefix) else {
+            break;
+        };
+        let cut = match page.delimiter {
+            "" => None,
+            delimiter => rest.find(delimiter).map(|at| at + delimiter.len()),
+        };
+        let common = cut.map(|cut| &name[..page.prefix.len() + cut]);
+        if let (Some(common), Some((last, None))) = (common, found.last())
+            && common == last
+        {
+            continue;
+        }
+        if found.len() == page.most {
+            return Ok((found, Some(name.clone())));
+        }
+        found.push(match common {
+            Some(common) => (common.to_owned(), None),
+            None => (name.clone(), Some(Arc::clone(blob))),
+        });
+    }
+    Ok((found, None))
+}
+
+fn write_blob(xml: &mut Xml, page: &Page<'_>, name: &str, blob: &Blob, look: Look) {
+    xml.element("Blob", |xml| {
+        xml.name("Name", name);
+        xml.element("Properties", |xml| {
+            xml.text("Creation-Time", &http_date(blob.created.time()));
+            write_version(xml, &blob.version);
+            xml.text("Content-Length", &blob.body.len().to_string());
+            for (header, element) in [
+                ("content-type", "Content-Type"),
+                ("content-encoding", "Content-Encoding"),
+                ("content-language", "Content-Language"),
+                ("content-md5", "Content-MD5"),
+                ("content-disposition", "Content-Disposition"),
+                ("cache-control", "Cache-Control"),
+            ] {
+                let value = blob.content.0.get(header);
+                xml.text(element, value.map_or("", String::as_str));
+            }
+            if matches!(blob.body, Body::Page(_)) {
+                xml.text("x-ms-blob-sequence-number", "0");
+            }
+            xml.text("BlobType", blob.body.kind());
+            write_lease(xml, look);
+        });
+        if page.metadata {
+            write_metadata(xml, &blob.metadata);
+        }
+    });
+}
+
+fn write_version(xml: &mut Xml, version: &Version) {
+    xml.text("Last-Modified", &http_date(version.stamp.time()));
+    xml.text("Etag", &version.stamp.etag());
+}
+
+fn write_lease(xml: &mut Xml, look: Look) {
+    let shown = Shown::of(look);
+    xml.text("LeaseStatus", shown.status);
+    xml.text("LeaseState", shown.state);
+    if let Some(duration) = shown.duration {
+        xml.text("LeaseDuration", duration);
+    }
+}
+
+fn write_metadata(xml: &mut Xml, metadata: &Metadata) {
+    xml.element("Metadata", |xml| {
+        for (name, value) in metadata {
+            xml.text(name, value);
+        }
+    });
+}
+
+fn write_next(xml: &mut Xml, next: Option<&str>) {
+    let marker = next.map(|name| BASE64_URL_SAFE_NO_PAD.encode(name));
+    xml.text("NextMarker", &marker.unwrap_or_default());
+}
+
+/// Where the account is, as the client sees it.
+fn endpoint(call: &Call) -> String {
+    let host = call.headers.get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    format!("http://{host}/{}/", call.account)
+}

@@ -1,0 +1,189 @@
+//! Errors as the Blob service tells them: a status, a code, and XML.
+//!
+//! Codes and messages are those of "Blob service error codes" and "Common REST API error codes" of the
+//! Azure Storage REST API. SDKs decide by the code, which is in a header, too.
+
+use axum::http::StatusCode;
+use tenure_core::lease::{Operation, Rejection, UsageRefusal};
+use tenure_core::wire::{self, Problem};
+
+/// One of the service's error codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) status: StatusCode,
+    pub(super) text: &'static str,
+    pub(super) message: &'static str,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Error {
+    pub(super) code: Code,
+    /// What is wrong with this very request, if that helps.
+    pub(super) detail: Option<String>,
+}
+
+pub(super) type Result<T, E = Error> = std::result::Result<T, E>;
+
+macro_rules! codes {
+    ($($name:ident $status:ident $text:literal $message:literal)*) => {
+        $(pub(super) const $name: Code = Code {
+            status: StatusCode::$status,
+            text: $text,
+            message: $message,
+        };)*
+    };
+}
+
+codes! {
+    AUTHENTICATION_FAILED FORBIDDEN "AuthenticationFailed"
+        "Server failed to authenticate the request. Make sure the value of the Authorization header is formed correctly including the signature."
+    AUTHORIZATION_PERMISSION_MISMATCH FORBIDDEN "AuthorizationPermissionMismatch"
+        "This request is not authorized to perform this operation using this permission."
+    AUTHORIZATION_PROTOCOL_MISMATCH FORBIDDEN "AuthorizationProtocolMismatch"
+        "This request is not authorized to perform this operation using this protocol."
+    AUTHORIZATION_RESOURCE_TYPE_MISMATCH FORBIDDEN "AuthorizationResourceTypeMismatch"
+        "This request is not authorized to perform this operation using this resource type."
+    AUTHORIZATION_SERVICE_MISMATCH FORBIDDEN "AuthorizationServiceMismatch"
+        "This request is not authorized to perform this operation using this service."
+    AUTHORIZATION_SOURCE_IP_MISMATCH FORBIDDEN "AuthorizationSourceIPMismatch"
+        "This request is not authorized to perform this operation using this source IP."
+    NO_AUTHENTICATION_INFORMATION UNAUTHORIZED "NoAuthenticationInformation"
+        "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."
+    BLOB_ALREADY_EXISTS CONFLICT "BlobAlreadyExists" "The specified blob already exists."
+    BLOB_NOT_FOUND NOT_FOUND "BlobNotFound" "The specified blob does not exist."
+    CONDITION_NOT_MET PRECONDITION_FAILED "ConditionNotMet"
+        "The condition specified using HTTP conditional header(s) is not met."
+    NOT_MODIFIED NOT_MODIFIED "ConditionNotMet"
+        "The condition specified using HTTP conditional header(s) is not met."
+    CONTAINER_ALREADY_EXISTS CONFLICT "ContainerAlreadyExists" "The specified container already exists."
+    CONTAINER_NOT_FOUND NOT_FOUND "ContainerNotFound" "The specified container does not exist."
+    INTERNAL_ERROR INTERNAL_SERVER_ERROR "InternalError"
+        "The server encountered an internal error. Please retry the request."
+    INVALID_HEADER_VALUE BAD_REQUEST "InvalidHeaderValue"
+        "The value for one of the HTTP headers is not in the correct format."
+    INVALID_METADATA BAD_REQUEST "InvalidMetadata"
+        "The specified metadata is invalid. It includes characters that are not permitted."
+    INVALID_QUERY_PARAMETER_VALUE BAD_REQUEST "InvalidQueryParameterValue"
+        "Value for one of the query parameters specified in the request URI is invalid."
+    INVALID_RANGE RANGE_NOT_SATISFIABLE "InvalidRange"
+        "The range specified is invalid for the current size of the resource."
+    INVALID_RESOURCE_NAME BAD_REQUEST "InvalidResourceName"
+        "The specified resource name contains invalid characters."
+    INVALID_URI BAD_REQUEST "InvalidUri" "The requested URI does not represent any resource on the server."
+    METADATA_TOO_LARGE BAD_REQUEST "MetadataTooLarge"
+        "The size of the specified metadata exceeds the maximum size permitted."
+    MISSING_CONTENT_LENGTH_HEADER LENGTH_REQUIRED "MissingContentLengthHeader"
+        "The Content-Length header was not specified."
+    MISSING_REQUIRED_HEADER BAD_REQUEST "MissingRequiredHeader"
+        "An HTTP header that's mandatory for this request is not specified."
+    OPERATION_TIMED_OUT INTERNAL_SERVER_ERROR "OperationTimedOut"
+        "The operation could not be completed within the permitted time."
+    OUT_OF_RANGE_QUERY_PARAMETER_VALUE BAD_REQUEST "OutOfRangeQueryParameterValue"
+        "One of the query parameters specified in the request URI is outside the permissible range."
+    PUBLIC_ACCESS_NOT_PERMITTED CONFLICT "PublicAccessNotPermitted"
+        "Public access is not permitted on this storage account."
+    REQUEST_BODY_TOO_LARGE PAYLOAD_TOO_LARGE "RequestBodyTooLarge"
+        "The size of the request body exceeds the maximum size permitted."
+    SERVER_BUSY SERVICE_UNAVAILABLE "ServerBusy"
+        "The server is currently unable to receive requests. Please retry your request."
+    UNSUPPORTED_HEADER BAD_REQUEST "UnsupportedHeader"
+        "One of the HTTP headers specified in the request is not supported."
+    UNSUPPORTED_HTTP_VERB METHOD_NOT_ALLOWED "UnsupportedHttpVerb"
+        "The resource doesn't support the specified HTTP verb."
+    LEASE_ALREADY_PRESENT CONFLICT "LeaseAlreadyPresent" "There is already a lease present."
+    LEASE_ID_MISMATCH_WITH_LEASE_OPERATION CONFLICT "LeaseIdMismatchWithLeaseOperation"
+        "The lease ID specified did not match the lease ID for the blob/container."
+    LEASE_NOT_PRESENT_WITH_LEASE_OPERATION CONFLICT "LeaseNotPresentWithLeaseOperation"
+        "There is currently no lease on the blob/container."
+    LEASE_IS_BREAKING_AND_CANNOT_BE_ACQUIRED CONFLICT "LeaseIsBreakingAndCannotBeAcquired"
+        "The lease ID matched, but the lease is currently in breaking state and cannot be acquired until it is broken."
+    LEASE_IS_BREAKING_AND_CANNOT_BE_CHANGED CONFLICT "LeaseIsBreakingAndCannotBeChanged"
+        "The lease ID matched, but the lease is currently in breaking state and cannot be changed."
+    LEASE_IS_BROKEN_AND_CANNOT_BE_RENEWED CONFLICT "LeaseIsBrokenAndCannotBeRenewed"
+        "The lease ID matched, but the lease has been broken explicitly and cannot be renewed."
+    LEASE_ID_MISSING PRECONDITION_FAILED "LeaseIdMissing"
+        "There is currently a lease on the blob/container and no lease ID was specified in the request."
+    LEASE_ID_MISMATCH_WITH_BLOB_OPERATION PRECONDITION_FAILED "LeaseIdMismatchWithBlobOperation"
+        "The lease ID specified did not match the lease ID for the blob/container."
+    LEASE_ID_MISMATCH_WITH_CONTAINER_OPERATION PRECONDITION_FAILED "LeaseIdMismatchWithContainerOperation"
+        "The lease ID specified did not match the lease ID for the blob/container."
+    LEASE_NOT_PRESENT_WITH_BLOB_OPERATION PRECONDITION_FAILED "LeaseNotPresentWithBlobOperation"
+        "There is currently no lease on the blob/container."
+    LEASE_NOT_PRESENT_WITH_CONTAINER_OPERATION PRECONDITION_FAILED "LeaseNotPresentWithContainerOperation"
+        "There is currently no lease on the blob/container."
+    LEASE_LOST PRECONDITION_FAILED "LeaseLost"
+        "A lease ID was specified, but the lease for the blob/container has expired."
+}
+
+/// What a lease is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum On {
+    Blob,
+    Container,
+}
+
+impl From<Code> for Error {
+    fn from(code: Code) -> Self {
+        Self { code, detail: None }
+    }
+}
+
+impl Code {
+    /// The same, with what is wrong with this very request.
+    pub(super) fn because(self, detail: impl Into<String>) -> Error {
+        Error {
+            code: self,
+            detail: Some(detail.into()),
+        }
+    }
+}
+
+impl Error {
+    /// What an operation on a lease is refused with.
+    pub(super) fn of_rejection(operation: &Operation, rejection: &Rejection) -> Self {
+        let code = match (operation, rejection) {
+            (Operation::Acquire(..), Rejection::Breaking { .. }) => {
+                LEASE_IS_BREAKING_AND_CANNOT_BE_ACQUIRED
+            }
+            // Also one that natively is kept from everybody for a while.
+            (Operation::Acquire(..), _) => LEASE_ALREADY_PRESENT,
+            (Operation::Change { .. }, Rejection::Breaking { .. }) => {
+                LEASE_IS_BREAKING_AND_CANNOT_BE_CHANGED
+            }
+            (_, Rejection::Broken { .. }) => LEASE_IS_BROKEN_AND_CANNOT_BE_RENEWED,
+            (_, Rejection::IdMismatch) => LEASE_ID_MISMATCH_WITH_LEASE_OPERATION,
+            (_, _) => LEASE_NOT_PRESENT_WITH_LEASE_OPERATION,
+        };
+        code.into()
+    }
+
+    /// What a use of a blob or a container is refused with.
+    pub(super) fn of_usage(on: On, refusal: UsageRefusal) -> Self {
+        let code = match (refusal, on) {
+            (UsageRefusal::IdMissing, _) => LEASE_ID_MISSING,
+            (UsageRefusal::Lost, _) => LEASE_LOST,
+            (UsageRefusal::IdMismatch, On::Blob) => LEASE_ID_MISMATCH_WITH_BLOB_OPERATION,
+            (UsageRefusal::IdMismatch, On::Container) => LEASE_ID_MISMATCH_WITH_CONTAINER_OPERATION,
+            (_, On::Blob) => LEASE_NOT_PRESENT_WITH_BLOB_OPERATION,
+            (_, On::Container) => LEASE_NOT_PRESENT_WITH_CONTAINER_OPERATION,
+        };
+        code.into()
+    }
+}
+
+impl From<Problem> for Error {
+    /// What the store itself refuses. A status from 500 on is one that SDKs try again after.
+    fn from(problem: Problem) -> Self {
+        let code = match problem.code {
+            wire::Code::InvalidName => INVALID_RESOURCE_NAME,
+            wire::Code::RequestTimeout => OPERATION_TIMED_OUT,
+            wire::Code::Stopping
+            | wire::Code::EngineUnavailable
+            | wire::Code::DiskFull
+            | wire::Code::OverLimit => SERVER_BUSY,
+            _ => INTERNAL_ERROR,
+        };
+        code.because(problem.detail)
+    }
+}

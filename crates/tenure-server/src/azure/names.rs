@@ -1,0 +1,183 @@
+//! Names of accounts, containers and blobs, and the leases that stand for them.
+//!
+//! ```text
+//! container  https://host/{account}/{container}           namespace {account}              lease {container}
+//! blob       https://host/{account}/{container}/{blob}    namespace {account}.{container}  lease {blob}
+//! ```
+//!
+//! Names of accounts and containers have no dot, so no two of these are one. A name that is no native one
+//! (a blob's may have slashes, and up to 1,024 characters) is written with `__` before it, and with
+//! `_` and two hexadecimal digits for each byte that is no letter, digit, `.` or `-`; one that would be
+//! too long then is `__sha256-` and its hash.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use tenure_core::Name;
+use tenure_core::name::MAX_NAME_LEN;
+
+use super::error::{Code, INVALID_RESOURCE_NAME, Result};
+use crate::table::Key;
+
+/// What stands before a name that is not written as it is.
+const WRITTEN: &str = "__";
+
+/// Longest name of a blob, in characters.
+const MAX_BLOB_NAME: usize = 1024;
+
+/// The lease of a container.
+pub(super) fn container_key(account: &str, container: &str) -> Result<Key> {
+    key(account, container)
+}
+
+/// The lease of a blob.
+pub(super) fn blob_key(account: &str, container: &str, blob: &str) -> Result<Key> {
+    // `native` of a container's name has no dot, as the name has none.
+    key(&format!("{account}.{}", native(container)), blob)
+}
+
+fn key(namespace: &str, lease: &str) -> Result<Key> {
+    Key::of_path(namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
+}
+
+/// The name as a native one. Different names stay different.
+fn native(name: &str) -> Cow<'_, str> {
+    if !name.starts_with(WRITTEN) && Name::check(name).is_ok() {
+        return name.into();
+    }
+    let mut written = String::from(WRITTEN);
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' => written.push(byte.into()),
+            _ => {
+                let _ = write!(written, "_{byte:02X}");
+            }
+        }
+    }
+    if written.len() <= MAX_NAME_LEN {
+        return written.into();
+    }
+    // No other name is written like this: `sha256-` and digits would stand as they are.
+    let mut hashed = format!("{WRITTEN}sha256-");
+    for byte in digest(&SHA256, name.as_bytes()).as_ref() {
+        let _ = write!(hashed, "{byte:02x}");
+    }
+    hashed.into()
+}
+
+/// Whether an account may have this name: 3 to 24 lower-case letters and digits.
+pub(crate) fn is_account(name: &str) -> bool {
+    (3..=24).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        && !matches!(name, "livez" | "readyz" | "metrics")
+}
+
+/// 3 to 63 lower-case letters, digits and single hyphens, or one of the service's own.
+pub(super) fn check_container(name: &str) -> Result<()> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_right = matches!(name, "$root" | "$web" | "$logs")
+        || ((3..=63).contains(&name.len())
+            && name.bytes().all(allowed)
+            && !name.starts_with('-')
+            && !name.ends_with('-')
+            && !name.contains("--"));
+    if is_right {
+        return Ok(());
+    }
+    Err(invalid(
+        "a container's name has 3 to 63 lower-case letters, digits and single hyphens",
+    ))
+}
+
+/// 1 to 1,024 characters.
+pub(super) fn check_blob(name: &str) -> Result<()> {
+    if (1..=MAX_BLOB_NAME).contains(&name.chars().count()) {
+        return Ok(());
+    }
+    Err(invalid("a blob's name has 1 to 1024 characters"))
+}
+
+fn invalid(detail: &str) -> super::error::Error {
+    const CODE: Code = INVALID_RESOURCE_NAME;
+    CODE.because(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn native_names_stay_as_they_are_and_no_two_become_one() {
+        let long = "x".repeat(129);
+        let slashes = "a/".repeat(100);
+        let names = [
+            "leader",
+            "a_b",
+            "_",
+            "a.b-c",
+            "locks/host",
+            "locks_2Fhost",
+            "__locks_2Fhost",
+            "__",
+            ".",
+            "..",
+            "a b",
+            "ä",
+            "a+b",
+            "$root",
+            &long,
+            &slashes,
+            "sha256-00",
+            "__sha256-00",
+        ];
+        let mut seen = BTreeMap::new();
+        for name in names {
+            let written = native(name);
+            assert!(written.parse::<Name>().is_ok(), "{name} {written}");
+            if let Some(other) = seen.insert(written.clone(), name) {
+                panic!("{name} and {other} are both {written}");
+            }
+        }
+        assert_eq!(native("leader"), "leader");
+        assert_eq!(native("locks/host"), "__locks_2Fhost");
+        let hash = native(&slashes);
+        assert!(hash.starts_with("__sha256-") && hash.len() == 9 + 64);
+    }
+
+    #[test]
+    fn leases_of_containers_and_blobs_are_in_different_namespaces() {
+        let container = container_key("acct", "leases").unwrap();
+        assert_eq!(container.as_str(), "acct/leases");
+        let blob = blob_key("acct", "leases", "leader").unwrap();
+        assert_eq!(blob.as_str(), "acct.leases/leader");
+        let root = blob_key("acct", "$root", "x").unwrap();
+        assert_eq!(root.as_str(), "acct.___24root/x");
+    }
+
+    #[test]
+    fn names_that_the_service_refuses_are_refused() {
+        for good in ["abc", "a-b", "123", "$root", &"a".repeat(63)] {
+            assert!(check_container(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "ab",
+            "Abc",
+            "-ab",
+            "ab-",
+            "a--b",
+            "a_b",
+            "a.b",
+            "$x",
+            &"a".repeat(64),
+        ] {
+            assert!(check_container(bad).is_err(), "{bad}");
+        }
+        assert!(check_blob(&"ä".repeat(1024)).is_ok() && check_blob(&"a".repeat(1025)).is_err());
+        assert!(is_account("devstoreaccount1") && !is_account("livez") && !is_account("v1"));
+    }
+}

@@ -1,0 +1,68 @@
+//! XML as the service writes it.
+
+use std::fmt::Write as _;
+
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Response, StatusCode};
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
+
+/// A document that is being written. Into memory, so no write fails.
+pub(super) struct Xml(Writer<Vec<u8>>);
+
+impl Xml {
+    pub(super) fn new() -> Self {
+        let mut writer = Writer::new(Vec::with_capacity(1024));
+        let declaration = BytesDecl::new("1.0", Some("utf-8"), None);
+        let _ = writer.write_event(Event::Decl(declaration));
+        Self(writer)
+    }
+
+    /// An element with others in it.
+    pub(super) fn element(&mut self, name: &str, content: impl FnOnce(&mut Self)) {
+        self.element_with(name, &[], content);
+    }
+
+    pub(super) fn element_with(
+        &mut self,
+        name: &str,
+        attributes: &[(&str, &str)],
+        content: impl FnOnce(&mut Self),
+    ) {
+        let start = BytesStart::new(name).with_attributes(attributes.iter().copied());
+        let _ = self.0.write_event(Event::Start(start));
+        content(self);
+        let _ = self.0.write_event(Event::End(BytesEnd::new(name)));
+    }
+
+    /// An element with text in it.
+    pub(super) fn text(&mut self, name: &str, text: &str) {
+        self.element(name, |xml| xml.write(text));
+    }
+
+    /// An element with a name in it, which may have characters that XML can't have.
+    pub(super) fn name(&mut self, name: &str, text: &str) {
+        let can_be = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
+        if text.chars().all(can_be) {
+            return self.text(name, text);
+        }
+        let mut encoded = String::new();
+        for byte in text.bytes() {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+        self.element_with(name, &[("Encoded", "true")], |xml| xml.write(&encoded));
+    }
+
+    fn write(&mut self, text: &str) {
+        let _ = self.0.write_event(Event::Text(BytesText::new(text)));
+    }
+
+    pub(super) fn into_response(self, status: StatusCode) -> Response<Body> {
+        let mut response = Response::new(self.0.into_inner().into());
+        *response.status_mut() = status;
+        let xml = HeaderValue::from_static("application/xml");
+        response.headers_mut().insert(CONTENT_TYPE, xml);
+        response
+    }
+}

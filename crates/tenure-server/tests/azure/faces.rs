@@ -1,0 +1,177 @@
+//! One lease through both faces, and what the store adds.
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::client::{ACCOUNT, Az, in_memory};
+use crate::common::{Api, Running, answer, assert_refused, id, minute};
+
+const MINUTE: (&str, &str) = ("x-ms-lease-duration", "60");
+
+async fn with_blob() -> (Running, Az) {
+    let (running, az) = in_memory();
+    az.put("/leases?restype=container", &[]).await.assert(201);
+    az.put_block("/leases/leader", &[], b"").await.assert(201);
+    (running, az)
+}
+
+fn native(api: &Api, path: &str) -> String {
+    format!("{}/v1/namespaces/{ACCOUNT}{path}", api.origin)
+}
+
+async fn acquire(az: &Az, target: &str, number: u32) -> crate::client::Answer {
+    let headers = [
+        ("x-ms-lease-action", "acquire"),
+        MINUTE,
+        ("x-ms-proposed-lease-id", &id(number)),
+        ("x-ms-client-request-id", "my-request"),
+    ];
+    az.put(target, &headers).await
+}
+
+async fn with_id(az: &Az, target: &str, action: &str, number: u32) -> crate::client::Answer {
+    let headers = [
+        ("x-ms-lease-action", action),
+        ("x-ms-lease-id", &id(number)),
+        ("x-ms-client-request-id", "my-end"),
+    ];
+    az.put(target, &headers).await
+}
+
+#[tokio::test]
+async fn a_lease_that_was_taken_through_one_face_is_seen_and_refused_through_the_other() {
+    let (running, az) = with_blob().await;
+    let api = &running.api;
+    let cases = [
+        ("/leases/leader?comp=lease", ".leases/leases/leader"),
+        ("/leases?restype=container&comp=lease", "/leases/leases"),
+    ];
+    for (target, lease) in cases {
+        let url = |verb: &str| native(api, &format!("{lease}{verb}"));
+        let post = async |verb: &str, body| {
+            answer(api.http.post(url(verb)).json(&body).send().await.unwrap()).await
+        };
+        // Through Azure's face first.
+        let granted = acquire(&az, target, 1).await;
+        let epoch: u64 = granted.assert(201).header("tenure-epoch").parse().unwrap();
+        let refused = post("/acquire", minute(2)).await;
+        assert_refused(&refused, 409, "lease_held");
+        assert_eq!(refused.1["epoch"], epoch);
+        let seen = answer(api.http.get(url("")).send().await.unwrap()).await.1;
+        assert_eq!(seen["holder"], "azure/my-request");
+        assert_eq!(
+            (&seen["epoch"], &seen["state"]),
+            (&json!(epoch), &json!("leased"))
+        );
+        let renewed = post("/renew", json!({"lease_id": id(1)})).await;
+        assert_eq!(renewed.0, 200, "{}", renewed.1);
+        with_id(&az, target, "release", 1).await.assert(200);
+        // And then the other way.
+        assert_eq!(post("/acquire", minute(3)).await.0, 200);
+        acquire(&az, target, 4)
+            .await
+            .assert_refused(409, "LeaseAlreadyPresent");
+        with_id(&az, target, "renew", 3).await.assert(200);
+        let history = answer(api.http.get(url("/history")).send().await.unwrap())
+            .await
+            .1;
+        let first = &history["terms"][1];
+        assert_eq!(first["holder"], "azure/my-request");
+        assert_eq!(first["reason"], "client request id my-end");
+        assert_eq!(first["end"], "released");
+    }
+    // A blob that somebody holds natively is not written.
+    az.put_block("/leases/leader", &[], b"x")
+        .await
+        .assert_refused(412, "LeaseIdMissing");
+    let with = id(3);
+    let lease = [("x-ms-lease-id", &*with)];
+    az.put_block("/leases/leader", &lease, b"x")
+        .await
+        .assert(201);
+}
+
+#[tokio::test]
+async fn who_waits_natively_is_granted_when_the_blob_s_lease_is_released() {
+    let (running, az) = with_blob().await;
+    let target = "/leases/leader?comp=lease";
+    acquire(&az, target, 1).await.assert(201);
+    let api = running.api.clone();
+    let url = native(&api, ".leases/leases/leader");
+    let mut body = minute(2);
+    body["wait_ms"] = json!(60_000);
+    let waiting = tokio::spawn({
+        let request = api.http.post(format!("{url}/acquire")).json(&body);
+        async move { answer(request.send().await.unwrap()).await }
+    });
+    let until = tokio::time::Instant::now() + crate::common::SOON;
+    while answer(api.http.get(&url).send().await.unwrap()).await.1["waiters"] != 1 {
+        assert!(tokio::time::Instant::now() < until);
+        tokio::task::yield_now().await;
+    }
+    with_id(&az, target, "release", 1).await.assert(200);
+    let (status, view) = crate::common::outcome(waiting).await;
+    assert_eq!((status, &view["holder"]), (200, &json!("c2")));
+    acquire(&az, target, 3)
+        .await
+        .assert_refused(409, "LeaseAlreadyPresent");
+}
+
+#[tokio::test]
+async fn of_twenty_who_compete_one_wins() {
+    let (_running, az) = with_blob().await;
+    let mut competing = JoinSet::new();
+    for number in 0..20 {
+        let az = az.clone();
+        competing.spawn(async move {
+            let answer = acquire(&az, "/leases/leader?comp=lease", number + 1).await;
+            (answer.status, answer.code)
+        });
+    }
+    let outcomes = competing.join_all().await;
+    let won = outcomes.iter().filter(|(status, _)| *status == 201).count();
+    let lost = outcomes
+        .iter()
+        .filter(|(_, code)| code == "LeaseAlreadyPresent");
+    assert_eq!((won, lost.count()), (1, 19));
+}
+
+#[tokio::test]
+async fn an_epoch_is_told_while_its_term_goes_on_and_grows() {
+    let (_running, az) = with_blob().await;
+    let target = "/leases/leader?comp=lease";
+    let epoch = |answer: &crate::client::Answer| answer.header("tenure-epoch").parse::<u64>().ok();
+    let first = epoch(&acquire(&az, target, 1).await);
+    assert!(first.is_some());
+    assert_eq!(epoch(&with_id(&az, target, "renew", 1).await), first);
+    assert_eq!(epoch(&az.head("/leases/leader", &[]).await), first);
+    assert_eq!(epoch(&with_id(&az, target, "release", 1).await), first);
+    assert_eq!(epoch(&az.head("/leases/leader", &[]).await), None);
+    assert!(epoch(&acquire(&az, target, 2).await) > first);
+}
+
+#[tokio::test]
+async fn a_deleted_blob_s_lease_is_gone_and_its_epochs_are_not_granted_again() {
+    let (running, az) = with_blob().await;
+    let target = "/leases/leader?comp=lease";
+    let first = acquire(&az, target, 1)
+        .await
+        .header("tenure-epoch")
+        .to_owned();
+    let held = id(1);
+    az.delete("/leases/leader", &[("x-ms-lease-id", &held)])
+        .await
+        .assert(202);
+    let url = native(&running.api, ".leases/leases/leader");
+    let gone = answer(running.api.http.get(url).send().await.unwrap()).await;
+    assert_refused(&gone, 404, "unknown_lease");
+    az.put_block("/leases/leader", &[], b"").await.assert(201);
+    with_id(&az, target, "renew", 1)
+        .await
+        .assert_refused(409, "LeaseIdMismatchWithLeaseOperation");
+    let second = acquire(&az, target, 1)
+        .await
+        .header("tenure-epoch")
+        .to_owned();
+    assert!(second.parse::<u64>().unwrap() > first.parse::<u64>().unwrap());
+}

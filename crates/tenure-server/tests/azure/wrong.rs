@@ -1,0 +1,394 @@
+//! Whatever is wrong gets one of Azure's errors, in XML.
+
+use reqwest::Method;
+
+use crate::client::in_memory;
+use crate::common::id;
+
+const MALFORMED: (u16, &str) = (400, "InvalidHeaderValue");
+const MISSING: (u16, &str) = (400, "MissingRequiredHeader");
+const UNSUPPORTED: (u16, &str) = (400, "UnsupportedHeader");
+const QUERY: (u16, &str) = (400, "InvalidQueryParameterValue");
+
+#[tokio::test]
+async fn an_error_has_a_status_a_code_a_request_id_and_xml() {
+    let (_running, az) = in_memory();
+    let own = [("x-ms-client-request-id", "My Own & <Id>")];
+    let answer = az.get("/none?restype=container&comp=list", &own).await;
+    answer.assert_refused(404, "ContainerNotFound");
+    assert_eq!(answer.header("content-type"), "application/xml");
+    assert_eq!(answer.header("x-ms-client-request-id"), "My Own & <Id>");
+    assert_eq!(answer.header("x-ms-version"), "2026-10-06");
+    assert_eq!(answer.header("x-ms-request-id").len(), 36);
+    let text = answer.text();
+    let id = answer.header("x-ms-request-id");
+    let start = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>ContainerNotFound</Code><Message>The \
+                 specified container does not exist.\n";
+    assert!(
+        text.starts_with(start) && text.contains(&format!("RequestId:{id}\nTime:")),
+        "{text}"
+    );
+    assert!(text.ends_with("</Message></Error>"));
+    // A HEAD has the header alone, and so have those who ask for nothing new.
+    let head = az.head("/none/x", &[("x-ms-version", "2099-01-01")]).await;
+    head.assert_refused(404, "ContainerNotFound");
+    assert!(head.body.is_empty());
+    assert_eq!(head.header("x-ms-version"), "2099-01-01");
+}
+
+#[tokio::test]
+async fn what_is_malformed_or_not_there_is_refused_with_its_code() {
+    let (_running, az) = in_memory();
+    az.put("/con?restype=container", &[]).await.assert(201);
+    az.put_block("/con/b", &[], b"0123").await.assert(201);
+    let lease_id = id(1);
+    let action = |name| ("x-ms-lease-action", name);
+    let given = ("x-ms-lease-id", &*lease_id);
+    let lease = "/con/b?comp=lease";
+    let block = ("x-ms-blob-type", "BlockBlob");
+    let page = ("x-ms-blob-type", "PageBlob");
+    type Case<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>, (u16, &'a str));
+    let cases: Vec<Case<'_>> = vec![
+        ("PUT", lease, vec![], MISSING),
+        ("PUT", lease, vec![action("steal")], MALFORMED),
+        ("PUT", lease, vec![action("acquire")], MISSING),
+        (
+            "PUT",
+            lease,
+            vec![action("acquire"), ("x-ms-lease-duration", "14")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("acquire"), ("x-ms-lease-duration", "61")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("acquire"), ("x-ms-lease-duration", "0")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("acquire"), ("x-ms-lease-duration", "-2")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("acquire"), ("x-ms-lease-duration", "15.5")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![
+                action("acquire"),
+                ("x-ms-lease-duration", "99999999999999999999"),
+            ],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![
+                action("acquire"),
+                ("x-ms-lease-duration", "15"),
+                ("x-ms-proposed-lease-id", "x"),
+            ],
+            MALFORMED,
+        ),
+        ("PUT", lease, vec![action("renew")], MISSING),
+        (
+            "PUT",
+            lease,
+            vec![action("renew"), ("x-ms-lease-id", "x")],
+            MALFORMED,
+        ),
+        ("PUT", lease, vec![action("release")], MISSING),
+        ("PUT", lease, vec![action("change"), given], MISSING),
+        (
+            "PUT",
+            lease,
+            vec![action("change"), ("x-ms-proposed-lease-id", &lease_id)],
+            MISSING,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("break"), ("x-ms-lease-break-period", "61")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("break"), ("x-ms-lease-break-period", "-1")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("break"), ("x-ms-lease-break-period", "x")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("break"), ("if-modified-since", "yesterday")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            lease,
+            vec![action("break"), ("x-ms-if-tags", "a = 'b'")],
+            UNSUPPORTED,
+        ),
+        (
+            "PUT",
+            "/con/none?comp=lease",
+            vec![action("break")],
+            (404, "BlobNotFound"),
+        ),
+        (
+            "PUT",
+            "/none/b?comp=lease",
+            vec![action("break")],
+            (404, "ContainerNotFound"),
+        ),
+        (
+            "PUT",
+            "/none?comp=lease&restype=container",
+            vec![action("break")],
+            (404, "ContainerNotFound"),
+        ),
+        (
+            "PUT",
+            "/con?comp=lease&restype=container",
+            vec![action("break"), ("if-match", "*")],
+            UNSUPPORTED,
+        ),
+        (
+            "PUT",
+            "/con/b?comp=lease&snapshot=2026-11-21T12:00:00.0000000Z",
+            vec![action("break")],
+            QUERY,
+        ),
+        ("PUT", "/con/b", vec![], MISSING),
+        (
+            "PUT",
+            "/con/b",
+            vec![("x-ms-blob-type", "AppendBlob")],
+            MALFORMED,
+        ),
+        ("PUT", "/con/b", vec![page], MISSING),
+        (
+            "PUT",
+            "/con/b",
+            vec![page, ("x-ms-blob-content-length", "511")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            "/con/b",
+            vec![page, ("x-ms-blob-content-length", "x")],
+            MALFORMED,
+        ),
+        (
+            "PUT",
+            "/con/b",
+            vec![block, ("x-ms-copy-source", "http://x/y")],
+            UNSUPPORTED,
+        ),
+        (
+            "PUT",
+            "/con/b",
+            vec![block, ("x-ms-meta-9", "x")],
+            (400, "InvalidMetadata"),
+        ),
+        (
+            "PUT",
+            "/con/b",
+            vec![block, ("x-ms-meta-a-b", "x")],
+            (400, "InvalidMetadata"),
+        ),
+        ("PUT", "/con/b?comp=block&blockid=AAAA", vec![], QUERY),
+        ("PUT", "/con/b?comp=blocklist", vec![], QUERY),
+        ("PUT", "/con/b?comp=page", vec![], QUERY),
+        ("PUT", "/con/b?comp=snapshot", vec![], QUERY),
+        ("PUT", "/con/b?comp=tier", vec![], QUERY),
+        (
+            "PUT",
+            "/con/b?comp=lease&comp=lease",
+            vec![action("break")],
+            QUERY,
+        ),
+        ("PUT", "/con", vec![], QUERY),
+        ("PUT", "/con?restype=container&comp=acl", vec![], QUERY),
+        (
+            "PUT",
+            "/con?restype=container",
+            vec![("x-ms-blob-public-access", "blob")],
+            (409, "PublicAccessNotPermitted"),
+        ),
+        (
+            "PUT",
+            "/con?restype=container",
+            vec![],
+            (409, "ContainerAlreadyExists"),
+        ),
+        (
+            "PUT",
+            "/Con?restype=container",
+            vec![],
+            (400, "InvalidResourceName"),
+        ),
+        (
+            "PUT",
+            "/c?restype=container",
+            vec![],
+            (400, "InvalidResourceName"),
+        ),
+        ("PUT", "/?restype=service&comp=properties", vec![], QUERY),
+        ("GET", "/?restype=account&comp=properties", vec![], QUERY),
+        ("GET", "/", vec![], QUERY),
+        (
+            "GET",
+            "/con/b",
+            vec![("x-ms-range", "bytes=4-")],
+            (416, "InvalidRange"),
+        ),
+        (
+            "GET",
+            "/con/b",
+            vec![("x-ms-range", "bytes=3-1")],
+            MALFORMED,
+        ),
+        ("GET", "/con/b", vec![("range", "chars=1-2")], MALFORMED),
+        ("GET", "/con/b", vec![("x-ms-lease-id", "x")], MALFORMED),
+        ("GET", "/con/b?versionid=1", vec![], QUERY),
+        (
+            "GET",
+            "/con?restype=container&comp=list&maxresults=0",
+            vec![],
+            (400, "OutOfRangeQueryParameterValue"),
+        ),
+        (
+            "GET",
+            "/con?restype=container&comp=list&maxresults=5001",
+            vec![],
+            (400, "OutOfRangeQueryParameterValue"),
+        ),
+        (
+            "GET",
+            "/con?restype=container&comp=list&maxresults=x",
+            vec![],
+            QUERY,
+        ),
+        (
+            "GET",
+            "/con?restype=container&comp=list&marker=!",
+            vec![],
+            QUERY,
+        ),
+        (
+            "GET",
+            "/con?restype=container&comp=list&include=secrets",
+            vec![],
+            QUERY,
+        ),
+        (
+            "DELETE",
+            "/con/b",
+            vec![("x-ms-delete-snapshots", "only")],
+            MALFORMED,
+        ),
+        ("DELETE", "/con/none", vec![], (404, "BlobNotFound")),
+        ("POST", "/con/b", vec![], (405, "UnsupportedHttpVerb")),
+        ("PATCH", "/con/b", vec![], (405, "UnsupportedHttpVerb")),
+        ("OPTIONS", "/con/b", vec![], (405, "UnsupportedHttpVerb")),
+    ];
+    for (method, target, headers, expected) in cases {
+        let method: Method = method.parse().unwrap();
+        let answer = az.send(method.clone(), target, &headers, b"").await;
+        assert_eq!(answer.outcome(), expected, "{method} {target} {headers:?}");
+    }
+    let name = format!("/con/{}", "x".repeat(1025));
+    az.put_block(&name, &[], b"")
+        .await
+        .assert_refused(400, "InvalidResourceName");
+    let large = "x".repeat(8 * 1024);
+    let metadata = [("x-ms-meta-a", &*large)];
+    az.put_block("/con/b", &metadata, b"")
+        .await
+        .assert_refused(400, "MetadataTooLarge");
+    // Nothing of all this has changed anything.
+    assert_eq!(az.get("/con/b", &[]).await.body, b"0123");
+    assert_eq!(
+        az.head("/con/b", &[]).await.header("x-ms-lease-state"),
+        "available"
+    );
+}
+
+#[tokio::test]
+async fn what_says_renew_and_asks_for_something_else_renews_nothing() {
+    let (_running, az) = in_memory();
+    az.put("/con?restype=container", &[]).await.assert(201);
+    az.put_block("/con/b", &[], b"").await.assert(201);
+    let renew = [("x-ms-lease-action", "renew")];
+    // A renewal without a lease id would be refused.
+    az.get("/con/b", &renew).await.assert(200);
+    az.get("/con?restype=container&comp=list", &renew)
+        .await
+        .assert(200);
+    az.head("/con/b", &renew).await.assert(200);
+}
+
+#[tokio::test]
+async fn a_head_tells_the_length_and_a_range_what_it_is() {
+    let (_running, az) = in_memory();
+    az.put("/con?restype=container", &[]).await.assert(201);
+    az.put_block("/con/b", &[], b"0123456789").await.assert(201);
+    let head = az.head("/con/b", &[]).await;
+    assert_eq!((head.header("content-length"), head.body.len()), ("10", 0));
+    let part = az.get("/con/b", &[("x-ms-range", "bytes=2-4")]).await;
+    assert_eq!(part.assert(206).body, b"234");
+    assert_eq!(part.header("content-range"), "bytes 2-4/10");
+    let rest = az.get("/con/b", &[("range", "bytes=7-100")]).await;
+    assert_eq!(rest.assert(206).body, b"789");
+}
+
+#[tokio::test]
+async fn names_with_slashes_escapes_and_plus_signs_are_different_blobs() {
+    let (_running, az) = in_memory();
+    az.put("/con?restype=container", &[]).await.assert(201);
+    let names = [
+        "a/b", "a//b", "a%20b", "a+b", "a%252Fb", "a_2Fb", "__a_2Fb", "%C3%A4",
+    ];
+    for (number, name) in names.iter().enumerate() {
+        let body = [u8::try_from(number).unwrap()];
+        az.put_block(&format!("/con/{name}"), &[], &body)
+            .await
+            .assert(201);
+        let lease = id(u32::try_from(number).unwrap() + 1);
+        let acquire = [
+            ("x-ms-lease-action", "acquire"),
+            ("x-ms-lease-duration", "60"),
+            ("x-ms-proposed-lease-id", &*lease),
+        ];
+        // Each has a lease of its own.
+        az.put(&format!("/con/{name}?comp=lease"), &acquire)
+            .await
+            .assert(201);
+    }
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(
+            usize::from(az.get(&format!("/con/{name}"), &[]).await.body[0]),
+            number
+        );
+    }
+    // An encoded slash is a slash.
+    assert_eq!(az.get("/con/a%2Fb", &[]).await.body, [0]);
+}
