@@ -136,7 +136,7 @@ fn routers(store: &Store, azure: Option<&Azure>) -> (Router, Router) {
         None => (router, crowded),
         // A fallback is asked only where no route fits: native requests don't come by it.
         Some(azure) => (
-            router.fallback_service(azure.router()),
+            router.fallback_service(azure.service()),
             crowded.fallback_service(azure.crowded_router()),
         ),
     }

@@ -27,8 +27,11 @@ mod target;
 mod xml;
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -36,7 +39,10 @@ use axum::http::HeaderValue;
 use axum::http::header::CONNECTION;
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_service::Service;
 use tracing::error;
 
 use self::auth::Guard;
@@ -102,11 +108,8 @@ impl Azure {
     }
 
     /// What serves all paths that are none of the store's own.
-    pub(crate) fn router(&self) -> Router {
-        Router::new()
-            .fallback(answer)
-            .layer(CatchPanicLayer::custom(panicked))
-            .with_state(self.clone())
+    pub(crate) fn service(&self) -> Served {
+        Served(self.clone())
     }
 
     /// What serves connections over the limit: renewals alone, and a connection is closed after its
@@ -121,6 +124,26 @@ impl Azure {
                 response
             }))
             .with_state(self.clone())
+    }
+}
+
+/// Serves requests without a router, which would have one route, and without its boxes around each call.
+#[derive(Clone)]
+pub(crate) struct Served(Azure);
+
+impl Service<Request> for Served {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let answer = answer(State(self.0.clone()), request);
+        let answer = AssertUnwindSafe(answer).catch_unwind();
+        Box::pin(answer.map(|answer| Ok(answer.unwrap_or_else(panicked))))
     }
 }
 
