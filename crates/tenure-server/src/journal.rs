@@ -299,7 +299,8 @@ impl Journal {
 /// Clients whose changes were committed together come back one after the other. A commit for the
 /// first of them alone would let all others wait for two. So the next commit waits for as many as
 /// the last one had (and for those that came meanwhile), but never for longer than a part of what a
-/// commit takes: if they don't come back, the next one expects fewer. One client alone never waits.
+/// commit takes: if they don't come back, the next one expects fewer. One client alone never waits, and
+/// nobody does where commits are quick.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     expected: usize,
@@ -311,7 +312,7 @@ impl Pace {
     pub(crate) fn after(batch: usize, commit: Duration, behind: usize) -> Self {
         Self {
             expected: batch + behind,
-            patience: commit / PATIENCE_PART,
+            patience: commit.saturating_sub(QUICK) / PATIENCE_PART,
         }
     }
 
@@ -321,8 +322,12 @@ impl Pace {
     }
 }
 
-/// Which part of a commit's time a batch is waited for.
+/// Which part of a commit's time a batch is waited for, beyond [`QUICK`].
 const PATIENCE_PART: u32 = 2;
+
+/// A commit that takes no longer costs no more than the time that some dozens of clients take to come
+/// back, so it is not waited for them: the disk works for some while the processor works for others.
+const QUICK: Duration = Duration::from_millis(1);
 
 /// How long the one who commits looks out for the next one of few before it sleeps: as long as it would
 /// take to be woken. A lease that goes from hand to hand comes back in less. Who else has something to
@@ -457,6 +462,15 @@ mod tests {
         let ticket = journal.ticket(1).unwrap();
         drop(journal);
         assert_eq!(ticket.durable().await, Err(Undone::Failed));
+    }
+
+    #[test]
+    fn a_batch_is_waited_for_where_commits_are_slow_and_for_less_than_one_takes() {
+        let millis = Duration::from_millis;
+        for (commit, patience) in [(0, 0), (1, 0), (3, 1), (21, 10)] {
+            let pace = Pace::after(60, millis(commit), 4);
+            assert_eq!((pace.expected, pace.patience), (64, millis(patience)));
+        }
     }
 
     #[test]
