@@ -179,6 +179,15 @@ impl Renewer {
             unreachable!("a node's first output is its record")
         };
         file.write(&record)?;
+        let folder = std::path::absolute(&bully.state_dir);
+        let folder = folder.unwrap_or_else(|_| bully.state_dir.clone());
+        if record.incarnation == 1 {
+            tracing::info!(election = %config.election, folder = %folder.display(),
+                "nothing is remembered in the state folder: this is the member's first start");
+        } else {
+            tracing::info!(election = %config.election, folder = %folder.display(),
+                start = record.incarnation, "the state folder is read");
+        }
         node.handle_message(started.at, Input::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
         let seal = bully.key.as_ref().map_or_else(Seal::insecure, Seal::keyed);

@@ -1,6 +1,7 @@
 //! What a node has whichever way it elects: its record, its outbox, its term.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use super::outbox::Outbox;
 use super::term::Term;
@@ -49,6 +50,12 @@ impl Base {
             taken: None,
             seen: None,
         };
+        if base.guarantee() == Guarantee::BestEffort
+            && let Some(bound) = base.quarantine()
+        {
+            // It belonged to a group with a quorum, whose leader may still count on it.
+            base.stand_back_until = started.at + bound;
+        }
         // The incarnation is durable before the first message of it leaves.
         base.persist();
         base
@@ -56,6 +63,15 @@ impl Base {
 
     pub(super) fn me(&self) -> NodeId {
         self.settings.me
+    }
+
+    /// For how long a promise of an earlier start binds: it may have been given just before the end.
+    /// It was for the lease duration of that time, and to a leader that may go on with that one. One to
+    /// itself protected its own lease, which is gone.
+    pub(super) fn quarantine(&self) -> Option<Duration> {
+        self.record.voted.filter(|&voted| voted != self.me())?;
+        let promised = Duration::from_millis(self.record.promised_ms.unwrap_or_default());
+        Some(promised.max(self.settings.timings.quarantine()))
     }
 
     pub(super) fn is_better(&self, one: NodeId, other: NodeId) -> bool {

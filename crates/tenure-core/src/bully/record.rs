@@ -19,6 +19,10 @@ pub struct Record {
     pub highest: Option<Epoch>,
     /// With a quorum: whom `highest` is promised to.
     pub voted: Option<NodeId>,
+    /// For how long, in milliseconds from the last renewal on: the lease duration of that time. The
+    /// member may start again with a shorter one, and the leader counts on the longer.
+    #[serde(default)]
+    pub promised_ms: Option<u64>,
     /// Without a quorum: the election that it has obeyed, until that is over.
     pub obeyed: Option<ElectionId>,
 }

@@ -111,6 +111,7 @@ impl BestEffort {
         self.look_at = now + base.settings.timings.message_lifetime();
         if !lacks!(base.settings, DurablePromise) {
             base.record.obeyed = Some(election);
+            base.record.voted = None;
             base.persist();
         }
         let ack = self.ack(base);

@@ -369,6 +369,7 @@ impl BestEffort {
         };
         // The epoch is durable before anybody hears of it: it is never given to another term.
         base.record.highest = Some(epoch);
+        base.record.voted = None;
         base.persist();
         self.status = Status::Crowning { acks, epoch };
     }

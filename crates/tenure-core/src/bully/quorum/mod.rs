@@ -108,15 +108,13 @@ pub(super) struct Reply {
 }
 
 impl Quorum {
-    /// The machine of a node that starts. It may have promised just before it stopped: the promise
-    /// binds for a whole lease duration from now. One to itself protected its own lease, which is
-    /// gone.
     pub(super) fn new(base: &Base, now: Instant) -> Self {
-        let voted = base.record.voted.filter(|&voted| voted != base.me());
-        let bound = voted.is_some() && !lacks!(base.settings, Quarantine);
+        let bound = base
+            .quarantine()
+            .filter(|_| !lacks!(base.settings, Quarantine));
         Self {
             role: Role::Following { leader: None },
-            promise_until: bound.then(|| now + base.settings.timings.quarantine()),
+            promise_until: bound.map(|bound| now + bound),
             known: None,
             connected: true,
             silent: BTreeSet::new(),

@@ -114,6 +114,8 @@ impl Quorum {
     pub(super) fn grant(&mut self, base: &mut Base, now: Instant, to: NodeId, epoch: Epoch) {
         base.record.highest = Some(epoch);
         base.record.voted = Some(to);
+        let promised = base.settings.timings.term().lease_duration();
+        base.record.promised_ms = Some(crate::time::millis(promised));
         if !lacks!(base.settings, DurablePromise) {
             base.persist();
         }

@@ -4,6 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::lease::keeper;
 
 fn at(millis: u64) -> Instant {
     Instant::default() + Duration::from_millis(millis)
@@ -92,6 +93,39 @@ fn a_member_that_restarts_keeps_to_its_promise_for_a_lease_duration() {
     assert_eq!(hear(&mut node, 14_999, 2, ask), [to(2, refused)]);
     let said = hear(&mut node, 15_000, 2, ask);
     assert!(matches!(said[..], [Output::Persist(_)]), "{said:?}");
+}
+
+#[test]
+fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
+    let mut node = member_of(3, 3, Record::default());
+    drain(&mut node);
+    let halt = |epoch| GuardMessage::Halt { epoch };
+    let said = hear(&mut node, 10, 1, halt(epoch(7_000)));
+    let [Output::Persist(promised)] = said[..] else {
+        panic!("{said:?}");
+    };
+    let options = keeper::TimingsOptions {
+        lease_duration: Some(Duration::from_secs(5)),
+        ..keeper::TimingsOptions::default()
+    };
+    let term = keeper::Timings::new(&options).unwrap();
+    let timings = Timings::new(term, &TimingsOptions::default()).unwrap();
+    let settings = Settings::new(NodeId(3), members(3), timings).unwrap();
+    let mut node = started(settings.clone(), promised);
+    drain(&mut node);
+    let ask = halt(epoch(9_000));
+    assert!(!matches!(
+        hear(&mut node, 14_999, 2, ask)[..],
+        [Output::Persist(_)]
+    ));
+    assert!(matches!(
+        hear(&mut node, 15_000, 2, ask)[..],
+        [Output::Persist(_)]
+    ));
+
+    // Without a quorum it leads no sooner either.
+    let node = started(settings.with_guarantee(Guarantee::BestEffort), promised);
+    assert!(!node.stands(at(14_999)) && node.stands(at(15_000)));
 }
 
 #[test]
