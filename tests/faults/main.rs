@@ -1,6 +1,7 @@
 //! Leaders, stores, networks and disks that fail, as real processes and sockets. What leaders did is
 //! judged by a fenced receiver, what the store said by the history of all that it was asked.
 
+mod blobs;
 mod contention;
 mod damage;
 mod disk;

@@ -44,6 +44,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
             .prefix(".tenure-backup-")
             .tempfile_in(folder)
             .map_err(failed)?;
+        engine::check_log(data_dir, &blobs)?;
         copy(&blobs, copied.path())?;
         Some(copied)
     } else {

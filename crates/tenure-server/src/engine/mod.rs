@@ -7,6 +7,7 @@
 mod embedded;
 mod error;
 mod term;
+pub(crate) mod wal;
 
 use std::collections::LinkedList;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::config::EngineConfig;
 use crate::table::{Entry, Key};
 
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub(crate) use embedded::{backup, restore};
+pub(crate) use embedded::{backup, check_log, restore};
 pub(crate) use error::CommitError;
 pub use error::OpenError;
 pub(crate) use term::{Archive, Term};

@@ -1,7 +1,9 @@
 //! What survives a restart, and what is refused.
 
 use std::fs;
+use std::path::Path;
 
+use tempfile::TempDir;
 use tenure_server::{Azure, AzureConfig, AzureError, BackupError, Config, Existing, OpenError};
 use tenure_server::{RestoreError, Store, backup, restore};
 
@@ -96,7 +98,7 @@ async fn damaged_blobs_are_refused_with_the_file_s_name() {
         "DELETE FROM meta",
         "PRAGMA application_id = 1",
     ];
-    let open = |folder: &std::path::Path| {
+    let open = |folder: &Path| {
         let config = Config::embedded(folder);
         let store = Store::open(config.clone()).unwrap();
         Azure::open(&store, &config.engine, development())
@@ -123,6 +125,61 @@ async fn damaged_blobs_are_refused_with_the_file_s_name() {
         open(folder.path()),
         Err(AzureError::Open(OpenError::Damaged { .. }))
     ));
+}
+
+/// A folder as it would be if the store were killed now.
+fn as_killed(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        // SQLite makes its index of a log anew.
+        if !entry.file_name().to_string_lossy().ends_with("-shm") {
+            fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+#[tokio::test]
+async fn a_log_that_is_damaged_before_its_end_is_refused_and_a_torn_end_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_running, az) = start(Config::embedded(folder.path()), development());
+    fill(&az).await;
+    az.put_block("/leases/last", &[], b"x").await.assert(201);
+    let log = |folder: &TempDir| folder.path().join("blobs.db-wal");
+
+    let whole = as_killed(folder.path());
+    let (_running, az) = start(Config::embedded(whole.path()), development());
+    az.get("/leases/last", &[]).await.assert(200);
+
+    // Nobody was told of what a power cut tore.
+    let torn = as_killed(folder.path());
+    let bytes = fs::read(log(&torn)).unwrap();
+    fs::write(log(&torn), &bytes[..bytes.len() - 100]).unwrap();
+    let (_running, az) = start(Config::embedded(torn.path()), development());
+    az.get("/leases/page", &[]).await.assert(200);
+    az.get("/leases/last", &[])
+        .await
+        .assert_refused(404, "BlobNotFound");
+
+    let damaged = as_killed(folder.path());
+    let mut bytes = fs::read(log(&damaged)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(log(&damaged), &bytes).unwrap();
+    let is_told = |error: &OpenError| matches!(error, OpenError::Damaged { path, .. } if path.ends_with("blobs.db-wal"));
+    let file = damaged.path().with_extension("backup");
+    match backup(damaged.path(), &file, Existing::Keep) {
+        Err(BackupError::Store(error)) => assert!(is_told(&error), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    let config = Config::embedded(damaged.path());
+    let store = Store::open(config.clone()).unwrap();
+    match Azure::open(&store, &config.engine, development()) {
+        Err(AzureError::Open(error)) => assert!(is_told(&error), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read(log(&damaged)).unwrap(), bytes, "it is left alone");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use tracing::error;
 use super::catalog::{Blob, Body, Catalog, Change, ContentHeaders, Stamp, Version};
 use crate::azure::headers::Metadata;
 use crate::engine::OpenError;
+use crate::engine::wal::{self, Checkpoint};
 
 /// The file's name in the store's folder.
 pub(in crate::azure) const DATABASE: &str = "blobs.db";
@@ -81,6 +82,8 @@ pub(super) struct Disk {
     connection: Connection,
     meta: Meta,
     writes_since_checkpoint: u32,
+    /// A transaction failed half way and may have left frames behind the log's end.
+    has_leftovers: bool,
     /// Nothing may be written any more: after a failed fsync the operating system may have dropped what it
     /// could not write, and say nothing of it the next time.
     failed: bool,
@@ -139,17 +142,25 @@ impl Disk {
             .open(&path)
             .map_err(OpenError::io(&path))?;
         let broken = |error: rusqlite::Error| told(&path, &error);
+        wal::check(&path)?;
         let connection = connect(&path).map_err(broken)?;
         if is_empty(&connection).map_err(broken)? {
             create(&connection).map_err(broken)?;
         }
         let (meta, catalog) = load(&connection, &path)?;
-        // The log starts anew: a tail that a power cut tore is not looked at again.
-        checkpoint(&connection, "TRUNCATE").map_err(broken)?;
+        // The log starts anew: a tail that a power cut tore is not looked at again, and what is written
+        // now never stands before it, where it would make it look like damage.
+        if !wal::checkpoint(&connection, Checkpoint::Truncate).map_err(broken)? {
+            return Err(OpenError::Database {
+                path,
+                detail: "another program reads it, end that first".into(),
+            });
+        }
         let disk = Self {
             connection,
             meta,
             writes_since_checkpoint: 0,
+            has_leftovers: false,
             failed: false,
         };
         Ok((disk, catalog))
@@ -166,24 +177,37 @@ impl Disk {
     }
 
     fn write_once(&mut self, stamp: Stamp, change: &Change) -> Result<(), WriteError> {
+        if self.has_leftovers {
+            // So that frames of the failed transaction never stand behind good ones, where they would
+            // look like damage at the next start.
+            let emptied = wal::checkpoint(&self.connection, Checkpoint::Truncate);
+            if !emptied.map_err(|error| classify(&error))? {
+                return Err(WriteError::Undone("it is being read".into()));
+            }
+            self.has_leftovers = false;
+        }
         let mut meta = self.meta;
         meta.number = stamp.number;
         let mut run = || -> rusqlite::Result<()> {
+            // It is rolled back where it fails. If that fails, too, the next one does not begin.
             let transaction = self.connection.transaction()?;
             write(&transaction, &mut meta, stamp, change)?;
             meta.write(&transaction)?;
             transaction.commit()
         };
-        run().map_err(|error| classify(&error))?;
+        if let Err(error) = run() {
+            self.has_leftovers = true;
+            return Err(classify(&error));
+        }
         self.meta = meta;
         self.writes_since_checkpoint += 1;
         if self.writes_since_checkpoint >= CHECKPOINT_AFTER_WRITES {
             self.writes_since_checkpoint = 0;
-            let done = checkpoint(&self.connection, "PASSIVE");
+            let done = wal::checkpoint(&self.connection, Checkpoint::Passive);
             return match done.map_err(|error| classify(&error)) {
                 Err(WriteError::Fatal(error)) => Err(WriteError::Fatal(error)),
                 // All is in the log; it grows until this works.
-                Ok(()) | Err(WriteError::Undone(_)) => Ok(()),
+                Ok(_) | Err(WriteError::Undone(_)) => Ok(()),
             };
         }
         Ok(())
@@ -193,17 +217,11 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if !self.failed
-            && let Err(error) = checkpoint(&self.connection, "TRUNCATE")
+            && let Err(error) = wal::checkpoint(&self.connection, Checkpoint::Truncate)
         {
             error!(%error, "the log of blobs was not moved into their database; nothing is lost");
         }
     }
-}
-
-/// Moves the log into the database. By hand, because SQLite's own drops its errors, and a failed
-/// fsync must not be forgotten.
-fn checkpoint(connection: &Connection, how: &str) -> rusqlite::Result<()> {
-    connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))
 }
 
 /// A database in which nothing was ever made, or a start was cut short.

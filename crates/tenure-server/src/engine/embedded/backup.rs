@@ -12,8 +12,8 @@ use tenure_core::lease::{LeaseDuration, StoredState};
 
 use super::folder::{FORMAT, Folder};
 use super::schema::Meta;
-use super::{check, recent, schema, wal};
-use crate::engine::{Loaded, OpenError};
+use super::{check, recent, schema};
+use crate::engine::{Loaded, OpenError, wal};
 
 /// What a backup has in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,12 +149,18 @@ fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
             path: data_dir.into(),
         });
     }
-    // SQLite would silently drop what comes after damage. A store that runs has looked at its start,
-    // and changes the log all the time; where none runs, none may start to while this looks.
-    if let Some(_lock) = folder.keep_out()? {
-        wal::check(&folder.database())?;
-    }
+    check_log(data_dir, &folder.database())?;
     Ok(folder)
+}
+
+/// The log of this database in a store's folder may be believed: SQLite would silently drop what comes
+/// after damage. A store that runs has looked at its start, and changes the log all the time; where
+/// none runs, none may start to while this looks.
+pub(crate) fn check_log(data_dir: &Path, database: &Path) -> Result<(), OpenError> {
+    match Folder::look_at(data_dir).keep_out()? {
+        Some(_lock) => wal::check(database),
+        None => Ok(()),
+    }
 }
 
 /// The folder that `file` is in, if it is another one than the store's.

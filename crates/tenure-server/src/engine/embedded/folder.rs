@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::wal;
-use crate::engine::OpenError;
+use crate::engine::{OpenError, wal};
 
 /// The format of the folder that this version writes and knows.
 pub(super) const FORMAT: u32 = 3;

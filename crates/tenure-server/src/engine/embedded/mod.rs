@@ -28,7 +28,6 @@ mod row;
 mod schema;
 mod terms;
 mod upgrade;
-mod wal;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,11 +39,12 @@ use tracing::{error, warn};
 use self::folder::{FORMAT, Folder};
 use self::schema::Meta;
 use self::terms::Reader;
+use super::wal::{self, Checkpoint};
 use super::{Archive, CommitError, Engine, Loaded, OpenError, Write};
 use crate::table::Key;
 
-pub(crate) use backup::backup;
 pub use backup::{BackupError, Contents, Existing};
+pub(crate) use backup::{backup, check_log};
 pub(crate) use restore::restore;
 pub use restore::{RestoreError, Restored};
 
@@ -151,15 +151,6 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
     Ok((loaded, engine))
 }
 
-/// How the write-ahead log is moved into the database.
-#[derive(Clone, Copy, Debug)]
-enum Checkpoint {
-    /// As far as nobody is in the way.
-    Passive,
-    /// All of it, and the log is cut to nothing.
-    Truncate,
-}
-
 impl Engine for Embedded {
     fn commit(&mut self, writes: &[&Write]) -> Result<(), CommitError> {
         let mut room = std::mem::take(&mut self.room);
@@ -186,8 +177,7 @@ impl Engine for Embedded {
             return Ok(());
         }
         self.log_pages = 0;
-        match self
-            .checkpoint(Checkpoint::Passive)
+        match wal::checkpoint(&self.connection, Checkpoint::Passive)
             .map_err(|error| classify(&error))
         {
             Ok(_) => Ok(()),
@@ -211,7 +201,7 @@ impl Engine for Embedded {
     fn close(&mut self) {
         self.reader.close();
         let closed = self.put_in_place().and_then(|()| {
-            self.checkpoint(Checkpoint::Truncate)
+            wal::checkpoint(&self.connection, Checkpoint::Truncate)
                 .map_err(|error| classify(&error))
         });
         match closed {
@@ -252,7 +242,7 @@ impl Embedded {
             //
             // While somebody reads, the log stays as it is, which is no error: only the answer says
             // so. Then nothing may be written, because it would stand before these frames.
-            let is_empty = self.checkpoint(Checkpoint::Truncate);
+            let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
             if !is_empty.map_err(|error| classify(&error))? {
                 return Err(CommitError::Busy("it is being read".into()));
             }
@@ -316,24 +306,13 @@ impl Embedded {
             path: database.into(),
             detail,
         };
-        let is_empty = self.checkpoint(Checkpoint::Truncate);
+        let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
         match is_empty.map_err(|error| failed(error.to_string()))? {
             true => Ok(()),
             // What would be written now might stand before frames that a power cut tore, and make
             // them look like damage.
             false => Err(failed("another program reads it, end that first".into())),
         }
-    }
-
-    /// Tells whether it is done; if not, somebody else reads the database, and a later one gets it
-    /// done.
-    fn checkpoint(&mut self, how: Checkpoint) -> rusqlite::Result<bool> {
-        let sql = match how {
-            Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
-            Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
-        };
-        let is_busy: bool = self.connection.query_row(sql, [], |row| row.get(0))?;
-        Ok(!is_busy)
     }
 }
 

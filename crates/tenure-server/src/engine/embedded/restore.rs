@@ -12,9 +12,9 @@ use tenure_core::{Epoch, UnixMillis};
 use super::backup::Contents;
 use super::folder::{FORMAT, Folder, check_file, private};
 use super::schema::{self, Meta, UPDATE_META};
-use super::{check, upgrade, wal};
+use super::{check, upgrade};
 use crate::clock;
-use crate::engine::OpenError;
+use crate::engine::{OpenError, wal};
 
 /// How far above the clock, and above all that is in the backup, epochs go on: a day in
 /// milliseconds, which is what an epoch counts. The store that was lost may have had a clock that was

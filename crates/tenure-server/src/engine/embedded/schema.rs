@@ -191,8 +191,6 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
             return Err(rusqlite::Error::InvalidQuery);
         }
         connection.execute_batch(
-            // Checkpoints are made by hand: SQLite's own drop their errors, and a failed fsync
-            // must not be forgotten.
             "PRAGMA wal_autocheckpoint = 0;
              PRAGMA synchronous = FULL;
              PRAGMA temp_store = MEMORY;

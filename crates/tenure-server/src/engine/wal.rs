@@ -1,4 +1,4 @@
-//! Looks at the write-ahead log before SQLite does.
+//! Looks at the write-ahead log of a database before SQLite does, and moves it into the database.
 //!
 //! SQLite reads the log up to the first frame that does not fit its checksum and silently drops the
 //! rest: right for a tail that a power cut tore, wrong for a bit that fell over in the middle of
@@ -9,7 +9,19 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::engine::OpenError;
+use rusqlite::Connection;
+
+use super::OpenError;
+
+/// How a log is moved into its database. Checkpoints are made by hand: SQLite's own drop their errors,
+/// and a failed fsync must not be forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Checkpoint {
+    /// As far as nobody is in the way.
+    Passive,
+    /// All of it, and the log is cut to nothing.
+    Truncate,
+}
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
@@ -19,7 +31,7 @@ const FRAME_HEADER: usize = 24;
 /// A transaction is fsynced before the next one is written, so if a frame is bad and a *later*
 /// transaction follows it, the bad one was durable once: that is damage. If none follows, it is the
 /// tail of the last transaction, which nobody was told of.
-pub(super) fn check(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
     let path = log_of(path);
     let mut file = match File::open(&path) {
         Ok(file) => BufReader::new(file),
@@ -43,10 +55,20 @@ pub(super) fn check(path: &Path) -> Result<(), OpenError> {
 }
 
 /// The log of the database `path`.
-pub(super) fn log_of(path: &Path) -> PathBuf {
+pub(crate) fn log_of(path: &Path) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push("-wal");
     path.into()
+}
+
+/// Tells whether it is done; if not, somebody else reads the database, and a later one gets it done.
+pub(crate) fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
+    let sql = match how {
+        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
+    let is_busy: bool = connection.query_row(sql, [], |row| row.get(0))?;
+    Ok(!is_busy)
 }
 
 fn first_damage(log: &mut impl Read) -> std::io::Result<Option<String>> {
