@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
 use crate::Store;
+use crate::azure;
 use crate::http::{self, Shortcut};
 
 /// Lets connections in, as an [`Accept`].
@@ -33,19 +34,21 @@ pub(crate) struct Door {
     standing: Arc<Semaphore>,
     crowded: Router,
     store: Store,
+    has_azure: bool,
     max_header_bytes: usize,
     /// How long what was sent may go without being taken.
     send_time: Duration,
 }
 
 impl Door {
-    pub(crate) fn new(store: &Store, crowded: Router) -> Self {
+    pub(crate) fn new(store: &Store, has_azure: bool, crowded: Router) -> Self {
         let limits = store.limits();
         Self {
             seats: Arc::new(Semaphore::new(limits.max_connections)),
             standing: Arc::new(Semaphore::new(limits.connections_over())),
             crowded,
             store: store.clone(),
+            has_azure,
             max_header_bytes: limits.max_header_bytes,
             send_time: limits.request_time,
         }
@@ -64,6 +67,7 @@ impl Door {
             router,
             over,
             store: self.store.clone(),
+            has_azure: self.has_azure,
             max_header_bytes: self.max_header_bytes,
             _seat: seat,
         })))
@@ -99,6 +103,7 @@ struct Connection {
     /// Whether it is one of those over the limit.
     over: bool,
     store: Store,
+    has_azure: bool,
     max_header_bytes: usize,
     _seat: OwnedSemaphorePermit,
 }
@@ -129,7 +134,12 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let Self(connection) = self;
-        if let Some(refusal) = http::refusal(&request, connection.max_header_bytes) {
+        if let Some(detail) = http::excess(&request, connection.max_header_bytes) {
+            let refusal = if connection.has_azure && !azure::is_native(&request) {
+                azure::too_large_head(&request, detail)
+            } else {
+                http::too_large_head(detail)
+            };
             return Either::Left(ready(Ok(refusal)));
         }
         Either::Right(match http::renewal(&request) {

@@ -93,7 +93,7 @@ impl Server {
         let handle = Handle::new();
         let limits = store.limits();
         let mut server = axum_server::from_tcp(listener)?
-            .acceptor(Door::new(&store, crowded))
+            .acceptor(Door::new(&store, azure.is_some(), crowded))
             .http1_only()
             .handle(handle.clone());
         server

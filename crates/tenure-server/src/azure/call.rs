@@ -231,7 +231,7 @@ impl Call {
 }
 
 impl Conversation {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn of<B>(request: &Request<B>) -> Self {
         let version = request.headers().get(VERSION).cloned();
         let client_request_id = request.headers().get(CLIENT_REQUEST_ID);
         Self {

@@ -148,9 +148,14 @@ impl Service<Request> for Served {
 }
 
 /// Whether a path is the store's own: then there is no such one. Accounts have other names.
-fn is_native(request: &Request) -> bool {
+pub(crate) fn is_native<B>(request: &Request<B>) -> bool {
     let account = target::account_of(request.uri().path());
     account.is_empty() || account == "v1"
+}
+
+/// What a head is answered that is not taken. The store's own 431 is no status of the service.
+pub(crate) fn too_large_head<B>(request: &Request<B>, detail: String) -> Response {
+    Conversation::of(request).answer(Err(error::OUT_OF_RANGE_INPUT.because(detail)))
 }
 
 async fn answer(State(Azure(face)): State<Azure>, request: Request) -> Response {

@@ -9,23 +9,31 @@ use super::problem::Failure;
 /// Most headers of a request. Clients and proxies have some ten.
 const MAX_HEADERS: usize = 64;
 
-/// What a head of more than `most` bytes is answered; `None` for one that is taken. What does not even
-/// fit into the server's buffer never comes here.
-pub(crate) fn refusal<B>(request: &Request<B>, most: usize) -> Option<Response> {
+/// Why a head is not taken, where at most `most` bytes are; `None` for one that is. What does not even fit
+/// into the server's buffer never comes here.
+pub(crate) fn excess<B>(request: &Request<B>, most: usize) -> Option<String> {
     let (count, bytes) = (request.headers().len(), bytes_of(request));
-    let detail = if bytes > most {
-        format!("the line and headers have {bytes} bytes, at most {most} are taken")
+    if bytes > most {
+        Some(format!(
+            "the line and headers have {bytes} bytes, at most {most} are taken"
+        ))
     } else if count > MAX_HEADERS {
-        format!("the request has {count} headers, at most {MAX_HEADERS} are taken")
+        Some(format!(
+            "the request has {count} headers, at most {MAX_HEADERS} are taken"
+        ))
     } else {
-        return None;
-    };
+        None
+    }
+}
+
+/// What a head is answered that is not taken.
+pub(crate) fn too_large_head(detail: String) -> Response {
     let problem = Problem {
         // RFC 6585: "Request Header Fields Too Large".
         status: 431,
         ..Problem::new(Code::TooLarge, detail)
     };
-    Some(Failure(problem).into_response())
+    Failure(problem).into_response()
 }
 
 /// As many bytes as the head has when it is written without superfluous blanks:

@@ -24,7 +24,7 @@ use tenure_core::wire::{Code, Problem};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
-pub(crate) use self::head::refusal;
+pub(crate) use self::head::{excess, too_large_head};
 pub(crate) use self::problem::Failure;
 pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use crate::Store;

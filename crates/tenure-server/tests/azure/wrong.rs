@@ -392,3 +392,72 @@ async fn names_with_slashes_escapes_and_plus_signs_are_different_blobs() {
     // An encoded slash is a slash.
     assert_eq!(az.get("/con/a%2Fb", &[]).await.body, [0]);
 }
+
+#[tokio::test]
+async fn a_head_over_the_limit_is_told_so_in_the_words_of_its_face() {
+    let (running, az) = in_memory();
+    let long = "x".repeat(20_000);
+    let refused = az.get("/c/b", &[("x-pad", &long)]).await;
+    refused.assert_refused(400, "OutOfRangeInput");
+    assert_eq!(refused.header("content-type"), "application/xml");
+    assert!(
+        refused.text().contains("at most 16384"),
+        "{}",
+        refused.text()
+    );
+    let names: Vec<String> = (0..65).map(|n| format!("x-{n}")).collect();
+    let many: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "1")).collect();
+    let refused = az.get("/c/b", &many).await;
+    refused.assert_refused(400, "OutOfRangeInput");
+    let head = az.head("/c/b", &[("x-pad", &long)]).await;
+    head.assert_refused(400, "OutOfRangeInput");
+    assert!(head.body.is_empty());
+    // The store's own paths have the store's own words.
+    let native = az.http.get(format!("{}/v1/limits", running.api.origin));
+    let native = native.header("x-pad", long).send().await.unwrap();
+    assert_eq!(native.status(), 431);
+    let problem: serde_json::Value = native.json().await.unwrap();
+    assert_eq!(problem["code"], "too_large");
+}
+
+#[tokio::test]
+async fn a_body_is_the_one_that_was_hashed_or_nothing_is_written() {
+    // Of "body", of "other", and of nothing.
+    const BODY: &str = "hBotaJrYa9FhFEdFPCLG/A==";
+    const OTHER: &str = "eV8yArF8trw9S3cdjGyerw==";
+    const EMPTY: &str = "1B2M2Y8AsgTpgAmY7PhCfg==";
+    let (_running, az) = in_memory();
+    az.put("/con?restype=container", &[]).await.assert(201);
+    let of_body = "content-md5";
+    let of_blob = "x-ms-blob-content-md5";
+    let mismatch = (400, "Md5Mismatch");
+    for (name, value, refusal) in [
+        (of_body, OTHER, mismatch),
+        (of_blob, OTHER, mismatch),
+        (of_body, "!", (400, "InvalidMd5")),
+        (of_blob, "AAAA", (400, "InvalidMd5")),
+    ] {
+        let put = az.put_block("/con/b", &[(name, value)], b"body").await;
+        assert_eq!(put.outcome(), refusal, "{name}: {value}");
+        let get = az.get("/con/b", &[]).await;
+        get.assert_refused(404, "BlobNotFound");
+    }
+    // What is kept of the blob goes before what is said of the body.
+    let both = [(of_blob, OTHER), (of_body, BODY)];
+    let put = az.put_block("/con/b", &both, b"body").await;
+    assert_eq!(put.outcome(), mismatch);
+    for headers in [&[(of_body, BODY)], &[(of_blob, BODY)]] {
+        az.put_block("/con/b", headers, b"body").await.assert(201);
+        let get = az.get("/con/b", &[]).await;
+        assert_eq!(get.assert(200).header("content-md5"), BODY);
+    }
+    // A page blob has no body when it is made.
+    let page = ("x-ms-blob-type", "PageBlob");
+    let length = ("x-ms-blob-content-length", "512");
+    let put = az.put("/con/p", &[page, length, (of_body, OTHER)]).await;
+    assert_eq!(put.outcome(), mismatch);
+    let right = [page, length, (of_body, EMPTY), (of_blob, OTHER)];
+    az.put("/con/p", &right).await.assert(201);
+    let get = az.head("/con/p", &[]).await;
+    assert_eq!(get.assert(200).header("content-md5"), OTHER);
+}

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use axum::body::{Body as Stream, Bytes, HttpBody, to_bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use http_body_util::LengthLimitError;
 use tenure_core::lease::Usage;
 
@@ -15,9 +17,9 @@ use crate::azure::blobs::{Blob, Body, Change, ContentHeaders, Stamp, Turn, Versi
 use crate::azure::call::Call;
 use crate::azure::conditions::Conditions;
 use crate::azure::error::{
-    BLOB_ALREADY_EXISTS, BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INVALID_RANGE,
-    MISSING_CONTENT_LENGTH_HEADER, OPERATION_TIMED_OUT, On, REQUEST_BODY_TOO_LARGE, Result,
-    UNSUPPORTED_HEADER,
+    BLOB_ALREADY_EXISTS, BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INVALID_MD5, INVALID_RANGE,
+    MD5_MISMATCH, MISSING_CONTENT_LENGTH_HEADER, OPERATION_TIMED_OUT, On, REQUEST_BODY_TOO_LARGE,
+    Result, UNSUPPORTED_HEADER,
 };
 use crate::azure::headers::{http_date, invalid, lease_id, metadata, required, text};
 use crate::azure::names::blob_key;
@@ -54,6 +56,13 @@ pub(in crate::azure) async fn put(call: Call, body: Stream) -> Result<Response> 
         .or_insert_with(|| DEFAULT_TYPE.into());
     let kind = required(headers, "x-ms-blob-type")?.to_owned();
     let sent = read(&call, body).await?;
+    let md5 = match kind.as_str() {
+        // What is kept of a blob goes before what was said of the body.
+        "BlockBlob" => content.0.get("content-md5").map(String::as_str),
+        // It is made without a body, and what is kept is about what will be written.
+        _ => text(headers, "content-md5")?,
+    };
+    check_md5(md5, &sent)?;
     let body = match kind.as_str() {
         "BlockBlob" => Body::Block(sent),
         "PageBlob" => Body::Page(page_length(&call, &sent)?),
@@ -287,6 +296,18 @@ fn too_large(size: impl std::fmt::Display, most: usize) -> Error {
     REQUEST_BODY_TOO_LARGE.because(format!(
         "the blob would have {size} bytes, at most {most} are taken"
     ))
+}
+
+/// The body is the one that was hashed, if one was.
+fn check_md5(said: Option<&str>, body: &Bytes) -> Result<()> {
+    let Some(said) = said else {
+        return Ok(());
+    };
+    match BASE64_STANDARD.decode(said) {
+        Ok(said) if said == md5::compute(body).0 => Ok(()),
+        Ok(said) if said.len() == 16 => Err(MD5_MISMATCH.into()),
+        _ => Err(INVALID_MD5.into()),
+    }
 }
 
 /// The whole body, if it is small enough and comes in time.
