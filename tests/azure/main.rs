@@ -86,8 +86,11 @@ fn azurite_differs_only_where_the_documents_say_so() {
     }
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = port.local_addr().expect("an address").port();
+    let port = {
+        // It is free again when it is known.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("an address").port()
+    };
     let mut emulator = Command::new(azurite);
     emulator
         .args([
@@ -98,8 +101,9 @@ fn azurite_differs_only_where_the_documents_say_so() {
         ])
         .args(["--inMemoryPersistence", "--disableTelemetry"])
         .current_dir(folder.path());
-    let _emulator = Process::spawn(&mut emulator);
+    let mut emulator = Process::spawn(&mut emulator);
     wait_for("the emulator", || {
+        assert!(!emulator.has_ended(), "it has ended: {}", emulator.stderr());
         std::net::TcpStream::connect(("127.0.0.1", port)).ok()
     });
     let url = format!("http://127.0.0.1:{port}");
