@@ -23,6 +23,8 @@ pub mod scenario;
 
 pub mod measure;
 
+pub mod paper;
+
 pub use tenure_core::{bully, detector};
 
 /// The one of `known` that is most like `name`.

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_core::{Incarnation, Instant, NodeId};
 
-use super::Pace;
 use super::office::{Office, about};
+use super::{Elects, Pace};
 use crate::sim::{Claim, Here, Input, Payload, Process};
 
 /// What members say to each other.
@@ -95,6 +95,23 @@ impl Classic {
             look_at: here.now,
         };
         member.organise(here);
+        member
+    }
+
+    /// A member that has a leader, and looks at it after a poll's time.
+    pub(crate) fn settled(
+        me: NodeId,
+        members: Vec<NodeId>,
+        pace: Pace,
+        leader: NodeId,
+        here: &mut Here<'_>,
+    ) -> Self {
+        let mut member = Self {
+            office: Office::new(me, members, pace, Incarnation(1), here),
+            state: State::Asking,
+            look_at: here.now,
+        };
+        member.settle(here, leader);
         member
     }
 
@@ -266,5 +283,11 @@ impl Process for Classic {
 
     fn claim(&self, _now: Instant) -> Option<Claim> {
         self.office.claim()
+    }
+}
+
+impl Elects for Classic {
+    fn elect(&mut self, here: &mut Here<'_>) {
+        self.organise(here);
     }
 }

@@ -19,6 +19,10 @@ pub use textbook::Textbook;
 
 use std::time::Duration;
 
+use tenure_core::NodeId;
+
+use crate::sim::{Here, Process};
+
 /// What all of them are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
@@ -26,4 +30,17 @@ pub struct Pace {
     pub timeout: Duration,
     /// How often the leader is looked at, and looks at the others.
     pub poll: Duration,
+    /// How often somebody is asked within the timeout before he is down.
+    pub pings: u32,
+    /// How long somebody who was found down is down without being asked again.
+    pub fresh: Duration,
+}
+
+/// What an experiment tells a member to do.
+pub(crate) trait Elects: Process {
+    /// It finds its leader gone.
+    fn elect(&mut self, here: &mut Here<'_>);
+
+    /// It is to learn who of these is down.
+    fn ask_about(&mut self, _here: &mut Here<'_>, _nodes: &[NodeId]) {}
 }

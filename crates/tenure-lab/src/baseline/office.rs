@@ -43,8 +43,9 @@ impl Office {
         let group = Group::new(me, incarnation, members.iter().copied());
         let ask = AskOptions {
             timeout: pace.timeout,
+            pings: pace.pings,
             confirm: pace.timeout / 2,
-            ..AskOptions::default()
+            fresh: pace.fresh,
         };
         let poll = pace.poll.max(pace.timeout);
         let detector = OnDemand::new(here.now, &group, ask, OnDemandOptions { poll });

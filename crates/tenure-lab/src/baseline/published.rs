@@ -4,8 +4,8 @@ use tenure_core::bully::published::{Event, Published};
 use tenure_core::bully::{Membership, Verdict};
 use tenure_core::{Incarnation, Instant, NodeId, detector};
 
-use super::Pace;
 use super::office::{News, Office, about};
+use super::{Elects, Pace};
 use crate::sim::{Claim, Effect, Here, Input, Payload, Process, Stable};
 
 /// A member.
@@ -41,6 +41,28 @@ impl PublishedMember {
             incarnation,
             machine: Published::recovered(me, members, starts),
             durable: false,
+            held: Vec::new(),
+            poll_at: here.now + about(here, pace.poll),
+        };
+        member.go_on(here, None);
+        member
+    }
+
+    /// A member that has a leader, and looks at it after a poll's time.
+    pub(crate) fn settled(
+        me: NodeId,
+        members: Membership,
+        pace: Pace,
+        leader: NodeId,
+        here: &mut Here<'_>,
+    ) -> Self {
+        let incarnation = Incarnation(1);
+        let all = members.iter().collect();
+        let mut member = Self {
+            office: Office::new(me, all, pace, incarnation, here),
+            incarnation,
+            machine: Published::settled(me, members, leader),
+            durable: true,
             held: Vec::new(),
             poll_at: here.now + about(here, pace.poll),
         };
@@ -117,5 +139,22 @@ impl Process for PublishedMember {
 
     fn claim(&self, _now: Instant) -> Option<Claim> {
         self.office.claim()
+    }
+}
+
+impl Elects for PublishedMember {
+    /// It has asked about its leader, and the answer is here.
+    fn elect(&mut self, here: &mut Here<'_>) {
+        if let Some(leader) = self.machine.leader() {
+            self.machine.handle(Event::Poll);
+            self.go_on(here, Some(Event::Answer(leader, Verdict::Down)));
+        }
+    }
+
+    fn ask_about(&mut self, here: &mut Here<'_>, nodes: &[NodeId]) {
+        for &node in nodes {
+            self.office.ask(here, node);
+        }
+        self.go_on(here, None);
     }
 }

@@ -6,8 +6,8 @@
 use serde::Serialize;
 use tenure_core::{Incarnation, Instant, NodeId};
 
-use super::Pace;
 use super::office::{News, Office, about};
+use super::{Elects, Pace};
 use crate::sim::{Claim, Here, Input, Payload, Process};
 
 /// What goes round.
@@ -53,11 +53,27 @@ impl Ring {
         for node in ring.office.others() {
             ring.office.watch(here, node);
         }
-        ring.elect(here);
+        ring.campaign(here);
         ring
     }
 
-    fn elect(&mut self, here: &mut Here<'_>) {
+    /// A member that has a leader, and watches nobody.
+    pub(crate) fn settled(
+        me: NodeId,
+        members: Vec<NodeId>,
+        pace: Pace,
+        leader: NodeId,
+        here: &mut Here<'_>,
+    ) -> Self {
+        let mut office = Office::new(me, members, pace, Incarnation(1), here);
+        office.follow(here, Some(leader));
+        Self {
+            office,
+            taking_part: None,
+        }
+    }
+
+    fn campaign(&mut self, here: &mut Here<'_>) {
         self.office.follow(here, None);
         self.take_part(here);
         let me = self.office.me;
@@ -124,13 +140,13 @@ impl Process for Ring {
             self.hear(here, message);
         }
         if self.taking_part.is_some_and(|until| here.now >= until) {
-            self.elect(here);
+            self.campaign(here);
         }
         while let Some(news) = self.office.news(here) {
             if let News::Suspected(node) = news
                 && self.office.leader() == Some(node)
             {
-                self.elect(here);
+                self.campaign(here);
             }
         }
     }
@@ -144,5 +160,11 @@ impl Process for Ring {
 
     fn claim(&self, _now: Instant) -> Option<Claim> {
         self.office.claim()
+    }
+}
+
+impl Elects for Ring {
+    fn elect(&mut self, here: &mut Here<'_>) {
+        self.campaign(here);
     }
 }

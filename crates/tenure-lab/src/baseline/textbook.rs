@@ -8,8 +8,8 @@ use tenure_core::{Incarnation, Instant, NodeId};
 
 use serde::Serialize;
 
-use super::Pace;
 use super::office::{News, Office};
+use super::{Elects, Pace};
 use crate::sim::{Claim, Here, Input, Payload, Process};
 
 /// What members say to each other.
@@ -39,6 +39,16 @@ impl Message {
 pub struct Textbook {
     office: Office,
     state: State,
+    tells: Tells,
+}
+
+/// Whom the winner tells. Textbooks differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tells {
+    /// All others.
+    All,
+    /// The worse ones: the better ones did not answer.
+    Worse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,22 +73,40 @@ impl Textbook {
         let mut member = Self {
             office: Office::new(me, members, pace, Incarnation(life), here),
             state: State::Settled,
+            tells: Tells::All,
         };
-        member.elect(here);
+        member.campaign(here);
         member
     }
 
-    fn elect(&mut self, here: &mut Here<'_>) {
+    /// A member that has a leader, and asks nobody whether it is there.
+    pub(crate) fn settled(
+        me: NodeId,
+        members: Vec<NodeId>,
+        pace: Pace,
+        leader: NodeId,
+        here: &mut Here<'_>,
+    ) -> Self {
+        let mut office = Office::new(me, members, pace, Incarnation(1), here);
+        office.follow(here, Some(leader));
+        Self {
+            office,
+            state: State::Settled,
+            tells: Tells::Worse,
+        }
+    }
+
+    fn campaign(&mut self, here: &mut Here<'_>) {
         self.forget_leader(here);
         let better = self.office.better();
         if better.is_empty() {
             self.win(here);
             return;
         }
-        for node in better {
+        for node in better.into_iter().rev() {
             here.send(node, Payload::Textbook(Message::Election));
         }
-        let until = here.now + self.office.pace.timeout;
+        let until = here.sent() + self.office.pace.timeout;
         self.state = State::Asking { until };
     }
 
@@ -93,7 +121,11 @@ impl Textbook {
         self.state = State::Settled;
         let me = self.office.me;
         self.office.follow(here, Some(me));
-        for node in self.office.others() {
+        let told = match self.tells {
+            Tells::All => self.office.others(),
+            Tells::Worse => self.office.worse(),
+        };
+        for node in told {
             here.send(node, Payload::Textbook(Message::Coordinator));
         }
     }
@@ -103,7 +135,7 @@ impl Textbook {
             Message::Election => {
                 here.send(from, Payload::Textbook(Message::Answer));
                 if self.state == State::Settled {
-                    self.elect(here);
+                    self.campaign(here);
                 }
             }
             Message::Answer => {
@@ -118,7 +150,9 @@ impl Textbook {
                 self.forget_leader(here);
                 self.state = State::Settled;
                 self.office.follow(here, Some(from));
-                self.office.watch(here, from);
+                if self.tells == Tells::All {
+                    self.office.watch(here, from);
+                }
             }
         }
     }
@@ -131,7 +165,7 @@ impl Process for Textbook {
         }
         match self.state {
             State::Asking { until } if here.now >= until => self.win(here),
-            State::Waiting { until } if here.now >= until => self.elect(here),
+            State::Waiting { until } if here.now >= until => self.campaign(here),
             _ => {}
         }
         while let Some(news) = self.office.news(here) {
@@ -139,7 +173,7 @@ impl Process for Textbook {
                 && self.office.leader() == Some(node)
                 && self.state == State::Settled
             {
-                self.elect(here);
+                self.campaign(here);
             }
         }
     }
@@ -154,5 +188,11 @@ impl Process for Textbook {
 
     fn claim(&self, _now: Instant) -> Option<Claim> {
         self.office.claim()
+    }
+}
+
+impl Elects for Textbook {
+    fn elect(&mut self, here: &mut Here<'_>) {
+        self.campaign(here);
     }
 }

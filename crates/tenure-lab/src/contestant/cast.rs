@@ -154,9 +154,12 @@ impl Troupe {
     }
 
     fn pace(&self) -> Pace {
+        let ask = AskOptions::default();
         Pace {
             timeout: self.timings.message_lifetime(),
             poll: Duration::from_secs(1),
+            pings: ask.pings,
+            fresh: ask.fresh,
         }
     }
 }

@@ -8,6 +8,7 @@
 mod dice;
 mod time;
 
+mod line;
 mod network;
 mod payload;
 mod process;
@@ -22,6 +23,7 @@ mod strike;
 
 pub use dice::Dice;
 pub use history::{Event, What};
+pub use line::Sending;
 pub use network::{Latency, Link, Network};
 pub use payload::{Call, Payload};
 pub use process::{Cast, Claim, Effect, Here, Input, Process, Stable};

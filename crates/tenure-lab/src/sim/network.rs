@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use super::Dice;
+use super::{Dice, Sending};
 
 /// How long a message takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ impl Default for Link {
 pub struct Network {
     /// What holds for ways that are not set by themselves.
     pub everywhere: Link,
+    /// How machines send.
+    pub sending: Sending,
     links: BTreeMap<(NodeId, NodeId), Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tenure_core::{Epoch, NodeId};
 
+use super::line::Line;
 use super::world::Happening;
 use super::{Clock, Dice, Process, Stable, Time};
 
@@ -22,6 +23,7 @@ pub(super) struct Place {
     /// What has come while it stood still.
     pub(super) backlog: Vec<Happening>,
     pub(super) disk: Disk,
+    pub(super) line: Line,
     pub(super) task: Option<Going>,
     pub(super) tasks: u64,
     /// When it is woken next.
@@ -106,6 +108,7 @@ impl Place {
             still: None,
             backlog: Vec::new(),
             disk: Disk::default(),
+            line: Line::default(),
             task: None,
             tasks: 0,
             armed: None,

@@ -7,7 +7,8 @@ use tenure_core::lease::Stored;
 use tenure_core::lease::keeper::{EndReason, TaskEnd};
 use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
-use super::{Dice, Payload};
+use super::line::Line;
+use super::{Dice, Payload, Sending, Time};
 
 /// A process: a state machine of the library with the least around it that a driver must be, or a
 /// store, or an algorithm to compare with.
@@ -118,6 +119,7 @@ pub struct Here<'a> {
     /// Its random numbers.
     pub dice: &'a mut Dice,
     pub(super) effects: &'a mut Vec<Effect>,
+    pub(super) line: (Sending, Time, Line),
 }
 
 impl Here<'_> {
@@ -129,6 +131,19 @@ impl Here<'_> {
     /// Wants this sent.
     pub fn send(&mut self, to: NodeId, payload: Payload) {
         self.want(Effect::Send(to, payload));
+    }
+
+    /// When all that it wants sent is out, by its clock.
+    #[must_use]
+    pub fn sent(&self) -> Instant {
+        let (sending, now, mut line) = self.line;
+        let mut takes = Duration::ZERO;
+        for effect in self.effects.iter() {
+            if let Effect::Send(_, payload) = effect {
+                takes = line.out(sending, now, payload.kind());
+            }
+        }
+        self.now + takes
     }
 }
 

@@ -123,11 +123,13 @@ impl World {
         place.machine_up = true;
         let life = place.life;
         let mut effects = Vec::new();
+        let sending = self.network.sending;
         let mut here = Here {
             now: place.clock.read(now),
             wall: place.clock.wall(now),
             dice: &mut place.dice,
             effects: &mut effects,
+            line: (sending, now, place.line),
         };
         let stable = place.disk.durable.as_ref();
         place.process = Some(self.cast.start(node, life, stable, &mut here));

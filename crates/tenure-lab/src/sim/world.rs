@@ -16,9 +16,6 @@ use crate::fault::{Fault, Who};
 /// How long a write to a disk takes at most, where nothing else is set.
 const WRITE: Duration = Duration::from_millis(4);
 
-/// Longest a driver takes from when it is to wake until it does.
-const WAKE: Duration = Duration::from_millis(1);
-
 /// The streams of random numbers of a run. Those of the machines come after.
 const NETWORK: u64 = 1;
 const WORLD: u64 = 2;
@@ -33,6 +30,8 @@ pub struct Habits {
     pub writes_every: Option<Duration>,
     /// By how many millionths clocks differ from true time at most.
     pub drift: u64,
+    /// How much later than it is to a driver wakes at most: threads are never quite punctual.
+    pub late: Duration,
     /// Whether the bytes of messages are counted. It takes time.
     pub count_bytes: bool,
     /// After how many messages a run ends, because they do nothing but make more of them.
@@ -57,6 +56,7 @@ impl Default for Habits {
             task: Task::Takes(Duration::from_millis(100)),
             writes_every: Some(Duration::from_millis(500)),
             drift: 0,
+            late: Duration::from_millis(1),
             count_bytes: false,
             most_messages: u64::MAX,
         }
@@ -421,6 +421,7 @@ impl World {
                 wall: place.clock.wall(now),
                 dice: &mut place.dice,
                 effects: &mut effects,
+                line: (self.network.sending, now, place.line),
             };
             process.handle(&mut here, input);
         }
@@ -473,8 +474,10 @@ impl World {
         }
         let wake = place.clock.when(due).max(now);
         if place.armed.is_none_or(|armed| wake < armed) {
-            // Threads are never quite punctual.
-            let late = place.dice.between(Duration::from_micros(1), WAKE);
+            let late = match self.habits.late {
+                Duration::ZERO => Duration::ZERO,
+                late => place.dice.between(Duration::from_micros(1), late),
+            };
             let wake = wake + late;
             if place.armed.is_none_or(|armed| wake < armed) {
                 place.armed = Some(wake);
@@ -561,6 +564,10 @@ impl World {
             return;
         }
         let sent = self.now;
+        let out = match self.places.get_mut(from) {
+            Some(place) => place.line.out(self.network.sending, sent, payload.kind()),
+            None => Duration::ZERO,
+        };
         let arrival = |payload| Happening::Arrives {
             from,
             to,
@@ -568,10 +575,10 @@ impl World {
             payload,
         };
         if let Some(second) = way.second {
-            self.after(second, arrival(payload.clone()));
+            self.after(out + second, arrival(payload.clone()));
         }
         if let Some(first) = way.first {
-            self.after(first, arrival(payload));
+            self.after(out + first, arrival(payload));
         }
     }
 
