@@ -98,6 +98,21 @@ pub(crate) struct Compare {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CompareWhat {
     Check(CompareCheck),
+    Papers(ComparePapers),
+}
+
+/// Measure what the papers on Bully and Bully_FD claim: messages and response times
+///
+/// Each formula is put beside what the algorithm does under the paper's own assumptions. Times are in
+/// T_m, the time that a message takes.
+#[derive(Debug, Args)]
+pub(crate) struct ComparePapers {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
 }
 
 /// Look for broken promises in many runs with random faults

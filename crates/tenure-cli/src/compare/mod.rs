@@ -1,6 +1,7 @@
 //! `tenure compare`: ways to elect a leader, side by side in simulated time.
 
 mod check;
+mod papers;
 mod settings;
 mod table;
 
@@ -31,6 +32,7 @@ const DEFAULT: &[&str] = &[
 pub(crate) fn compare(arguments: &Compare) -> Result<ExitCode, Failure> {
     match &arguments.what {
         Some(CompareWhat::Check(arguments)) => check::check(arguments),
+        Some(CompareWhat::Papers(arguments)) => papers::papers(arguments),
         None if arguments.list => list(),
         None => run(arguments),
     }

@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::formula::Case;
 use super::stage::{Algorithm, Outcome, Stage};
 use crate::sim::Sending;
 
 /// One claim of a paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// 2004, formula (2): Bully's response time, one message after the other.
     Formula2,
@@ -37,6 +36,12 @@ pub enum Claim {
     Table1DetectorWorst,
     /// The messages of Chang and Roberts, worst case and news.
     RingWorst,
+}
+
+impl Serialize for Claim {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// One measurement beside the formula's value.
@@ -68,8 +73,8 @@ pub struct Point {
     pub measured: Option<f64>,
     /// By how many per cent of the formula's value it is more.
     pub deviation_percent: Option<f64>,
-    /// What holds for the algorithm as it was published.
-    pub holds: f64,
+    /// What holds for the algorithm as it was published; `None` if it comes to no end.
+    pub holds: Option<f64>,
     /// How many named themselves.
     pub named: u32,
 }
@@ -93,6 +98,25 @@ impl Claim {
         Self::Formula34,
         Self::Formula35,
     ];
+
+    /// Its name in data.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Formula2 => "formula-2",
+            Self::Formula3 => "formula-3",
+            Self::Formula4 => "formula-4",
+            Self::Formula32 => "formula-3.2",
+            Self::Formula33 => "formula-3.3",
+            Self::Formula34 => "formula-3.4",
+            Self::Formula35 => "formula-3.5",
+            Self::Table1BullyBest => "table-1-bully-best",
+            Self::Table1BullyWorst => "table-1-bully-worst",
+            Self::Table1DetectorBest => "table-1-detector-best",
+            Self::Table1DetectorWorst => "table-1-detector-worst",
+            Self::RingWorst => "ring-worst",
+        }
+    }
 
     /// Where it stands and what it says.
     #[must_use]
@@ -134,23 +158,21 @@ fn points(claim: Claim) -> Vec<Point> {
         sizes.collect::<Vec<_>>()
     };
     match claim {
-        Claim::Table1BullyBest => sweep(&|n, k| {
-            // The best case is that the next best one finds the leader gone.
-            let k = k.min(2);
-            vec![Setting::new(claim, n, k).point()]
-        }),
+        // The best case is that the next best one finds the leader gone.
+        Claim::Table1BullyBest => {
+            let sizes = counts().map(|n| Setting::new(claim, n, 2).point());
+            sizes.collect()
+        }
         Claim::Table1BullyWorst => sweep(&|n, k| vec![Setting::new(claim, n, k).point()]),
         Claim::Table1DetectorBest | Claim::Table1DetectorWorst => sweep(&|n, k| {
             lists(k)
                 .map(|l| Setting::new(claim, n, k).with_listed(l).point())
                 .collect()
         }),
+        // An election is not taken for stuck before it was once round.
         Claim::RingWorst => {
-            let sizes = BTreeSet::from_iter(SIZES.iter().map(|&(n, _)| n)).into_iter();
-            // An election is not taken for stuck before it was once round.
-            sizes
-                .map(|n| Setting::new(claim, n, 1).with_timeout(n).point())
-                .collect()
+            let sizes = counts().map(|n| Setting::new(claim, n, 1).with_timeout(n).point());
+            sizes.collect()
         }
         // The last is too short for many members: who is busy with sending answers too late.
         Claim::Formula2 => sweep(&|n, k| {
@@ -160,8 +182,10 @@ fn points(claim: Claim) -> Vec<Point> {
                 .collect()
         }),
         Claim::Formula3 => sweep(&|n, k| {
-            let timeout = |l| Setting::new(claim, n, k).with_listed(l).with_timeout(200);
-            lists(k).map(|l| timeout(l).point()).collect()
+            let setting = |l| Setting::new(claim, n, k).with_listed(l).with_timeout(200);
+            let mut all: Vec<_> = lists(k).map(setting).collect();
+            all.push(setting(0).with_last_down());
+            all.into_iter().map(Setting::point).collect()
         }),
         Claim::Formula4 => sweep(&|n, k| {
             let timeouts = [10, 50].into_iter();
@@ -174,11 +198,19 @@ fn points(claim: Claim) -> Vec<Point> {
             all.map(|tenths| Setting::new(claim, 2, 1).with_processing(tenths).point())
                 .collect()
         }
-        Claim::Formula33 | Claim::Formula34 | Claim::Formula35 => sweep(&|n, k| {
+        Claim::Formula33 => {
+            sweep(&|n, k| vec![Setting::new(claim, n, k).with_processing(1).point()])
+        }
+        Claim::Formula34 | Claim::Formula35 => sweep(&|n, k| {
             let setting = |l| Setting::new(claim, n, k).with_listed(l).with_processing(1);
             lists(k).map(|l| setting(l).point()).collect()
         }),
     }
+}
+
+/// The different n of them.
+fn counts() -> impl Iterator<Item = u32> {
+    BTreeSet::from_iter(SIZES.iter().map(|&(n, _)| n)).into_iter()
 }
 
 /// None, half and all of those that are better than k.
@@ -186,13 +218,15 @@ fn lists(k: u32) -> impl Iterator<Item = u32> {
     BTreeSet::from([0, (k - 1) / 2, k - 1]).into_iter()
 }
 
-/// One point that is to be measured: all members better than k are down, and no others.
+/// One point that is to be measured: all members better than k are down.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     claim: Claim,
     n: u32,
     k: u32,
     l: u32,
+    /// Whether the worst one is down, too, and on no list.
+    last_is_down: bool,
     /// T_o, in T_m.
     timeout: u32,
     /// T_p, in tenths of T_m.
@@ -207,6 +241,7 @@ impl Setting {
             n,
             k,
             l,
+            last_is_down: false,
             timeout,
             processing,
         }
@@ -214,6 +249,23 @@ impl Setting {
 
     const fn with_listed(self, l: u32) -> Self {
         Self { l, ..self }
+    }
+
+    const fn with_last_down(self) -> Self {
+        Self {
+            last_is_down: true,
+            ..self
+        }
+    }
+
+    fn down(&self) -> BTreeSet<u32> {
+        let last = self.last_is_down.then_some(self.n);
+        (1..self.k).chain(last).collect()
+    }
+
+    /// Only an `Ack` makes a leader, and the one that is down is found to be so after the last of them.
+    const fn ends(&self) -> bool {
+        !self.last_is_down
     }
 
     const fn with_timeout(self, timeout: u32) -> Self {
@@ -227,7 +279,7 @@ impl Setting {
     fn case(&self) -> Case {
         Case {
             members: self.n.into(),
-            failed: (self.k - 1).into(),
+            failed: self.down().len() as f64,
             winner: self.k.into(),
             listed: self.l.into(),
             timeout: self.timeout.into(),
@@ -247,7 +299,7 @@ impl Setting {
         let stage = Stage {
             algorithm,
             members: self.n,
-            down: (1..self.k).collect(),
+            down: self.down(),
             listed: (1..=self.l).collect(),
             starters,
             sending,
@@ -352,7 +404,7 @@ impl Setting {
             unit: if counts { "messages" } else { "T_m" },
             n: self.n,
             k: self.k,
-            f: self.k - 1,
+            f: self.down().len() as u32,
             l: self.l,
             p: case.p(),
             t_o: case.timeout,
@@ -361,7 +413,7 @@ impl Setting {
             formula,
             measured,
             deviation_percent: measured.and_then(deviation),
-            holds,
+            holds: self.ends().then_some(holds),
             named: outcome.named,
         }
     }
@@ -377,8 +429,10 @@ mod tests {
             // With a timeout that is too short the formula is about nothing.
             let short = point.claim == Claim::Formula2 && point.t_o < f64::from(2 * point.n);
             if !short {
-                let measured = point.measured.unwrap_or(f64::NAN);
-                assert!((measured - point.holds).abs() < 1e-3, "{point:?}");
+                let close = |(measured, holds): (f64, f64)| (measured - holds).abs() < 1e-3;
+                let both = point.measured.zip(point.holds);
+                assert!(both.is_none_or(close), "{point:?}");
+                assert_eq!(point.measured.is_none(), point.holds.is_none(), "{point:?}");
                 assert!(point.named <= 1, "{point:?}");
             }
         }
