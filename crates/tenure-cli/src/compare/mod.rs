@@ -45,7 +45,7 @@ fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
         named => contestants(named)?,
     };
     let mine = settings::contestants(&arguments.config)?;
-    contestants.extend(mine.iter().cloned());
+    contestants.extend(mine.iter().map(|mine| mine.contestant.clone()));
     let scenarios = match &arguments.scenario[..] {
         [] => scenario::ALL.to_vec(),
         named => {

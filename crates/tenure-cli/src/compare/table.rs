@@ -17,7 +17,9 @@ const COLUMNS: &[&str] = &[
     "MAX",
     "STALE WRITES",
     "TERMS",
-    "MESSAGES/MIN",
+    "ELECTION: MESSAGES",
+    "KB",
+    "REST: MESSAGES/MIN",
     "KB/MIN",
     "NONE AT END",
 ];
@@ -28,7 +30,6 @@ pub(super) fn print(rows: &[Row], comparison: &Comparison) -> io::Result<()> {
         for row in rows.iter().filter(|row| row.scenario == scenario.name) {
             let led = row.never_led < row.seeds;
             let of_led = |text: String| if led { text } else { "never".into() };
-            let messages = row.election_messages_per_minute + row.detection_messages_per_minute;
             table.add_row([
                 row.contestant.clone(),
                 of_led(secs(row.first_leader.median)),
@@ -39,8 +40,10 @@ pub(super) fn print(rows: &[Row], comparison: &Comparison) -> io::Result<()> {
                 secs(row.two_act.max),
                 row.writes_refused.to_string(),
                 format!("{:.1}", row.terms),
-                format!("{messages:.0}"),
-                format!("{:.1}", row.bytes_per_minute / 1_000.0),
+                of_led(format!("{:.1}", row.messages_per_election)),
+                of_led(format!("{:.1}", row.bytes_per_election / 1_000.0)),
+                format!("{:.0}", row.messages_at_rest),
+                format!("{:.1}", row.bytes_at_rest / 1_000.0),
                 row.without_leader_at_end.to_string(),
             ]);
         }
@@ -55,7 +58,8 @@ pub(super) fn legend(nodes: u32, seeds: &Range<u64>) -> io::Result<()> {
     output::line(format!(
         "{nodes} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each. NO LEADER is the \
          longest time\nwithout one in a run, TWO ACT how long two tasks went at once. Without an epoch \
-         no write is stale.",
+         no write is stale.\nELECTION: what is sent about who leads while nobody does, until somebody does; \
+         REST: all that is sent\nin a minute before anything goes wrong.",
         seeds.start, seeds.end
     ))
 }
@@ -69,6 +73,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     output::line(format!(
         "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,writes_taken,writes_refused,\
          election_messages_per_minute,detection_messages_per_minute,bytes_per_minute,\
+         messages_per_election,bytes_per_election,messages_at_rest,bytes_at_rest,\
          without_leader_at_end",
         spread("first_leader"),
         spread("without_leader"),
@@ -77,7 +82,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     for row in rows {
         let spread = |it: &Spread| format!("{},{},{}", it.median, it.p99, it.max);
         output::line(format!(
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             quoted(&row.contestant),
             row.scenario,
             row.seeds,
@@ -92,6 +97,10 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
             row.election_messages_per_minute,
             row.detection_messages_per_minute,
             row.bytes_per_minute,
+            row.messages_per_election,
+            row.bytes_per_election,
+            row.messages_at_rest,
+            row.bytes_at_rest,
             row.without_leader_at_end,
         ))?;
     }

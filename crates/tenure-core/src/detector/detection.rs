@@ -168,6 +168,17 @@ impl Detection {
         self.by
     }
 
+    /// The options that give this detection, with nothing left to be derived.
+    #[must_use]
+    pub const fn options(&self) -> DetectionOptions {
+        DetectionOptions {
+            by: self.by,
+            interval: Some(self.interval),
+            suspect_after: Some(self.suspect_after),
+            phi_threshold: Some(self.phi_threshold),
+        }
+    }
+
     /// How long a question takes at most until a node that says nothing is told down.
     #[must_use]
     pub const fn ask_timeout(&self) -> Duration {

@@ -1,5 +1,7 @@
 //! Mistakes on purpose, each on the ground on which it shows.
 
+use tenure_core::detector::DetectBy;
+
 use super::Ground;
 use crate::contestant::{Contestant, DetectorKind, Way};
 use crate::fault::Planted;
@@ -7,7 +9,7 @@ use crate::fault::Planted;
 /// One ground for each mistake that shows in a storm.
 #[must_use]
 pub fn plants() -> Vec<Ground> {
-    let detector = DetectorKind::PushChen;
+    let detector = DetectorKind::Of(DetectBy::Push);
     let quorum = Way::Bully {
         detector,
         quorum: true,

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tenure_core::bully::{Guarantee, Member as BullyMember, Membership, Settings, Timings};
 use tenure_core::detector::{
-    AskOptions, Chen, ChenOptions, Detector, FixedTimeout, Group, OnDemand, OnDemandOptions,
-    OptionsError, PhiAccrual, PhiOptions, Pull, PullOptions, Push, PushOptions,
+    AskOptions, DetectBy, Detection, DetectionOptions, Detector, Group, OptionsError,
     Ring as AttendanceRing, RingOptions,
 };
 use tenure_core::{Incarnation, Instant, NodeId};
@@ -100,57 +99,30 @@ impl Troupe {
         group: &Group,
         now: Instant,
     ) -> Result<Box<dyn Detector>, OptionsError> {
-        let lifetime = self.timings.message_lifetime();
-        // As the library's driver has it: no verdict is quicker than a message lives.
+        let by = match kind {
+            DetectorKind::Of(by) => by,
+            DetectorKind::AttendanceRing => DetectBy::default(),
+        };
+        let options = DetectionOptions {
+            by,
+            ..self.contestant.detection
+        };
+        let detection = Detection::new(&options, self.timings.message_lifetime())?;
+        if let DetectorKind::Of(_) = kind {
+            return Ok(detection.detector(now, group));
+        }
         let ask = AskOptions {
-            timeout: lifetime * 5 / 2,
-            confirm: lifetime * 5 / 4,
+            timeout: detection.ask_timeout(),
+            confirm: detection.confirm_timeout(),
             ..AskOptions::default()
         };
-        let (interval, suspect_after) = self.contestant.detection;
-        let push = PushOptions {
-            interval,
-            ..PushOptions::default()
+        let defaults = RingOptions::default();
+        let round = defaults.hold * self.nodes;
+        let options = RingOptions {
+            list_timeout: defaults.list_timeout.max(round * 3),
+            ..defaults
         };
-        Ok(match kind {
-            DetectorKind::OnDemand => {
-                let poll = OnDemandOptions::default().poll.max(ask.timeout);
-                Box::new(OnDemand::new(now, group, ask, OnDemandOptions { poll })?)
-            }
-            DetectorKind::Pull => {
-                let misses = suspect_after.as_nanos() / interval.as_nanos().max(1);
-                let options = PullOptions {
-                    interval,
-                    timeout: interval,
-                    misses: u32::try_from(misses).unwrap_or(u32::MAX).max(1),
-                };
-                Box::new(Pull::new(group, ask, options)?)
-            }
-            DetectorKind::PushFixed => {
-                let timeout = interval + suspect_after;
-                Box::new(Push::<FixedTimeout>::new(group, ask, push, timeout)?)
-            }
-            DetectorKind::PushChen => {
-                let chen = ChenOptions {
-                    alpha: suspect_after,
-                    ..ChenOptions::default()
-                };
-                Box::new(Push::<Chen>::new(group, ask, push, chen)?)
-            }
-            DetectorKind::PushPhi => {
-                let phi = PhiOptions::default();
-                Box::new(Push::<PhiAccrual>::new(group, ask, push, phi)?)
-            }
-            DetectorKind::AttendanceRing => {
-                let defaults = RingOptions::default();
-                let round = defaults.hold * self.nodes;
-                let options = RingOptions {
-                    list_timeout: defaults.list_timeout.max(round * 3),
-                    ..defaults
-                };
-                Box::new(AttendanceRing::new(now, group, ask, options)?)
-            }
-        })
+        Ok(Box::new(AttendanceRing::new(now, group, ask, options)?))
     }
 
     fn pace(&self) -> Pace {

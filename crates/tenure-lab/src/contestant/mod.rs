@@ -10,6 +10,7 @@ mod name;
 use std::time::Duration;
 
 use tenure_core::bully::TimingsOptions as BullyTimingsOptions;
+use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::keeper::{Timings, TimingsOptions};
 
 pub use cast::Troupe;
@@ -28,9 +29,8 @@ pub struct Contestant {
     pub peers: BullyTimingsOptions,
     /// Among peers: whether a better member takes a working leader's place.
     pub preempt: bool,
-    /// Among peers: how often a sign of life is given, and how long after it was due a member is
-    /// suspected.
-    pub detection: (Duration, Duration),
+    /// Among peers: what was set of the failure detector. Which one it is says the way.
+    pub detection: DetectionOptions,
 }
 
 /// Which way to elect.
@@ -58,17 +58,9 @@ pub enum Way {
 /// Which failure detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectorKind {
-    /// Asks when it is asked, and keeps a down list.
-    OnDemand,
-    /// Asks at an interval.
-    Pull,
-    /// Heartbeats and a fixed timeout.
-    PushFixed,
-    /// Heartbeats and a deadline that follows the delays.
-    PushChen,
-    /// Heartbeats and a level of suspicion.
-    PushPhi,
-    /// An attendance list that goes round.
+    /// One that users may choose.
+    Of(DetectBy),
+    /// An attendance list that goes round. For experiments only.
     AttendanceRing,
 }
 
@@ -82,7 +74,7 @@ impl Contestant {
             term: Timings::default(),
             peers: BullyTimingsOptions::default(),
             preempt: false,
-            detection: (Duration::from_millis(300), Duration::from_millis(1_200)),
+            detection: DetectionOptions::default(),
         }
     }
 

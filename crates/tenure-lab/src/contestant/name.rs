@@ -2,14 +2,16 @@
 
 use std::fmt;
 
+use tenure_core::detector::DetectBy;
+
 use super::{Contestant, DetectorKind, Way};
 
 const DETECTORS: &[(&str, DetectorKind)] = &[
-    ("", DetectorKind::PushChen),
-    ("-fixed", DetectorKind::PushFixed),
-    ("-phi", DetectorKind::PushPhi),
-    ("-pull", DetectorKind::Pull),
-    ("-on-demand", DetectorKind::OnDemand),
+    ("", DetectorKind::Of(DetectBy::Push)),
+    ("-fixed", DetectorKind::Of(DetectBy::PushFixed)),
+    ("-phi", DetectorKind::Of(DetectBy::Phi)),
+    ("-pull", DetectorKind::Of(DetectBy::Pull)),
+    ("-on-demand", DetectorKind::Of(DetectBy::OnDemand)),
     ("-ring", DetectorKind::AttendanceRing),
 ];
 
@@ -49,13 +51,16 @@ impl Way {
 
 impl fmt::Display for DetectorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OnDemand => "asks when it is asked, with a down list",
-            Self::Pull => "asks at an interval",
-            Self::PushFixed => "heartbeats, fixed timeout",
-            Self::PushChen => "heartbeats, Chen's deadline",
-            Self::PushPhi => "heartbeats, phi accrual",
-            Self::AttendanceRing => "an attendance list that goes round",
+        let Self::Of(by) = self else {
+            return f.write_str("an attendance list that goes round");
+        };
+        f.write_str(match by {
+            DetectBy::OnDemand => "asks when it is asked, with a down list",
+            DetectBy::Pull => "asks at an interval",
+            DetectBy::PushFixed => "heartbeats, fixed timeout",
+            DetectBy::Push => "heartbeats, Chen's deadline",
+            DetectBy::Phi => "heartbeats, phi accrual",
+            other => other.name(),
         })
     }
 }

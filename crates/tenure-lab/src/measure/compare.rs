@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Figures, Row, figures};
 use crate::contestant::{Contestant, Troupe, Way};
 use crate::scenario::{LASTS, SETTLED, Scenario};
-use crate::sim::{Dice, Habits, Traffic, World};
+use crate::sim::{Dice, Habits, Sent, Time, Traffic, World};
 
 /// How many members, or candidates, there are.
 pub const NODES: u32 = 5;
@@ -21,6 +21,20 @@ const PHASE: u64 = 4;
 /// Faults happen up to so much later, another time in each run: leaders are renewed, and looked at, at
 /// intervals, and it matters where in one of them a fault falls.
 const LATER: Duration = Duration::from_secs(10);
+
+/// When nothing has gone wrong yet and all have settled: what is sent then is the cost at rest.
+pub const REST: Range<Duration> = Duration::from_secs(30)..SETTLED;
+
+/// What is kept of one run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ran {
+    pub(super) figures: Figures,
+    pub(super) traffic: Traffic,
+    /// What was sent in each election.
+    pub(super) elections: Vec<Sent>,
+    /// What was sent at rest.
+    pub(super) rest: Sent,
+}
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -83,7 +97,7 @@ pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Row> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> (Figures, Traffic) {
+fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> Ran {
     let troupe = Troupe::new(contestant.clone(), NODES);
     let habits = Habits {
         count_bytes: true,
@@ -102,5 +116,12 @@ fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> (Figures, Tra
     }
     world.run_until(LASTS);
     world.finish();
-    (figures(world.history()), world.traffic().clone())
+    let (figures, ledger) = (figures(world.history()), world.ledger());
+    let of = |&(from, until): &(Time, Time)| ledger.between(from, until);
+    Ran {
+        elections: figures.elections.iter().map(of).collect(),
+        rest: ledger.between(Time::after(REST.start), Time::after(REST.end)),
+        traffic: world.traffic().clone(),
+        figures,
+    }
 }

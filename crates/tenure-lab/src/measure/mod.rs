@@ -4,6 +4,6 @@ mod compare;
 mod row;
 mod watch;
 
-pub use compare::{Comparison, NODES, compare};
+pub use compare::{Comparison, NODES, REST, compare};
 pub use row::{Row, Spread};
 pub use watch::{Figures, figures};

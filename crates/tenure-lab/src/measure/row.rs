@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Figures;
-use crate::sim::Traffic;
+use super::REST;
+use super::compare::Ran;
+use crate::sim::Sent;
 
 /// Half of all values are at most the median, 99 of 100 at most the 99th percentile. In seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -49,6 +50,14 @@ pub struct Row {
     pub detection_messages_per_minute: f64,
     /// Bytes of their bodies, in each minute.
     pub bytes_per_minute: f64,
+    /// Messages about who leads while nobody does, until somebody does, on average of all elections.
+    pub messages_per_election: f64,
+    /// The bytes of their bodies.
+    pub bytes_per_election: f64,
+    /// All messages in a minute at rest: before anything goes wrong.
+    pub messages_at_rest: f64,
+    /// The bytes of their bodies.
+    pub bytes_at_rest: f64,
     /// In how many runs nobody led at the end.
     pub without_leader_at_end: u64,
 }
@@ -73,17 +82,21 @@ impl Spread {
 }
 
 impl Row {
-    pub(super) fn of(
-        contestant: &str,
-        scenario: &str,
-        minutes: f64,
-        runs: &[(Figures, Traffic)],
-    ) -> Self {
+    pub(super) fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[Ran]) -> Self {
         let count = runs.len().max(1) as f64;
-        let all = || runs.iter().map(|(figures, _)| figures);
-        let traffic = || runs.iter().map(|(_, traffic)| traffic);
+        let all = || runs.iter().map(|ran| &ran.figures);
+        let traffic = || runs.iter().map(|ran| &ran.traffic);
         let mean = |sum: u64| sum as f64 / count;
         let per_minute = |sum: u64| sum as f64 / count / minutes;
+        let elections = || runs.iter().flat_map(|ran| &ran.elections);
+        let each = |of: fn(&Sent) -> u64| {
+            let sum: u64 = elections().map(of).sum();
+            sum as f64 / elections().count().max(1) as f64
+        };
+        let at_rest = |of: fn(&Sent) -> u64| {
+            let sum: u64 = runs.iter().map(|ran| of(&ran.rest)).sum();
+            sum as f64 / count / ((REST.end - REST.start).as_secs_f64() / 60.0)
+        };
         Self {
             contestant: contestant.into(),
             scenario: scenario.into(),
@@ -99,6 +112,10 @@ impl Row {
             election_messages_per_minute: per_minute(traffic().map(|it| it.election).sum()),
             detection_messages_per_minute: per_minute(traffic().map(|it| it.detection).sum()),
             bytes_per_minute: per_minute(traffic().map(|it| it.bytes).sum()),
+            messages_per_election: each(|sent| sent.election),
+            bytes_per_election: each(|sent| sent.election_bytes),
+            messages_at_rest: at_rest(|sent| sent.messages),
+            bytes_at_rest: at_rest(|sent| sent.bytes),
             without_leader_at_end: all().filter(|it| !it.led_at_end).count() as u64,
         }
     }

@@ -22,6 +22,8 @@ pub struct Figures {
     pub terms: u64,
     /// How many writes the receiver took, and how many it refused because their epoch was stale.
     pub writes: (u64, u64),
+    /// When nobody led, the beginning too, where somebody led after it: the elections.
+    pub elections: Vec<(Time, Time)>,
     /// Whether somebody led at the end.
     pub led_at_end: bool,
 }
@@ -50,6 +52,7 @@ pub fn figures(history: &[Event]) -> Figures {
             && let Some(since) = without_since.take()
         {
             figures.end_of_gap(before.since(since));
+            figures.elections.push((since, before));
         }
         if led_until < event.at && figures.first_leader.is_some() {
             without_since.get_or_insert(led_until);
@@ -62,9 +65,10 @@ pub fn figures(history: &[Event]) -> Figures {
         match event.what {
             What::Claims(_, until) => {
                 machine.claims_until = Some(until);
-                figures
-                    .first_leader
-                    .get_or_insert_with(|| event.at.since(Time::default()));
+                if figures.first_leader.is_none() {
+                    figures.first_leader = Some(event.at.since(Time::default()));
+                    figures.elections.push((Time::default(), event.at));
+                }
             }
             What::Yields => machine.claims_until = None,
             What::Stops => *machine = Machine::default(),
@@ -132,6 +136,8 @@ mod tests {
         assert_eq!(found.first_leader, Some(secs(2)));
         assert_eq!((found.without, found.longest_without), (secs(8), secs(5)));
         assert_eq!((found.two_act, found.terms), (secs(1), 2));
+        let at = |from, until| (Time::after(secs(from)), Time::after(secs(until)));
+        assert_eq!(found.elections, [at(0, 2), at(10, 13), at(20, 25)]);
         assert!(found.led_at_end);
     }
 }

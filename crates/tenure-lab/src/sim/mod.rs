@@ -28,7 +28,7 @@ pub use network::{Latency, Link, Network};
 pub use payload::{Call, Payload};
 pub use process::{Cast, Claim, Effect, Here, Input, Process, Stable};
 pub use time::{Clock, Time};
-pub use traffic::Traffic;
+pub use traffic::{Ledger, Sent, Traffic};
 pub use world::{Habits, Task, World};
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::NodeId;
+use tenure_core::detector::DetectBy;
 
 use super::*;
 use crate::check::{Ground, trace};
@@ -91,7 +92,7 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
 #[test]
 fn a_thousand_members_elect_the_best_one() {
     let way = Way::Bully {
-        detector: DetectorKind::Pull,
+        detector: DetectorKind::Of(DetectBy::Pull),
         quorum: false,
     };
     let troupe = Troupe::new(Contestant::new(way), 1_000).watching_nobody();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Sub;
 
-use super::Payload;
+use super::{Payload, Time};
 
 /// How much was sent since the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,17 +18,62 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
+/// What was sent until when, where bytes are counted. A line for each message.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(Vec<(Time, Sent)>);
+
+/// Messages, and the bytes of their bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Messages about who leads.
+    pub election: u64,
+    /// Their bytes.
+    pub election_bytes: u64,
+    /// All messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Ledger {
+    pub(super) fn enter(&mut self, now: Time, payload: &Payload, bytes: u64) {
+        let mut sum = self.0.last().map(|(_, sum)| *sum).unwrap_or_default();
+        sum.messages += 1;
+        sum.bytes += bytes;
+        if !payload.is_detection() {
+            sum.election += 1;
+            sum.election_bytes += bytes;
+        }
+        self.0.push((now, sum));
+    }
+
+    /// What was sent from then on and until then, at both moments too.
+    #[must_use]
+    pub fn between(&self, from: Time, until: Time) -> Sent {
+        let sum = |lines: usize| match lines.checked_sub(1) {
+            Some(last) => self.0[last].1,
+            None => Sent::default(),
+        };
+        let before = sum(self.0.partition_point(|(at, _)| *at < from));
+        let after = sum(self.0.partition_point(|(at, _)| *at <= until));
+        Sent {
+            election: after.election - before.election,
+            election_bytes: after.election_bytes - before.election_bytes,
+            messages: after.messages - before.messages,
+            bytes: after.bytes - before.bytes,
+        }
+    }
+}
+
 impl Traffic {
-    pub(super) fn count(&mut self, payload: &Payload, bytes: bool) {
+    pub(super) fn count(&mut self, payload: &Payload, bytes: u64) {
         *self.kinds.entry(payload.kind()).or_default() += 1;
         if payload.is_detection() {
             self.detection += 1;
         } else {
             self.election += 1;
         }
-        if bytes {
-            self.bytes += payload.bytes();
-        }
+        self.bytes += bytes;
     }
 
     /// All messages.

@@ -9,7 +9,8 @@ use tenure_core::{Epoch, Instant, NodeId};
 use super::place::{Going, Place, Places};
 use super::queue::Queue;
 use super::{
-    Cast, Clock, Dice, Effect, Event, Here, Input, Network, Payload, Stable, Time, Traffic, What,
+    Cast, Clock, Dice, Effect, Event, Here, Input, Ledger, Network, Payload, Stable, Time, Traffic,
+    What,
 };
 use crate::fault::{Fault, Who};
 
@@ -32,7 +33,7 @@ pub struct Habits {
     pub drift: u64,
     /// How much later than it is to a driver wakes at most: threads are never quite punctual.
     pub late: Duration,
-    /// Whether the bytes of messages are counted. It takes time.
+    /// Whether the bytes of messages are counted, and what is sent when. It takes time.
     pub count_bytes: bool,
     /// After how many messages a run ends, because they do nothing but make more of them.
     pub most_messages: u64,
@@ -104,6 +105,7 @@ pub struct World {
     receiver: Gate,
     history: Vec<Event>,
     traffic: Traffic,
+    ledger: Ledger,
     trace: Option<Vec<String>>,
     /// Reused between the steps.
     effects: Vec<Effect>,
@@ -145,6 +147,7 @@ impl World {
             receiver: Gate::new(),
             history: Vec::new(),
             traffic: Traffic::default(),
+            ledger: Ledger::default(),
             trace: None,
             effects: Vec::new(),
         }
@@ -184,6 +187,12 @@ impl World {
     #[must_use]
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// What was sent when, where bytes are counted.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// A line for everything that happened, if it was asked for.
@@ -545,7 +554,13 @@ impl World {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
-        self.traffic.count(&payload, self.habits.count_bytes);
+        if self.habits.count_bytes {
+            let bytes = payload.bytes();
+            self.traffic.count(&payload, bytes);
+            self.ledger.enter(self.now, &payload, bytes);
+        } else {
+            self.traffic.count(&payload, 0);
+        }
         let way = self.network.deliveries(from, to, &mut self.network_dice);
         let open = self.network.is_open(from, to);
         let fate = match (open, way.first, way.second) {
