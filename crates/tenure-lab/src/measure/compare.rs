@@ -125,3 +125,36 @@ fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> Ran {
         figures,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::detector::DetectionOptions;
+
+    use super::*;
+
+    /// Followers watch their leader: as many heartbeats as the interval says, and the leader's rounds.
+    #[test]
+    fn a_detector_is_simulated_as_it_is_set() {
+        let at_rest = |interval| {
+            let contestant = Contestant::of_name("bully").expect("a contestant");
+            let contestant = Contestant {
+                detection: DetectionOptions {
+                    interval: Some(Duration::from_millis(interval)),
+                    ..contestant.detection
+                },
+                ..contestant
+            };
+            let comparison = Comparison {
+                contestants: vec![contestant],
+                scenarios: vec![Scenario::of_name("kill-leader").expect("a scenario")],
+                seeds: 0..2,
+            };
+            let rows = compare(&comparison, || {});
+            assert!(rows[0].messages_per_election > 0.0);
+            rows[0].messages_at_rest
+        };
+        let fewer = at_rest(300) - at_rest(600);
+        // Four followers: 800 a minute, and 400; and subscriptions that are renewed less often.
+        assert!((350.0..420.0).contains(&fewer), "{fewer}");
+    }
+}

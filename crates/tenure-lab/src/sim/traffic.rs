@@ -98,3 +98,27 @@ impl Sub<&Self> for Traffic {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::NodeId;
+
+    use super::*;
+    use crate::baseline::ring;
+
+    #[test]
+    fn a_ledger_counts_what_was_sent_at_both_ends_of_a_time_and_between() {
+        let mut ledger = Ledger::default();
+        let at = |secs| Time::after(Duration::from_secs(secs));
+        for secs in [1, 2, 2, 3, 5] {
+            let payload = Payload::Ring(ring::Message::Election(NodeId(1)));
+            ledger.enter(at(secs), &payload, 10);
+        }
+        let found = ledger.between(at(2), at(3));
+        assert_eq!((found.election, found.messages, found.bytes), (3, 3, 30));
+        assert_eq!(ledger.between(at(6), at(9)), Sent::default());
+        assert_eq!(ledger.between(at(0), at(9)).election_bytes, 50);
+    }
+}
