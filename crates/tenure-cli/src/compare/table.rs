@@ -21,6 +21,7 @@ const COLUMNS: &[&str] = &[
     "KB",
     "REST: MESSAGES/MIN",
     "KB/MIN",
+    "FLOODS",
     "NONE AT END",
 ];
 
@@ -44,6 +45,7 @@ pub(super) fn print(rows: &[Row], comparison: &Comparison) -> io::Result<()> {
                 of_led(format!("{:.1}", row.bytes_per_election / 1_000.0)),
                 format!("{:.0}", row.messages_at_rest),
                 format!("{:.1}", row.bytes_at_rest / 1_000.0),
+                row.floods.to_string(),
                 row.without_leader_at_end.to_string(),
             ]);
         }
@@ -59,7 +61,8 @@ pub(super) fn legend(nodes: u32, seeds: &Range<u64>) -> io::Result<()> {
         "{nodes} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each. NO LEADER is the \
          longest time\nwithout one in a run, TWO ACT how long two tasks went at once. Without an epoch \
          no write is stale.\nELECTION: what is sent about who leads while nobody does, until somebody does; \
-         REST: all that is sent\nin a minute before anything goes wrong.",
+         REST: all that is sent\nin a minute before anything goes wrong; FLOODS: runs ended because messages did nothing \
+         but make more of them.",
         seeds.start, seeds.end
     ))
 }
@@ -73,7 +76,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     output::line(format!(
         "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,writes_taken,writes_refused,\
          election_messages_per_minute,detection_messages_per_minute,bytes_per_minute,\
-         messages_per_election,bytes_per_election,messages_at_rest,bytes_at_rest,\
+         messages_per_election,bytes_per_election,messages_at_rest,bytes_at_rest,floods,\
          without_leader_at_end",
         spread("first_leader"),
         spread("without_leader"),
@@ -82,7 +85,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     for row in rows {
         let spread = |it: &Spread| format!("{},{},{}", it.median, it.p99, it.max);
         output::line(format!(
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             quoted(&row.contestant),
             row.scenario,
             row.seeds,
@@ -101,6 +104,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
             row.bytes_per_election,
             row.messages_at_rest,
             row.bytes_at_rest,
+            row.floods,
             row.without_leader_at_end,
         ))?;
     }

@@ -34,7 +34,13 @@ pub(super) struct Ran {
     pub(super) elections: Vec<Sent>,
     /// What was sent at rest.
     pub(super) rest: Sent,
+    /// Whether it was ended because of too many messages.
+    pub(super) floods: bool,
 }
+
+/// Twenty times as many as any run has that does not do nothing but make more messages. The textbook's
+/// algorithm does so now and then: each lost answer is another election.
+const MOST_MESSAGES: u64 = 200_000;
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -102,6 +108,7 @@ fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> Ran {
     let habits = Habits {
         count_bytes: true,
         drift: 50,
+        most_messages: MOST_MESSAGES,
         ..Habits::default()
     };
     let mut world = World::new(Box::new(troupe), habits, seed);
@@ -121,6 +128,7 @@ fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> Ran {
     Ran {
         elections: figures.elections.iter().map(of).collect(),
         rest: ledger.between(Time::after(REST.start), Time::after(REST.end)),
+        floods: world.traffic().messages() >= MOST_MESSAGES,
         traffic: world.traffic().clone(),
         figures,
     }

@@ -58,6 +58,8 @@ pub struct Row {
     pub messages_at_rest: f64,
     /// The bytes of their bodies.
     pub bytes_at_rest: f64,
+    /// How many runs were ended because their messages did nothing but make more of them.
+    pub floods: u64,
     /// In how many runs nobody led at the end.
     pub without_leader_at_end: u64,
 }
@@ -116,6 +118,7 @@ impl Row {
             bytes_per_election: each(|sent| sent.election_bytes),
             messages_at_rest: at_rest(|sent| sent.messages),
             bytes_at_rest: at_rest(|sent| sent.bytes),
+            floods: runs.iter().filter(|ran| ran.floods).count() as u64,
             without_leader_at_end: all().filter(|it| !it.led_at_end).count() as u64,
         }
     }
