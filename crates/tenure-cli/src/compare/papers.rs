@@ -40,7 +40,7 @@ fn print(points: &[Point]) -> io::Result<()> {
     for claim in Claim::ALL {
         let mut table = output::table(COLUMNS);
         for point in points.iter().filter(|point| point.claim == claim) {
-            let measured = point.measured.map_or("never".into(), number);
+            let measured = point.measured.map_or_else(|| "never".into(), number);
             let deviation = point.deviation_percent;
             table.add_row([
                 point.n.to_string(),
@@ -52,8 +52,8 @@ fn print(points: &[Point]) -> io::Result<()> {
                 number(point.t_p),
                 number(point.formula),
                 measured,
-                deviation.map_or("-".into(), |it| format!("{it:+.1} %")),
-                point.holds.map_or("never".into(), number),
+                deviation.map_or_else(|| "-".into(), |it| format!("{it:+.1} %")),
+                point.holds.map_or_else(|| "never".into(), number),
                 point.named.to_string(),
             ]);
         }
