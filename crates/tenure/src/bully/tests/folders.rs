@@ -18,6 +18,7 @@ fn record(epoch: u64) -> Record {
         incarnation: 4,
         highest: Epoch::new(epoch),
         voted: Some(NodeId(3)),
+        promised_ms: Some(15_000),
         obeyed: None,
     }
 }
