@@ -128,7 +128,7 @@ async fn message(
     if cluster != local.cluster.as_str() {
         return refuse(local, local.unknown_cluster(&cluster), None);
     }
-    let body = match read(body, local.lifetime.max(MIN_BODY_TIME)).await {
+    let body = match read(body, body_time(local)).await {
         Ok(body) => body,
         Err(refusal) => return refuse(local, refusal, None),
     };
@@ -147,6 +147,11 @@ async fn message(
         }
         Err(refusal) => refuse(local, refusal, Some(&seal)),
     }
+}
+
+/// How long a body may take.
+pub(super) fn body_time(local: &Local) -> Duration {
+    local.lifetime.max(MIN_BODY_TIME)
 }
 
 async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::serve::MAX_CONNECTIONS;
 use super::*;
 
 /// A relay that can swallow what goes over the connections that it has.
@@ -201,4 +202,76 @@ async fn a_member_that_has_started_anew_is_reached_within_one_message() {
     answering(inbox);
     one.send(NodeId(2), pre_vote(2));
     wait_until("the second", || one.counters().answered == 2).await;
+}
+
+/// So many that they would take all seats of a member, from somebody who has no key.
+async fn strangers_at(address: SocketAddr) -> Vec<TcpStream> {
+    let mut strangers = Vec::new();
+    for _ in 0..MAX_CONNECTIONS + 50 {
+        strangers.push(TcpStream::connect(address).await.unwrap());
+    }
+    strangers
+}
+
+async fn is_closed(stream: &mut TcpStream) -> bool {
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+    matches!(read, Ok(Ok(0) | Err(_)))
+}
+
+#[tokio::test]
+async fn idle_connections_of_strangers_keep_no_member_out() {
+    let (two, mut inbox) = Carrier::start(setup(2)).unwrap();
+    let hinted = Arc::new(AtomicBool::new(false));
+    let hint = hinted.clone();
+    tokio::spawn(async move {
+        while let Some(event) = inbox.recv().await {
+            match event {
+                Event::Message(message) => message.reply.send(vec![ack(1)]),
+                _ => hint.store(true, Ordering::SeqCst),
+            }
+        }
+    });
+    let address = listening_on(&two);
+    let relay = Relay::to(address).await;
+    let (one, _inbox) = Carrier::start(one_with_two_at(relay.address)).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    wait_until("an answer before", || one.counters().answered == 1).await;
+    let mut strangers = strangers_at(address).await;
+    // The connection that member 1 has is left alone, and a member that is new gets one.
+    one.send(NodeId(2), pre_vote(2));
+    wait_until("an answer among strangers", || one.counters().answered == 2).await;
+    assert_eq!(relay.connections(), 1);
+    let mut three = setup(3);
+    three.peers.insert(NodeId(2), at(address));
+    let (three, _inbox_of_three) = Carrier::start(three).unwrap();
+    three.send(NodeId(2), pre_vote(1));
+    wait_until("an answer to a newcomer", || three.counters().answered == 1).await;
+    assert_eq!(three.counters().failed, 0);
+    // The oldest have made room at once.
+    assert!(is_closed(&mut strangers[0]).await);
+    assert!(!hinted.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_member_is_closed_soon_and_one_of_a_member_is_kept() {
+    let two = Setup {
+        message_lifetime: Duration::from_millis(500),
+        ..setup(2)
+    };
+    let (two, inbox) = Carrier::start(two).unwrap();
+    answering(inbox);
+    let relay = Relay::to(listening_on(&two)).await;
+    let (one, _inbox) = Carrier::start(one_with_two_at(relay.address)).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    wait_until("an answer", || one.counters().answered == 1).await;
+    let mut silent = TcpStream::connect(listening_on(&two)).await.unwrap();
+    let mut slow = TcpStream::connect(listening_on(&two)).await.unwrap();
+    slow.write_all(b"GET /v1/peers/billing/status HTTP/1.1\r\n")
+        .await
+        .unwrap();
+    assert!(is_closed(&mut silent).await, "before a member's would be");
+    assert!(is_closed(&mut slow).await);
+    one.send(NodeId(2), pre_vote(2));
+    wait_until("another answer", || one.counters().answered == 2).await;
+    assert_eq!(relay.connections(), 1);
 }
