@@ -90,6 +90,9 @@ pub(crate) struct Compare {
     /// Print comma-separated values
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+    /// Write a page with plots too: HTML that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// List the contestants and the scenarios, and do nothing
     #[arg(long)]
     pub(crate) list: bool,

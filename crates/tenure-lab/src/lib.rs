@@ -25,6 +25,8 @@ pub mod measure;
 
 pub mod paper;
 
+pub mod report;
+
 pub use tenure_core::{bully, detector};
 
 /// The one of `known` that is most like `name`.

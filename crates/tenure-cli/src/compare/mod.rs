@@ -2,6 +2,7 @@
 
 mod check;
 mod papers;
+mod report;
 mod settings;
 mod table;
 
@@ -58,9 +59,14 @@ fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
         scenarios,
         seeds: arguments.seeds.clone(),
     };
+    let page = arguments.report.as_deref().map(report::Page::new);
+    let page = page.transpose()?;
     let bar = bar(comparison.runs(), "runs");
     let rows = measure::compare(&comparison, || bar.inc(1));
     bar.finish_and_clear();
+    if let Some(page) = page {
+        page.write(&comparison, &rows)?;
+    }
     if arguments.json {
         output::json(&rows)?;
     } else if arguments.csv {

@@ -60,7 +60,7 @@ impl Comparison {
         self.pairs().len() as u64 * (self.seeds.end - self.seeds.start)
     }
 
-    fn pairs(&self) -> Vec<(&Contestant, &Scenario)> {
+    pub(crate) fn pairs(&self) -> Vec<(&Contestant, &Scenario)> {
         let pairs = self.scenarios.iter().flat_map(|scenario| {
             let all = self.contestants.iter();
             let fit = all.filter(|it| !scenario.store || it.way == Way::Lease);
@@ -72,43 +72,78 @@ impl Comparison {
 
 /// Runs it all, on all processors; `done` is told after each run. The rows come scenario by scenario.
 pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Row> {
-    let pairs = comparison.pairs();
+    each(&comparison.pairs(), |&(contestant, scenario)| {
+        let one = |seed| {
+            let ran = Ran::of(&play(contestant, scenario, NODES, seed));
+            done();
+            ran
+        };
+        let runs: Vec<_> = comparison.seeds.clone().map(one).collect();
+        let minutes = LASTS.as_secs_f64() / 60.0;
+        Row::of(&contestant.name, scenario.name, minutes, &runs)
+    })
+}
+
+/// Does that for each, on all processors. What comes of it is in the order of `of`.
+pub(crate) fn each<T: Sync, R: Send>(of: &[T], that: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let rows = Mutex::new(Vec::new());
+    let results = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&(contestant, scenario)) = pairs.get(number) else {
+                    let Some(one) = of.get(number) else {
                         break;
                     };
-                    let one = |seed| {
-                        let ran = run(contestant, scenario, seed);
-                        done();
-                        ran
-                    };
-                    let runs: Vec<_> = comparison.seeds.clone().map(one).collect();
-                    let minutes = LASTS.as_secs_f64() / 60.0;
-                    let row = Row::of(&contestant.name, scenario.name, minutes, &runs);
-                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                    rows.push((number, row));
+                    let result = that(one);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((number, result));
                 }
             });
         }
     });
-    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-    rows.sort_by_key(|(number, _)| *number);
-    rows.into_iter().map(|(_, row)| row).collect()
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> Ran {
-    let troupe = Troupe::new(contestant.clone(), NODES);
+impl Ran {
+    fn of(world: &World) -> Self {
+        let (figures, ledger) = (figures(world.history()), world.ledger());
+        let of = |&(from, until): &(Time, Time)| ledger.between(from, until);
+        Self {
+            elections: figures.elections.iter().map(of).collect(),
+            rest: ledger.between(Time::after(REST.start), Time::after(REST.end)),
+            floods: world.traffic().messages() >= MOST_MESSAGES,
+            traffic: world.traffic().clone(),
+            figures,
+        }
+    }
+}
+
+/// One run, from beginning to end.
+pub(crate) fn play(contestant: &Contestant, scenario: &Scenario, nodes: u32, seed: u64) -> World {
+    let mut world = set_out(contestant, scenario, nodes, seed, MOST_MESSAGES);
+    world.run_until(LASTS);
+    world.finish();
+    world
+}
+
+/// A run that is about to begin, with its faults to come. It ends early after so many messages.
+pub(crate) fn set_out(
+    contestant: &Contestant,
+    scenario: &Scenario,
+    nodes: u32,
+    seed: u64,
+    most_messages: u64,
+) -> World {
+    let troupe = Troupe::new(contestant.clone(), nodes);
     let habits = Habits {
         count_bytes: true,
         drift: 50,
-        most_messages: MOST_MESSAGES,
+        most_messages,
         ..Habits::default()
     };
     let mut world = World::new(Box::new(troupe), habits, seed);
@@ -121,17 +156,7 @@ fn run(contestant: &Contestant, scenario: &Scenario, seed: u64) -> Ran {
     for (at, fault) in scenario.faults() {
         world.strike_after(SETTLED + later + at, fault);
     }
-    world.run_until(LASTS);
-    world.finish();
-    let (figures, ledger) = (figures(world.history()), world.ledger());
-    let of = |&(from, until): &(Time, Time)| ledger.between(from, until);
-    Ran {
-        elections: figures.elections.iter().map(of).collect(),
-        rest: ledger.between(Time::after(REST.start), Time::after(REST.end)),
-        floods: world.traffic().messages() >= MOST_MESSAGES,
-        traffic: world.traffic().clone(),
-        figures,
-    }
+    world
 }
 
 #[cfg(test)]

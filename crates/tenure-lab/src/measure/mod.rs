@@ -5,5 +5,6 @@ mod row;
 mod watch;
 
 pub use compare::{Comparison, NODES, REST, compare};
+pub(crate) use compare::{each, play, set_out};
 pub use row::{Row, Spread};
 pub use watch::{Figures, figures};

@@ -34,6 +34,9 @@ pub struct Row {
     pub never_led: u64,
     /// The longest time without a leader in each run, after the first one.
     pub without_leader: Spread,
+    /// The same of each run, in the order of the seeds. In seconds.
+    #[serde(skip)]
+    pub gaps: Vec<f64>,
     /// How long two acted at once in each run.
     pub two_act: Spread,
     /// In how many runs two acted at once.
@@ -106,6 +109,7 @@ impl Row {
             first_leader: Spread::of(all().filter_map(|it| it.first_leader)),
             never_led: all().filter(|it| it.first_leader.is_none()).count() as u64,
             without_leader: Spread::of(all().map(|it| it.longest_without)),
+            gaps: all().map(|it| it.longest_without.as_secs_f64()).collect(),
             two_act: Spread::of(all().map(|it| it.two_act)),
             runs_with_two: all().filter(|it| !it.two_act.is_zero()).count() as u64,
             terms: mean(all().map(|it| it.terms).sum()),

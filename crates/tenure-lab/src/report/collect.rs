@@ -1,0 +1,128 @@
+//! What a page shows beside the rows of the comparison.
+
+use std::time::Duration;
+
+use crate::contestant::Contestant;
+use crate::fault::{Fault, Who};
+use crate::measure::{Comparison, NODES, Row, each, play, set_out};
+use crate::scenario::{LASTS, SETTLED, Scenario};
+
+use super::Timeline;
+
+/// For so many members the messages are counted.
+const SIZES: &[u32] = &[3, 5, 9, 15, 25];
+
+/// Four times as many as the liveliest way needs among the most members. Who sends more drowns in answers
+/// to answers, and is not counted among so many.
+const MOST_MESSAGES: u64 = 2_000_000;
+
+/// What a page shows.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Who was compared in what.
+    pub comparison: Comparison,
+    /// What came of it.
+    pub rows: Vec<Row>,
+    /// What each contestant sends among more members, in the order of the contestants; without the numbers
+    /// of members among which it drowns in messages.
+    pub growth: Vec<Vec<Growth>>,
+    /// One run of each row, in the order of the rows.
+    pub timelines: Vec<Timeline>,
+}
+
+/// What is sent among so many members.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// How many members, or candidates, there are.
+    pub nodes: u32,
+    /// Messages in a minute in which nothing happens.
+    pub at_rest: f64,
+    /// Messages about who leads from the start until all has settled, a minute later.
+    pub start: u64,
+    /// Messages about who leads in the minute after the leader was killed.
+    pub failover: u64,
+}
+
+impl Report {
+    /// How many runs [`Report::new`] makes.
+    #[must_use]
+    pub fn runs(comparison: &Comparison) -> u64 {
+        let growth = comparison.contestants.len() * SIZES.len();
+        (comparison.pairs().len() + growth) as u64
+    }
+
+    /// Measures with the first seed what is not in the rows; `done` is told after each run.
+    #[must_use]
+    pub fn new(comparison: &Comparison, rows: Vec<Row>, done: impl Fn() + Sync) -> Self {
+        let seed = comparison.seeds.start;
+        let sizes = comparison.contestants.iter().flat_map(|contestant| {
+            let sizes = SIZES.iter();
+            sizes.map(move |&nodes| (contestant, nodes))
+        });
+        let counted = each(&sizes.collect::<Vec<_>>(), |&(contestant, nodes)| {
+            let counted = count(contestant, nodes, seed);
+            done();
+            counted
+        });
+        let growth = |of: &[Option<Growth>]| of.iter().flatten().copied().collect();
+        let timelines = each(&comparison.pairs(), |&(contestant, scenario)| {
+            let world = play(contestant, scenario, NODES, seed);
+            done();
+            Timeline::of(world.history())
+        });
+        Self {
+            comparison: comparison.clone(),
+            growth: counted.chunks(SIZES.len()).map(growth).collect(),
+            rows,
+            timelines,
+        }
+    }
+
+    pub(super) fn row(&self, contestant: &Contestant, scenario: &Scenario) -> Option<&Row> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.contestant == contestant.name && row.scenario == scenario.name)
+    }
+
+    /// The rows of this scenario, each with its timeline.
+    pub(super) fn of_scenario(&self, scenario: &Scenario) -> Vec<(&Row, &Timeline)> {
+        let all = self.rows.iter().zip(&self.timelines);
+        all.filter(|(row, _)| row.scenario == scenario.name)
+            .collect()
+    }
+
+    /// The scenario that tells how long it takes until another one leads: the first one in the list of
+    /// all in which something goes wrong for everybody.
+    pub(super) fn failover(&self) -> Option<&Scenario> {
+        let mut scenarios = self.comparison.scenarios.iter();
+        scenarios.find(|it| !it.store && !it.faults().is_empty())
+    }
+}
+
+/// What is sent until all has settled, then while nothing happens, and when the leader is killed at last.
+fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
+    let nothing = Scenario::of_name("start").expect("a scenario of the list");
+    let mut world = set_out(contestant, &nothing, nodes, seed, MOST_MESSAGES);
+    world.run_until(SETTLED);
+    let start = world.traffic().clone();
+    world.run_until(LASTS);
+    let end = world.traffic().clone();
+    let crash = Fault::Crash {
+        who: Who::Leader,
+        machine: false,
+        back_after: None,
+    };
+    world.strike_after(Duration::ZERO, crash);
+    world.run_until(LASTS + SETTLED);
+    if world.traffic().messages() >= MOST_MESSAGES {
+        return None;
+    }
+    let failover = world.traffic().clone() - &end;
+    let rest = end - &start;
+    let minutes = (LASTS - SETTLED).as_secs_f64() / 60.0;
+    Some(Growth {
+        nodes,
+        at_rest: rest.messages() as f64 / minutes,
+        start: start.election,
+        failover: failover.election,
+    })
+}

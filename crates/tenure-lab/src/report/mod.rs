@@ -1,0 +1,20 @@
+//! A page that shows a comparison to a person: one file of HTML, with plots, that needs nothing else.
+//!
+//! Everything on it is made from what was measured, also what it says in sentences.
+
+mod collect;
+mod timeline;
+
+mod summary;
+mod table;
+
+mod plot;
+
+mod page;
+
+pub use collect::{Growth, Report};
+pub use page::Made;
+pub use timeline::{Lane, Span, State, Timeline};
+
+#[cfg(test)]
+mod tests;

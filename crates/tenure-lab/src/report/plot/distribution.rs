@@ -1,0 +1,88 @@
+//! How long there was no leader, run by run.
+
+use kuva::plot::{BoxPlot, LinePlot};
+use kuva::render::layout::Layout;
+use kuva::render::plots::Plot;
+
+use super::{WIDTH, colour, draw, label};
+
+/// At most so many runs get a dot each. Of more, so many are shown that are as far apart in rank.
+const DOTS: usize = 40;
+
+/// One box for each contestant: its place, its name and its times, in seconds.
+pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str) -> String {
+    let boxes = BoxPlot::new()
+        .with_horizontal(true)
+        .with_width(0.6)
+        .with_strip(0.25)
+        .with_overlay_size(2.5)
+        .with_overlay_color("var(--dots)")
+        .with_group_colors(of.iter().rev().map(|(place, ..)| colour(*place)));
+    // The first one is to be at the top, where the axis ends.
+    let boxes = of.iter().rev().fold(boxes, |boxes, (_, name, times)| {
+        boxes.with_group(label(name), thinned(times))
+    });
+    let boxes = Plot::from(boxes);
+    let longest = of.iter().flat_map(|(_, _, times)| times.iter());
+    let longest = longest.copied().fold(0.0, f64::max);
+    let (end, step) = scale(longest);
+    let layout = Layout::auto_from_plots(std::slice::from_ref(&boxes))
+        .with_width(WIDTH)
+        .with_height(70.0 + 26.0 * of.len() as f64)
+        .with_x_axis_min(0.0)
+        .with_x_axis_max(end)
+        .with_x_tick_step(step)
+        .with_x_label("longest time without a leader in a run, in seconds");
+    // kuva draws no lines across an axis of names.
+    let height = of.len() as f64 + 0.5;
+    let steps = (1..).map(|line| f64::from(line) * step);
+    let lines = steps.take_while(|at| *at <= end).map(|at| {
+        let line = LinePlot::new().with_data([(at, 0.5), (at, height)]);
+        Plot::from(line.with_color("var(--grid)").with_stroke_width(1.0))
+    });
+    draw(lines.chain([boxes]).collect(), layout, about)
+}
+
+/// Where an axis from zero ends, and the steps on it: at most eight.
+fn scale(longest: f64) -> (f64, f64) {
+    let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
+    let fits = |step: &f64| longest * 1.03 <= 8.0 * step;
+    let step = steps.into_iter().find(fits).unwrap_or(50.0);
+    ((longest * 1.03 / step).ceil().max(1.0) * step, step)
+}
+
+/// With least and greatest, and the same median within a rank.
+fn thinned(times: &[f64]) -> Vec<f64> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    if sorted.len() <= DOTS {
+        return sorted;
+    }
+    let last = sorted.len() - 1;
+    let ranks = (0..DOTS).map(|dot| dot * last / (DOTS - 1));
+    ranks.map(|rank| sorted[rank]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_runs_are_shown_by_some_from_the_least_to_the_greatest() {
+        let times: Vec<f64> = (0..=1_000).rev().map(f64::from).collect();
+        let shown = thinned(&times);
+        assert_eq!(shown.len(), DOTS);
+        assert_eq!((shown[0], shown[DOTS - 1]), (0.0, 1_000.0));
+        let median = (shown[DOTS / 2 - 1] + shown[DOTS / 2]) / 2.0;
+        assert!((median - 500.0).abs() < 1.0);
+        assert_eq!(thinned(&[2.0, 1.0]), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn an_axis_ends_after_the_longest_in_few_steps() {
+        for longest in [0.0, 0.004, 0.9, 7.9, 15.4, 119.0] {
+            let (end, step) = scale(longest);
+            assert!(end > longest && end / step <= 8.001, "{longest}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Who led, stood still and acted, machine by machine.
+
+use kuva::plot::{LegendEntry, LegendPosition, LegendShape, LinePlot};
+use kuva::render::annotations::ReferenceLine;
+use kuva::render::layout::Layout;
+use kuva::render::plots::Plot;
+
+use super::{WIDTH, draw, label};
+use crate::report::{State, Timeline};
+
+/// What a state looks like: its colour, how thick it is, and what it is called.
+fn look(state: State) -> (&'static str, f64, &'static str) {
+    match state {
+        State::Up => ("var(--up)", 2.0, "up"),
+        State::Leads => ("var(--leads)", 10.0, "leads"),
+        State::Still => ("var(--still)", 6.0, "stands still"),
+        State::Acts => ("var(--acts)", 2.5, "its task acts"),
+    }
+}
+
+const STATES: [State; 4] = [State::Up, State::Leads, State::Still, State::Acts];
+
+/// How much higher one machine is than the next, and a contestant than the one above, in pixels.
+const PITCH: f64 = 14.0;
+const GAP: f64 = 10.0;
+
+/// Seconds of the run that are shown: before and after the first fault; if there is none, from the start.
+const BEFORE: f64 = 10.0;
+const AFTER: f64 = 90.0;
+const FROM_START: f64 = 30.0;
+
+/// Some contestants' runs below each other. Time counts from the first fault.
+pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], about: &str) -> String {
+    let first_fault = of.iter().find_map(|(_, run)| run.faults.first().copied());
+    let zero = first_fault.unwrap_or_default();
+    let (from, to) = match first_fault {
+        Some(_) => (-BEFORE, AFTER),
+        None => (0.0, FROM_START),
+    };
+    let height: f64 = of
+        .iter()
+        .map(|(_, run)| PITCH * run.lanes.len() as f64 + GAP)
+        .sum();
+    let mut plots = Vec::new();
+    let (mut names, mut places) = (Vec::new(), Vec::new());
+    // From the top down.
+    let mut y = height;
+    for (name, run) in of {
+        for (number, lane) in run.lanes.iter().enumerate() {
+            y -= PITCH;
+            let node = match lane.node.0 {
+                0 => "store".into(),
+                node => node.to_string(),
+            };
+            names.push(match number {
+                0 => format!("{}   {node}", label(name)),
+                _ => node,
+            });
+            places.push(y);
+            for state in STATES {
+                let spans = lane.spans.iter().filter(|span| span.state == state);
+                for span in spans {
+                    let ends = ((span.from - zero).max(from), (span.to - zero).min(to));
+                    if ends.0 < ends.1 {
+                        let (colour, thick, _) = look(state);
+                        let line = LinePlot::new().with_data([(ends.0, y), (ends.1, y)]);
+                        plots.push(Plot::from(line.with_color(colour).with_stroke_width(thick)));
+                    }
+                }
+            }
+        }
+        y -= GAP;
+    }
+    let legend = STATES.map(|state| LegendEntry {
+        label: look(state).2.into(),
+        color: look(state).0.into(),
+        shape: LegendShape::Rect,
+        dasharray: None,
+    });
+    let mut layout = Layout::new((from, to), (-GAP, height))
+        .with_width(WIDTH)
+        .with_height(height + 85.0)
+        .with_y_categories(names)
+        .with_x_axis_min(from)
+        .with_x_axis_max(to)
+        .with_x_tick_step(if first_fault.is_some() { 10.0 } else { 5.0 })
+        .with_y_axis_min(-GAP)
+        .with_y_axis_max(height)
+        .with_x_label(match first_fault {
+            Some(_) => "seconds since the first fault",
+            None => "seconds since the start",
+        })
+        .with_legend_position(LegendPosition::OutsideBottomColumns)
+        .with_legend_entries(legend.into());
+    layout.y_category_positions = Some(places);
+    let faults = of.iter().max_by_key(|(_, run)| run.faults.len());
+    let faults = faults.map_or(&[][..], |(_, run)| &run.faults);
+    for fault in faults {
+        let line = ReferenceLine::vertical(fault - zero);
+        layout = layout.with_reference_line(line.with_color("var(--fault)"));
+    }
+    draw(plots, layout, about)
+}

@@ -1,0 +1,159 @@
+//! What one sees, in a few sentences.
+
+use super::Report;
+use super::page::escape;
+use super::table::secs;
+use crate::measure::Row;
+
+/// Sentences as a list; each is left out where nothing was measured that it could tell.
+pub(super) fn summary(report: &Report) -> String {
+    let sentences = [
+        failover(report),
+        two_act(report),
+        refused(report),
+        none_at_end(report),
+        at_rest(report),
+    ];
+    let items = sentences.into_iter().flatten();
+    items.map(|it| format!("<li>{it}</li>\n")).collect()
+}
+
+/// Who is back soonest, and latest.
+fn failover(report: &Report) -> Option<String> {
+    let scenario = report.failover()?;
+    let rows = report.of_scenario(scenario).into_iter().map(|(row, _)| row);
+    let mut led: Vec<&Row> = rows.filter(|row| row.never_led < row.seeds).collect();
+    led.sort_by(|a, b| a.without_leader.median.total_cmp(&b.without_leader.median));
+    let says = led.iter().map(|row| {
+        let times = row.without_leader;
+        let (name, median, max) = (name(&row.contestant), secs(times.median), secs(times.max));
+        format!("{name} {median} s ({max} s)")
+    });
+    let says: Vec<String> = says.collect();
+    (!says.is_empty()).then(|| {
+        let about = escape(scenario.about);
+        format!(
+            "<b>Time without a leader</b> when {about}, the median of all runs and the \
+             longest: {}.",
+            says.join(", ")
+        )
+    })
+}
+
+/// With whom two acted at once, and how long.
+fn two_act(report: &Report) -> Option<String> {
+    let (never, did) = sorted(report, |row| row.runs_with_two > 0);
+    let did = did.into_iter().map(|(contestant, rows)| {
+        let worst = rows
+            .iter()
+            .max_by(|a, b| a.two_act.max.total_cmp(&b.two_act.max));
+        let worst = worst.map_or_else(String::new, |row| {
+            format!(
+                ", at worst for {} s in {}",
+                secs(row.two_act.max),
+                escape(&row.scenario)
+            )
+        });
+        format!("{} in {}{worst}", name(contestant), scenarios(rows.len()))
+    });
+    let did: Vec<String> = did.collect();
+    let did = match did.is_empty() {
+        true => "It never happened.".into(),
+        false => format!("It happened with {}.", did.join("; ")),
+    };
+    let never = match (
+        never.is_empty(),
+        never.len() == report.comparison.contestants.len(),
+    ) {
+        (true, _) | (_, true) => String::new(),
+        _ => format!(" Never with {}.", names(&never)),
+    };
+    Some(format!("<b>Two tasks that act at once.</b> {did}{never}"))
+}
+
+/// What epochs were good for.
+fn refused(report: &Report) -> Option<String> {
+    let (_, did) = sorted(report, |row| row.writes_refused > 0);
+    let did = did.into_iter().map(|(contestant, rows)| {
+        let refused: u64 = rows.iter().map(|row| row.writes_refused).sum();
+        format!("{} {refused}", name(contestant))
+    });
+    let did: Vec<String> = did.collect();
+    (!did.is_empty()).then(|| {
+        format!(
+            "<b>Writes of a task that was not the leader's any more</b>, which the receiver refused by their \
+             epochs, in all runs: {}. Ways without epochs have nothing to refuse by.",
+            did.join(", ")
+        )
+    })
+}
+
+/// Who did not recover.
+fn none_at_end(report: &Report) -> Option<String> {
+    let (_, did) = sorted(report, |row| row.without_leader_at_end > 0);
+    let did = did.into_iter().map(|(contestant, rows)| {
+        let worst = rows.iter().max_by_key(|row| row.without_leader_at_end);
+        let worst = worst.map_or_else(String::new, |row| {
+            let (ends, seeds) = (row.without_leader_at_end, row.seeds);
+            format!(
+                ", mostly {} ({ends} of {seeds} runs)",
+                escape(&row.scenario)
+            )
+        });
+        format!("{} in {}{worst}", name(contestant), scenarios(rows.len()))
+    });
+    let did: Vec<String> = did.collect();
+    Some(match did.is_empty() {
+        true => "<b>At the end of every run</b> somebody led.".into(),
+        false => format!(
+            "<b>Nobody led at the end of some runs</b>: {}.",
+            did.join("; ")
+        ),
+    })
+}
+
+/// What it costs when nothing happens.
+fn at_rest(report: &Report) -> Option<String> {
+    let scenario = report.comparison.scenarios.iter().find(|it| !it.store)?;
+    let rows = report.of_scenario(scenario).into_iter();
+    let mut rows: Vec<&Row> = rows.map(|(row, _)| row).collect();
+    rows.sort_by(|a, b| a.messages_at_rest.total_cmp(&b.messages_at_rest));
+    let says = rows.iter().map(|row| {
+        let (name, kilo) = (name(&row.contestant), row.bytes_at_rest / 1_000.0);
+        format!("{name} {:.0} ({kilo:.1} kB)", row.messages_at_rest)
+    });
+    let says: Vec<String> = says.collect();
+    (!says.is_empty()).then(|| format!("<b>Messages in a minute at rest</b>: {}.", says.join(", ")))
+}
+
+/// Contestants to none of whose rows it applies, and the others with the rows to which it does.
+fn sorted(report: &Report, applies: fn(&Row) -> bool) -> (Vec<&str>, Vec<(&str, Vec<&Row>)>) {
+    let (mut never, mut did) = (Vec::new(), Vec::new());
+    for contestant in &report.comparison.contestants {
+        let rows = report
+            .rows
+            .iter()
+            .filter(|row| row.contestant == contestant.name);
+        let rows: Vec<&Row> = rows.filter(|row| applies(row)).collect();
+        if rows.is_empty() {
+            never.push(&contestant.name[..]);
+        } else {
+            did.push((&contestant.name[..], rows));
+        }
+    }
+    (never, did)
+}
+
+fn scenarios(count: usize) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} scenario{s}")
+}
+
+fn names(all: &[&str]) -> String {
+    let all: Vec<String> = all.iter().map(|it| name(it)).collect();
+    all.join(", ")
+}
+
+fn name(of: &str) -> String {
+    format!("<code>{}</code>", escape(of))
+}

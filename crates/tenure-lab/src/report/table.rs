@@ -1,0 +1,114 @@
+//! The figures as tables.
+
+use std::fmt::Write;
+
+use super::Report;
+use super::page::escape;
+use crate::measure::Row;
+
+/// Time without a leader, scenario by scenario, one column for each contestant.
+pub(super) fn overview(report: &Report) -> String {
+    let contestants = &report.comparison.contestants;
+    let names = contestants
+        .iter()
+        .map(|it| format!("<th>{}</th>", escape(&it.name)));
+    let mut table = format!("<tr><th>scenario</th>{}</tr>\n", names.collect::<String>());
+    for scenario in &report.comparison.scenarios {
+        let cells = contestants.iter().map(|it| match report.row(it, scenario) {
+            Some(row) => overview_cell(row),
+            None => "<td></td>".into(),
+        });
+        let (name, cells) = (scenario.name, cells.collect::<String>());
+        let _ = writeln!(
+            table,
+            "<tr><th><a href=\"#{name}\" title=\"{}\">{name}</a></th>{cells}</tr>",
+            escape(scenario.about)
+        );
+    }
+    scrolling(&table)
+}
+
+fn overview_cell(row: &Row) -> String {
+    if row.never_led == row.seeds {
+        return "<td class=\"bad\">never led</td>".into();
+    }
+    let times = row.without_leader;
+    let mut text = format!("{} <small>{}</small>", secs(times.median), secs(times.max));
+    if row.runs_with_two > 0 {
+        let _ = write!(text, "<br><em>two: {} s</em>", secs(row.two_act.max));
+    }
+    if row.without_leader_at_end > 0 {
+        let _ = write!(
+            text,
+            "<br><strong>none at end: {}</strong>",
+            row.without_leader_at_end
+        );
+    }
+    format!("<td>{text}</td>")
+}
+
+const COLUMNS: &[&str] = &[
+    "scenario",
+    "contestant",
+    "runs",
+    "never led",
+    "first leader, s",
+    "no leader: median, s",
+    "no leader: p99",
+    "no leader: max",
+    "two act: runs",
+    "two act: max, s",
+    "writes taken",
+    "stale, refused",
+    "terms",
+    "election messages/min",
+    "signs of life/min",
+    "kB/min",
+    "messages/election",
+    "messages/min at rest",
+    "kB/min at rest",
+    "none at end",
+];
+
+/// Every figure of every row.
+pub(super) fn all(report: &Report) -> String {
+    let names = COLUMNS.iter().map(|name| format!("<th>{name}</th>"));
+    let mut table = format!("<tr>{}</tr>\n", names.collect::<String>());
+    for row in &report.rows {
+        let cells = [
+            row.seeds.to_string(),
+            row.never_led.to_string(),
+            secs(row.first_leader.median),
+            secs(row.without_leader.median),
+            secs(row.without_leader.p99),
+            secs(row.without_leader.max),
+            row.runs_with_two.to_string(),
+            secs(row.two_act.max),
+            format!("{:.0}", row.writes_taken),
+            row.writes_refused.to_string(),
+            format!("{:.1}", row.terms),
+            format!("{:.0}", row.election_messages_per_minute),
+            format!("{:.0}", row.detection_messages_per_minute),
+            format!("{:.1}", row.bytes_per_minute / 1_000.0),
+            format!("{:.0}", row.messages_per_election),
+            format!("{:.0}", row.messages_at_rest),
+            format!("{:.1}", row.bytes_at_rest / 1_000.0),
+            row.without_leader_at_end.to_string(),
+        ];
+        let cells = cells.map(|cell| format!("<td>{cell}</td>")).concat();
+        let (scenario, contestant) = (escape(&row.scenario), escape(&row.contestant));
+        let _ = writeln!(
+            table,
+            "<tr><th>{scenario}</th><th>{contestant}</th>{cells}</tr>"
+        );
+    }
+    scrolling(&table)
+}
+
+fn scrolling(table: &str) -> String {
+    format!("<div class=\"table\"><table>\n{table}</table></div>")
+}
+
+pub(super) fn secs(secs: f64) -> String {
+    format!("{secs:.2}")
+}

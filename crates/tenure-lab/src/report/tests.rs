@@ -1,0 +1,93 @@
+use super::*;
+use crate::contestant::{Contestant, Way};
+use crate::measure::{Comparison, compare};
+use crate::scenario;
+
+/// A page may not be larger: 2 MiB.
+const LARGEST: usize = 2 << 20;
+
+fn made() -> Made {
+    Made {
+        by: "tenure compare --config '<mine>.toml'".into(),
+        version: "1".into(),
+        on: "a machine".into(),
+        at: "today".into(),
+    }
+}
+
+fn report(contestants: Vec<Contestant>, scenarios: Vec<scenario::Scenario>) -> Report {
+    let comparison = Comparison {
+        contestants,
+        scenarios,
+        seeds: 0..1,
+    };
+    let rows = compare(&comparison, || {});
+    Report::new(&comparison, rows, || {})
+}
+
+/// What would be loaded, or run: a page has none of it.
+fn is_self_contained(page: &str) -> bool {
+    let signs = [
+        "http://", "https://", "src=", "<script", "<link", "@import", "url(",
+    ];
+    !signs.iter().any(|sign| page.contains(sign))
+}
+
+#[test]
+fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
+    let contestants: Vec<_> = Way::all().into_iter().map(Contestant::new).collect();
+    let mut report = report(contestants.clone(), scenario::ALL.to_vec());
+    // As many dots as there can be.
+    for row in &mut report.rows {
+        row.gaps = (0..1_000).map(|run| f64::from(run) / 7.3).collect();
+    }
+    let page = report.html(&made());
+    for scenario in scenario::ALL {
+        let section = page.split_once(&format!("<details id=\"{}\"", scenario.name));
+        let (section, _) = section
+            .and_then(|(_, it)| it.split_once("</details>"))
+            .unwrap();
+        assert_eq!(section.matches("<svg").count(), 2, "{}", scenario.name);
+        for contestant in contestants
+            .iter()
+            .filter(|it| !scenario.store || it.way == Way::Lease)
+        {
+            let name = &contestant.name;
+            assert!(
+                section.contains(&format!(">{name}</text>")),
+                "{name} {}",
+                scenario.name
+            );
+            assert!(
+                section.contains(&format!(">{name}   ")),
+                "{name} {}",
+                scenario.name
+            );
+            let cells = format!("<tr><th>{}</th><th>{name}</th>", scenario.name);
+            assert!(page.contains(&cells), "{name} {}", scenario.name);
+        }
+    }
+    assert!(is_self_contained(&page));
+    assert!(page.len() < LARGEST, "{} bytes", page.len());
+}
+
+#[test]
+fn names_are_text_wherever_they_stand() {
+    let mine = Contestant {
+        name: "<script src=https://example.com>&$\\alpha$\"{{table}}.toml".into(),
+        ..Contestant::new(Way::Lease)
+    };
+    let scenarios = ["start", "kill-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
+    let page = report(vec![mine], scenarios.to_vec()).html(&made());
+    assert!(page.contains("&lt;script src"), "it is there");
+    assert!(!page.contains("<script"), "and nothing but text");
+    assert!(page.contains("$\\alpha$&quot;{{table}}.toml"));
+    assert_eq!(page.matches("<table>").count(), 2);
+}
+
+#[test]
+fn a_page_without_any_fault_says_so() {
+    let start = scenario::Scenario::of_name("start").unwrap();
+    let page = report(vec![Contestant::new(Way::Lease)], vec![start]).html(&made());
+    assert!(page.contains("No scenario was compared in which something goes wrong."));
+}

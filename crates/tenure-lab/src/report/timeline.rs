@@ -1,0 +1,231 @@
+//! What each machine did in one run: when it was up, led, stood still and acted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_core::NodeId;
+
+use crate::sim::{Event, Time, What};
+
+/// One run, machine by machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timeline {
+    /// In the order of their numbers; the store, if there is one, is 0.
+    pub lanes: Vec<Lane>,
+    /// When faults began or ended, in seconds since the run began.
+    pub faults: Vec<f64>,
+}
+
+/// What one machine did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lane {
+    /// Which machine.
+    pub node: NodeId,
+    /// In the order in which they ended.
+    pub spans: Vec<Span>,
+}
+
+/// For some time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// What it did.
+    pub state: State,
+    /// Since when, in seconds since the run began.
+    pub from: f64,
+    /// Until when.
+    pub to: f64,
+}
+
+/// What a machine does; it may do several of these at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its process is there.
+    Up,
+    /// It leads; while it stands still it does not.
+    Leads,
+    /// Its process stands still.
+    Still,
+    /// Its task is going.
+    Acts,
+}
+
+#[derive(Debug, Default)]
+struct Machine {
+    up: Option<Time>,
+    /// Since when, and until when if nothing comes in.
+    leads: Option<(Time, Time)>,
+    still: Option<Time>,
+    acts: Option<Time>,
+    spans: Vec<Span>,
+}
+
+impl Timeline {
+    /// Reads a history from beginning to end.
+    #[must_use]
+    pub fn of(history: &[Event]) -> Self {
+        let mut machines: BTreeMap<NodeId, Machine> = BTreeMap::new();
+        let mut faults: Vec<f64> = Vec::new();
+        for Event { at, node, what } in history {
+            let at = *at;
+            match what {
+                What::Fault(_) => {
+                    let at = secs(at);
+                    faults.extend((faults.last() != Some(&at)).then_some(at));
+                }
+                What::End => machines.values_mut().for_each(|machine| machine.stops(at)),
+                What::Calm | What::Flood => {}
+                what => machines.entry(*node).or_default().handle(at, what),
+            }
+        }
+        let lanes = machines.into_iter().map(|(node, machine)| Lane {
+            node,
+            spans: machine.spans,
+        });
+        Self {
+            lanes: lanes.collect(),
+            faults,
+        }
+    }
+}
+
+impl Machine {
+    fn handle(&mut self, at: Time, what: &What) {
+        match *what {
+            What::Starts => self.up = Some(at),
+            What::Stops => self.stops(at),
+            What::Claims(_, until) => {
+                let since = self.leads.filter(|(_, until)| *until >= at);
+                if since.is_none() {
+                    self.leads_no_more(at);
+                }
+                self.leads = Some((since.map_or(at, |(since, _)| since), until));
+            }
+            What::Yields => self.leads_no_more(at),
+            What::Freezes(_) => {
+                let leads = self.leads;
+                self.leads_no_more(at);
+                // Should it go on in time, it goes on leading.
+                self.leads = leads;
+                self.still.get_or_insert(at);
+            }
+            What::Thaws => {
+                let still = self.still.take();
+                self.span(State::Still, still, at);
+                let leads = self.leads.filter(|(_, until)| *until > at);
+                self.leads = leads.map(|(_, until)| (at, until));
+            }
+            What::Acts(_) => self.acts = self.acts.or(Some(at)),
+            What::Rests(_) => {
+                let acts = self.acts.take();
+                self.span(State::Acts, acts, at);
+            }
+            _ => {}
+        }
+    }
+
+    /// The process is gone, and all that it did.
+    fn stops(&mut self, at: Time) {
+        if self.still.is_none() {
+            self.leads_no_more(at);
+        }
+        self.leads = None;
+        let ends = [
+            (State::Up, self.up.take()),
+            (State::Still, self.still.take()),
+            (State::Acts, self.acts.take()),
+        ];
+        for (state, since) in ends {
+            self.span(state, since, at);
+        }
+    }
+
+    /// It does not lead from then on, or did not since what it held to be so ran out.
+    fn leads_no_more(&mut self, at: Time) {
+        if let Some((since, until)) = self.leads.take() {
+            self.span(State::Leads, Some(since), at.min(until));
+        }
+    }
+
+    fn span(&mut self, state: State, since: Option<Time>, to: Time) {
+        if let Some(from) = since.filter(|from| *from < to) {
+            let (from, to) = (secs(from), secs(to));
+            self.spans.push(Span { state, from, to });
+        }
+    }
+}
+
+fn secs(time: Time) -> f64 {
+    Duration::from_nanos(time.as_nanos()).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(secs: u64) -> Time {
+        Time::after(Duration::from_secs(secs))
+    }
+
+    fn spans(events: &[(u64, What)]) -> Vec<(State, f64, f64)> {
+        let event = |(secs, what): &(u64, What)| Event {
+            at: after(*secs),
+            node: NodeId(1),
+            what: what.clone(),
+        };
+        let timeline = Timeline::of(&events.iter().map(event).collect::<Vec<_>>());
+        let spans = timeline.lanes.into_iter().flat_map(|lane| lane.spans);
+        spans.map(|it| (it.state, it.from, it.to)).collect()
+    }
+
+    #[test]
+    fn a_claim_that_is_renewed_is_one_span_and_one_that_ran_out_ends_when_it_did() {
+        let found = spans(&[
+            (0, What::Starts),
+            (1, What::Claims(None, after(10))),
+            (5, What::Claims(None, after(15))),
+            (20, What::Claims(None, after(30))),
+            (25, What::Yields),
+            (40, What::End),
+        ]);
+        assert_eq!(
+            found,
+            [
+                (State::Leads, 1.0, 15.0),
+                (State::Leads, 20.0, 25.0),
+                (State::Up, 0.0, 40.0)
+            ]
+        );
+    }
+
+    #[test]
+    fn who_stands_still_does_not_lead_and_its_task_goes_on() {
+        let found = spans(&[
+            (0, What::Starts),
+            (1, What::Claims(None, after(30))),
+            (1, What::Acts(None)),
+            (5, What::Freezes(after(20))),
+            (20, What::Thaws),
+            (25, What::Stops),
+        ]);
+        assert_eq!(
+            found,
+            [
+                (State::Leads, 1.0, 5.0),
+                (State::Still, 5.0, 20.0),
+                (State::Leads, 20.0, 25.0),
+                (State::Up, 0.0, 25.0),
+                (State::Acts, 1.0, 25.0)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_stands_still_to_the_end_did_not_lead_then() {
+        let found = spans(&[
+            (1, What::Claims(None, after(99))),
+            (5, What::Freezes(after(80))),
+            (9, What::End),
+        ]);
+        assert_eq!(found, [(State::Leads, 1.0, 5.0), (State::Still, 5.0, 9.0)]);
+    }
+}
