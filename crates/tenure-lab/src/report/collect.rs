@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::contestant::Contestant;
 use crate::fault::{Fault, Who};
 use crate::measure::{Comparison, NODES, Row, each, play, set_out};
+use crate::paper::{self, Point};
 use crate::scenario::{LASTS, SETTLED, Scenario};
 
 use super::Timeline;
@@ -26,6 +27,8 @@ pub struct Report {
     /// What each contestant sends among more members, in the order of the contestants; without the numbers
     /// of members among which it drowns in messages.
     pub growth: Vec<Vec<Growth>>,
+    /// What the papers claim, and what was measured.
+    pub papers: Vec<Point>,
     /// One run of each row, in the order of the rows.
     pub timelines: Vec<Timeline>,
 }
@@ -73,6 +76,7 @@ impl Report {
         Self {
             comparison: comparison.clone(),
             growth: counted.chunks(SIZES.len()).map(growth).collect(),
+            papers: paper::measure(),
             rows,
             timelines,
         }

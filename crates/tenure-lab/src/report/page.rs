@@ -38,6 +38,7 @@ impl Report {
             ("overview", table::overview(self)),
             ("trade-off", self.trade_off()),
             ("growth", self.growth_plots()),
+            ("papers", self.papers()),
             ("scenarios", self.scenarios()),
             ("table", table::all(self)),
         ])
@@ -106,6 +107,17 @@ impl Report {
         let figures =
             all.map(|(counts, what, caption)| figure(&plot::growth(&counts, what, what), caption));
         figures.concat()
+    }
+
+    fn papers(&self) -> String {
+        figure(
+            &plot::papers(
+                &self.papers,
+                "Messages in one election, by formula and measured",
+            ),
+            "Lines: the formulas of the papers; dots: one election each, measured under the papers' own \
+             assumptions. The leader is down, and on all down lists; with Chang and Roberts nobody is.",
+        )
     }
 
     fn scenarios(&self) -> String {

@@ -2,6 +2,7 @@
 
 mod distribution;
 mod growth;
+mod papers;
 mod timeline;
 mod trade_off;
 
@@ -15,6 +16,7 @@ use super::page::escape;
 
 pub(super) use distribution::distribution;
 pub(super) use growth::{Count, growth};
+pub(super) use papers::papers;
 pub(super) use timeline::timeline;
 pub(super) use trade_off::trade_off;
 
