@@ -165,7 +165,7 @@ impl Report {
             figure(
                 &timeline,
                 &format!(
-                    "Who led when, machine by machine, in the run with seed {seed}. Dashed: faults."
+                    "Who led when, machine by machine, in the run with seed {seed}. Dashed: faults. Breaks below half a second are not drawn."
                 )
             ),
         )

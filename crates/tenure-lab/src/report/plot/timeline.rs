@@ -6,7 +6,7 @@ use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
 
 use super::{WIDTH, draw, label};
-use crate::report::{State, Timeline};
+use crate::report::{Span, State, Timeline};
 
 /// What a state looks like: its colour, how thick it is, and what it is called.
 fn look(state: State) -> (&'static str, f64, &'static str) {
@@ -28,6 +28,21 @@ const GAP: f64 = 10.0;
 const BEFORE: f64 = 10.0;
 const AFTER: f64 = 90.0;
 const FROM_START: f64 = 30.0;
+
+/// A break as long as a dot is wide: shorter ones are not drawn.
+const BREAK: f64 = 0.5;
+
+/// When it did that, without short breaks, of which there may be thousands.
+fn joined(spans: &[Span], state: State) -> Vec<(f64, f64)> {
+    let mut joined: Vec<(f64, f64)> = Vec::new();
+    for span in spans.iter().filter(|span| span.state == state) {
+        match joined.last_mut() {
+            Some((_, until)) if span.from - *until < BREAK => *until = span.to,
+            _ => joined.push((span.from, span.to)),
+        }
+    }
+    joined
+}
 
 /// Some contestants' runs below each other. Time counts from the first fault.
 pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], about: &str) -> String {
@@ -58,13 +73,13 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], about: &str) -> Stri
             });
             places.push(y);
             for state in STATES {
-                let spans = lane.spans.iter().filter(|span| span.state == state);
-                for span in spans {
-                    let ends = ((span.from - zero).max(from), (span.to - zero).min(to));
-                    if ends.0 < ends.1 {
-                        let (colour, thick, _) = look(state);
-                        let line = LinePlot::new().with_data([(ends.0, y), (ends.1, y)]);
-                        plots.push(Plot::from(line.with_color(colour).with_stroke_width(thick)));
+                let (colour, thick, _) = look(state);
+                for (since, until) in joined(&lane.spans, state) {
+                    let (since, until) = ((since - zero).max(from), (until - zero).min(to));
+                    if since < until {
+                        let line = LinePlot::new().with_data([(since, y), (until, y)]);
+                        let line = line.with_color(colour).with_stroke_width(thick);
+                        plots.push(Plot::from(line));
                     }
                 }
             }
