@@ -30,6 +30,8 @@ fn is_self_contained(page: &str) -> bool {
     let signs = [
         "http://", "https://", "src=", "<script", "<link", "@import", "url(",
     ];
+    // A part of the page itself may be named.
+    let page = page.replace("url(#", "");
     !signs.iter().any(|sign| page.contains(sign))
 }
 
