@@ -60,13 +60,18 @@ pub(crate) enum Command {
     Watchdog(Watchdog),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
+    #[command(hide = true)]
+    CompareWorker(CompareWorker),
 }
 
-/// Compare ways to elect a leader, in simulated time
+/// Compare ways to elect a leader, in simulated time or live
 ///
 /// Runs every contestant through every scenario on this machine, in virtual time, and says how long
 /// there was no leader, whether two acted at once, and what it cost. Nothing is started and no network
 /// is used. The same seeds give the same figures everywhere.
+///
+/// With "--live" a store and candidates are started as processes of their own, in a temporary folder,
+/// and killed, frozen, stopped and cut off; all are ended before this command ends.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Compare {
@@ -96,6 +101,16 @@ pub(crate) struct Compare {
     /// List the contestants and the scenarios, and do nothing
     #[arg(long)]
     pub(crate) list: bool,
+    /// Start real processes on this machine and measure those, in real time [default: lease, bully and
+    /// bully-no-quorum, in kill-leader, stop-leader, freeze-leader, restart-loop and cut-leader]
+    #[arg(long, conflicts_with = "seeds")]
+    pub(crate) live: bool,
+    /// With --live: how many candidates compete
+    #[arg(long, requires = "live", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=9))]
+    pub(crate) candidates: u32,
+    /// With --live: how many runs of each contestant in each scenario
+    #[arg(long, requires = "live", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
 }
 
 #[derive(Debug, Subcommand)]
@@ -256,6 +271,9 @@ pub(crate) struct Run {
     pub(crate) once: bool,
     #[command(flatten)]
     pub(crate) health: HealthArgs,
+    /// End when this process, which started this one, ends
+    #[arg(long, hide = true)]
+    pub(crate) parent: Option<i32>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -588,4 +606,10 @@ pub(crate) struct DemoWorker {
     pub(crate) logs: PathBuf,
     #[arg(long)]
     pub(crate) database: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareWorker {
+    #[arg(long)]
+    pub(crate) receiver: std::net::SocketAddr,
 }

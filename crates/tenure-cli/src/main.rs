@@ -13,6 +13,7 @@ mod open_files;
 mod output;
 mod parent;
 mod peers;
+mod processes;
 mod run;
 mod serve;
 mod shell;
@@ -61,5 +62,6 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Man(arguments) => shell::man(&arguments),
         Command::Watchdog(arguments) => run::watchdog(&arguments),
         Command::DemoWorker(arguments) => demo::worker(arguments),
+        Command::CompareWorker(arguments) => compare::worker(&arguments),
     }
 }

@@ -1,6 +1,7 @@
-//! `tenure compare`: ways to elect a leader, side by side in simulated time.
+//! `tenure compare`: ways to elect a leader, side by side in simulated time or as real processes.
 
 mod check;
+mod live;
 mod papers;
 mod report;
 mod settings;
@@ -19,6 +20,8 @@ use crate::cli::{Compare, CompareWhat};
 use crate::exit::{BAD_CONFIGURATION, Failure};
 use crate::output;
 
+pub(crate) use live::worker;
+
 /// Who is compared if nobody is named.
 const DEFAULT: &[&str] = &[
     "lease",
@@ -35,6 +38,7 @@ pub(crate) fn compare(arguments: &Compare) -> Result<ExitCode, Failure> {
         Some(CompareWhat::Check(arguments)) => check::check(arguments),
         Some(CompareWhat::Papers(arguments)) => papers::papers(arguments),
         None if arguments.list => list(),
+        None if arguments.live => live::compare(arguments),
         None => run(arguments),
     }
 }
@@ -72,7 +76,7 @@ fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
     } else if arguments.csv {
         table::csv(&rows)?;
     } else {
-        table::print(&rows, &comparison)?;
+        table::print(&rows, &comparison.scenarios)?;
         table::legend(NODES, &comparison.seeds)?;
         settings::summary(&mine, &rows)?;
     }
@@ -86,9 +90,10 @@ fn list() -> Result<ExitCode, Failure> {
     }
     output::print_table(&table)?;
     output::line("")?;
-    let mut table = output::table(&["SCENARIO", "WHAT HAPPENS"]);
+    let mut table = output::table(&["SCENARIO", "WHAT HAPPENS", "LIVE"]);
     for scenario in scenario::ALL {
-        table.add_row([scenario.name, scenario.about]);
+        let live = if live::can_play(scenario) { "yes" } else { "" };
+        table.add_row([scenario.name, scenario.about, live]);
     }
     output::print_table(&table)?;
     Ok(ExitCode::SUCCESS)

@@ -3,7 +3,8 @@
 use std::io;
 use std::ops::Range;
 
-use tenure_lab::measure::{Comparison, Row, Spread};
+use tenure_lab::measure::{Row, Spread};
+use tenure_lab::scenario::Scenario;
 
 use crate::output;
 
@@ -25,13 +26,20 @@ const COLUMNS: &[&str] = &[
     "NONE AT END",
 ];
 
-pub(super) fn print(rows: &[Row], comparison: &Comparison) -> io::Result<()> {
-    for scenario in &comparison.scenarios {
-        let mut table = output::table(COLUMNS);
+/// A live run has a column more.
+const LIVE_COLUMN: &str = "CPU AT REST";
+
+pub(super) fn print(rows: &[Row], scenarios: &[Scenario]) -> io::Result<()> {
+    let live = rows.iter().any(|row| row.live);
+    let columns = [COLUMNS, if live { &[LIVE_COLUMN] } else { &[] }].concat();
+    for scenario in scenarios {
+        let mut table = output::table(&columns);
         for row in rows.iter().filter(|row| row.scenario == scenario.name) {
             let led = row.never_led < row.seeds;
             let of_led = |text: String| if led { text } else { "never".into() };
-            table.add_row([
+            // The links of a live run don't tell what is about an election.
+            let of_election = |text: String| if live { String::new() } else { of_led(text) };
+            let mut cells = vec![
                 row.contestant.clone(),
                 of_led(secs(row.first_leader.median)),
                 of_led(secs(row.without_leader.median)),
@@ -41,15 +49,21 @@ pub(super) fn print(rows: &[Row], comparison: &Comparison) -> io::Result<()> {
                 secs(row.two_act.max),
                 row.writes_refused.to_string(),
                 format!("{:.1}", row.terms),
-                of_led(format!("{:.1}", row.messages_per_election)),
-                of_led(format!("{:.1}", row.bytes_per_election / 1_000.0)),
+                of_election(format!("{:.1}", row.messages_per_election)),
+                of_election(format!("{:.1}", row.bytes_per_election / 1_000.0)),
                 format!("{:.0}", row.messages_at_rest),
                 format!("{:.1}", row.bytes_at_rest / 1_000.0),
                 row.floods.to_string(),
                 row.without_leader_at_end.to_string(),
-            ]);
+            ];
+            if live {
+                let cpu = row.cpu_at_rest.map(|percent| format!("{percent:.1} %"));
+                cells.push(cpu.unwrap_or_default());
+            }
+            table.add_row(cells);
         }
-        output::line(format!("{}: {}", scenario.name, scenario.about))?;
+        let mark = if live { " (live)" } else { "" };
+        output::line(format!("{}{mark}: {}", scenario.name, scenario.about))?;
         output::print_table(&table)?;
         output::line("")?;
     }
@@ -77,7 +91,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
         "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,writes_taken,writes_refused,\
          election_messages_per_minute,detection_messages_per_minute,bytes_per_minute,\
          messages_per_election,bytes_per_election,messages_at_rest,bytes_at_rest,floods,\
-         without_leader_at_end",
+         without_leader_at_end,live,cpu_at_rest_percent",
         spread("first_leader"),
         spread("without_leader"),
         spread("two_act"),
@@ -85,7 +99,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     for row in rows {
         let spread = |it: &Spread| format!("{},{},{}", it.median, it.p99, it.max);
         output::line(format!(
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             quoted(&row.contestant),
             row.scenario,
             row.seeds,
@@ -106,6 +120,8 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
             row.bytes_at_rest,
             row.floods,
             row.without_leader_at_end,
+            row.live,
+            row.cpu_at_rest.map(|it| it.to_string()).unwrap_or_default(),
         ))?;
     }
     Ok(())

@@ -3,21 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use nix::sys::signal::Signal;
 use tenure::Config;
-use tenure::config::{Origin, Strategy};
+use tenure::config::Origin;
 
-use super::network::Network;
-use super::process::{Process, this_program};
 use crate::cli::DemoStrategy;
+use crate::processes::{self, Network, Process, start_store, this_program};
 
 /// What the workers compete for.
 pub(super) const ELECTION: &str = "demo/log-rollup";
@@ -65,8 +64,15 @@ impl Fleet {
         let mut fleet = Self {
             lease_duration,
             way: match strategy {
-                DemoStrategy::Lease => start_store(folder.path())?,
-                DemoStrategy::Bully => Way::Peers(Network::start(&workers)?),
+                DemoStrategy::Lease => {
+                    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+                    let (store, address) = start_store(folder.path(), listen)?;
+                    Way::Store(store, address)
+                }
+                DemoStrategy::Bully => {
+                    let numbers: Vec<u32> = workers.iter().map(|worker| worker.0).collect();
+                    Way::Peers(Network::start(&numbers)?)
+                }
             },
             workers: BTreeMap::new(),
             folder,
@@ -117,8 +123,8 @@ impl Fleet {
                 settings.extend([
                     ("strategy", "bully".into()),
                     ("bully.node", worker.0.to_string()),
-                    ("bully.peers", network.peers_of(worker)),
-                    ("bully.listen", network.listens(worker).to_string()),
+                    ("bully.peers", network.peers_of(worker.0)),
+                    ("bully.listen", network.listens(worker.0).to_string()),
                     ("bully.state_dir", state.to_string_lossy().into_owned()),
                     // Long for such a lease: all the members share one machine.
                     ("bully.message_lifetime", format!("{}ms", lease / 8)),
@@ -135,11 +141,7 @@ impl Fleet {
             settings.set(key, [value], Origin::Environment(key.into()));
         }
         let config = Config::from_settings(&settings)?;
-        let timings = config.timings();
-        Ok(match config.strategy() {
-            Strategy::Bully(bully) => bully.rules(timings)?.timings().worst_without_leader(),
-            _ => timings.worst_without_leader(),
-        })
+        processes::worst_without_leader(&config)
     }
 
     pub(super) const fn way(&self) -> &Way {
@@ -200,29 +202,4 @@ impl Fleet {
     fn logs(&self) -> PathBuf {
         self.folder.path().join("logs")
     }
-}
-
-fn start_store(folder: &Path) -> anyhow::Result<Way> {
-    let mut store = this_program(&["serve", "--listen", "127.0.0.1:0"])
-        .arg("--data-dir")
-        .arg(folder.join("store"))
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(File::create(folder.join("store.log"))?)
-        .spawn()
-        .map(Process)
-        .context("can't start the store")?;
-    let mut line = String::new();
-    let stdout = store.0.stdout.take().context("the store has no stdout")?;
-    BufReader::new(stdout).read_line(&mut line)?;
-    let Some(address) = line
-        .trim_end()
-        .strip_prefix("listening on http://")
-        .and_then(|text| text.parse().ok())
-    else {
-        let log = fs::read_to_string(folder.join("store.log")).unwrap_or_default();
-        bail!("the store did not start: {line}{log}");
-    };
-    Ok(Way::Store(store, address))
 }

@@ -6,15 +6,11 @@
 mod script;
 
 mod fleet;
-mod network;
-mod process;
 mod worker;
 
 mod measure;
 mod passes;
 mod report;
-
-mod interrupt;
 
 #[path = "../../../../examples/log_rollup/job.rs"]
 mod job;
@@ -23,7 +19,7 @@ use std::process::ExitCode;
 
 use crate::cli::{Demo, DemoStrategy};
 use crate::exit::{BAD_CONFIGURATION, Failure};
-use interrupt::Interrupted;
+use crate::processes;
 
 pub(crate) use worker::worker;
 
@@ -38,10 +34,6 @@ pub(crate) fn demo(arguments: &Demo) -> Result<ExitCode, Failure> {
     match script::play(arguments) {
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => Ok(ExitCode::FAILURE),
-        Err(error) => {
-            let signal = error.downcast_ref().map(|Interrupted(signal)| *signal);
-            let code = signal.and_then(|signal| u8::try_from(128 + signal).ok());
-            Err(Failure::new(code.unwrap_or(1), error))
-        }
+        Err(error) => Err(processes::failure(error)),
     }
 }

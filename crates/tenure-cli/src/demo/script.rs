@@ -9,11 +9,11 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::fleet::{ELECTION, Fleet, Way, Worker};
-use super::interrupt::{self, Interrupted};
 use super::measure;
 use super::passes::{Pass, Passes};
 use super::report::Report;
 use crate::cli::{Demo, DemoStrategy};
+use crate::processes::{Interrupted, Second, notice};
 
 /// What a machine that is busy with other things may add to a failover: starting the new leader's
 /// task, and its first pass.
@@ -53,7 +53,7 @@ pub(super) fn play(arguments: &Demo) -> anyhow::Result<bool> {
             ],
         ),
     };
-    let interrupted = interrupt::notice()?;
+    let interrupted = notice(Second::EndsAtOnce)?;
     let report = Report::new(arguments.json);
     let fleet = Fleet::start(arguments.strategy, workers, lease_duration)?;
     let passes = Passes::open(&fleet.database())?;
@@ -201,7 +201,7 @@ impl Stage {
         let others = all.iter().copied().filter(|&worker| worker != old);
         let with_it = others.take((all.len() - 1) / 2 - 1);
         let some: Vec<Worker> = std::iter::once(old).chain(with_it).collect();
-        network.cut_off(some.clone());
+        network.cut_off(some.iter().map(|worker| worker.0).collect());
         let text = format!(
             "is cut off from the majority: {} of {} workers are on its side",
             some.len(),

@@ -23,7 +23,7 @@ use tracing::info;
 
 use crate::cli::{CandidateArgs, Run};
 use crate::exit::{Failure, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
-use crate::store;
+use crate::{parent, store};
 use supervise::supervise;
 
 pub(crate) use watchdog::watchdog;
@@ -32,6 +32,9 @@ pub(crate) use watchdog::watchdog;
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
+    if let Some(parent) = arguments.parent {
+        parent::end_with(parent)?;
+    }
     let mut config = config(arguments)?;
     // Better now than after winning an election that others could have won.
     find(&arguments.command[0])?;

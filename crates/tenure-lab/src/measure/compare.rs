@@ -27,15 +27,17 @@ pub const REST: Range<Duration> = Duration::from_secs(30)..SETTLED;
 
 /// What is kept of one run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ran {
-    pub(super) figures: Figures,
-    pub(super) traffic: Traffic,
+pub struct Ran {
+    /// What happened.
+    pub figures: Figures,
+    /// What was sent in all.
+    pub traffic: Traffic,
     /// What was sent in each election.
-    pub(super) elections: Vec<Sent>,
+    pub elections: Vec<Sent>,
     /// What was sent at rest.
-    pub(super) rest: Sent,
+    pub rest: Sent,
     /// Whether it was ended because of too many messages.
-    pub(super) floods: bool,
+    pub floods: bool,
 }
 
 /// Twenty times as many as any run has that does not do nothing but make more messages. The textbook's

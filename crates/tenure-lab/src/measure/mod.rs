@@ -4,7 +4,7 @@ mod compare;
 mod row;
 mod watch;
 
-pub use compare::{Comparison, NODES, REST, compare};
+pub use compare::{Comparison, NODES, REST, Ran, compare};
 pub(crate) use compare::{each, play, set_out};
 pub use row::{Row, Spread};
 pub use watch::{Figures, figures};

@@ -65,6 +65,12 @@ pub struct Row {
     pub floods: u64,
     /// In how many runs nobody led at the end.
     pub without_leader_at_end: u64,
+    /// Whether real processes ran, and not simulated ones. Then all messages are counted as being about
+    /// who leads, those of an election are not told apart, and bytes are with the heads of requests.
+    pub live: bool,
+    /// Live: how much of one processor all processes together take while nothing goes wrong, in per
+    /// cent.
+    pub cpu_at_rest: Option<f64>,
 }
 
 impl Spread {
@@ -87,7 +93,9 @@ impl Spread {
 }
 
 impl Row {
-    pub(super) fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[Ran]) -> Self {
+    /// Of these runs, which took so many minutes each.
+    #[must_use]
+    pub fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[Ran]) -> Self {
         let count = runs.len().max(1) as f64;
         let all = || runs.iter().map(|ran| &ran.figures);
         let traffic = || runs.iter().map(|ran| &ran.traffic);
@@ -124,6 +132,8 @@ impl Row {
             bytes_at_rest: at_rest(|sent| sent.bytes),
             floods: runs.iter().filter(|ran| ran.floods).count() as u64,
             without_leader_at_end: all().filter(|it| !it.led_at_end).count() as u64,
+            live: false,
+            cpu_at_rest: None,
         }
     }
 }

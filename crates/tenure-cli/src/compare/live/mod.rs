@@ -1,0 +1,179 @@
+//! `tenure compare --live`: the same comparison of real processes.
+//!
+//! This command itself is started as a store and as candidates, with configuration files, folders and
+//! sockets. Whoever leads writes to a fenced receiver in this process every few milliseconds, and all
+//! figures come from what arrived there, not from what candidates say of themselves.
+
+mod play;
+
+mod contestant;
+mod group;
+mod script;
+
+mod receiver;
+mod worker;
+
+mod figures;
+mod processor;
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use tenure_lab::measure::{Ran, Row};
+use tenure_lab::scenario::{self, Scenario};
+use tenure_lab::sim::Traffic;
+
+use super::{bar, table, unknown};
+use crate::cli::Compare;
+use crate::exit::{BAD_CONFIGURATION, Failure};
+use crate::output;
+use crate::processes::{self, Second, adopt_orphans, notice};
+use contestant::Contestant;
+use play::{Played, Stage};
+
+pub(super) use script::can_play;
+pub(crate) use worker::worker;
+
+/// What is played if nothing is named.
+const DEFAULT: &[&str] = &[
+    "kill-leader",
+    "stop-leader",
+    "freeze-leader",
+    "restart-loop",
+    "cut-leader",
+];
+
+pub(super) fn compare(arguments: &Compare) -> Result<ExitCode, Failure> {
+    let contestants = contestant::all(&arguments.contestant, &arguments.config)?;
+    let scenarios = scenarios(&arguments.scenario, arguments.candidates)?;
+    adopt_orphans()?;
+    let stage = Stage {
+        candidates: arguments.candidates,
+        interrupted: notice(Second::Nothing)?,
+    };
+    let mut ended = 0;
+    let rows = play_all(&stage, &contestants, &scenarios, arguments.runs, &mut ended);
+    // Nobody but people who are there to read it needs this.
+    let _ = std::io::Write::write_fmt(
+        &mut anstream::stderr(),
+        format_args!("ended {ended} processes; none is left\n"),
+    );
+    let rows = rows.map_err(processes::failure)?;
+    if arguments.json {
+        output::json(&rows)?;
+    } else if arguments.csv {
+        table::csv(&rows)?;
+    } else {
+        table::print(&rows, &scenarios)?;
+        output::line(legend(arguments, &contestants))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scenarios(names: &[String], candidates: u32) -> Result<Vec<Scenario>, Failure> {
+    let names: Vec<&str> = match names {
+        [] => DEFAULT.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    let wrong = |text: String| Failure::new(BAD_CONFIGURATION, anyhow!(text));
+    let one = |name: &str| {
+        let scenario = Scenario::of_name(name).map_err(unknown)?;
+        if !can_play(&scenario) {
+            let can = scenario::ALL.iter().filter(|it| can_play(it));
+            let can: Vec<&str> = can.map(|it| it.name).collect();
+            return Err(wrong(format!(
+                "scenario {name:?} can only be simulated; live there are {}",
+                can.join(", ")
+            )));
+        }
+        let least = script::least_candidates(&scenario);
+        if candidates < least {
+            return Err(wrong(format!(
+                "scenario {name:?} takes two candidates away, and {candidates} are too few for that; \
+                 --candidates {least} at least"
+            )));
+        }
+        Ok(scenario)
+    };
+    names.into_iter().map(one).collect()
+}
+
+fn play_all(
+    stage: &Stage,
+    contestants: &[Contestant],
+    scenarios: &[Scenario],
+    runs: u32,
+    ended: &mut usize,
+) -> anyhow::Result<Vec<Row>> {
+    let pairs = scenarios.iter().flat_map(|scenario| {
+        let all = contestants.iter();
+        let fit = all.filter(|it| !scenario.store || it.needs_store);
+        fit.map(move |contestant| (contestant, scenario))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    let bar = bar(pairs.len() as u64 * u64::from(runs), "live runs");
+    let mut rows = Vec::new();
+    for (contestant, scenario) in pairs {
+        let mut played = Vec::new();
+        for _ in 0..runs {
+            bar.set_message(format!("{} in {}", contestant.name, scenario.name));
+            played.push(stage.play(contestant, scenario, ended)?);
+            bar.inc(1);
+        }
+        rows.push(row(contestant, scenario, &played));
+    }
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+fn row(contestant: &Contestant, scenario: &Scenario, played: &[Played]) -> Row {
+    let count = played.len().max(1) as f64;
+    let took: Duration = played.iter().map(|it| it.took).sum();
+    let minutes = took.as_secs_f64() / 60.0 / count;
+    let figures = played.iter().map(|it| {
+        let (election, bytes) = it.carried;
+        let traffic = Traffic {
+            election,
+            bytes,
+            ..Traffic::default()
+        };
+        Ran {
+            figures: it.figures.clone(),
+            traffic,
+            ..Ran::default()
+        }
+    });
+    let figures: Vec<_> = figures.collect();
+    let cpu: Option<f64> = played.iter().map(|it| it.cpu_at_rest).sum();
+    let at_rest = |of: fn(&Played) -> f64| played.iter().map(of).sum::<f64>() / count;
+    Row {
+        live: true,
+        messages_at_rest: at_rest(|it| it.carried_at_rest.0),
+        bytes_at_rest: at_rest(|it| it.carried_at_rest.1),
+        cpu_at_rest: cpu.map(|sum| sum / count),
+        ..Row::of(&contestant.name, scenario.name, minutes, &figures)
+    }
+}
+
+fn legend(arguments: &Compare, contestants: &[Contestant]) -> String {
+    let mut text = format!(
+        "{} candidates as real processes, {} run(s) each. NO LEADER is the longest time without a write of a \
+         leader,\nTWO ACT how long two wrote at once; STALE WRITES were refused. Networks are cut by a \
+         proxy in this process,\nwhich counts requests and answers, and bytes with their heads. CPU AT \
+         REST is that of all of them together,\nwithout the leader's task, of one processor. Times of \
+         scenarios are in proportion to the lease:",
+        arguments.candidates, arguments.runs
+    );
+    for contestant in contestants {
+        let scale = script::scale(contestant.lease_duration);
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "\n  {}: lease {:?}, so {scale:.2} of the time that is said above",
+            contestant.name, contestant.lease_duration
+        );
+    }
+    text
+}

@@ -1,0 +1,45 @@
+//! A store as a process.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, bail};
+
+use super::network::STORE;
+use super::process::{Process, this_program};
+
+/// Starts a store at this address, with its data and its log in this folder; port 0 takes a free one.
+pub(crate) fn start_store(
+    folder: &Path,
+    listen: SocketAddr,
+) -> anyhow::Result<(Process, SocketAddr)> {
+    let log = folder.join(format!("{STORE}.log"));
+    let mut store = this_program(&["serve"])
+        .arg("--listen")
+        .arg(listen.to_string())
+        .arg("--data-dir")
+        .arg(folder.join("store"))
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::options().create(true).append(true).open(&log)?)
+        .spawn()
+        .map(Process)
+        .context("can't start the store")?;
+    let mut line = String::new();
+    let stdout = store.0.stdout.take().context("the store has no stdout")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    let Some(address) = line
+        .trim_end()
+        .strip_prefix("listening on http://")
+        .and_then(|text| text.parse().ok())
+    else {
+        let log = fs::read_to_string(log).unwrap_or_default();
+        bail!("the store did not start: {line}{log}");
+    };
+    Ok((store, address))
+}
