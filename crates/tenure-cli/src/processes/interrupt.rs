@@ -58,7 +58,9 @@ pub(crate) fn notice(second: Second) -> anyhow::Result<Arc<AtomicI32>> {
                     _ = terminate.recv() => Signal::SIGTERM,
                     _ = hangup.recv() => Signal::SIGHUP,
                 } as i32;
-                if first.swap(signal, Ordering::Relaxed) != 0 && second == Second::EndsAtOnce {
+                let order = Ordering::Relaxed;
+                let is_first = first.compare_exchange(0, signal, order, order);
+                if is_first.is_err() && second == Second::EndsAtOnce {
                     std::process::exit(128 + signal);
                 }
             }

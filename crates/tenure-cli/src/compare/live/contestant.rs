@@ -97,7 +97,8 @@ fn of_file(file: &Path) -> Result<Contestant, Failure> {
     Config::load(file)?;
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let settings = text.parse().with_context(|| file.display().to_string())?;
-    Ok(Contestant::new(file.display().to_string(), settings)?)
+    Contestant::new(file.display().to_string(), settings)
+        .map_err(|error| Failure::new(BAD_CONFIGURATION, error))
 }
 
 impl Contestant {
