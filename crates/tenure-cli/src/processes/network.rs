@@ -80,7 +80,7 @@ impl Network {
     /// Where the one reaches the other.
     pub(crate) fn link(&self, from: u32, to: u32) -> SocketAddr {
         let link = self.links.get(&(from, to));
-        *link.unwrap_or(&self.listen[&to])
+        *link.unwrap_or_else(|| &self.listen[&to])
     }
 
     /// All peers and where they are, as this one is to reach them.
