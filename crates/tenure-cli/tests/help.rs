@@ -46,7 +46,7 @@ fn the_help_names_every_exit_code() {
 #[test]
 fn what_is_for_the_command_itself_is_not_in_the_help() {
     let top = help(&["--help"]) + &help(&["serve", "--help"]);
-    for hidden in ["watchdog", "demo-worker", "--parent"] {
+    for hidden in ["watchdog", "demo-worker", "compare-worker", "--parent"] {
         assert!(!top.contains(hidden), "{hidden}");
     }
 }
