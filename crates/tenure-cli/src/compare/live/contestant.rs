@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use tenure::Config;
 use tenure::config::Strategy;
 use tenure_lab::contestant::{Contestant as Simulated, DetectorKind, Way};
+use tenure_lab::detector::DetectBy;
 use toml::{Table, Value};
 
 use crate::compare::unknown;
@@ -83,12 +84,12 @@ fn of_name(name: &str) -> Result<Contestant, Failure> {
 /// What the library calls a detector, if it has it.
 const fn detector_name(detector: DetectorKind) -> Option<&'static str> {
     match detector {
-        DetectorKind::PushChen => Some("push"),
-        DetectorKind::PushFixed => Some("push-fixed"),
-        DetectorKind::PushPhi => Some("phi"),
-        DetectorKind::Pull => Some("pull"),
-        DetectorKind::OnDemand => Some("on-demand"),
-        DetectorKind::AttendanceRing => None,
+        DetectorKind::Of(DetectBy::Push) => Some("push"),
+        DetectorKind::Of(DetectBy::PushFixed) => Some("push-fixed"),
+        DetectorKind::Of(DetectBy::Phi) => Some("phi"),
+        DetectorKind::Of(DetectBy::Pull) => Some("pull"),
+        DetectorKind::Of(DetectBy::OnDemand) => Some("on-demand"),
+        DetectorKind::Of(_) | DetectorKind::AttendanceRing => None,
     }
 }
 
