@@ -28,6 +28,36 @@ fn the_command_is_told_election_candidate_and_epoch() {
 }
 
 #[test]
+fn neither_the_command_nor_its_health_command_is_given_secrets() {
+    let bench = Bench::new();
+    let asked = bench.folder.path().join("asked");
+    let health = format!("env > {0}.new; mv {0}.new {0}", asked.display());
+    let flags = [
+        "--health-command",
+        "sh",
+        "--health-arg",
+        "-c",
+        "--health-arg",
+        &health,
+    ];
+    let program = ["sh", "-c", "env; exec sleep 60"];
+    let mut command = bench.command(&candidate("secret"), &flags, &program);
+    command.env("TENURE_BULLY_KEY", "a key of all members");
+    command.env("TENURE_AZURE_ACCOUNTS", "someone:c2VjcmV0");
+    let leader = Process::spawn(&mut command);
+    let of_health = wait_for("the health command", || fs::read_to_string(&asked).ok());
+    let of_command = wait_for("the command's words", || {
+        let words = leader.stdout();
+        words.contains("TENURE_EPOCH").then_some(words)
+    });
+    for environment in [of_health, of_command] {
+        assert!(environment.contains("TENURE_ELECTION="), "{environment}");
+        assert!(!environment.contains("TENURE_BULLY_KEY"), "{environment}");
+        assert!(!environment.contains("TENURE_AZURE"), "{environment}");
+    }
+}
+
+#[test]
 fn an_election_without_a_namespace_is_told_in_full() {
     let bench = Bench::new();
     let url = bench.store.url();

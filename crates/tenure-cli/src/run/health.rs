@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use tenure::{Config, HealthCheck};
 use tokio::process::Command;
 
+use super::without_secrets;
 use crate::cli::HealthArgs;
 use crate::exit::code_of;
 
@@ -29,6 +30,7 @@ pub(super) fn check(program: &OsStr, arguments: &HealthArgs, config: &Config) ->
             .stdout(Stdio::null())
             // It must be possible to end all of it.
             .process_group(0);
+        without_secrets(&mut command);
         ask(command)
     })
     .with_interval(arguments.health_interval)

@@ -17,6 +17,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access};
 use tenure::config::{ConfigError, Origin, Settings};
 use tenure::{Candidate, Config, EndReason, OnOverrun};
+use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -27,6 +28,10 @@ use crate::{parent, store};
 use supervise::supervise;
 
 pub(crate) use watchdog::watchdog;
+
+/// Environment variables that have secrets of this program. Neither the command nor the health command
+/// has use for them, and who reads a member's key can vote in its name.
+const SECRETS: [&str; 2] = ["TENURE_BULLY_KEY", "TENURE_AZURE_ACCOUNTS"];
 
 /// Where the system looks for commands when there is no PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -182,6 +187,14 @@ fn config(arguments: &Run) -> Result<Config, ConfigError> {
     } else {
         config.with_on_overrun(OnOverrun::Exit)
     })
+}
+
+/// Takes this program's secrets out of what a command is given.
+fn without_secrets(command: &mut Command) -> &mut Command {
+    for secret in SECRETS {
+        command.env_remove(secret);
+    }
+    command
 }
 
 /// Looks the command up as the system will.

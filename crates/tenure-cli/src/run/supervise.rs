@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use super::group::Group;
 use super::watchdog::now;
+use super::without_secrets;
 use crate::exit::code_of;
 
 /// How often the watchdog is told of a new deadline: well within any margin, and cheap.
@@ -63,7 +64,8 @@ fn start(
         Stdio::inherit()
     };
     // The watchdog is this program. It starts the command in the group that it leads.
-    Command::new("/proc/self/exe")
+    let mut watchdog = Command::new("/proc/self/exe");
+    watchdog
         .arg0("tenure")
         .arg("watchdog")
         .arg("--deadlines")
@@ -74,7 +76,9 @@ fn start(
         .env("TENURE_CANDIDATE", leadership.candidate().as_str())
         .env("TENURE_EPOCH", leadership.epoch().to_string())
         .stdin(stdin)
-        .process_group(0)
+        .process_group(0);
+    // It gives the command what it has itself.
+    without_secrets(&mut watchdog)
         .spawn()
         .context("can't start the watchdog")
 }
