@@ -119,6 +119,18 @@ fn a_watchdog_that_is_killed_takes_the_command_with_it() {
 }
 
 #[test]
+fn a_command_whose_watchdog_is_killed_dies_also_when_its_run_can_do_nothing() {
+    let bench = Bench::new();
+    let id = candidate("leader");
+    let leader = bench.script(&id, &[], "echo $PPID; exec sleep 600");
+    let watchdog: i32 = wait_for("the watchdog", || leader.stdout().trim().parse().ok());
+    leader.signal(Signal::SIGSTOP);
+    let watchdog = nix::unistd::Pid::from_raw(watchdog);
+    nix::sys::signal::kill(watchdog, Signal::SIGKILL).unwrap();
+    wait_until_gone(&id);
+}
+
+#[test]
 fn a_group_that_is_frozen_dies_with_its_term() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));

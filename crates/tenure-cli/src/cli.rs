@@ -59,6 +59,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Watchdog(Watchdog),
     #[command(hide = true)]
+    Watched(Watched),
+    #[command(hide = true)]
     DemoWorker(DemoWorker),
     #[command(hide = true)]
     CompareWorker(CompareWorker),
@@ -594,6 +596,15 @@ pub(crate) struct Watchdog {
     /// The inherited file descriptor to read deadlines from
     #[arg(long)]
     pub(crate) deadlines: i32,
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watched {
+    /// The watchdog, with which the command must end
+    #[arg(long)]
+    pub(crate) parent: i32,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }

@@ -27,7 +27,7 @@ use crate::exit::{Failure, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
 use crate::{parent, store};
 use supervise::supervise;
 
-pub(crate) use watchdog::watchdog;
+pub(crate) use watchdog::{watchdog, watched};
 
 /// Environment variables that have secrets of this program. Neither the command nor the health command
 /// has use for them, and who reads a member's key can vote in its name.

@@ -9,21 +9,23 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{close, getpgrp};
+use nix::unistd::{close, getpgrp, getpid};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::orphans;
-use crate::cli::Watchdog;
+use crate::cli::{Watchdog, Watched};
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND, code_of};
+use crate::parent;
 
 /// How often the clock is looked at, at least: timers stand still while a machine is suspended.
 const LOOK: Duration = Duration::from_millis(100);
@@ -93,18 +95,33 @@ async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-fn start(arguments: &Watchdog) -> Result<Child, Failure> {
-    let command = &arguments.command;
-    let started = Command::new(&command[0]).args(&command[1..]).spawn();
-    started.map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let code = if missing { NOT_FOUND } else { NOT_EXECUTABLE };
-        let error = anyhow::Error::new(error);
-        Failure::new(
-            code,
-            error.context(format!("can't run {}", command[0].display())),
-        )
-    })
+fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
+    // By way of this program once more, see `watched`. This thread ends with the process: the kernel
+    // takes the end of the thread that has started a process for the end of its parent.
+    Command::new("/proc/self/exe")
+        .arg0("tenure")
+        .arg("watched")
+        .arg("--parent")
+        .arg(getpid().to_string())
+        .arg("--")
+        .args(&arguments.command)
+        .spawn()
+        .context("can't start the command")
+}
+
+/// Becomes the command, which the kernel kills when the watchdog is gone: also if `tenure run`, which
+/// would see that, is killed at the same time. It holds for this process alone, not for its children.
+pub(crate) fn watched(arguments: &Watched) -> Result<ExitCode, Failure> {
+    parent::end_with(arguments.parent)?;
+    let (program, program_arguments) = (&arguments.command[0], &arguments.command[1..]);
+    let error = std::process::Command::new(program)
+        .args(program_arguments)
+        .exec();
+    let missing = error.kind() == std::io::ErrorKind::NotFound;
+    let code = if missing { NOT_FOUND } else { NOT_EXECUTABLE };
+    let error = anyhow::Error::new(error);
+    let error = error.context(format!("can't run {}", program.display()));
+    Err(Failure::new(code, error))
 }
 
 /// Kills the whole group, this process with it, once the deadline has passed.
