@@ -26,6 +26,23 @@ fn the_example_configuration_is_right() {
 }
 
 #[test]
+fn a_check_of_peers_tells_the_bound_of_peers_and_not_that_of_a_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let text = "strategy = \"bully\"\n[bully]\nnode = 1\n\
+                peers = [\"1=http://a:1\", \"2=http://b:1\", \"3=http://c:1\"]\n";
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let output = run(&["config", "check", path]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(stdout(&output).contains("bounds"), "{output:?}");
+    assert!(!stdout(&output).contains("at worst 15s"), "{output:?}");
+    let checked = json_of(&run(&["config", "check", path, "--json"]));
+    assert_eq!(checked["peers"]["worst_without_leader_ms"], 17_500);
+    assert!(checked["timings"]["worst_without_leader_ms"].is_null());
+}
+
+#[test]
 fn a_store_keeps_to_the_limits_that_are_set() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");

@@ -58,13 +58,13 @@ pub enum ConnectError {
     #[error("can't set up the HTTP client")]
     Http(#[source] reqwest::Error),
     /// There can't be such an election among peers.
-    #[error("impossible election among peers: {0}")]
+    #[error("impossible election among peers")]
     Bully(#[from] BullyError),
     /// What it would say about itself is too much.
     #[error("{0}")]
     Metadata(String),
     /// This member's state can't be used. It must not take part without it.
-    #[error("can't use the state of this member: {0}")]
+    #[error("can't use the state of this member")]
     State(#[from] StateError),
     /// This member can't listen, or its HTTP client can't be set up.
     #[error(transparent)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::config::{ConfigError, Origin, Outlook, Settings};
+use tenure::config::{ConfigError, Origin, Outlook, Settings, Strategy};
 use tenure::{Config, Timings};
 
 use crate::cli::{ConfigArgs, ConfigCheck, ConfigCommand, ConfigShow};
@@ -35,14 +35,21 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     let (settings, has_election) = candidate_of(path)?;
     let timings = Config::timings_of(&settings)?;
     let candidate = effective::candidate(&settings)?;
-    let outlook = outlook(&settings)?;
+    let config = Config::from_settings(&with_any_election(&settings))?;
+    let outlook = outlook(&config)?;
+    // The time without a leader follows from the lease alone where there is one.
+    let has_lease = !matches!(config.strategy(), Strategy::Bully(_));
     let store = effective::store(&serve::of_file(path)?)?;
     azure::check_file(path)?;
     if arguments.json {
+        let mut timings = timings_json(&timings);
+        if let (false, Some(timings)) = (has_lease, timings.as_object_mut()) {
+            timings.remove("worst_without_leader_ms");
+        }
         output::json(&json!({
             "file": file.to_string(),
             "election": has_election.then(|| effective::value_of(&candidate, "election")),
-            "timings": timings_json(&timings),
+            "timings": timings,
             "peers": outlook.as_ref().map(outlook_json),
             "serve": effective::values(&store),
         }))?;
@@ -60,7 +67,9 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
         .map(|row| format!("{} {}", row.key, effective::text(&row.value)))
         .collect();
     output::line(format_args!("election   {election}"))?;
-    output::line(format_args!("timings    {timings}"))?;
+    if has_lease {
+        output::line(format_args!("timings    {timings}"))?;
+    }
     output::line(format_args!("store      {}", store.join(", ")))?;
     if let Some(outlook) = outlook {
         output::line("among peers")?;
@@ -75,8 +84,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
 }
 
 /// What the election among peers comes to, if the strategy has one.
-fn outlook(settings: &Settings) -> Result<Option<Outlook>, Failure> {
-    let config = Config::from_settings(&with_any_election(settings))?;
+fn outlook(config: &Config) -> Result<Option<Outlook>, Failure> {
     let outlook = config
         .strategy()
         .bully()

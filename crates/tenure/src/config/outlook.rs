@@ -83,7 +83,7 @@ impl Outlook {
             ("members", format!("{}, best first", best_first.join(", "))),
             ("majority", majority),
             ("guarantee", self.rules.guarantee().to_string()),
-            ("timings", timings.to_string()),
+            ("timings", schedule(timings)),
             ("detection", self.detection.to_string()),
             ("bounds", self.bounds.to_string()),
         ];
@@ -92,6 +92,21 @@ impl Outlook {
         }
         facts
     }
+}
+
+/// Without the time that follows from a lease alone: here `bounds` has it.
+fn schedule(timings: &Rules) -> String {
+    let term = timings.term();
+    format!(
+        "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; messages \
+         live {:?}, hold-down {:?}",
+        term.lease_duration(),
+        term.renew_interval(),
+        term.renew_deadline(),
+        term.hard_stop(),
+        timings.message_lifetime(),
+        timings.hold_down(),
+    )
 }
 
 fn safety(timings: &Rules) -> String {

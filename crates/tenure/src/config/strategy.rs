@@ -91,6 +91,12 @@ impl Peer {
         if !matches!(url.scheme(), "http" | "https") || url.query().is_some() {
             return Err(wrong("this is no http or https address"));
         }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong(
+                "an address with a user or a password: members know each other by the key that they \
+                 share, in key_file",
+            ));
+        }
         Ok(Self {
             node: NodeId(whole("number", node)?),
             priority: priority.map_or(Ok(Self::DEFAULT_PRIORITY), |it| whole("priority", it))?,
@@ -319,6 +325,15 @@ pub(super) fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
                       peers = [\"1=http://10.0.0.1:7500\", \"2=http://10.0.0.2:7500\"] in [bully]";
         return Err(missing("bully.peers", reason));
     }
+    for (place, peer) in peers.iter().enumerate() {
+        if let Some(other) = peers[..place].iter().find(|other| other.url == peer.url) {
+            let reason = format!(
+                "members {} and {} have one address, {}: each must have its own",
+                other.node, peer.node, peer.url
+            );
+            return Err(settings.invalid("bully.peers", reason));
+        }
+    }
     Ok(peers)
 }
 
@@ -346,6 +361,10 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
         let reason = "say which of the peers this one is, such as node = 1 in [bully]";
         missing("bully.node", reason)
     })?;
+    let folder = |text: &str| match text {
+        "" => Err("is empty: name a folder, such as /var/lib/tenure-peer".into()),
+        text => Ok(PathBuf::from(text)),
+    };
     let peers = peers_of(settings)?;
     let mut bully = Bully::new(NodeId(node), peers);
     bully.cluster = settings.parse("bully.cluster")?;
@@ -354,7 +373,7 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
     bully.key = key(settings)?;
-    if let Some(folder) = settings.with("bully.state_dir", |text| Ok(text.into()))? {
+    if let Some(folder) = settings.with("bully.state_dir", folder)? {
         bully.state_dir = folder;
     }
     bully.quorum = settings.flag("bully.quorum")?;

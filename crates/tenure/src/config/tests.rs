@@ -265,6 +265,17 @@ fn peers_that_can_not_be_are_refused_with_key_and_numbers() {
             ["bully.peers", "twice"],
         ),
         (
+            "TENURE_BULLY_PEERS",
+            "1=http://a:1,2=http://a:1/",
+            ["bully.peers", "members 1 and 2 have one address"],
+        ),
+        (
+            "TENURE_BULLY_PEERS",
+            "1=http://me:secret@a:1",
+            ["bully.peers", "user or a password"],
+        ),
+        ("TENURE_BULLY_STATE_DIR", "", ["bully.state_dir", "empty"]),
+        (
             "TENURE_BULLY_LISTEN",
             "7500",
             ["bully.listen", "0.0.0.0:7500"],
