@@ -198,10 +198,14 @@ impl Journal {
     pub(crate) fn take(&self, pace: &Pace, at_most: Option<Duration>) -> Taken {
         let began = Instant::now();
         let mut pending = self.lock();
-        let until = began + pace.patience;
+        let (mut seen, mut came_at) = (0, began);
         loop {
             let queued = pending.changes.len();
             let now = Instant::now();
+            if queued > seen {
+                (seen, came_at) = (queued, now);
+            }
+            let until = (came_at + STALL).min(began + pace.patience);
             let left = until.saturating_duration_since(now);
             let is_enough = queued >= pace.expected || left.is_zero() || pending.closing;
             if queued > 0 && is_enough {
@@ -298,9 +302,9 @@ impl Journal {
 ///
 /// Clients whose changes were committed together come back one after the other. A commit for the
 /// first of them alone would let all others wait for two. So the next commit waits for as many as
-/// the last one had (and for those that came meanwhile), but never for longer than a part of what a
-/// commit takes: if they don't come back, the next one expects fewer. One client alone never waits, and
-/// nobody does where commits are quick.
+/// the last one had (and for those that came meanwhile) while they keep coming, but never for longer
+/// than a commit takes: if they don't come back, the next one expects fewer. One client alone never waits,
+/// and nobody does where commits are quick.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     expected: usize,
@@ -312,7 +316,7 @@ impl Pace {
     pub(crate) fn after(batch: usize, commit: Duration, behind: usize) -> Self {
         Self {
             expected: batch + behind,
-            patience: commit.saturating_sub(QUICK) / PATIENCE_PART,
+            patience: commit.saturating_sub(QUICK),
         }
     }
 
@@ -322,12 +326,12 @@ impl Pace {
     }
 }
 
-/// Which part of a commit's time a batch is waited for, beyond [`QUICK`].
-const PATIENCE_PART: u32 = 2;
-
 /// A commit that takes no longer costs no more than the time that some dozens of clients take to come
 /// back, so it is not waited for them: the disk works for some while the processor works for others.
-const QUICK: Duration = Duration::from_millis(1);
+const QUICK: Duration = Duration::from_micros(250);
+
+/// When nobody came for so long, the others are not waited for.
+const STALL: Duration = Duration::from_micros(250);
 
 /// How long the one who commits looks out for the next one of few before it sleeps: as long as it would
 /// take to be woken. A lease that goes from hand to hand comes back in less. Who else has something to
@@ -466,10 +470,10 @@ mod tests {
 
     #[test]
     fn a_batch_is_waited_for_where_commits_are_slow_and_for_less_than_one_takes() {
-        let millis = Duration::from_millis;
-        for (commit, patience) in [(0, 0), (1, 0), (3, 1), (21, 10)] {
-            let pace = Pace::after(60, millis(commit), 4);
-            assert_eq!((pace.expected, pace.patience), (64, millis(patience)));
+        let micros = Duration::from_micros;
+        for (commit, patience) in [(0, 0), (250, 0), (1_000, 750), (21_000, 20_750)] {
+            let pace = Pace::after(60, micros(commit), 4);
+            assert_eq!((pace.expected, pace.patience), (64, micros(patience)));
         }
     }
 
