@@ -1,8 +1,11 @@
 //! What can't be.
 
-use tenure_tests::process::output;
+use std::fs;
+
+use tenure_tests::process::{command, output};
 
 use super::group;
+use super::three::free_addresses;
 
 /// What a member says that can not start.
 fn refusal(run: &mut std::process::Command) -> String {
@@ -34,4 +37,29 @@ fn a_state_folder_that_can_not_be_used_is_told_once() {
         1,
         "{stderr}"
     );
+}
+
+#[test]
+fn a_promise_that_is_damaged_or_gone_is_an_error_of_data() {
+    let state = tempfile::tempdir().unwrap();
+    let address = &free_addresses(1)[0];
+    let mut alone = command(&["run", "--election", "tests/job", "--strategy", "bully"]);
+    alone
+        .args(["--node", "1", "--peers", &format!("1=http://{address}")])
+        .args(["--once", "--state-dir"])
+        .arg(state.path())
+        .args(["--", "true"])
+        .env("TENURE_BULLY_LISTEN", address)
+        .env("TENURE_BULLY_KEY", "a secret of the environment");
+    assert_eq!(output(&mut alone).status.code(), Some(0));
+    let record = state.path().join("record");
+    let before = fs::read(&record).unwrap();
+    fs::write(&record, &before[..before.len() - 2]).unwrap();
+    let damaged = output(&mut alone);
+    assert_eq!(damaged.status.code(), Some(65), "{damaged:?}");
+    fs::remove_file(&record).unwrap();
+    let gone = output(&mut alone);
+    assert_eq!(gone.status.code(), Some(65), "{gone:?}");
+    fs::write(&record, before).unwrap();
+    assert_eq!(output(&mut alone).status.code(), Some(0));
 }

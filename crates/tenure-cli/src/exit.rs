@@ -4,8 +4,9 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
+use tenure::config::StateError;
 use tenure::store::StoreError;
-use tenure::{ConfigError, RunError};
+use tenure::{ConfigError, ConnectError, RunError};
 use tenure_server::{AzureError, BackupError, OpenError, RestoreError};
 
 /// Usage or configuration is wrong (clap uses the same for usage).
@@ -42,7 +43,7 @@ Exit codes:
   2    wrong usage or configuration
   3    the store or the peers refused, or there is no such lease
   65   serve, backup, restore: the data directory or the backup is damaged, or of a newer
-       version
+       version; run: so is what a member among peers has promised
   69   the store, or no peer at all, can be reached
   70   run: the command could not be stopped in time
   75   run --once: stopped before it led
@@ -137,9 +138,15 @@ impl From<RestoreError> for Failure {
     }
 }
 
-impl From<tenure::ConnectError> for Failure {
-    fn from(error: tenure::ConnectError) -> Self {
-        Self::new(1, error)
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let code = match &error {
+            ConnectError::State(
+                StateError::Damaged { .. } | StateError::Missing { .. } | StateError::Newer { .. },
+            ) => BAD_DATA,
+            _ => 1,
+        };
+        Self::new(code, error)
     }
 }
 

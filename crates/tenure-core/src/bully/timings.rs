@@ -1,6 +1,5 @@
 //! The timings of an election among peers, valid by construction.
 
-use core::fmt;
 use core::time::Duration;
 
 use crate::lease::keeper::{LOOK_INTERVAL, Timings as TermTimings};
@@ -137,20 +136,6 @@ impl Timings {
     #[must_use]
     pub fn tolerated_drift_percent(&self) -> f64 {
         self.term.tolerated_drift_percent()
-    }
-}
-
-/// For the log at start: the timings and the bounds that follow from them.
-impl fmt::Display for Timings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}; messages live {:?}, an election takes {:?}, hold-down {:?}",
-            self.term,
-            self.message_lifetime,
-            self.election(),
-            self.hold_down,
-        )
     }
 }
 
