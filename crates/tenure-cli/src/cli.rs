@@ -231,8 +231,9 @@ pub(crate) struct CandidateArgs {
     /// Time between SIGTERM and SIGKILL [default: 4/15 of the lease duration, 4s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) stop_grace: Option<String>,
-    /// Which way to elect: "lease" (in a store), "bully" (among peers), "both" (on the way from one to
-    /// the other), or "static" (nobody else competes) [default: lease]
+    /// Which way to elect: "lease" (in a store), "azure-blob" (by the lease of a blob), "bully" (among
+    /// peers), "both" (on the way from one to the other), or "static" (nobody else competes)
+    /// [default: lease]
     #[arg(long)]
     pub(crate) strategy: Option<String>,
     /// Among peers: which of them this one is

@@ -10,8 +10,8 @@ use nix::time::{ClockId, clock_gettime};
 use reqwest::Url;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::config::Settings;
-use tenure::store::{Pong, StoreClient};
+use tenure::config::{Settings, Strategy};
+use tenure::store::{AzureBlobClient, Pong, StoreClient, StoreError};
 use tenure::{Config, ElectionName, Timings};
 
 use crate::cli::Doctor;
@@ -99,8 +99,8 @@ async fn examine(config: &Config, settings: &Settings) -> anyhow::Result<Report>
         ));
     }
     let mut stores = Vec::new();
-    for server in config.servers() {
-        let store = Store::examine(server, config.election()).await?;
+    for way in ways(config).context("no HTTP client")? {
+        let store = Store::examine(&way, config.election()).await;
         findings.extend(store.finding(config.timings()));
         stores.push(store);
     }
@@ -135,11 +135,46 @@ fn clock() -> Clock {
     }
 }
 
+/// A way to who grants the lease.
+enum Way {
+    Store(Url, StoreClient),
+    Blob(Url, AzureBlobClient),
+}
+
+/// All that there are: a store may have several addresses.
+fn ways(config: &Config) -> Result<Vec<Way>, reqwest::Error> {
+    if let Strategy::AzureBlob(blob) = config.strategy() {
+        return Ok(vec![Way::Blob(
+            blob.url().clone(),
+            AzureBlobClient::new(blob)?,
+        )]);
+    }
+    let way = |server: &Url| {
+        let client = StoreClient::new(std::slice::from_ref(server))?;
+        Ok(Way::Store(server.clone(), client))
+    };
+    config.servers().iter().map(way).collect()
+}
+
+impl Way {
+    const fn url(&self) -> &Url {
+        match self {
+            Self::Store(url, _) | Self::Blob(url, _) => url,
+        }
+    }
+
+    async fn ping(&self) -> Result<Pong, StoreError> {
+        match self {
+            Self::Store(_, client) => client.ping().await,
+            Self::Blob(_, client) => client.ping().await,
+        }
+    }
+}
+
 impl Store {
-    async fn examine(server: &Url, election: &ElectionName) -> anyhow::Result<Self> {
-        let client = StoreClient::new(std::slice::from_ref(server)).context("no HTTP client")?;
+    async fn examine(way: &Way, election: &ElectionName) -> Self {
         let mut store = Self {
-            server: server.to_string(),
+            server: way.url().to_string(),
             reachable: false,
             ready: false,
             connect_ms: None,
@@ -148,22 +183,18 @@ impl Store {
             limits: None,
             error: None,
         };
-        if let Err(error) = store.ask(&client, election).await {
+        if let Err(error) = store.ask(way, election).await {
             store.error = Some(error.to_string());
         }
-        Ok(store)
+        store
     }
 
-    async fn ask(
-        &mut self,
-        client: &StoreClient,
-        election: &ElectionName,
-    ) -> Result<(), tenure::store::StoreError> {
-        let first = client.ping().await?;
+    async fn ask(&mut self, way: &Way, election: &ElectionName) -> Result<(), StoreError> {
+        let first = way.ping().await?;
         self.connect_ms = Some(millis(first.round_trip));
         let mut round_trips = Vec::new();
         for _ in 0..PINGS {
-            let pong = client.ping().await?;
+            let pong = way.ping().await?;
             self.wall_clock_ahead_s = ahead(&pong, Utc::now());
             round_trips.push(pong.round_trip);
         }
@@ -173,11 +204,14 @@ impl Store {
             median: millis(round_trips[PINGS / 2]),
             max: millis(round_trips[PINGS - 1]),
         });
-        // Others have such paths, too; whether it is a store shows when it is asked for a lease.
-        client.lease(election).await?;
+        if let Way::Store(_, client) = way {
+            // Others have such paths, too; whether it is a store shows when it is asked for a lease.
+            client.lease(election).await?;
+            self.reachable = true;
+            self.limits = client.limits().await.ok();
+            client.ready().await?;
+        }
         self.reachable = true;
-        self.limits = client.limits().await.ok();
-        client.ready().await?;
         self.ready = true;
         Ok(())
     }

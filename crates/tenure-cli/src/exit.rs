@@ -165,6 +165,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match &error {
             StoreError::Problem(problem) if !problem.code.is_transient() => REFUSED,
+            StoreError::Azure(refusal) if !refusal.is_transient() => REFUSED,
             _ => UNREACHABLE,
         };
         Self::new(code, error)

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Local, Utc};
 use comfy_table::Table;
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::config::{AzureBlob, ConfigError, Origin, Settings, Strategy};
 use tenure::store::{
-    BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State, StoreClient,
-    StoreError, TermEnd, TermView,
+    AzureBlobClient, BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State,
+    StoreClient, StoreError, TermEnd, TermView,
 };
 use tenure::{Config, ElectionName, Name};
 use tracing::warn;
@@ -53,8 +53,14 @@ pub(crate) async fn all(
 }
 
 pub(crate) fn status(arguments: &Status) -> Result<ExitCode, Failure> {
-    let client = client(&arguments.store)?;
-    let Some(view) = ask(client.lease(&arguments.name))? else {
+    let view = match blob(arguments)? {
+        Some(blob) => {
+            let client = AzureBlobClient::new(&blob).map_err(anyhow::Error::new)?;
+            ask(client.lease(&arguments.name))?
+        }
+        None => ask(client(&arguments.store)?.lease(&arguments.name))?,
+    };
+    let Some(view) = view else {
         return Err(unknown(&arguments.name));
     };
     show(&view, arguments.json)?;
@@ -107,9 +113,40 @@ pub(crate) fn hand_over(arguments: &Handover) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The blob that has the lease, if candidates are elected by one.
+fn blob(arguments: &Status) -> Result<Option<AzureBlob>, Failure> {
+    let mut settings = settings(&arguments.store)?;
+    if !is_by_blob(&arguments.store, &settings) {
+        return Ok(None);
+    }
+    let name = arguments.name.to_string();
+    let election = settings.parse::<ElectionName>("election")?;
+    let is_another = election.is_some_and(|election| election != arguments.name);
+    if is_another && settings.origin("azure_blob.blob").is_some() {
+        let reason = format!("it is the blob of another election than {name}");
+        return Err(settings.invalid("azure_blob.blob", reason).into());
+    }
+    settings.set("election", [name], Origin::Flag("NAME".into()));
+    match Config::from_settings(&settings)?.strategy() {
+        Strategy::AzureBlob(blob) => Ok(Some(blob.clone())),
+        _ => Ok(None),
+    }
+}
+
+/// Whether candidates are elected by the lease of a blob, and no store was named instead.
+fn is_by_blob(arguments: &StoreArgs, settings: &Settings) -> bool {
+    arguments.server.is_empty() && settings.list("strategy") == ["azure-blob"]
+}
+
 /// A client of the store that flags, environment and file name, in this order.
 pub(crate) fn client(arguments: &StoreArgs) -> Result<StoreClient, Failure> {
     let settings = settings(arguments)?;
+    if is_by_blob(arguments, &settings) {
+        let reason = "this asks a lease store, and the lease of a blob is in none: see it by tenure status, \
+                      end a term by Azure's own tools (az storage blob lease break), or name a store by \
+                      --server";
+        return Err(settings.invalid("strategy", reason.into()).into());
+    }
     let servers = Config::servers_of(&settings)?;
     Ok(StoreClient::new(&servers).map_err(anyhow::Error::new)?)
 }

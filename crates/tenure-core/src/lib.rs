@@ -24,6 +24,7 @@ pub mod node;
 pub mod random;
 pub mod text;
 
+pub mod azure;
 pub mod bully;
 pub mod lease;
 

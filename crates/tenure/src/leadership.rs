@@ -122,7 +122,9 @@ impl Leadership {
     }
 
     /// Like [`resign`](Self::resign), but for a lease duration nobody but `to` is granted. If that
-    /// candidate does not come, the next one is.
+    /// candidate does not come, the next one is. The lease of a blob
+    /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over: then the term goes
+    /// on, and the log says why.
     pub fn hand_over(&self, to: CandidateId) {
         self.driver.command(Command::HandOver {
             term: self.epoch(),

@@ -43,6 +43,7 @@ mod leadership;
 mod renewer;
 mod task;
 
+mod azure;
 mod bully;
 pub mod config;
 pub mod fence;

@@ -8,18 +8,19 @@ use tenure_core::lease::keeper::Keeper;
 use tenure_core::strategy::Strategy as _;
 use tenure_core::strategy::both::Both;
 
+use crate::azure::BlobTransport;
 use crate::bully::{
     About, Carrier, Fingerprint, Opened, Seal, Setup, StartError, StateError, StateFile,
 };
 use crate::candidate::Candidate;
 use crate::clock::Clock;
-use crate::config::{Bully, BullyError, Config, Strategy};
+use crate::config::{AzureBlob, AzureBlobError, Bully, BullyError, Config, Strategy};
 use crate::driver::Driver;
 use crate::driver::peers::{Parts, Peers, candidate};
 use crate::observe::Source;
 use crate::post::Post;
 use crate::random::OsRandom;
-use crate::store::{Link, StoreClient, Transport, Watcher};
+use crate::store::{AzureBlobClient, Link, StoreClient, Transport, Watcher};
 
 /// A thread that renews for several candidates of one process, which compete in elections of their
 /// own. Renewals to the same store go in one request.
@@ -60,6 +61,9 @@ pub enum ConnectError {
     /// There can't be such an election among peers.
     #[error("impossible election among peers")]
     Bully(#[from] BullyError),
+    /// There can't be such an election by the lease of a blob.
+    #[error("impossible election by the lease of a blob")]
+    AzureBlob(#[from] AzureBlobError),
     /// What it would say about itself is too much.
     #[error("{0}")]
     Metadata(String),
@@ -102,6 +106,7 @@ impl Renewer {
     pub fn candidate(&self, config: Config) -> Result<Candidate, ConnectError> {
         match config.strategy.clone() {
             Strategy::Lease => self.candidate_of_store(config),
+            Strategy::AzureBlob(blob) => self.candidate_of_blob(config, &blob),
             Strategy::Bully(bully) => {
                 let (config, parts) = self.member(config, &bully)?;
                 Ok(self.candidate_of(config, parts))
@@ -113,6 +118,22 @@ impl Renewer {
 
     fn candidate_of_store(&self, config: Config) -> Result<Candidate, ConnectError> {
         let (link, watcher) = ways_to_store(&config)?;
+        Ok(self.candidate_by(config, link, watcher))
+    }
+
+    fn candidate_of_blob(
+        &self,
+        config: Config,
+        blob: &AzureBlob,
+    ) -> Result<Candidate, ConnectError> {
+        blob.check(&config.timings, config.lock_delay)?;
+        if let Some(warning) = blob.warning() {
+            tracing::warn!(election = %config.election, "{warning}");
+        }
+        // A client for each, as for a store.
+        let transport = BlobTransport::new(blob, &config).map_err(ConnectError::Http)?;
+        let watcher = AzureBlobClient::new(blob).map_err(ConnectError::Http)?;
+        let (link, watcher) = (Link::Azure(transport.into()), Watcher::Azure(watcher));
         Ok(self.candidate_by(config, link, watcher))
     }
 

@@ -49,6 +49,9 @@ fn of_config(file: &Path, config: &Config) -> Result<Mine, Failure> {
             let strategy = other.name();
             let why = match other {
                 Strategy::Static => "it elects nobody",
+                Strategy::AzureBlob(_) => {
+                    "the simulated store is a lease store; compare \"lease\" with these timings"
+                }
                 _ => {
                     "in the simulation a candidate is elected in one way; compare its halves, \"lease\" and \
                       \"bully\""

@@ -68,8 +68,8 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
                 (value.into(), DEFAULT)
             }
             key if Settings::is_secret(key) && is_set(key) => ("(secret)".into(), ""),
-            // Nothing of it counts for another strategy.
-            key if key.starts_with("bully.") && !is_set(key) => (Value::Null, DEFAULT),
+            // Of one strategy: nothing of it counts for another one.
+            key if key.contains('.') && !is_set(key) => (Value::Null, DEFAULT),
             // A key that this table does not know shows what was said of it.
             key => (settings.list(key).into(), DEFAULT),
         };

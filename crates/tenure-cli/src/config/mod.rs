@@ -33,10 +33,15 @@ pub(crate) fn config(arguments: &ConfigArgs) -> Result<ExitCode, Failure> {
 fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     let (path, file) = (&arguments.file, arguments.file.display());
     let (settings, has_election) = candidate_of(path)?;
+    let settings = with_any_credential(&settings);
     let timings = Config::timings_of(&settings)?;
     let candidate = effective::candidate(&settings)?;
     let config = Config::from_settings(&with_any_election(&settings))?;
     let outlook = outlook(&config)?;
+    let blob = match config.strategy() {
+        Strategy::AzureBlob(blob) => Some(blob),
+        _ => None,
+    };
     // The time without a leader follows from the lease alone where there is one.
     let has_lease = !matches!(config.strategy(), Strategy::Bully(_));
     let store = effective::store(&serve::of_file(path)?)?;
@@ -51,6 +56,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
             "election": has_election.then(|| effective::value_of(&candidate, "election")),
             "timings": timings,
             "peers": outlook.as_ref().map(outlook_json),
+            "blob": blob.map(|blob| blob.url().as_str()),
             "serve": effective::values(&store),
         }))?;
         return Ok(ExitCode::SUCCESS);
@@ -69,6 +75,12 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     output::line(format_args!("election   {election}"))?;
     if has_lease {
         output::line(format_args!("timings    {timings}"))?;
+    }
+    if let Some(blob) = blob {
+        output::line(format_args!("blob       {}", blob.url()))?;
+        if let Some(warning) = blob.warning() {
+            output::line(format_args!("warning    {warning}"))?;
+        }
     }
     output::line(format_args!("store      {}", store.join(", ")))?;
     if let Some(outlook) = outlook {
@@ -175,6 +187,26 @@ pub(crate) fn with_any_election(settings: &Settings) -> Settings {
     settings
 }
 
+/// Settings with some key of an account, for a check: candidates may have it in the environment.
+fn with_any_credential(settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    let is_set = |settings: &Settings, key: &str| {
+        let file = format!("{key}_file");
+        settings.origin(key).is_some() || settings.origin(&file).is_some()
+    };
+    let credentials = ["key", "sas", "connection_string"];
+    let credentials = credentials.map(|name| format!("azure_blob.{name}"));
+    if credentials.iter().any(|key| is_set(&settings, key)) {
+        return settings;
+    }
+    let not_here = || Origin::Flag("(environment)".into());
+    settings.set("azure_blob.key", ["AAAA"], not_here());
+    if settings.origin("azure_blob.account").is_none() {
+        settings.set("azure_blob.account", ["account"], not_here());
+    }
+    settings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,7 +249,7 @@ mod tests {
                 values.remove(key).unwrap();
             }
             // What has no default, or one that follows from the rest.
-            values.retain(|key, _| !key.starts_with("bully."));
+            values.retain(|key, _| !key.contains('.'));
             values
         };
         assert_eq!(without(&candidate), without(&full_candidate));

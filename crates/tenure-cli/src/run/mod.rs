@@ -29,9 +29,8 @@ use supervise::supervise;
 
 pub(crate) use watchdog::{watchdog, watched};
 
-/// Environment variables that have secrets of this program. Neither the command nor the health command
-/// has use for them, and who reads a member's key can vote in its name.
-const SECRETS: [&str; 2] = ["TENURE_BULLY_KEY", "TENURE_AZURE_ACCOUNTS"];
+/// The store's secrets in the environment.
+const SECRETS_OF_STORE: &str = "TENURE_AZURE_ACCOUNTS";
 
 /// Where the system looks for commands when there is no PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -189,12 +188,13 @@ fn config(arguments: &Run) -> Result<Config, ConfigError> {
     })
 }
 
-/// Takes this program's secrets out of what a command is given.
+/// Takes this program's secrets out of what a command is given. Neither the command nor the health command
+/// has use for them, and who reads a member's key can vote in its name.
 fn without_secrets(command: &mut Command) -> &mut Command {
-    for secret in SECRETS {
+    for secret in Config::secret_variables() {
         command.env_remove(secret);
     }
-    command
+    command.env_remove(SECRETS_OF_STORE)
 }
 
 /// Looks the command up as the system will.

@@ -5,6 +5,7 @@ use std::fmt;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use tenure_core::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use super::auth::Bearer;
 use super::names::is_account;
@@ -161,11 +162,7 @@ impl AzureConfig {
 impl AzureAccount {
     /// The well-known account of emulators. **Everybody has its key**: for development, on a loopback
     /// address only.
-    pub const DEVELOPMENT: &str = "devstoreaccount1";
-
-    /// Its key.
-    const DEVELOPMENT_KEY: &str =
-        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+    pub const DEVELOPMENT: &str = DEVELOPMENT_ACCOUNT;
 
     /// An account with one or two keys, in base64. Two, so that clients can go over from one to the
     /// other.
@@ -206,7 +203,7 @@ impl AzureAccount {
     /// Never: its name and key are right.
     #[must_use]
     pub fn development() -> Self {
-        Self::new(Self::DEVELOPMENT, [Self::DEVELOPMENT_KEY]).expect("they are right")
+        Self::new(Self::DEVELOPMENT, [DEVELOPMENT_KEY]).expect("they are right")
     }
 
     /// The account's name.

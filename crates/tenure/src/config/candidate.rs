@@ -35,6 +35,16 @@ const KEYS: &[&str] = &[
     "on_overrun",
     "strategy",
     "require_fencing",
+    "azure_blob.url",
+    "azure_blob.account",
+    "azure_blob.key",
+    "azure_blob.key_file",
+    "azure_blob.sas",
+    "azure_blob.sas_file",
+    "azure_blob.connection_string",
+    "azure_blob.connection_string_file",
+    "azure_blob.container",
+    "azure_blob.blob",
     "bully.cluster",
     "bully.node",
     "bully.peers",
@@ -138,7 +148,7 @@ impl Config {
     /// cool_down = "5s"
     /// lock_delay = "0s"
     /// on_overrun = "report"                # or "exit"
-    /// strategy = "lease"                   # or "bully", "both", or "static"
+    /// strategy = "lease"                   # or "azure-blob", "bully", "both", or "static"
     ///
     /// [metadata]
     /// address = "http://10.0.0.7:8080"
@@ -195,6 +205,12 @@ impl Config {
         }
     }
 
+    /// The environment variables that have secrets of a candidate: nobody else has use for them.
+    pub fn secret_variables() -> impl Iterator<Item = String> {
+        let secrets = KEYS.iter().filter(|key| Settings::is_secret(key));
+        secrets.map(|key| format!("{PREFIX}{}", key.replace('.', "_").to_ascii_uppercase()))
+    }
+
     /// The configuration that these settings make.
     ///
     /// # Errors
@@ -233,7 +249,7 @@ impl Config {
             config.on_overrun = on_overrun;
         }
         config.metadata = metadata(settings)?;
-        config.strategy = super::strategy::of_settings(settings, &config.timings)?;
+        config.strategy = super::strategy::of_settings(settings, &config)?;
         if settings.flag("require_fencing")? == Some(true)
             && config.guarantee() == Guarantee::BestEffort
         {
@@ -366,7 +382,7 @@ impl Config {
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         match &self.strategy {
-            Strategy::Lease => Guarantee::FencedLease,
+            Strategy::Lease | Strategy::AzureBlob(_) => Guarantee::FencedLease,
             Strategy::Bully(bully) if bully.guarantee() == Members::Quorum => Guarantee::Quorum,
             // As strong as the stronger half for itself; but whoever is elected among peers alone
             // may lead beside it unless they have a quorum, and then it must promise no more.

@@ -58,7 +58,7 @@ impl Bully {
 }
 
 /// Whether what is said there can be read on the way.
-fn is_bare(url: &Url) -> bool {
+pub(crate) fn is_bare(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let address = host.parse::<std::net::IpAddr>();

@@ -9,7 +9,12 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 /// Keys whose values are never shown.
-const SECRETS: &[&str] = &["bully.key"];
+const SECRETS: &[&str] = &[
+    "azure_blob.key",
+    "azure_blob.sas",
+    "azure_blob.connection_string",
+    "bully.key",
+];
 
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -327,6 +332,12 @@ impl Settings {
             .map_err(|reason| self.invalid(key, reason))
     }
 
+    /// One value as it is, without spaces around it; `None` if it was not set.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        let value = &self.values.get(key)?.value;
+        value.first().map(|text| text.trim())
+    }
+
     /// Several values: an array in a file, separated by commas in the environment.
     #[must_use]
     pub fn list(&self, key: &str) -> Vec<&str> {
@@ -358,6 +369,20 @@ impl Settings {
     #[must_use]
     pub fn is_secret(key: &str) -> bool {
         SECRETS.contains(&key)
+    }
+
+    /// Of several keys, the first that was set, or the first.
+    pub(super) fn first_set(&self, keys: &[&'static str]) -> &'static str {
+        let set = keys.iter().find(|key| self.origin(key).is_some());
+        set.copied().unwrap_or(keys[0])
+    }
+
+    /// The error for `key` where `other`, which says the same, is set, too.
+    pub(super) fn one_too_many(&self, key: &str, other: &str) -> ConfigError {
+        let origin = self.origin(other).map(Origin::to_string);
+        let origin = origin.unwrap_or_default();
+        let reason = format!("{other} is set, too ({origin}): leave one of the two out");
+        self.invalid(key, reason)
     }
 
     /// The error for a value of `key` that can't be.

@@ -13,7 +13,10 @@ use tenure_core::detector::{Detection, DetectionOptions, OptionsError};
 use tenure_core::lease::keeper::Timings;
 use tenure_core::{Name, NodeId};
 
+use super::azure_blob;
+use super::candidate::Config;
 use super::settings::{ConfigError, Settings};
+use crate::azure::AzureBlob;
 use crate::bully::Key;
 
 /// Which way a candidate is elected; [`Guarantee`](crate::Guarantee) says what that promises.
@@ -25,6 +28,9 @@ pub enum Strategy {
     /// By a lease in a store.
     #[default]
     Lease,
+    /// By the lease of a blob: on an Azure storage account, on an emulator, or on a store that speaks this
+    /// protocol.
+    AzureBlob(AzureBlob),
     /// Among peers that speak to each other, without a store.
     Bully(Bully),
     /// By a lease and among peers: it leads only while it has both. For the time in which a group
@@ -42,6 +48,7 @@ impl Strategy {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Lease => "lease",
+            Self::AzureBlob(_) => "azure-blob",
             Self::Bully(_) => "bully",
             Self::Both(_) => "both",
             Self::Static => "static",
@@ -53,7 +60,7 @@ impl Strategy {
     pub const fn bully(&self) -> Option<&Bully> {
         match self {
             Self::Bully(bully) | Self::Both(bully) => Some(bully),
-            Self::Lease | Self::Static => None,
+            Self::Lease | Self::AzureBlob(_) | Self::Static => None,
         }
     }
 }
@@ -294,12 +301,14 @@ impl Bully {
 
 /// The strategy that these settings make. What they say of another one than that is left alone, so
 /// that one word changes it.
-pub(super) fn of_settings(settings: &Settings, term: &Timings) -> Result<Strategy, ConfigError> {
+pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<Strategy, ConfigError> {
     let strategy = settings.with("strategy", |text| match text {
-        "lease" | "bully" | "both" | "static" => Ok(text.to_owned()),
-        _ => Err("must be \"lease\", \"bully\", \"both\" or \"static\"".into()),
+        "lease" | "azure-blob" | "bully" | "both" | "static" => Ok(text.to_owned()),
+        _ => Err("must be \"lease\", \"azure-blob\", \"bully\", \"both\" or \"static\"".into()),
     })?;
+    let term = &config.timings;
     match strategy.as_deref() {
+        Some("azure-blob") => azure_blob::of_settings(settings, config).map(Strategy::AzureBlob),
         Some("bully") => bully(settings, term).map(Strategy::Bully),
         Some("both") => bully(settings, term).map(Strategy::Both),
         Some("static") => Ok(Strategy::Static),
@@ -307,7 +316,7 @@ pub(super) fn of_settings(settings: &Settings, term: &Timings) -> Result<Strateg
     }
 }
 
-fn missing(key: &'static str, reason: &str) -> ConfigError {
+pub(super) fn missing(key: &'static str, reason: &str) -> ConfigError {
     let reason = reason.into();
     ConfigError::Missing { key, reason }
 }
@@ -337,17 +346,20 @@ pub(super) fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
     Ok(peers)
 }
 
-/// The key that these settings give, in a file or themselves.
-fn key(settings: &Settings) -> Result<Option<Key>, ConfigError> {
-    let of = |bytes: &[u8]| Key::new(bytes.trim_ascii()).map_err(|error| error.to_string());
-    let inline = settings.with("bully.key", |text| of(text.as_bytes()))?;
-    let in_file = settings.with("bully.key_file", |path| {
+/// A secret that these settings give, in a file or themselves.
+pub(super) fn secret<T>(
+    settings: &Settings,
+    key: &'static str,
+    key_file: &'static str,
+    of: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    let inline = settings.with(key, |text| of(text.as_bytes()))?;
+    let in_file = settings.with(key_file, |path| {
         let read = std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?;
         of(&read)
     })?;
-    if let (Some(_), Some(_), Some(origin)) = (&inline, &in_file, settings.origin("bully.key")) {
-        let reason = format!("bully.key is set, too ({origin}): leave one of the two out");
-        return Err(settings.invalid("bully.key_file", reason));
+    if inline.is_some() && in_file.is_some() {
+        return Err(settings.one_too_many(key_file, key));
     }
     Ok(inline.or(in_file))
 }
@@ -372,7 +384,9 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
         text.parse()
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
-    bully.key = key(settings)?;
+    bully.key = secret(settings, "bully.key", "bully.key_file", |bytes| {
+        Key::new(bytes.trim_ascii()).map_err(|error| error.to_string())
+    })?;
     if let Some(folder) = settings.with("bully.state_dir", folder)? {
         bully.state_dir = folder;
     }
@@ -389,11 +403,7 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
         phi_threshold: settings.with("bully.phi_threshold", whole)?,
     };
     bully.rules(term).map_err(|error| {
-        // Of several keys that clash, one that was set.
-        let set = |keys: &[&'static str]| {
-            let set = keys.iter().find(|key| settings.origin(key).is_some());
-            set.copied().unwrap_or(keys[0])
-        };
+        let set = |keys: &[&'static str]| settings.first_set(keys);
         let key = match error {
             BullyError::Members(_) => "bully.peers",
             BullyError::NotAMember(_) => "bully.node",

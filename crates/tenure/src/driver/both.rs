@@ -10,7 +10,7 @@ use tenure_core::{CandidateId, Instant, NodeId};
 use tokio::sync::oneshot;
 
 use super::command::Proclaimed;
-use super::elector::{Elector, News};
+use super::elector::{Elector, NO_SUCH_MEMBER, News};
 use super::lease::{AsksStore, StoreWay};
 use super::peers::Peers;
 use crate::config::Config;
@@ -85,11 +85,9 @@ impl Elector for Both {
         self.peers.poll_timeout()
     }
 
-    fn peer(&self, to: CandidateId) -> Result<(NodeId, CandidateId), CandidateId> {
-        match self.peers.peer(&to) {
-            Some(node) => Ok((node, to)),
-            None => Err(to),
-        }
+    fn peer(&self, to: CandidateId) -> Result<(NodeId, CandidateId), &'static str> {
+        let node = self.peers.peer(&to).ok_or(NO_SUCH_MEMBER)?;
+        Ok((node, to))
     }
 
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {

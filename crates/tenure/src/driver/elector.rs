@@ -29,15 +29,18 @@ pub(super) trait Elector {
     /// When to wake it at the latest.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// How the machine calls this candidate, or the candidate if that is none.
+    /// How the machine calls this candidate, or why a term can't be handed over to it.
     fn peer(
         &self,
         candidate: CandidateId,
-    ) -> Result<<Self::Machine as Strategy>::Peer, CandidateId>;
+    ) -> Result<<Self::Machine as Strategy>::Peer, &'static str>;
 
     /// Says this about the leader.
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>);
 }
+
+/// Why a term can't be handed over to who is no member.
+pub(super) const NO_SUCH_MEMBER: &str = "there is no such member";
 
 /// What a machine says of its campaign and its term.
 pub(super) enum News {

@@ -158,14 +158,12 @@ impl<E: Elector> Member<E> {
 
     fn hand_over(&mut self, to: CandidateId) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        match self.elector.peer(to) {
+        match self.elector.peer(to.clone()) {
             Ok(to) => {
                 let now = self.clock.now();
                 self.elector.machine_mut().hand_over(now, to);
             }
-            Err(to) => {
-                warn!(%election, %candidate, %to, "not handed over: there is no such member")
-            }
+            Err(why) => warn!(%election, %candidate, %to, "not handed over: {why}"),
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tracing::error;
 
 use super::command::Proclaimed;
-use super::elector::{Elector, News};
+use super::elector::{Elector, NO_SUCH_MEMBER, News};
 use crate::bully::{About, Payload, StateFile, Status};
 use crate::candidate::RunError;
 use crate::config::Config;
@@ -571,8 +571,8 @@ impl Elector for Peers {
         self.poll_timeout()
     }
 
-    fn peer(&self, to: CandidateId) -> Result<NodeId, CandidateId> {
-        self.peer(&to).ok_or(to)
+    fn peer(&self, to: CandidateId) -> Result<NodeId, &'static str> {
+        self.peer(&to).ok_or(NO_SUCH_MEMBER)
     }
 
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {

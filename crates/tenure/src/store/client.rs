@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
+use crate::azure::AzureRefusal;
+
 /// How long a request that does not wait in the store may take.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -56,6 +58,17 @@ pub enum StoreError {
     /// The store refused, and says why.
     #[error("{} ({})", .0.detail, .0.code.as_str())]
     Problem(Problem),
+    /// The service that has the blob refused, and says why.
+    #[error(transparent)]
+    Azure(#[from] AzureRefusal),
+    /// It answered, and something in the answer can't be.
+    #[error("{endpoint}: {reason}")]
+    Malformed {
+        /// Who was asked.
+        endpoint: Url,
+        /// What is wrong.
+        reason: String,
+    },
     /// Something answered that does not speak like a lease store.
     #[error("{endpoint} answered {status}, which is not an answer of a lease store")]
     NotAStore {
@@ -72,6 +85,8 @@ impl StoreError {
         match self {
             Self::Problem(problem) => problem.code.is_transient(),
             Self::Unreachable { .. } | Self::NotAStore { .. } => true,
+            // Of a blob, which is at one address.
+            Self::Azure(_) | Self::Malformed { .. } => false,
         }
     }
 }
@@ -83,19 +98,7 @@ impl StoreClient {
     ///
     /// The HTTP client can't be set up, for example because the system's TLS roots can't be read.
     pub fn new(endpoints: &[Url]) -> Result<Self, reqwest::Error> {
-        let http = Client::builder()
-            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
-            // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
-            // silently would stay in the pool, and fail every renewal after it.
-            .http1_only()
-            // A repeated request must be one that the keeper counts from.
-            .retry(reqwest::retry::never())
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(5))
-            .pool_idle_timeout(Duration::from_secs(60))
-            .build()?;
+        let http = http_client()?;
         let (endpoints, current) = (endpoints.into(), Arc::default());
         Ok(Self {
             http,
@@ -433,6 +436,23 @@ impl StoreClient {
     }
 }
 
+/// An HTTP client for one who leads by what it is answered.
+pub(crate) fn http_client() -> Result<Client, reqwest::Error> {
+    Client::builder()
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+        // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
+        // silently would stay in the pool, and fail every renewal after it.
+        .http1_only()
+        // A repeated request must be one that the keeper counts from.
+        .retry(reqwest::retry::never())
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(5))
+        .pool_idle_timeout(Duration::from_secs(60))
+        .build()
+}
+
 /// The path of an election's lease, with what follows it.
 pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
     format!(
@@ -455,7 +475,7 @@ fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
 }
 
 /// The whole body; `None` if it is larger than any answer of a store.
-async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
+pub(crate) async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         bytes.extend_from_slice(&chunk);
@@ -467,7 +487,7 @@ async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error>
 }
 
 /// An error with its causes, without the URL, which the message has already.
-pub(super) fn causes(error: &reqwest::Error) -> String {
+pub(crate) fn causes(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".into();
     }

@@ -6,7 +6,8 @@ use tenure_core::lease::keeper::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 use tenure_core::{ElectionName, Name};
 
-use super::{LeaseView, StoreClient, StoreError, Transport};
+use super::{AzureBlobClient, LeaseView, StoreClient, StoreError, Transport};
+use crate::azure::BlobTransport;
 use crate::testing::TestLink;
 
 /// How a candidate reaches its store.
@@ -14,6 +15,8 @@ use crate::testing::TestLink;
 pub(crate) enum Link {
     /// Over HTTP.
     Http(Box<Transport>),
+    /// To the lease of a blob.
+    Azure(Box<BlobTransport>),
     /// In memory, for tests.
     Testing(TestLink),
 }
@@ -23,6 +26,7 @@ impl Link {
     pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Answer {
         match self {
             Self::Http(transport) => transport.send(request, timeout).await,
+            Self::Azure(transport) => transport.send(request, timeout).await,
             Self::Testing(link) => link.send(request, timeout).await,
         }
     }
@@ -36,6 +40,14 @@ impl Link {
     ) -> Vec<Answer> {
         match self {
             Self::Http(transport) => transport.renew_many(namespace, &renewals, timeout).await,
+            // Each blob is a store of its own, so there is one.
+            Self::Azure(transport) => {
+                let mut answers = Vec::new();
+                for (_, lease_id) in renewals {
+                    answers.push(transport.send(Request::Renew(lease_id), timeout).await);
+                }
+                answers
+            }
             Self::Testing(link) => link.renew_many(namespace, &renewals, timeout).await,
         }
     }
@@ -48,8 +60,14 @@ impl Link {
     ) -> Result<(), StoreError> {
         match self {
             Self::Http(transport) => transport.proclaim(lease_id, metadata).await,
+            Self::Azure(transport) => transport.proclaim(lease_id, metadata).await,
             Self::Testing(link) => link.proclaim(lease_id, metadata),
         }
+    }
+
+    /// Whether the lease can be given up to a candidate of choice.
+    pub(crate) const fn can_hand_over(&self) -> bool {
+        !matches!(self, Self::Azure(_))
     }
 
     /// Whether requests of both may go together.
@@ -66,6 +84,7 @@ impl Link {
 #[derive(Clone, Debug)]
 pub(crate) enum Watcher {
     Http(StoreClient),
+    Azure(AzureBlobClient),
     Testing(TestLink),
 }
 
@@ -79,6 +98,8 @@ impl Watcher {
     ) -> Result<Option<LeaseView>, StoreError> {
         match self {
             Self::Http(store) => store.lease_after(election, after, wait).await,
+            // It has no revision and nobody can wait there: the observer asks from time to time.
+            Self::Azure(blob) => blob.lease(election).await,
             Self::Testing(link) => link.lease_after(election, after, wait).await,
         }
     }

@@ -180,9 +180,10 @@ fn refused(error: StoreError) -> Answer {
     match error {
         StoreError::Problem(problem) => from_problem(&problem),
         // Something else listens there for now (a proxy without its backend, say).
-        StoreError::Unreachable { .. } | StoreError::NotAStore { .. } => {
-            Answer::Unknown(error.to_string())
-        }
+        StoreError::Unreachable { .. }
+        | StoreError::NotAStore { .. }
+        | StoreError::Azure(_)
+        | StoreError::Malformed { .. } => Answer::Unknown(error.to_string()),
     }
 }
 

@@ -116,6 +116,12 @@ impl Contestant {
         }
         let strategy = settings.get("strategy").and_then(Value::as_str);
         let strategy = strategy.unwrap_or("lease").to_owned();
+        if strategy == "azure-blob" {
+            anyhow::bail!(
+                "{name}: strategy = \"azure-blob\" can't be compared: the store that is started for it is \
+                 a lease store; compare \"lease\" with these timings"
+            );
+        }
         let mut contestant = Self {
             name,
             needs_store: strategy != "bully",

@@ -5,12 +5,11 @@
 //! clients sort bytes. Both are tried, which lets nobody in who has not the key: the same headers are
 //! signed either way.
 
-use std::cmp::Ordering;
-
 use aws_lc_rs::hmac;
-use axum::http::header::{self, HeaderName};
+use axum::http::header::HeaderName;
 use axum::http::request::Parts;
 use chrono::{DateTime, Duration, Utc};
+use tenure_core::azure::{self, DATE_HEADER, SIGNED_HEADERS, SignedParts, collate};
 
 use super::is_signed;
 use crate::azure::error::{AUTHENTICATION_FAILED, Result};
@@ -20,22 +19,25 @@ use crate::azure::target::Query;
 /// How far a client's clock may be off.
 const SKEW: Duration = Duration::minutes(15);
 
-/// What is signed before the headers of the service, in this order.
-const SIGNED: [HeaderName; 11] = [
-    header::CONTENT_ENCODING,
-    header::CONTENT_LANGUAGE,
-    header::CONTENT_LENGTH,
-    HeaderName::from_static("content-md5"),
-    header::CONTENT_TYPE,
-    header::DATE,
-    header::IF_MODIFIED_SINCE,
-    header::IF_MATCH,
-    header::IF_NONE_MATCH,
-    header::IF_UNMODIFIED_SINCE,
-    header::RANGE,
-];
-
-const X_MS_DATE: &str = "x-ms-date";
+/// The headers that are signed before those of the service.
+const SIGNED: [HeaderName; SIGNED_HEADERS.len()] = {
+    const fn signed(at: usize) -> HeaderName {
+        HeaderName::from_static(SIGNED_HEADERS[at])
+    }
+    [
+        signed(0),
+        signed(1),
+        signed(2),
+        signed(3),
+        signed(4),
+        signed(5),
+        signed(6),
+        signed(7),
+        signed(8),
+        signed(9),
+        signed(10),
+    ]
+};
 
 /// Whether `ACCOUNT:SIGNATURE` is right for this request.
 pub(super) fn verify(
@@ -71,7 +73,7 @@ pub(super) fn verify(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
-    let signed_at = of(X_MS_DATE).or_else(|| of("date")).and_then(date);
+    let signed_at = of(DATE_HEADER).or_else(|| of("date")).and_then(date);
     let Some(signed_at) = signed_at else {
         return Err(AUTHENTICATION_FAILED.because("there is no date in x-ms-date or Date"));
     };
@@ -99,62 +101,14 @@ fn text_to_sign(
     query: &Query,
     headers: &[(&str, Vec<u8>)],
 ) -> Vec<u8> {
-    let mut text = Vec::with_capacity(512);
-    text.extend_from_slice(parts.method.as_str().as_bytes());
-    text.push(b'\n');
-    let has_own_date = parts.headers.contains_key(X_MS_DATE);
-    for name in SIGNED {
-        let value = parts.headers.get(&name);
-        let value = value.map_or(&b""[..], |value| value.as_bytes().trim_ascii());
-        let is_left_out = match name {
-            header::CONTENT_LENGTH => value == b"0",
-            header::DATE => has_own_date,
-            _ => false,
-        };
-        if !is_left_out {
-            text.extend_from_slice(value);
-        }
-        text.push(b'\n');
-    }
-    for (name, value) in headers {
-        text.extend_from_slice(name.as_bytes());
-        text.push(b':');
-        text.extend_from_slice(value);
-        text.push(b'\n');
-    }
-    text.push(b'/');
-    text.extend_from_slice(account.as_bytes());
-    text.extend_from_slice(parts.uri.path().as_bytes());
-    let mut pairs: Vec<(&str, &str)> = query.pairs().collect();
-    pairs.sort_unstable();
-    for (name, value) in pairs {
-        for part in ["\n", name, ":", value] {
-            text.extend_from_slice(part.as_bytes());
-        }
-    }
-    text
-}
-
-/// The service's order of names: hyphens count only where nothing else differs, and `_` comes before
-/// digits, digits before letters.
-fn collate(a: &str, b: &str) -> Ordering {
-    let weight = |byte: u8| match byte {
-        b'_' => (1, byte),
-        b'0'..=b'9' => (2, byte),
-        b'a'..=b'z' => (3, byte),
-        _ => (0, byte),
+    let value = |name| Some(parts.headers.get(name)?.as_bytes());
+    let parts = SignedParts {
+        method: parts.method.as_str(),
+        account,
+        path: parts.uri.path(),
+        headers: SIGNED.each_ref().map(value),
     };
-    fn words(name: &str) -> impl Iterator<Item = u8> {
-        name.bytes().filter(|byte| *byte != b'-')
-    }
-    fn hyphens_last(name: &str) -> impl Iterator<Item = u8> {
-        let last = |byte| if byte == b'-' { u8::MAX } else { byte };
-        name.bytes().map(last)
-    }
-    words(a)
-        .map(weight)
-        .cmp(words(b).map(weight))
-        .then_with(|| hyphens_last(a).cmp(hyphens_last(b)))
+    azure::text_to_sign(&parts, headers, query.pairs())
 }
 
 #[cfg(test)]
@@ -263,25 +217,5 @@ mod tests {
             let signature = signed(&text(order));
             assert_eq!(check(&parts, "devstoreaccount1", &signature, NOW), is_right);
         }
-    }
-
-    #[test]
-    fn hyphens_count_only_where_nothing_else_differs() {
-        let mut names = [
-            "x-ms-blob-type",
-            "x-ms-blobtype",
-            "x-ms-blob-content-type",
-            "x-ms-blobs",
-        ];
-        names.sort_by(|a, b| collate(a, b));
-        assert_eq!(
-            names,
-            [
-                "x-ms-blob-content-type",
-                "x-ms-blobs",
-                "x-ms-blobtype",
-                "x-ms-blob-type",
-            ]
-        );
     }
 }
