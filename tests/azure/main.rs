@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
+use tenure_tests::azurite::Azurite;
 use tenure_tests::process::{Process, command, output};
 use tenure_tests::wait_for;
 
@@ -78,35 +79,11 @@ fn the_official_sdk_finds_every_cell_as_azure_documents_it() {
 /// requests go to it: it differs where `azurite.txt` and `docs/azure.md` say so, and nowhere else.
 #[test]
 fn azurite_differs_only_where_the_documents_say_so() {
-    let azurite = std::env::var("TENURE_AZURITE").unwrap_or_else(|_| "azurite-blob".into());
-    let is_there = Command::new(&azurite).arg("--version").output();
-    if !is_there.is_ok_and(|output| output.status.success()) {
-        eprintln!("NOT TESTED: there is no {azurite}; name one in TENURE_AZURITE");
+    let Some(azurite) = Azurite::start() else {
         return;
-    }
-    let Some(python) = python() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    let port = {
-        // It is free again when it is known.
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("an address").port()
     };
-    let mut emulator = Command::new(azurite);
-    emulator
-        .args([
-            "--blobPort",
-            &port.to_string(),
-            "--skipApiVersionCheck",
-            "--silent",
-        ])
-        .args(["--inMemoryPersistence", "--disableTelemetry"])
-        .current_dir(folder.path());
-    let mut emulator = Process::spawn(&mut emulator);
-    wait_for("the emulator", || {
-        assert!(!emulator.has_ended(), "it has ended: {}", emulator.stderr());
-        std::net::TcpStream::connect(("127.0.0.1", port)).ok()
-    });
-    let url = format!("http://127.0.0.1:{port}");
+    let Some(python) = python() else { return };
+    let url = format!("http://{}", azurite.address());
     let known = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/azurite.txt");
     let ran = Command::new(python).args([SUITE, &url, known]).output();
     assert_success(&ran.expect("the suite runs"));

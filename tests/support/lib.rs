@@ -1,6 +1,7 @@
 //! What the whole-system tests share: stores, groups of members, processes, a network that fails on
 //! demand, judges of what leaders did and stores said, and waiting for a condition with a limit.
 
+pub mod azurite;
 pub mod group;
 pub mod needs;
 pub mod process;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use reqwest::Url;
-use tenure_server::{Config, Server, Store};
+use tenure_server::{Azure, AzureAccount, AzureConfig, Config, EngineConfig, Server, Store};
 use tokio::sync::oneshot;
 
 /// A store in memory, on threads of its own, so that nothing a test does to its runtime touches it.
@@ -24,6 +24,24 @@ impl LocalStore {
     /// If it can't.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_as(|server, _| server)
+    }
+
+    /// Starts one that speaks to Azure's clients, too, for the development account.
+    ///
+    /// # Panics
+    ///
+    /// If it can't.
+    #[must_use]
+    pub fn start_with_azure() -> Self {
+        Self::start_as(|server, store| {
+            let accounts = vec![AzureAccount::development()];
+            let azure = Azure::open(store, &EngineConfig::Memory, AzureConfig::new(accounts));
+            server.with_azure(azure.expect("a face"))
+        })
+    }
+
+    fn start_as(faces: impl FnOnce(Server, &Store) -> Server + Send + 'static) -> Self {
         let (started, address) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
@@ -31,7 +49,8 @@ impl LocalStore {
             runtime.block_on(async {
                 let store = Store::open(Config::memory()).expect("a store");
                 let any = "127.0.0.1:0".parse().expect("an address");
-                let server = Server::bind(store, any).expect("a port");
+                let server = Server::bind(store.clone(), any).expect("a port");
+                let server = faces(server, &store);
                 started
                     .send(server.local_addr().expect("an address"))
                     .expect("a test that waits");

@@ -1,0 +1,33 @@
+//! The same candidates on Azurite, where it is installed.
+
+use tenure::store::{AzureBlobClient, State};
+use tenure_tests::Limit;
+use tenure_tests::azurite::Azurite;
+
+use super::{blob_at, candidate, election, take_turns};
+
+#[tokio::test]
+async fn candidates_take_turns_on_azurite_too() {
+    let Some(azurite) = Azurite::start() else {
+        return;
+    };
+    let _limit = Limit::start();
+    let journal = take_turns(azurite.address(), 4).await;
+    journal.assert_one_at_a_time();
+    let client = AzureBlobClient::new(&blob_at(azurite.address())).unwrap();
+    let lease = async || client.lease(&election()).await.unwrap().unwrap();
+    assert_eq!(lease().await.state, State::Available);
+
+    let leader = candidate("leader", azurite.address()).await;
+    let leadership = leader.campaign().await.unwrap();
+    let metadata = [("address".to_owned(), "http://10.0.0.7:8080 ä".to_owned())];
+    leadership.proclaim(metadata.clone().into()).await.unwrap();
+    let seen = lease().await;
+    assert_eq!(seen.holder.as_deref(), Some("leader"));
+    assert_eq!(seen.epoch, Some(leadership.epoch().get()));
+    assert_eq!(seen.metadata, Some(metadata.into()));
+    // Longer than it lasts without a renewal.
+    tokio::time::sleep(std::time::Duration::from_secs(17)).await;
+    assert!(leadership.is_valid());
+    assert_eq!(lease().await.state, State::Leased);
+}

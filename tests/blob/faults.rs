@@ -1,0 +1,177 @@
+//! What fails between a candidate and the service, or is done there behind its back.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tenure::store::{BreakRequest, StoreClient};
+use tenure::{ElectionName, EndReason};
+use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::{Limit, wait_until};
+use tokio::net::TcpListener;
+
+use super::front::{Asked, Fate, Front};
+use super::{World, candidate};
+
+/// The first so many requests of this kind have this fate.
+fn first(what: &'static str, count: usize, fate: Fate) -> impl FnMut(&Asked) -> Fate + Send {
+    let mut left = count;
+    move |asked| {
+        if asked.what != what || left == 0 {
+            return Fate::Passes;
+        }
+        left -= 1;
+        fate
+    }
+}
+
+#[tokio::test]
+async fn a_leader_by_a_blob_that_is_cut_off_stops_before_another_leads() {
+    let world = World::start();
+    let proxy = Proxy::start(world.store.address()).await;
+    let first = candidate("first", proxy.address()).await;
+    let leadership = first.campaign().await.unwrap();
+    let epoch = leadership.epoch();
+    let second = world.candidate("second").await;
+    let follower = tokio::spawn(async move { second.campaign().await.unwrap() });
+    proxy.set(Mode::Hang);
+    let cut = Instant::now();
+    assert_eq!(leadership.lost().await, EndReason::RenewDeadline);
+    let lost = Instant::now();
+    assert!(!leadership.is_valid());
+    assert!(lost - cut < Duration::from_secs(11), "{:?}", lost - cut);
+    assert!(!follower.is_finished());
+    drop(leadership);
+    let next = follower.await.unwrap();
+    assert!(next.epoch() > epoch);
+    // Of the 15 s that the lease lasts, the last 5 are there for stopping.
+    assert!(
+        lost.elapsed() > Duration::from_secs(3),
+        "{:?}",
+        lost.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_service_that_is_busy_is_asked_again_and_the_term_goes_on() {
+    let world = World::start();
+    let busy = first("renew", 3, Fate::Refused(503, "ServerBusy"));
+    let front = Front::start(world.store.address(), busy).await;
+    let leader = candidate("leader", front.address).await;
+    let leadership = leader.campaign().await.unwrap();
+    leadership.at_risk().await;
+    wait_until("renewals", async || {
+        let asked = front.asked();
+        let renewals = asked.iter().filter(|asked| asked.what == "renew");
+        (renewals.count() >= 4).then_some(())
+    })
+    .await;
+    wait_until("the term to be safe", async || {
+        (!leadership.is_at_risk()).then_some(())
+    })
+    .await;
+    assert!(leadership.is_valid());
+}
+
+#[tokio::test]
+async fn an_epoch_whose_writing_was_not_acknowledged_is_never_led_under() {
+    let world = World::start();
+    let lost = first("metadata", 2, Fate::LosesAnswer);
+    let front = Front::start(world.store.address(), lost).await;
+    let candidate = candidate("unlucky", front.address).await;
+    let leadership = candidate.campaign().await.unwrap();
+    let asked = front.asked();
+    let epochs: Vec<u64> = asked.iter().filter_map(|asked| asked.epoch).collect();
+    assert_eq!(epochs.len(), 3, "{asked:?}");
+    assert!(epochs.is_sorted_by(|a, b| a < b), "{epochs:?}");
+    assert_eq!(epochs.last(), Some(&leadership.epoch().get()));
+    // Each time the lease was given up, and its id is not used again.
+    let ids = |what: &str| -> Vec<Option<String>> {
+        let asked = asked.iter().filter(|asked| asked.what == what);
+        asked.map(|asked| asked.id.clone()).collect()
+    };
+    let (acquired, released) = (ids("acquire"), ids("release"));
+    let different: BTreeSet<_> = ids("metadata").into_iter().collect();
+    assert_eq!((different.len(), released.len()), (3, 2), "{asked:?}");
+    for id in &released {
+        let last = acquired.iter().rposition(|acquired| acquired == id);
+        let next = acquired.len() - 1;
+        assert!(last.is_some_and(|last| last < next), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_epoch_is_written_on_condition_that_nobody_wrote_since_the_last_one_was_read() {
+    let world = World::start();
+    let repeated = first("metadata", 1, Fate::Repeated);
+    let front = Front::start(world.store.address(), repeated).await;
+    let candidate = candidate("unlucky", front.address).await;
+    let leadership = candidate.campaign().await.unwrap();
+    let epochs: Vec<u64> = front
+        .asked()
+        .iter()
+        .filter_map(|asked| asked.epoch)
+        .collect();
+    assert_eq!(
+        epochs.len(),
+        2,
+        "the second writing of the first one was refused"
+    );
+    assert!(epochs[0] < epochs[1] && epochs[1] == leadership.epoch().get());
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_an_acquire_is_asked_for_again_under_the_same_id() {
+    let world = World::start();
+    // So that the blob is there.
+    world
+        .candidate("before")
+        .await
+        .campaign()
+        .await
+        .unwrap()
+        .resign()
+        .await;
+    let lost = first("acquire", 1, Fate::LosesAnswer);
+    let front = Front::start(world.store.address(), lost).await;
+    let candidate = candidate("unlucky", front.address).await;
+    let leadership = candidate.campaign().await.unwrap();
+    assert!(leadership.is_valid());
+    let asked = front.asked();
+    let acquired = asked.iter().filter(|asked| asked.what == "acquire");
+    let ids: BTreeSet<_> = acquired.clone().map(|asked| &asked.id).collect();
+    assert_eq!((acquired.count(), ids.len()), (2, 1), "{asked:?}");
+}
+
+/// A portal of a hotel, say.
+#[tokio::test]
+async fn whoever_says_yes_to_everything_elects_nobody() {
+    let _limit = Limit::start();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let yes = axum::Router::new().fallback(async || [("x-ms-request-id", "1"), ("etag", "1")]);
+    tokio::spawn(async move { axum::serve(listener, yes).await });
+    let candidate = candidate("guest", address).await;
+    let elected = tokio::time::timeout(Duration::from_secs(2), candidate.campaign());
+    assert!(elected.await.is_err());
+}
+
+#[tokio::test]
+async fn a_lease_that_is_broken_or_taken_away_ends_the_term() {
+    let world = World::start();
+    let leader = world.candidate("leader").await;
+    let leadership = leader.campaign().await.unwrap();
+    let epoch = leadership.epoch();
+    // The same lease, as the store's own API names it.
+    let store = StoreClient::new(&[world.store.url()]).unwrap();
+    let lease: ElectionName = "devstoreaccount1.tests/job".parse().unwrap();
+    let now = BreakRequest {
+        break_period_ms: Some(Duration::ZERO.into()),
+        reason: None,
+    };
+    store.break_lease(&lease, &now).await.unwrap();
+    assert_eq!(leadership.lost().await, EndReason::Broken);
+    assert!(!leadership.is_valid());
+    drop(leadership);
+    let leadership = leader.campaign().await.unwrap();
+    assert!(leadership.epoch() > epoch);
+}

@@ -1,0 +1,151 @@
+//! A service that fails on demand, in front of one that works.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, HOST, HeaderMap};
+use axum::http::request::Parts;
+use axum::response::Response;
+use tokio::net::TcpListener;
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// `acquire`, `renew` or `release`; `metadata` for its writing; or the method.
+    pub(crate) what: String,
+    /// The lease id, where one is given.
+    pub(crate) id: Option<String>,
+    /// The epoch that is to be written.
+    pub(crate) epoch: Option<u64>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Passes,
+    /// It is done, and the answer does not arrive.
+    LosesAnswer,
+    /// It is done twice, and the second answer arrives.
+    Repeated,
+    /// It is not done, and refused with this.
+    Refused(u16, &'static str),
+}
+
+type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
+
+/// The service, and what it was asked for. It ends with the runtime it was started on.
+pub(crate) struct Front {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    asked: Vec<Asked>,
+    rule: Rule,
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Front {
+    /// Each request has the fate that the rule says.
+    pub(crate) async fn start(
+        target: SocketAddr,
+        rule: impl FnMut(&Asked) -> Fate + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Shared {
+            asked: Vec::new(),
+            rule: Box::new(rule),
+        };
+        let shared = Arc::new(Mutex::new(shared));
+        let of_router = shared.clone();
+        let http = reqwest::Client::builder().no_proxy().build();
+        let http = http.expect("a client");
+        let router = axum::Router::new().fallback(move |request: Request| {
+            let (http, shared) = (http.clone(), of_router.clone());
+            async move {
+                let asked = Asked::of(&request);
+                let fate = {
+                    let mut shared = lock(&shared);
+                    shared.asked.push(asked.clone());
+                    (shared.rule)(&asked)
+                };
+                if let Fate::Refused(status, code) = fate {
+                    return refusal(status, code);
+                }
+                let (parts, _) = request.into_parts();
+                if fate == Fate::Repeated {
+                    forward(&http, target, &parts).await;
+                }
+                let answer = forward(&http, target, &parts).await;
+                if fate == Fate::LosesAnswer {
+                    std::future::pending::<()>().await;
+                }
+                answer
+            }
+        });
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { address, shared }
+    }
+
+    /// All that it was asked for.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        lock(&self.shared).asked.clone()
+    }
+}
+
+impl Asked {
+    fn of(request: &Request) -> Self {
+        let headers = request.headers();
+        let text = |name| {
+            let value = headers.get(name)?;
+            Some(value.to_str().expect("text").to_owned())
+        };
+        let is_metadata = request.uri().query() == Some("comp=metadata");
+        let what = match text("x-ms-lease-action") {
+            Some(action) => action,
+            None if is_metadata => "metadata".into(),
+            None => request.method().to_string(),
+        };
+        Self {
+            what,
+            id: text("x-ms-proposed-lease-id").or_else(|| text("x-ms-lease-id")),
+            epoch: text("x-ms-meta-tenureepoch").map(|epoch| epoch.parse().expect("an epoch")),
+        }
+    }
+}
+
+fn refusal(status: u16, code: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+    let code = code.parse().expect("a code");
+    response.headers_mut().insert("x-ms-error-code", code);
+    response
+}
+
+/// None of these requests has a body.
+async fn forward(http: &reqwest::Client, target: SocketAddr, parts: &Parts) -> Response {
+    let path = parts.uri.path_and_query().expect("a path");
+    let without = |headers: &HeaderMap, name| {
+        let mut headers = headers.clone();
+        headers.remove(name);
+        headers
+    };
+    let asked = http
+        .request(parts.method.clone(), format!("http://{target}{path}"))
+        .headers(without(&parts.headers, HOST))
+        .send();
+    let answer = asked.await.expect("an answer");
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status();
+    *response.headers_mut() = without(answer.headers(), CONTENT_LENGTH);
+    let body = answer.bytes().await.expect("a body");
+    *response.body_mut() = body.into();
+    response
+}

@@ -1,0 +1,165 @@
+//! Candidates by the lease of a blob, on a store that speaks this protocol, and on Azurite where that is
+//! installed (`TENURE_AZURITE` names it). Azure's shortest lease has 15 seconds, so these tests take long.
+
+mod azurite;
+mod command;
+mod faults;
+mod front;
+mod terms;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tenure::config::{AzureAccount, AzureBlob, Strategy};
+use tenure::store::{AzureBlobClient, LeaseView};
+use tenure::{Candidate, Config, ElectionName, Leadership, Timings, TimingsOptions};
+use tenure_tests::Limit;
+use tenure_tests::store::LocalStore;
+
+/// What the tests compete for: the blob `job` in the container `tests`.
+const ELECTION: &str = "tests/job";
+
+const ACCOUNT: &str = "devstoreaccount1";
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+fn election() -> ElectionName {
+    ELECTION.parse().expect("a name")
+}
+
+/// The connection string of the development account at this address.
+fn connection_string(address: SocketAddr) -> String {
+    format!("AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint=http://{address}/{ACCOUNT}")
+}
+
+fn blob(account: AzureAccount) -> AzureBlob {
+    AzureBlob::of_election(account, &election()).expect("a blob")
+}
+
+fn blob_at(address: SocketAddr) -> AzureBlob {
+    let account = AzureAccount::with_connection_string(&connection_string(address));
+    blob(account.expect("an account"))
+}
+
+/// Azure's shortest lease: renewed every 5 s, given up after 10 s.
+fn config(name: &str, blob: AzureBlob) -> Config {
+    let timings = Timings::new(&TimingsOptions {
+        cool_down: Some(Duration::from_millis(300)),
+        ..TimingsOptions::default()
+    });
+    Config::new(election())
+        .with_candidate(name.parse().expect("an id"))
+        .with_timings(timings.expect("timings"))
+        .with_strategy(Strategy::AzureBlob(blob))
+}
+
+async fn candidate(name: &str, address: SocketAddr) -> Candidate {
+    let candidate = Candidate::connect(config(name, blob_at(address))).await;
+    candidate.expect("a candidate")
+}
+
+/// A store, and a look at the blob that nothing disturbs.
+struct World {
+    store: LocalStore,
+    client: AzureBlobClient,
+    _limit: Limit,
+}
+
+impl World {
+    fn start() -> Self {
+        let store = LocalStore::start_with_azure();
+        let client = AzureBlobClient::new(&blob_at(store.address())).expect("a client");
+        Self {
+            store,
+            client,
+            _limit: Limit::start(),
+        }
+    }
+
+    async fn candidate(&self, name: &str) -> Candidate {
+        candidate(name, self.store.address()).await
+    }
+
+    async fn lease(&self) -> Option<LeaseView> {
+        self.client.lease(&election()).await.expect("an answer")
+    }
+}
+
+/// Who worked when, under which epoch.
+#[derive(Clone, Default)]
+struct Journal(Arc<Mutex<Vec<Entry>>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    epoch: u64,
+    began: Instant,
+    ended: Option<Instant>,
+}
+
+impl Journal {
+    fn entries(&self) -> Vec<Entry> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Works for so long, or until it must stop.
+    async fn work(self, leadership: Leadership, time: Duration) {
+        let epoch = leadership.epoch().get();
+        let begun = Entry {
+            epoch,
+            began: Instant::now(),
+            ended: None,
+        };
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lock().push(begun);
+        tokio::select! {
+            _ = leadership.lost() => {}
+            () = tokio::time::sleep(time) => {}
+        }
+        let mut entries = lock();
+        let entry = entries.iter_mut().find(|entry| entry.epoch == epoch);
+        entry.expect("it has begun").ended = Some(Instant::now());
+    }
+
+    /// Fails if two worked at once, or an epoch did not grow.
+    fn assert_one_at_a_time(&self) {
+        for pair in self.entries().windows(2) {
+            assert!(pair[0].epoch < pair[1].epoch, "{pair:?}");
+            let ended = pair[0].ended;
+            assert!(
+                ended.is_some_and(|ended| ended <= pair[1].began),
+                "{pair:?}"
+            );
+        }
+    }
+}
+
+/// Three candidates take turns until there were so many terms.
+async fn take_turns(address: SocketAddr, terms: usize) -> Journal {
+    let journal = Journal::default();
+    let (stop, _) = tokio::sync::watch::channel(false);
+    let mut candidates = tokio::task::JoinSet::new();
+    for name in ["first", "second", "third"] {
+        let (candidate, journal) = (candidate(name, address).await, journal.clone());
+        let mut stopped = stop.subscribe();
+        candidates.spawn(async move {
+            let shutdown = async {
+                let _ = stopped.wait_for(|stopped| *stopped).await;
+            };
+            let ran = candidate.run_while_leader(shutdown, |leadership| {
+                journal.clone().work(leadership, Duration::from_millis(300))
+            });
+            ran.await.expect("nothing refuses it");
+        });
+    }
+    tenure_tests::wait_until("the terms", async || {
+        (journal.entries().len() >= terms).then_some(())
+    })
+    .await;
+    stop.send_replace(true);
+    while candidates.join_next().await.is_some() {}
+    journal
+}
