@@ -234,3 +234,67 @@ fn of_refusal(refusal: &AzureRefusal) -> Answer {
         _ => Answer::Refused(refusal.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, code: &str) -> Answer {
+        of_refusal(&AzureRefusal {
+            endpoint: "http://127.0.0.1/c/b".parse().unwrap(),
+            what: "renewing the lease",
+            status,
+            code: code.into(),
+            message: "No".into(),
+            request_id: "7".into(),
+        })
+    }
+
+    #[test]
+    fn what_ends_a_term_what_may_pass_and_what_does_not_are_told_apart() {
+        for (status, code) in [
+            (409, "LeaseIdMismatchWithLeaseOperation"),
+            (409, "LeaseNotPresentWithLeaseOperation"),
+            (412, "LeaseIdMismatchWithBlobOperation"),
+            (412, "LeaseNotPresentWithBlobOperation"),
+            (412, "LeaseLost"),
+            (404, "BlobNotFound"),
+            (404, "ContainerNotFound"),
+        ] {
+            assert_eq!(of(status, code), Answer::Superseded, "{code}");
+        }
+        let remaining = Duration::ZERO;
+        for code in [
+            "LeaseIsBrokenAndCannotBeRenewed",
+            "LeaseIsBreakingAndCannotBeAcquired",
+        ] {
+            assert_eq!(of(409, code), Answer::Broken { remaining }, "{code}");
+        }
+        for (status, code) in [
+            (503, "ServerBusy"),
+            (500, "InternalError"),
+            (500, "OperationTimedOut"),
+            (429, "TooManyRequests"),
+            (408, "RequestTimeout"),
+            (409, "ContainerBeingDeleted"),
+            (412, "ConditionNotMet"),
+        ] {
+            assert!(matches!(of(status, code), Answer::Unknown(_)), "{code}");
+        }
+        for (status, code) in [
+            (400, "InvalidHeaderValue"),
+            (401, "NoAuthenticationInformation"),
+            (403, "AuthenticationFailed"),
+            (403, "AuthorizationPermissionMismatch"),
+            (404, "ResourceNotFound"),
+        ] {
+            let answer = of(status, code);
+            let Answer::Refused(why) = &answer else {
+                panic!("{code}: {answer:?}");
+            };
+            for part in [code, "renewing the lease", "(request id 7)", ": No"] {
+                assert!(why.contains(part), "{why}");
+            }
+        }
+    }
+}
