@@ -1,6 +1,7 @@
 //! Where an account's blobs are, and how to be let in.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use aws_lc_rs::hmac;
@@ -25,7 +26,10 @@ pub struct AzureAccount {
 #[derive(Clone)]
 enum Credential {
     /// Signs each request.
-    Key { account: String, key: hmac::Key },
+    Key {
+        account: String,
+        key: Arc<hmac::Key>,
+    },
     /// Stands in each URL.
     Signature(String),
 }
@@ -41,7 +45,7 @@ impl AzureAccount {
         let bytes = BASE64_STANDARD.decode(key.trim());
         let bytes = bytes.ok().filter(|bytes| !bytes.is_empty());
         let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes.ok_or(AzureBlobError::Key)?);
-        let account = account.into();
+        let (account, key) = (account.into(), key.into());
         let credential = Credential::Key { account, key };
         Ok(Self { url, credential })
     }

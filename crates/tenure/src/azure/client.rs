@@ -339,14 +339,15 @@ impl AzureBlobClient {
             });
         };
         let body = read(response).await.map_err(unreachable)?;
-        Err(StoreError::Azure(AzureRefusal {
+        let refusal = AzureRefusal {
             endpoint: asked.resource.clone(),
             what: asked.what,
             status: status.as_u16(),
             code: code.into(),
             message: message(&body.unwrap_or_default()),
             request_id: request_id.unwrap_or("none").into(),
-        }))
+        };
+        Err(StoreError::Azure(refusal.into()))
     }
 }
 

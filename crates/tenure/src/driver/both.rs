@@ -85,9 +85,9 @@ impl Elector for Both {
         self.peers.poll_timeout()
     }
 
-    fn peer(&self, to: CandidateId) -> Result<(NodeId, CandidateId), &'static str> {
-        let node = self.peers.peer(&to).ok_or(NO_SUCH_MEMBER)?;
-        Ok((node, to))
+    fn peer(&self, to: &CandidateId) -> Result<(NodeId, CandidateId), &'static str> {
+        let node = self.peers.peer(to).ok_or(NO_SUCH_MEMBER)?;
+        Ok((node, to.clone()))
     }
 
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {

@@ -32,7 +32,7 @@ pub(super) trait Elector {
     /// How the machine calls this candidate, or why a term can't be handed over to it.
     fn peer(
         &self,
-        candidate: CandidateId,
+        candidate: &CandidateId,
     ) -> Result<<Self::Machine as Strategy>::Peer, &'static str>;
 
     /// Says this about the leader.

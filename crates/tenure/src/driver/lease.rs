@@ -186,11 +186,12 @@ impl Elector for Lease {
         self.keeper.poll_timeout()
     }
 
-    fn peer(&self, candidate: CandidateId) -> Result<CandidateId, &'static str> {
+    fn peer(&self, candidate: &CandidateId) -> Result<CandidateId, &'static str> {
         let link = self.way.link();
         let refusal =
             "the lease of a blob can be given up, but to nobody of choice; the term goes on";
-        link.can_hand_over().then_some(candidate).ok_or(refusal)
+        let candidate = link.can_hand_over().then(|| candidate.clone());
+        candidate.ok_or(refusal)
     }
 
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {

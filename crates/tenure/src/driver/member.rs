@@ -122,7 +122,7 @@ impl<E: Elector> Member<E> {
             }
             Command::HandOver { term, to } => {
                 if self.is_current(term) {
-                    self.hand_over(to);
+                    self.hand_over(&to);
                 }
             }
             Command::Proclaim {
@@ -156,9 +156,9 @@ impl<E: Elector> Member<E> {
         machine.resign(now, reason, &mut OsRandom);
     }
 
-    fn hand_over(&mut self, to: CandidateId) {
+    fn hand_over(&mut self, to: &CandidateId) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        match self.elector.peer(to.clone()) {
+        match self.elector.peer(to) {
             Ok(to) => {
                 let now = self.clock.now();
                 self.elector.machine_mut().hand_over(now, to);

@@ -571,8 +571,8 @@ impl Elector for Peers {
         self.poll_timeout()
     }
 
-    fn peer(&self, to: CandidateId) -> Result<NodeId, &'static str> {
-        self.peer(&to).ok_or(NO_SUCH_MEMBER)
+    fn peer(&self, to: &CandidateId) -> Result<NodeId, &'static str> {
+        self.peer(to).ok_or(NO_SUCH_MEMBER)
     }
 
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {

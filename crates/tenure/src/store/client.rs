@@ -60,7 +60,7 @@ pub enum StoreError {
     Problem(Problem),
     /// The service that has the blob refused, and says why.
     #[error(transparent)]
-    Azure(#[from] AzureRefusal),
+    Azure(Box<AzureRefusal>),
     /// It answered, and something in the answer can't be.
     #[error("{endpoint}: {reason}")]
     Malformed {
