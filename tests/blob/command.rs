@@ -87,6 +87,33 @@ fn a_run_by_a_blob_that_is_killed_is_followed_after_its_lease_and_no_secret_is_p
 }
 
 #[test]
+fn a_check_tells_the_blob_and_warns_of_a_signature_that_others_can_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let check = |table: &str| {
+        let text = format!("election = \"{ELECTION}\"\nstrategy = \"azure-blob\"\n{table}");
+        fs::write(&path, text).unwrap();
+        let output = output(&mut command(&["config", "check", path.to_str().unwrap()]));
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let told = check("");
+    assert!(
+        told.contains("blob       /tests/job; what lets candidates in is not set"),
+        "{told}"
+    );
+    let told = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");
+    let blob = "blob       http://127.0.0.1:10000/devstoreaccount1/tests/job\n";
+    assert!(told.contains(blob) && !told.contains("warning"), "{told}");
+    let told = check("[azure_blob]\nurl = \"http://store/acct\"\nsas = \"sv=1&sig=c2VjcmV0\"");
+    assert!(
+        told.contains("blob       http://store/acct/tests/job\nwarning    plain http"),
+        "{told}"
+    );
+    assert!(!told.contains("c2Vjc"), "{told}");
+}
+
+#[test]
 fn a_wrong_key_is_told_and_what_asks_a_store_is_refused() {
     let store = LocalStore::start_with_azure();
     let mut run = command(&["run", "--election", ELECTION, "--strategy", "azure-blob"]);

@@ -238,12 +238,18 @@ fn show(view: &LeaseView, json: bool) -> Result<(), Failure> {
     if let (Some(holder), Some(epoch)) = (&view.holder, view.epoch) {
         rows.push(("holder", holder.clone()));
         rows.push(("epoch", epoch.to_string()));
-        rows.push(("since", since(view)));
-        rows.push(("duration", duration(view.duration_ms)));
-        rows.push(("left", left(view)));
+        // A blob tells none of these, nor who waits, nor a revision.
+        let times = [
+            ("since", since(view)),
+            ("duration", duration(view.duration_ms)),
+            ("left", left(view)),
+        ];
+        rows.extend(times.into_iter().filter(|(_, time)| *time != none()));
     }
-    rows.push(("waiters", view.waiters.to_string()));
-    rows.push(("revision", view.revision.to_string()));
+    if view.revision > 0 {
+        rows.push(("waiters", view.waiters.to_string()));
+        rows.push(("revision", view.revision.to_string()));
+    }
     for (key, value) in view.metadata.iter().flatten() {
         rows.push(("metadata", format!("{} = {}", tame(key), tame(value))));
     }

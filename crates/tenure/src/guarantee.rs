@@ -12,7 +12,8 @@ pub enum Guarantee {
     /// its own clock before another one may start, as long as the clocks of its machine and the
     /// store's differ in rate by less than the margin of the [`Timings`](crate::Timings). While the
     /// store can't be reached nobody is elected. It is also the promise of those who are elected in a
-    /// store *and* among peers that have a quorum.
+    /// store *and* among peers that have a quorum, and of those by the lease of a blob, who number their
+    /// reigns themselves, under that lease.
     FencedLease,
     /// A majority of the members agrees on the leader and on the number of its reign. Two leaders at a
     /// time need clocks that differ in rate by more than the margin; a minority that is cut off has

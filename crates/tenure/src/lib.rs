@@ -20,8 +20,8 @@
 //! ```
 //!
 //! One word of the configuration changes the way in which it is elected
-//! ([`config::Strategy`]), and nothing else: a lease in a store, an election among peers without a
-//! store, or nobody else at all. [`Candidate::guarantee`] says what that promises.
+//! ([`config::Strategy`]), and nothing else: a lease in a store, the lease of a blob on Azure, an election
+//! among peers without a store, or nobody else at all. [`Candidate::guarantee`] says what that promises.
 //!
 //! **What it promises**, with a lease. While [`Leadership::is_valid`] says yes, the store has granted the lease
 //! to nobody else, as long as the clocks of this machine and the store's differ in rate by less

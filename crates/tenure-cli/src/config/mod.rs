@@ -33,7 +33,7 @@ pub(crate) fn config(arguments: &ConfigArgs) -> Result<ExitCode, Failure> {
 fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     let (path, file) = (&arguments.file, arguments.file.display());
     let (settings, has_election) = candidate_of(path)?;
-    let settings = with_any_credential(&settings);
+    let (settings, has_credential) = with_any_credential(settings);
     let timings = Config::timings_of(&settings)?;
     let candidate = effective::candidate(&settings)?;
     let config = Config::from_settings(&with_any_election(&settings))?;
@@ -56,7 +56,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
             "election": has_election.then(|| effective::value_of(&candidate, "election")),
             "timings": timings,
             "peers": outlook.as_ref().map(outlook_json),
-            "blob": blob.map(|blob| blob.url().as_str()),
+            "blob": blob.filter(|_| has_credential).map(|blob| blob.url().as_str()),
             "serve": effective::values(&store),
         }))?;
         return Ok(ExitCode::SUCCESS);
@@ -77,7 +77,15 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
         output::line(format_args!("timings    {timings}"))?;
     }
     if let Some(blob) = blob {
-        output::line(format_args!("blob       {}", blob.url()))?;
+        if has_credential {
+            output::line(format_args!("blob       {}", blob.url()))?;
+        } else {
+            let name = blob.url().path();
+            output::line(format_args!(
+                "blob       {name}; what lets candidates in is not set here: they need it in \
+                 TENURE_AZURE_BLOB_KEY or the like"
+            ))?;
+        }
         if let Some(warning) = blob.warning() {
             output::line(format_args!("warning    {warning}"))?;
         }
@@ -187,24 +195,23 @@ pub(crate) fn with_any_election(settings: &Settings) -> Settings {
     settings
 }
 
-/// Settings with some key of an account, for a check: candidates may have it in the environment.
-fn with_any_credential(settings: &Settings) -> Settings {
-    let mut settings = settings.clone();
-    let is_set = |settings: &Settings, key: &str| {
-        let file = format!("{key}_file");
-        settings.origin(key).is_some() || settings.origin(&file).is_some()
-    };
-    let credentials = ["key", "sas", "connection_string"];
-    let credentials = credentials.map(|name| format!("azure_blob.{name}"));
-    if credentials.iter().any(|key| is_set(&settings, key)) {
-        return settings;
+/// Settings with some key of a storage account, for a check, and whether they had one themselves: that may be
+/// left to the environment.
+fn with_any_credential(mut settings: Settings) -> (Settings, bool) {
+    let names = ["key", "sas", "connection_string"];
+    let keys = names.iter().flat_map(|name| {
+        let key = format!("azure_blob.{name}");
+        [format!("{key}_file"), key]
+    });
+    if keys.into_iter().any(|key| settings.origin(&key).is_some()) {
+        return (settings, true);
     }
-    let not_here = || Origin::Flag("(environment)".into());
-    settings.set("azure_blob.key", ["AAAA"], not_here());
-    if settings.origin("azure_blob.account").is_none() {
-        settings.set("azure_blob.account", ["account"], not_here());
+    for (key, some) in [("azure_blob.key", "AAAA"), ("azure_blob.account", "some")] {
+        if settings.origin(key).is_none() {
+            settings.set(key, [some], Origin::Flag("(environment)".into()));
+        }
     }
-    settings
+    (settings, false)
 }
 
 #[cfg(test)]
