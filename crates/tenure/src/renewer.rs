@@ -229,7 +229,7 @@ impl Renewer {
         }
         let parts = Parts {
             machine: node,
-            detector: detection.detector(started.at, &rules.group(incarnation)),
+            detector: detection.detector(&rules.group(incarnation)),
             post: Post::Http(carrier.into(), inbox),
             disk: Some(Arc::new(Mutex::new(file))),
         };
@@ -244,7 +244,7 @@ impl Renewer {
             timings = %config.timings, "candidate, the only one: it leads whenever it competes");
         let detection = Bully::alone().detection(&rules).map_err(BullyError::from)?;
         let started = self.driver.clock().started();
-        let detector = detection.detector(started.at, &rules.group(Incarnation(0)));
+        let detector = detection.detector(&rules.group(Incarnation(0)));
         let node = Node::new(rules, Record::default(), started);
         Ok(self.candidate_of(
             config,

@@ -31,6 +31,11 @@ impl Outbox {
         }
     }
 
+    /// What waits for the disk is not said any more: it was true when it was to be said, and is not now.
+    pub(super) fn take_back(&mut self) {
+        self.held.clear();
+    }
+
     pub(super) fn persist(&mut self, record: Record) {
         self.unwritten += 1;
         self.push(Output::Persist(record));

@@ -4,7 +4,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::earliest;
 use super::message::{Candidacy, Group, Input, Message, Output, Verdict};
+use super::notices::Notices;
 use super::options::{self, OptionsError};
 use crate::{Incarnation, Instant, NodeId};
 
@@ -69,6 +71,7 @@ pub(super) struct Desk {
     /// One for each peer of the group, and none else: this bounds the memory.
     peers: BTreeMap<NodeId, Peer>,
     rounds: u64,
+    notices: Notices,
     outputs: VecDeque<Output>,
 }
 
@@ -77,8 +80,6 @@ struct Peer {
     /// The newest that was heard of.
     incarnation: Option<Incarnation>,
     heard: Option<Instant>,
-    /// What it said in its last pong.
-    candidacy: Candidacy,
     /// Its entry in the down list: when it was found down.
     listed: Option<Instant>,
     question: Option<Question>,
@@ -89,6 +90,8 @@ struct Peer {
 struct Question {
     /// The client's newest, if it is a client's.
     ask: Option<u64>,
+    /// The first ping that was sent for it.
+    first: u64,
     /// How many pings may still be sent.
     pings: u32,
     /// When the next ping is due, or else the verdict.
@@ -127,6 +130,7 @@ impl Desk {
             candidacy: Candidacy::default(),
             peers: group.peers().map(|node| (node, Peer::default())).collect(),
             rounds: 0,
+            notices: Notices::new(group, options.timeout),
             outputs: VecDeque::new(),
         })
     }
@@ -246,10 +250,11 @@ impl Desk {
             let pings = self.options.pings;
             (pings, self.options.timeout / pings)
         };
-        self.ping(node);
+        let first = self.ping(node);
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.question = Some(Question {
                 ask,
+                first,
                 pings: pings - 1,
                 next: now + wait,
                 hinted,
@@ -274,16 +279,21 @@ impl Desk {
         let restarted = peer.incarnation.is_some_and(|known| incarnation > known);
         peer.incarnation = Some(incarnation);
         peer.heard = Some(now);
-        if let Some(Message::Pong { candidacy, .. }) = message {
-            peer.candidacy = candidacy;
-        } else if restarted {
-            peer.candidacy = Candidacy::default();
-        }
-        let verdict = up(peer.candidacy);
         // A node that speaks is up: off the list, and any question about it is settled. So `Down`
         // is never told about a node that was heard since the question.
         peer.listed = None;
-        let asked = peer.question.take().and_then(|question| question.ask);
+        let question = peer.question.take();
+        let asked = question.and_then(|question| question.ask);
+        // That it stands aside says only the answer to this very question. It may have said so before and
+        // have won the asker for its election since.
+        let verdict = match (&message, question) {
+            (Some(Message::Pong { round, candidacy }), Some(question))
+                if *round >= question.first =>
+            {
+                up(*candidacy)
+            }
+            _ => Verdict::Up,
+        };
         if restarted && peer.watch.is_some() {
             self.outputs.push_back(Output::Restarted(from, incarnation));
         }
@@ -296,13 +306,14 @@ impl Desk {
                 at: now,
             });
         }
-        match message {
+        match &message {
             Some(Message::Ping { round }) => {
-                let candidacy = self.candidacy;
+                let (round, candidacy) = (*round, self.candidacy);
                 self.send(from, Message::Pong { round, candidacy });
             }
             Some(Message::Recovered) => self.send(from, Message::RecoveredAck { incarnation }),
-            _ => {}
+            Some(message) => self.notices.handle_message(from, message, &self.group),
+            None => {}
         }
         Step::Heard {
             from,
@@ -311,8 +322,11 @@ impl Desk {
         }
     }
 
-    /// Sends what is due of the questions and returns who was found down.
+    /// Sends what is due of the questions and notices, and returns who was found down.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
+        for node in self.notices.take_due(now) {
+            self.send(node, Message::Recovered);
+        }
         let due = self.peers.iter().filter_map(|(node, peer)| {
             let question = peer.question.filter(|question| question.next <= now)?;
             Some((*node, question))
@@ -439,7 +453,8 @@ impl Desk {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let questions = self.peers.values().filter_map(|peer| peer.question);
-        questions.map(|question| question.next).min()
+        let question = questions.map(|question| question.next).min();
+        earliest([question, self.notices.poll_timeout()])
     }
 }
 

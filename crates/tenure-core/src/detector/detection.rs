@@ -11,7 +11,7 @@ use super::{
     AskOptions, Chen, ChenOptions, Detector, FixedTimeout, Group, OnDemand, OnDemandOptions,
     OptionsError, PhiAccrual, PhiOptions, Pull, PullOptions, Push, PushOptions, options,
 };
-use crate::{Incarnation, Instant, NodeId};
+use crate::{Incarnation, NodeId};
 
 /// Which detector. The [`Ring`](super::Ring) is none of them: it is for experiments, since one slow
 /// node or one lost message delays everybody.
@@ -158,7 +158,7 @@ impl Detection {
                 ..AskOptions::default()
             },
         };
-        detection.build(Instant::default(), &Self::nobody())?;
+        detection.build(&Self::nobody())?;
         Ok(detection)
     }
 
@@ -191,10 +191,10 @@ impl Detection {
         self.ask.confirm
     }
 
-    /// The detector of a node that starts at `now`.
+    /// The detector of a node.
     #[must_use]
-    pub fn detector(&self, now: Instant, group: &Group) -> Box<dyn Detector + Send> {
-        self.build(now, group)
+    pub fn detector(&self, group: &Group) -> Box<dyn Detector + Send> {
+        self.build(group)
             .expect("these parameters were possible when they were made")
     }
 
@@ -202,7 +202,7 @@ impl Detection {
     /// is lost, and timers are punctual.
     #[must_use]
     pub fn detection_bound(&self, delay: Duration) -> Duration {
-        let detector = self.detector(Instant::default(), &Self::nobody());
+        let detector = self.detector(&Self::nobody());
         detector.detection_bound(delay)
     }
 
@@ -232,7 +232,7 @@ impl Detection {
         }
     }
 
-    fn build(&self, now: Instant, group: &Group) -> Result<Box<dyn Detector + Send>, OptionsError> {
+    fn build(&self, group: &Group) -> Result<Box<dyn Detector + Send>, OptionsError> {
         let (ask, interval, push) = (self.ask, self.interval, self.push());
         Ok(match self.by {
             DetectBy::Push => {
@@ -267,7 +267,7 @@ impl Detection {
             }
             DetectBy::OnDemand => {
                 let options = OnDemandOptions { poll: interval };
-                Box::new(OnDemand::new(now, group, ask, options)?)
+                Box::new(OnDemand::new(group, ask, options)?)
             }
         })
     }

@@ -49,7 +49,7 @@
 //! let [one, two] = [1, 2].map(NodeId);
 //! let group = Group::new(one, Incarnation(1), [one, two]);
 //! let (ask, options) = (AskOptions::default(), OnDemandOptions::default());
-//! let mut detector = OnDemand::new(at(0), &group, ask, options).unwrap();
+//! let mut detector = OnDemand::new(&group, ask, options).unwrap();
 //!
 //! detector.handle_input(at(0), Input::Ask { node: two, ask: 7 });
 //! while let Some(output) = detector.poll_output() {

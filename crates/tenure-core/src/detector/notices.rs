@@ -1,10 +1,12 @@
 //! Recovery notices: what a node that is back sends, until each of the others has acknowledged it.
+//!
+//! Whichever way a detector watches: it remembers for a while who was down, and tells that without asking. So
+//! who is back must say so to those, too, to whom it would have nothing to say.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::desk::Desk;
 use super::message::{Group, Message};
 use crate::{Instant, NodeId};
 
@@ -16,10 +18,10 @@ const MAX_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct Notices(BTreeMap<NodeId, (Instant, Duration)>);
 
 impl Notices {
-    /// Notices to all the others, the first at `now`, the second `interval` later; then it doubles.
-    pub(super) fn new(now: Instant, group: &Group, interval: Duration) -> Self {
-        let interval = interval.min(MAX_NOTICE_INTERVAL);
-        Self(group.peers().map(|node| (node, (now, interval))).collect())
+    /// Notices to all the others, the first at once, the second `interval` later; then it doubles.
+    pub(super) fn new(group: &Group, interval: Duration) -> Self {
+        let first = (Instant::default(), interval.min(MAX_NOTICE_INTERVAL));
+        Self(group.peers().map(|node| (node, first)).collect())
     }
 
     /// An acknowledgement of an earlier start says nothing of this one.
@@ -31,18 +33,15 @@ impl Notices {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant, desk: &mut Desk) {
+    /// To whom one is due; the next one is later.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<NodeId> {
         let due = self.0.iter_mut().filter(|(_, (next, _))| *next <= now);
-        let to: Vec<NodeId> = due
-            .map(|(node, (next, interval))| {
-                *next = now + *interval;
-                *interval = (*interval * 2).min(MAX_NOTICE_INTERVAL);
-                *node
-            })
-            .collect();
-        for node in to {
-            desk.send(node, Message::Recovered);
-        }
+        due.map(|(node, (next, interval))| {
+            *next = now + *interval;
+            *interval = (*interval * 2).min(MAX_NOTICE_INTERVAL);
+            *node
+        })
+        .collect()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

@@ -6,7 +6,6 @@ use core::time::Duration;
 
 use super::desk::{AskOptions, Desk, Step};
 use super::message::{Group, Input, Output};
-use super::notices::Notices;
 use super::options::{self, OptionsError};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
@@ -36,7 +35,6 @@ use crate::{Instant, NodeId};
 pub struct OnDemand {
     desk: Desk,
     options: OnDemandOptions,
-    notices: Notices,
     /// When to ask next about a node under watch.
     polls: BTreeMap<NodeId, Instant>,
 }
@@ -58,13 +56,12 @@ impl Default for OnDemandOptions {
 }
 
 impl OnDemand {
-    /// The detector of a node that starts at `now`.
+    /// The detector of a node.
     ///
     /// # Errors
     ///
     /// [`OptionsError`] when the parameters can't hold together; it names both numbers.
     pub fn new(
-        now: Instant,
         group: &Group,
         ask: AskOptions,
         options: OnDemandOptions,
@@ -75,7 +72,6 @@ impl OnDemand {
         Ok(Self {
             desk,
             options,
-            notices: Notices::new(now, group, ask.timeout),
             polls: BTreeMap::new(),
         })
     }
@@ -92,13 +88,7 @@ impl Detector for OnDemand {
             Step::Unwatch(node) => {
                 self.polls.remove(&node);
             }
-            Step::Heard { from, message, .. } => {
-                if let Some(message) = message {
-                    let group = self.desk.group();
-                    self.notices.handle_message(from, &message, group);
-                }
-                self.desk.trust(from);
-            }
+            Step::Heard { from, .. } => self.desk.trust(from),
         }
     }
 
@@ -106,7 +96,6 @@ impl Detector for OnDemand {
         for node in self.desk.handle_timeout(now) {
             self.desk.suspect(now, node);
         }
-        self.notices.handle_timeout(now, &mut self.desk);
         let due = self.polls.iter_mut().filter(|(_, next)| **next <= now);
         let due: Vec<NodeId> = due
             .map(|(node, next)| {
@@ -125,7 +114,7 @@ impl Detector for OnDemand {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let poll = self.polls.values().min().copied();
-        earliest([self.desk.poll_timeout(), self.notices.poll_timeout(), poll])
+        earliest([self.desk.poll_timeout(), poll])
     }
 
     fn is_suspected(&self, node: NodeId) -> bool {

@@ -115,6 +115,9 @@ impl Pull {
             // much time as at first.
             self.desk.trust(from);
             self.begin(now, from);
+        } else {
+            // It lives, and perhaps did not when the open pings came.
+            probes.open.clear();
         }
     }
 }

@@ -187,6 +187,11 @@ impl<E: Estimator> Push<E> {
             // It lives, whatever became of its heartbeats: it has as much time as at first.
             self.desk.trust(from);
             self.begin(now, from);
+        } else if let Some(watch) = self.watches.get_mut(&from)
+            && watch.newest.is_none()
+        {
+            // It lives, and perhaps did not when the watch began: nor did it hear the subscription then.
+            watch.estimator.begin(now);
         }
         match message {
             Some(Message::Subscribe { interval, lifetime }) => {

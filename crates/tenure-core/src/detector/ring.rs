@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use super::desk::{AskOptions, Desk, Step};
 use super::message::{Attendance, Group, Input, Message, Output, Stamp};
-use super::notices::Notices;
 use super::options::{self, OptionsError};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
@@ -38,7 +37,6 @@ use crate::{Instant, NodeId};
 pub struct Ring {
     desk: Desk,
     options: RingOptions,
-    notices: Notices,
     /// The newest list that was seen or passed on.
     newest: Option<Stamp>,
     /// When a list was last seen.
@@ -96,7 +94,6 @@ impl Ring {
         let mut ring = Self {
             desk,
             options,
-            notices: Notices::new(now, group, ask.timeout),
             newest: None,
             seen: now,
             held: None,
@@ -247,12 +244,8 @@ impl Detector for Ring {
             Step::Heard { from, message, .. } => {
                 self.desk.trust(from);
                 self.handle_found(now, from);
-                if let Some(message) = message {
-                    let group = self.desk.group();
-                    self.notices.handle_message(from, &message, group);
-                    if let Message::Attendance(list) = message {
-                        self.handle_list(now, list);
-                    }
+                if let Some(Message::Attendance(list)) = message {
+                    self.handle_list(now, list);
                 }
             }
         }
@@ -262,7 +255,6 @@ impl Detector for Ring {
         for node in self.desk.handle_timeout(now) {
             self.handle_down(now, node);
         }
-        self.notices.handle_timeout(now, &mut self.desk);
         if let Some((_, list)) = self.held.take_if(|(until, _)| *until <= now) {
             self.pass(list);
         }
@@ -280,7 +272,7 @@ impl Detector for Ring {
             Some((until, _)) => Some(*until),
             None => self.searched.is_empty().then_some(self.lost),
         };
-        earliest([here, self.desk.poll_timeout(), self.notices.poll_timeout()])
+        earliest([here, self.desk.poll_timeout()])
     }
 
     fn is_suspected(&self, node: NodeId) -> bool {

@@ -90,7 +90,7 @@ impl Classic {
         here: &mut Here<'_>,
     ) -> Self {
         let mut member = Self {
-            office: Office::new(me, members, pace, Incarnation(life), here),
+            office: Office::new(me, members, pace, Incarnation(life)),
             state: State::Asking,
             look_at: here.now,
         };
@@ -107,7 +107,7 @@ impl Classic {
         here: &mut Here<'_>,
     ) -> Self {
         let mut member = Self {
-            office: Office::new(me, members, pace, Incarnation(1), here),
+            office: Office::new(me, members, pace, Incarnation(1)),
             state: State::Asking,
             look_at: here.now,
         };

@@ -38,7 +38,6 @@ impl Office {
         members: Vec<NodeId>,
         pace: Pace,
         incarnation: Incarnation,
-        here: &Here<'_>,
     ) -> Self {
         let group = Group::new(me, incarnation, members.iter().copied());
         let ask = AskOptions {
@@ -48,7 +47,7 @@ impl Office {
             fresh: pace.fresh,
         };
         let poll = pace.poll.max(pace.timeout);
-        let detector = OnDemand::new(here.now, &group, ask, OnDemandOptions { poll });
+        let detector = OnDemand::new(&group, ask, OnDemandOptions { poll });
         Self {
             me,
             members,

@@ -37,7 +37,7 @@ impl PublishedMember {
         let incarnation = Incarnation(starts);
         let all = members.iter().collect();
         let mut member = Self {
-            office: Office::new(me, all, pace, incarnation, here),
+            office: Office::new(me, all, pace, incarnation),
             incarnation,
             machine: Published::recovered(me, members, starts),
             durable: false,
@@ -59,7 +59,7 @@ impl PublishedMember {
         let incarnation = Incarnation(1);
         let all = members.iter().collect();
         let mut member = Self {
-            office: Office::new(me, all, pace, incarnation, here),
+            office: Office::new(me, all, pace, incarnation),
             incarnation,
             machine: Published::settled(me, members, leader),
             durable: true,

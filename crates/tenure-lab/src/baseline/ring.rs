@@ -47,7 +47,7 @@ impl Ring {
         here: &mut Here<'_>,
     ) -> Self {
         let mut ring = Self {
-            office: Office::new(me, members, pace, Incarnation(life), here),
+            office: Office::new(me, members, pace, Incarnation(life)),
             taking_part: None,
         };
         for node in ring.office.others() {
@@ -65,7 +65,7 @@ impl Ring {
         leader: NodeId,
         here: &mut Here<'_>,
     ) -> Self {
-        let mut office = Office::new(me, members, pace, Incarnation(1), here);
+        let mut office = Office::new(me, members, pace, Incarnation(1));
         office.follow(here, Some(leader));
         Self {
             office,

@@ -71,7 +71,7 @@ impl Textbook {
         here: &mut Here<'_>,
     ) -> Self {
         let mut member = Self {
-            office: Office::new(me, members, pace, Incarnation(life), here),
+            office: Office::new(me, members, pace, Incarnation(life)),
             state: State::Settled,
             tells: Tells::All,
         };
@@ -87,7 +87,7 @@ impl Textbook {
         leader: NodeId,
         here: &mut Here<'_>,
     ) -> Self {
-        let mut office = Office::new(me, members, pace, Incarnation(1), here);
+        let mut office = Office::new(me, members, pace, Incarnation(1));
         office.follow(here, Some(leader));
         Self {
             office,

@@ -109,7 +109,7 @@ impl Troupe {
         };
         let detection = Detection::new(&options, self.timings.message_lifetime())?;
         if let DetectorKind::Of(_) = kind {
-            return Ok(detection.detector(now, group));
+            return Ok(detection.detector(group));
         }
         let ask = AskOptions {
             timeout: detection.ask_timeout(),

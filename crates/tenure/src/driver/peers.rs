@@ -617,7 +617,7 @@ mod tests {
             wall: UnixMillis::new(0),
         };
         let parts = Parts {
-            detector: detection.detector(now, &rules.group(Incarnation(1))),
+            detector: detection.detector(&rules.group(Incarnation(1))),
             machine: Node::new(rules, Record::default(), started),
             post: Post::Silent,
             disk: None,

@@ -31,7 +31,7 @@ fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Pa
     let rules = bully.rules(&config.timings).unwrap();
     let detection = bully.detection(&rules).unwrap();
     Parts {
-        detector: detection.detector(clock.now(), &rules.group(incarnation)),
+        detector: detection.detector(&rules.group(incarnation)),
         machine: Node::new(rules, Record::default(), clock.started()),
         post: Post::InMemory(network.mailbox(bully.node, incarnation)),
         disk: None,

@@ -103,6 +103,7 @@ impl BestEffort {
     /// Waits for the organiser of `election`. The acknowledgement leaves when that is durable: a node
     /// that forgot it could obey a worse one while the better one counts on it.
     fn obey(&mut self, base: &mut Base, now: Instant, election: ElectionId) {
+        base.outbox.take_back();
         self.step_down(base, now);
         self.new_round();
         self.obeyed.insert(election.organiser, election);

@@ -262,8 +262,10 @@ impl BestEffort {
     }
 
     /// Leaves whatever it was in. Whom it had obeyed no longer counts on it: it was down, or has said
-    /// that it has moved on.
+    /// that it has moved on. And an acknowledgement that still waits for a slow disk never leaves: it
+    /// would make a leader of one who is up again, beside the next one.
     fn idle(&mut self, base: &mut Base, now: Instant) {
+        base.outbox.take_back();
         if base.record.obeyed.take().is_some() {
             base.persist();
         }
@@ -367,6 +369,8 @@ impl BestEffort {
         let Some(epoch) = base.next_epoch(now, known) else {
             return self.idle(base, now);
         };
+        // Whoever was to be halted and is down by now need not hear of it when it is back.
+        base.outbox.take_back();
         // The epoch is durable before anybody hears of it: it is never given to another term.
         base.record.highest = Some(epoch);
         base.record.voted = None;
@@ -401,8 +405,8 @@ impl BestEffort {
         );
         if organises {
             let election = self.election;
-            base.send_all(Message::Stale { election });
             self.idle(base, now);
+            base.send_all(Message::Stale { election });
         }
     }
 

@@ -509,3 +509,50 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
         "{said:?}"
     );
 }
+
+/// On a slow disk it may have obeyed another one, or nobody, by the time at which that leaves.
+#[test]
+fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
+    let settings = Settings::new(NodeId(3), members(3), Timings::default()).unwrap();
+    let settings = settings.with_guarantee(Guarantee::BestEffort);
+    let election = |organiser| ElectionId {
+        organiser: NodeId(organiser),
+        incarnation: 1,
+        number: 1,
+    };
+    let halt = |organiser| Message::Halt {
+        election: election(organiser),
+        preempt: false,
+    };
+    let stale = Message::Stale {
+        election: election(2),
+    };
+    for (then, left) in [
+        ((2, halt(2)), Some(2)),
+        ((1, halt(1)), Some(1)),
+        ((2, stale), None),
+    ] {
+        let mut node = started(settings.clone(), Record::default());
+        drain(&mut node);
+        for (from, message) in [(2, halt(2)), then] {
+            let from = NodeId(from);
+            node.handle_message(at(10), Input::Message { from, message }, &mut Dice(0));
+        }
+        let mut said = drain(&mut node);
+        while said.iter().any(|it| matches!(it, Output::Persist(_))) {
+            said = written(&mut node, 9_000);
+            said.extend(written(&mut node, 9_000));
+        }
+        let acks = said.iter().filter_map(|output| match output {
+            Output::Send {
+                to,
+                message: Message::Ack { election, .. },
+            } => Some((*to, *election)),
+            _ => None,
+        });
+        let mut acks: Vec<_> = acks.collect();
+        acks.dedup();
+        let expected = left.map(|left| (NodeId(left), election(left)));
+        assert_eq!(acks, Vec::from_iter(expected), "{then:?}");
+    }
+}

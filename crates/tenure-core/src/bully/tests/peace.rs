@@ -97,7 +97,7 @@ impl World {
         };
         let place = Place {
             node: Node::new(settings, Record::default(), started),
-            detector: self.detection.detector(self.now, &group),
+            detector: self.detection.detector(&group),
             watched: Vec::new(),
             seen: None,
             leads: false,

@@ -135,10 +135,22 @@ fn windows_are_bounded_and_forget() {
     }
 }
 
+/// Node 2 knows that this one has started.
+fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detector> {
+    let incarnation = Incarnation(1);
+    let ack = Input::Message {
+        from: TWO,
+        incarnation,
+        message: Message::RecoveredAck { incarnation },
+    };
+    detector.handle_input(now, ack);
+    detector
+}
+
 /// What the publisher sends: node 2 subscribed at node 1, whose clock shows 1,050 ms.
 #[test]
 fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription() {
-    let mut detector = push_fixed(at(1_050), &group(ONE, 2));
+    let mut detector = acknowledged(push_fixed(at(1_050), &group(ONE, 2)), at(1_050));
     let subscribe = Input::Message {
         from: TWO,
         incarnation: Incarnation(1),
@@ -183,7 +195,7 @@ fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription
 
 #[test]
 fn a_subscriber_can_not_ask_for_a_flood() {
-    let mut detector = push_fixed(at(0), &group(ONE, 2));
+    let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
     let (interval, lifetime) = (Duration::ZERO, Duration::MAX);
     let message = Message::Subscribe { interval, lifetime };
     let (from, incarnation) = (TWO, Incarnation(1));
@@ -220,7 +232,7 @@ fn a_heartbeat_after_which_the_next_is_overdue_already_ends_no_suspicion() {
 
 #[test]
 fn a_node_that_restarted_has_no_subscription() {
-    let mut detector = push_fixed(at(0), &group(ONE, 2));
+    let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
     let message = Message::Subscribe {
         interval: INTERVAL,
         lifetime: millis(9_000),

@@ -50,8 +50,8 @@ const ALL: [(&str, Make); 6] = [
     ("ring", ring_list),
 ];
 
-fn on_demand(now: Instant, group: &Group) -> Box<dyn Detector> {
-    Box::new(OnDemand::new(now, group, Default::default(), Default::default()).unwrap())
+fn on_demand(_: Instant, group: &Group) -> Box<dyn Detector> {
+    Box::new(OnDemand::new(group, Default::default(), Default::default()).unwrap())
 }
 
 fn pull(_: Instant, group: &Group) -> Box<dyn Detector> {

@@ -13,7 +13,7 @@ fn impossible_parameters_are_refused_with_both_numbers() {
     let group = &group(ONE, 5);
     let ask = AskOptions::default();
     let asking = |ask| refusal(Pull::new(group, ask, PullOptions::default()));
-    let polling = |poll| refusal(OnDemand::new(at(0), group, ask, OnDemandOptions { poll }));
+    let polling = |poll| refusal(OnDemand::new(group, ask, OnDemandOptions { poll }));
     let pulling = |options| refusal(Pull::new(group, ask, options));
     let chen = |options| {
         refusal(Push::<Chen>::new(

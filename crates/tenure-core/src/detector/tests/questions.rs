@@ -268,3 +268,64 @@ fn any_message_takes_a_node_off_the_list_watched_or_not() {
         assert_eq!(answered.collect::<Vec<_>>(), [1, 2], "{name}");
     }
 }
+
+/// It may have said so before, and stand for election since.
+#[test]
+fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
+    let pong = |round| Input::Message {
+        from: TWO,
+        incarnation: Incarnation(1),
+        message: Message::Pong {
+            round,
+            candidacy: Candidacy::Aside,
+        },
+    };
+    let heard = Input::Heard {
+        from: TWO,
+        incarnation: Incarnation(1),
+    };
+    // The first question's ping is the first one, the second question's the second one.
+    for (answer, expected) in [
+        (heard, Verdict::Up),
+        (pong(1), Verdict::Up),
+        (pong(2), Verdict::Aside),
+    ] {
+        for (name, make) in ALL {
+            let mut detector = make(at(0), &group(ONE, 2));
+            detector.handle_timeout(at(0));
+            drain(&mut *detector);
+            let mut verdicts = Vec::new();
+            for (ask, input) in [(7, pong(1)), (8, answer.clone())] {
+                detector.handle_input(at(1), Input::Ask { node: TWO, ask });
+                detector.handle_input(at(2), input);
+                let said = drain(&mut *detector).into_iter();
+                verdicts.extend(said.filter_map(|output| match output {
+                    Output::Answer { verdict, .. } => Some(verdict),
+                    _ => None,
+                }));
+            }
+            assert_eq!(verdicts, [Verdict::Aside, expected], "{name}");
+        }
+    }
+}
+
+/// Whoever asked about it while it was away has it on the down list.
+#[test]
+fn whoever_starts_says_so_to_all_others_whichever_way_it_watches() {
+    for (name, make) in ALL {
+        let mut detector = make(at(0), &group(ONE, 3));
+        assert!(
+            detector.poll_timeout().is_some_and(|due| due <= at(0)),
+            "{name}"
+        );
+        detector.handle_timeout(at(0));
+        let told = drain(&mut *detector).into_iter().filter_map(|it| match it {
+            Output::Send {
+                to,
+                message: Message::Recovered,
+            } => Some(to),
+            _ => None,
+        });
+        assert_eq!(Vec::from_iter(told), [TWO, THREE], "{name}");
+    }
+}

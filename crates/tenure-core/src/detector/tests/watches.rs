@@ -214,3 +214,28 @@ fn a_subscription_that_is_lost_is_sent_again_at_once() {
         assert_eq!(network.events(), [], "{name}");
     }
 }
+
+/// It was down when the watch began, so what it did not say or answer then does not count.
+#[test]
+fn a_node_that_starts_under_watch_has_as_much_time_as_at_first() {
+    for (name, make) in &ALL[1..5] {
+        let mut detector = make(at(0), &group(ONE, 2));
+        detector.handle_input(at(0), Input::Watch(TWO));
+        let heard = Input::Message {
+            from: TWO,
+            incarnation: Incarnation(1),
+            message: Message::Recovered,
+        };
+        let since = (0..9_000).step_by(10).find(|&now| {
+            if now == 1_100 {
+                detector.handle_input(at(now), heard.clone());
+            }
+            detector.handle_timeout(at(now));
+            detector.is_suspected(TWO)
+        });
+        assert!(
+            since.is_some_and(|since| (2_000..3_000).contains(&since)),
+            "{name}: {since:?}"
+        );
+    }
+}
