@@ -147,10 +147,18 @@ pub(crate) struct CompareCheck {
     /// Which runs
     #[arg(long, value_name = "FROM..TO", default_value = "0..2000", value_parser = seeds)]
     pub(crate) seeds: std::ops::Range<u64>,
+    /// How many members, or candidates beside a store
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) members: u32,
+    /// Instead of random faults this course of events, a little different with each seed; "all": one after
+    /// the other
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["contestant", "members"])]
+    pub(crate) course: Option<String>,
     /// Print everything that happens; for one seed and one contestant
     #[arg(long)]
     pub(crate) trace: bool,
-    /// With this mistake made on purpose, to see that it is found; "all": one after the other
+    /// With this mistake made on purpose, to see that it is found; "all": one after the other, each in the
+    /// storms or the course that it needs. Only test builds make any
     #[arg(long, value_name = "NAME")]
     pub(crate) planted: Option<String>,
 }

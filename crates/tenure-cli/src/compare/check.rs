@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use tenure_lab::check::{self, Ground};
+use tenure_lab::check::{self, Course, Ground};
 use tenure_lab::fault::Planted;
 
 use super::{bar, contestants};
@@ -19,26 +19,14 @@ const DEFAULT: &[&str] = &["lease", "bully", "bully-no-quorum"];
 const TOLD: usize = 5;
 
 pub(super) fn check(arguments: &CompareCheck) -> Result<ExitCode, Failure> {
-    let contestants = match &arguments.contestant[..] {
-        [] => contestants(DEFAULT)?,
-        named => contestants(named)?,
-    };
     if arguments.planted.as_deref() == Some("all") {
         return planted(arguments);
     }
-    let planted = match &arguments.planted {
-        Some(name) => Some(
-            Planted::of_name(name)
-                .map_err(|error| Failure::new(BAD_CONFIGURATION, anyhow!(error)))?,
-        ),
-        None => None,
-    };
-    let grounds = contestants.into_iter().map(|contestant| Ground {
-        planted,
-        ..Ground::new(contestant)
-    });
+    let planted = arguments.planted.as_deref().map(Planted::of_name);
+    let planted = planted.transpose().map_err(wrong)?;
     let mut well = true;
-    for ground in grounds {
+    for ground in grounds(arguments)? {
+        let ground = Ground { planted, ..ground };
         well &= if arguments.trace {
             trace(arguments, &ground)?
         } else {
@@ -52,23 +40,37 @@ pub(super) fn check(arguments: &CompareCheck) -> Result<ExitCode, Failure> {
     })
 }
 
+fn grounds(arguments: &CompareCheck) -> Result<Vec<Ground>, Failure> {
+    match arguments.course.as_deref() {
+        Some("all") => return Ok(Course::ALL.iter().map(Ground::on).collect()),
+        Some(name) => return Ok(vec![Ground::on(Course::of_name(name).map_err(wrong)?)]),
+        None => {}
+    }
+    let contestants = match &arguments.contestant[..] {
+        [] => contestants(DEFAULT)?,
+        named => contestants(named)?,
+    };
+    let grounds = contestants.into_iter().map(|contestant| Ground {
+        nodes: arguments.members,
+        ..Ground::new(contestant)
+    });
+    Ok(grounds.collect())
+}
+
+fn wrong(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+    Failure::new(BAD_CONFIGURATION, anyhow!(error))
+}
+
 fn search(arguments: &CompareCheck, ground: &Ground) -> Result<bool, Failure> {
     let seeds = arguments.seeds.clone();
     let bar = bar(seeds.end - seeds.start, "seeds");
     let begun = Instant::now();
     let report = check::all(ground, seeds, false, || bar.inc(1));
     bar.finish_and_clear();
-    let name = &ground.contestant.name;
-    let planted = match ground.planted {
-        Some(planted) => format!(" --planted {planted}"),
-        None => String::new(),
-    };
+    let name = ground.name();
     for found in report.found.iter().take(TOLD) {
-        let (seed, next) = (found.seed, found.seed + 1);
-        output::line(format!("{name}, seed {seed}: {}", found.violation))?;
-        output::line(format!(
-            "  tenure compare check --seeds {seed}..{next} --contestant {name}{planted} --trace"
-        ))?;
+        output::line(format!("{name}, seed {}: {}", found.seed, found.violation))?;
+        output::line(format!("  {}", ground.command(found.seed)))?;
     }
     output::line(format!(
         "{name}: {} of {} seeds break a promise ({} virtual hours, {} terms, {} messages, in {:.1} s)",
@@ -96,26 +98,16 @@ fn trace(arguments: &CompareCheck, ground: &Ground) -> Result<bool, Failure> {
     Ok(violation.is_none())
 }
 
-/// Every mistake that can be made on purpose, each with the contestant that it concerns.
+/// Every mistake that can be made on purpose, each on the ground that it needs.
 fn planted(arguments: &CompareCheck) -> Result<ExitCode, Failure> {
-    let all = check::plants();
+    let all = check::plants().map_err(wrong)?;
     let bar = bar(all.len() as u64, "mistakes");
     let mut caught = 0;
     for ground in &all {
         let report = check::all(ground, arguments.seeds.clone(), true, || {});
-        let name = &ground.contestant.name;
-        let planted = ground.planted.map(Planted::name).unwrap_or_default();
-        let line = match report.found.first() {
-            Some(found) => {
-                caught += 1;
-                format!(
-                    "{planted} ({name}): caught at seed {}: {}",
-                    found.seed, found.violation
-                )
-            }
-            None => format!("{planted} ({name}): NOT caught by {} seeds", report.seeds),
-        };
-        bar.suspend(|| output::line(line))?;
+        caught += usize::from(!report.found.is_empty());
+        let told = ground.told(&report);
+        bar.suspend(|| output::line(told))?;
         bar.inc(1);
     }
     bar.finish_and_clear();

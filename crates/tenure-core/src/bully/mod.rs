@@ -42,7 +42,7 @@ pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWar
 pub use message::{ElectionId, GuardMessage, Input, Message, Output, Verdict};
 pub use node::Node;
 pub use record::Record;
-#[cfg(any(test, feature = "lab"))]
+#[cfg(any(test, feature = "planted"))]
 pub use settings::Fix;
 pub use settings::{NotAMember, Settings};
 pub use timings::{Timings, TimingsError, TimingsOptions};

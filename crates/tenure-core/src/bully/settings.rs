@@ -5,7 +5,7 @@ use crate::Incarnation;
 use crate::detector::Group;
 
 /// A repair of the published algorithm that can be taken out again, to see what it is for.
-#[cfg(any(test, feature = "lab"))]
+#[cfg(any(test, feature = "planted"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fix {
     /// One worse member after the other is halted, in the order of their ranks.
@@ -30,6 +30,16 @@ pub enum Fix {
     SameRound,
     /// A `Halt` that was obeyed before is not obeyed again.
     ObeyOnce,
+    /// A leader that works is left in its place: it refuses, and so does who follows it.
+    Spare,
+    /// Who comes late joins the leader, and nobody is elected anew for it.
+    Join,
+    /// A detector's answer counts only for the question that it answers.
+    OwnRound,
+    /// A leader that learns of a greater epoch than its own begins a new term.
+    GreaterEpoch,
+    /// A follower that is better than its leader misses it, too, when it is gone.
+    MissAnyLeader,
     /// With a quorum: a promise binds.
     Promise,
     /// With a quorum: a promise outlives a restart.
@@ -52,7 +62,7 @@ pub struct Settings {
     pub(super) timings: Timings,
     guarantee: Guarantee,
     preempt: bool,
-    #[cfg(any(test, feature = "lab"))]
+    #[cfg(any(test, feature = "planted"))]
     without: alloc::vec::Vec<Fix>,
 }
 
@@ -88,7 +98,7 @@ impl Settings {
             members,
             timings,
             preempt: false,
-            #[cfg(any(test, feature = "lab"))]
+            #[cfg(any(test, feature = "planted"))]
             without: alloc::vec::Vec::new(),
         })
     }
@@ -108,14 +118,14 @@ impl Settings {
     }
 
     /// Takes a repair out.
-    #[cfg(any(test, feature = "lab"))]
+    #[cfg(any(test, feature = "planted"))]
     #[must_use]
     pub fn without(mut self, fix: Fix) -> Self {
         self.without.push(fix);
         self
     }
 
-    #[cfg(any(test, feature = "lab"))]
+    #[cfg(any(test, feature = "planted"))]
     pub(super) fn lacks(&self, fix: Fix) -> bool {
         self.without.contains(&fix)
     }
@@ -163,12 +173,12 @@ impl Settings {
     }
 }
 
-/// Whether a repair was taken out. It never is outside of tests and the lab.
+/// Whether a repair was taken out. Without the feature `planted` none can be.
 macro_rules! lacks {
     ($settings:expr, $fix:ident) => {{
-        #[cfg(any(test, feature = "lab"))]
+        #[cfg(any(test, feature = "planted"))]
         let lacks = $settings.lacks($crate::bully::Fix::$fix);
-        #[cfg(not(any(test, feature = "lab")))]
+        #[cfg(not(any(test, feature = "planted")))]
         let lacks = false;
         lacks
     }};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::{Course, Found, Report};
 use crate::contestant::{Contestant, Troupe, Way};
 use crate::fault::{Climate, Planted, Storm};
 use crate::invariant::{self, Promises, Violation};
@@ -22,6 +23,8 @@ pub struct Ground {
     pub rough: bool,
     /// Whether a better member takes a working leader's place.
     pub preempt: bool,
+    /// What happens, if not a storm.
+    pub course: Option<&'static Course>,
 }
 
 /// What came of a run.
@@ -55,7 +58,83 @@ impl Ground {
             planted: None,
             nodes: 5,
             lasts: Duration::from_secs(600),
+            course: None,
         }
+    }
+
+    /// This course of events.
+    ///
+    /// # Panics
+    ///
+    /// If its contestant can't be.
+    #[must_use]
+    pub fn on(course: &'static Course) -> Self {
+        let contestant = Contestant::of_name(course.contestant).expect("one that there is");
+        let ground = Self::new(contestant);
+        let mut contestant = ground.contestant;
+        contestant.peers.message_lifetime = course.lifetime;
+        let settling = Self::settling(&contestant);
+        Self {
+            contestant,
+            nodes: course.nodes,
+            lasts: course.calm + settling + Duration::from_secs(10),
+            rough: course.rough,
+            course: Some(course),
+            ..ground
+        }
+    }
+
+    /// What it is called in lists: its contestant, or its course.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self.course {
+            Some(course) => course.name,
+            None => &self.contestant.name,
+        }
+    }
+
+    /// Whether its mistake was found, and how, for people.
+    #[must_use]
+    pub fn told(&self, report: &Report) -> String {
+        let planted = self.planted.map(Planted::name).unwrap_or_default();
+        let name = self.name();
+        let what = match self.course {
+            Some(_) => format!("course {name}"),
+            None => format!("storms over {name}"),
+        };
+        let Some(Found { seed, violation }) = report.found.first() else {
+            let seeds = report.seeds;
+            return format!("{planted}: NOT caught by {seeds} seeds, {what}");
+        };
+        let command = self.command(*seed);
+        format!("{planted}: caught, {what}, seed {seed}: {violation}\n  {command}")
+    }
+
+    /// The command that shows this seed again.
+    #[must_use]
+    pub fn command(&self, seed: u64) -> String {
+        let next = seed + 1;
+        let mut command = match self.planted {
+            Some(_) => "cargo run --features planted --bin tenure --",
+            None => "tenure",
+        }
+        .to_owned();
+        command += &format!(" compare check --seeds {seed}..{next}");
+        match self.course {
+            Some(course) => command += &format!(" --course {}", course.name),
+            None => {
+                let (name, nodes) = (&self.contestant.name, self.nodes);
+                command += &format!(" --contestant {name} --members {nodes}");
+            }
+        }
+        if let Some(planted) = self.planted {
+            command += &format!(" --planted {planted}");
+        }
+        command + " --trace"
+    }
+
+    fn settling(contestant: &Contestant) -> Duration {
+        contestant.term.lease_duration() * 8
     }
 
     /// The same with a mistake.
@@ -68,7 +147,7 @@ impl Ground {
     }
 
     fn trouble(&self) -> Duration {
-        self.lasts * 4 / 5
+        self.course.map_or(self.lasts * 4 / 5, |course| course.calm)
     }
 
     /// What goes wrong. Who promises one leader at a time promises it in rough weather; the others
@@ -89,14 +168,18 @@ impl Ground {
     }
 
     fn promises(&self) -> Promises {
+        let rests = self.contestant.has_epochs() && !self.rough && !self.preempt;
         Promises {
             // Without a quorum it rests on the weather, and a better member that takes over does not
             // wait for the task of the one before.
-            one_leader: self.contestant.promises_one_leader()
-                || (self.contestant.has_epochs() && !self.rough && !self.preempt),
+            one_leader: self.contestant.promises_one_leader() || rests,
+            // With a quorum an opinion may be late. And in a storm there are members that stand aside
+            // after a term: a worse one leads without asking them whom they still follow.
+            one_opinion: rests && !self.contestant.promises_one_leader() && self.course.is_some(),
+            steady: self.course.is_some_and(|course| course.steady),
             // Without a quorum nobody need be there who knows the last one.
             epochs: self.contestant.promises_one_leader(),
-            settles_within: self.contestant.term.lease_duration() * 8,
+            settles_within: Self::settling(&self.contestant),
         }
     }
 
@@ -108,17 +191,29 @@ impl Ground {
         let troupe = Troupe::new(contestant, self.nodes).with_planted(self.planted);
         let climate = self.climate(&troupe);
         let habits = Habits {
-            task: Task::Any,
+            task: self.course.map_or(Task::Any, |course| course.task),
             drift: DRIFT,
             most_messages: MOST_MESSAGES,
             ..Habits::default()
         };
         let mut world = World::new(Box::new(troupe), habits, seed);
+        let late = self.course.map_or(&[][..], |course| course.late);
         for node in world.machines() {
-            let pause = Duration::from_millis(200) * node.0;
-            world.start_after(node, pause);
+            // In a course all start at once, so that it is known who leads.
+            let apart = Duration::from_millis(if self.course.is_some() { 0 } else { 200 });
+            let pause = apart * node.0;
+            if !late.contains(&node.0) {
+                world.start_after(node, pause);
+            }
         }
-        Storm::new(&climate, seed).come_over(&mut world);
+        match self.course {
+            Some(course) => {
+                for (at, fault) in course.faults(seed) {
+                    world.strike_after(at, fault);
+                }
+            }
+            None => Storm::new(&climate, seed).come_over(&mut world),
+        }
         world.calm_after(self.trouble());
         world
     }

@@ -20,6 +20,18 @@ use crate::sim::{Cast, Here, Process, Stable};
 /// Where the store is.
 const STORE: NodeId = NodeId(0);
 
+/// The same with the mistake. Only a test build has machines that can make one.
+fn spoilt(settings: Settings, planted: Option<Planted>) -> Settings {
+    #[cfg(feature = "planted")]
+    let settings = planted
+        .iter()
+        .flat_map(|planted| planted.without())
+        .fold(settings, Settings::without);
+    #[cfg(not(feature = "planted"))]
+    let _ = planted;
+    settings
+}
+
 /// One contestant on so many machines; with lease mode, one more for the store.
 #[derive(Clone, Debug)]
 pub struct Troupe {
@@ -79,7 +91,7 @@ impl Troupe {
 
     fn settings(&self, node: NodeId, quorum: bool) -> Settings {
         let settings = Settings::new(node, self.members.clone(), self.timings);
-        let mut settings = settings
+        let settings = settings
             .expect("one of the machines")
             .with_guarantee(if quorum {
                 Guarantee::Quorum
@@ -87,10 +99,7 @@ impl Troupe {
                 Guarantee::BestEffort
             })
             .with_preempt(self.contestant.preempt);
-        if let Some(Planted::Without(fix)) = self.planted {
-            settings = settings.without(fix);
-        }
-        settings
+        spoilt(settings, self.planted)
     }
 
     fn detector(

@@ -1,5 +1,6 @@
 //! A member of an election among peers: the library's node and detector, with the least of a driver.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -31,7 +32,10 @@ pub(super) struct Member {
     asked: bool,
     lifetime: Duration,
     planted: Option<Planted>,
+    slips: Slips,
     candidacy: Candidacy,
+    /// Until its start is on disk it says nothing and hears nothing: it might forget that start.
+    begun: bool,
     stays: bool,
     left: bool,
 }
@@ -83,13 +87,25 @@ impl Member {
             asked: false,
             lifetime,
             planted,
+            slips: Slips::default(),
             candidacy: Candidacy::default(),
+            begun: false,
             stays: true,
             left: false,
         };
-        member.obey(here);
-        member.detector_due = member.detector.poll_timeout();
+        if let Some(output) = member.node.poll_output() {
+            member.take(here, output);
+        }
+        if member.has(Planted::SayBeforeDisk) {
+            member.begin(here);
+        }
         member
+    }
+
+    fn begin(&mut self, here: &mut Here<'_>) {
+        self.begun = true;
+        self.obey(here);
+        self.detector_due = self.detector.poll_timeout();
     }
 
     fn has(&self, planted: Planted) -> bool {
@@ -131,6 +147,9 @@ impl Member {
                 if self.has(Planted::SayBeforeDisk) {
                     self.tell(here, bully::Input::Persisted);
                 }
+            }
+            Output::Ask { node, round } if self.slips.listed.contains(&node) => {
+                self.answer(here, node, round, bully::Verdict::Down);
             }
             Output::Ask { node, round } => {
                 let ask = detector::Input::Ask { node, ask: round };
@@ -178,18 +197,29 @@ impl Member {
         };
         match output {
             detector::Output::Send { to, message } => {
-                here.send(to, Payload::Detector(self.incarnation, message));
+                let notice = message == detector::Message::Recovered;
+                let again = notice && !self.slips.told.insert(to);
+                let unsaid = (again && self.has(Planted::StaleDownList))
+                    || (notice && self.has(Planted::NoNotice));
+                if !unsaid {
+                    here.send(to, Payload::Detector(self.incarnation, message));
+                }
             }
             detector::Output::Answer {
                 ask, node, verdict, ..
-            } => self.tell(
-                here,
-                bully::Input::Answer {
-                    node,
-                    round: ask,
-                    verdict: verdict_of(verdict),
-                },
-            ),
+            } => {
+                let verdict = verdict_of(verdict);
+                let down = verdict == bully::Verdict::Down;
+                if down && self.has(Planted::StaleDownList) {
+                    self.slips.listed.insert(node);
+                }
+                if down && self.has(Planted::LateVerdict) && here.dice.happens(500_000) {
+                    let due = here.now + here.dice.between(Duration::ZERO, LATE);
+                    self.slips.late.insert((due, node, ask));
+                } else {
+                    self.answer(here, node, ask, verdict);
+                }
+            }
             detector::Output::Suspected(node) => self.tell(here, bully::Input::Suspected(node)),
             detector::Output::Trusted(node) => self.tell(here, bully::Input::Alive(node)),
             // What it was before is gone, and what it is now is there.
@@ -201,13 +231,27 @@ impl Member {
         true
     }
 
+    fn answer(&mut self, here: &mut Here<'_>, node: NodeId, round: u64, verdict: bully::Verdict) {
+        let answer = bully::Input::Answer {
+            node,
+            round,
+            verdict,
+        };
+        self.tell(here, answer);
+    }
+
     fn hear(&mut self, here: &mut Here<'_>, from: NodeId, payload: Payload) {
         let heard = match payload {
-            Payload::Detector(incarnation, message) => detector::Input::Message {
-                from,
-                incarnation,
-                message,
-            },
+            Payload::Detector(incarnation, message) => {
+                if message == detector::Message::Recovered {
+                    self.slips.listed.remove(&from);
+                }
+                detector::Input::Message {
+                    from,
+                    incarnation,
+                    message,
+                }
+            }
             Payload::Election(incarnation, message) => {
                 self.tell(here, bully::Input::Message { from, message });
                 detector::Input::Heard { from, incarnation }
@@ -217,6 +261,26 @@ impl Member {
         self.detector.handle_input(here.now, heard);
     }
 }
+
+/// What mistakes on purpose need to be kept.
+#[derive(Debug, Default)]
+struct Slips {
+    /// With a stale down list planted: who is on it, and who was told that this one is back.
+    listed: BTreeSet<NodeId>,
+    told: BTreeSet<NodeId>,
+    /// With late verdicts planted: who is down as the answer to which question, and when that is told.
+    late: BTreeSet<(Instant, NodeId, u64)>,
+}
+
+impl Slips {
+    fn late_by(&mut self, now: Instant) -> Option<(Instant, NodeId, u64)> {
+        let is_due = self.late.first().is_some_and(|(due, ..)| *due <= now);
+        is_due.then(|| self.late.pop_first()).flatten()
+    }
+}
+
+/// With late verdicts planted: how late at most. Every other one is.
+const LATE: Duration = Duration::from_secs(4);
 
 pub(super) const fn verdict_of(verdict: detector::Verdict) -> bully::Verdict {
     match verdict {
@@ -228,10 +292,21 @@ pub(super) const fn verdict_of(verdict: detector::Verdict) -> bully::Verdict {
 
 impl Process for Member {
     fn handle(&mut self, here: &mut Here<'_>, input: Input) {
+        if !self.begun {
+            match input {
+                Input::Written => {
+                    self.tell(here, bully::Input::Persisted);
+                    self.begin(here);
+                }
+                Input::Leave => self.stays = false,
+                _ => {}
+            }
+            return;
+        }
         let is_message = matches!(input, Input::Message { .. });
         match input {
             Input::Message { from, payload, age } => {
-                if age <= self.lifetime {
+                if age <= self.lifetime || self.has(Planted::AckOfAny) {
                     self.hear(here, from, payload);
                 }
             }
@@ -256,6 +331,9 @@ impl Process for Member {
             }
             Input::Break(_) => {}
         }
+        while let Some((_, node, round)) = self.slips.late_by(here.now) {
+            self.answer(here, node, round, bully::Verdict::Down);
+        }
         self.obey(here);
         if std::mem::take(&mut self.asked) || !(self.lazy && is_message) {
             self.detector_due = self.detector.poll_timeout();
@@ -263,8 +341,12 @@ impl Process for Member {
     }
 
     fn due(&self) -> Option<Instant> {
+        if !self.begun {
+            return None;
+        }
         let node = self.node.poll_timeout();
-        [node, self.detector_due].into_iter().flatten().min()
+        let late = self.slips.late.first().map(|(due, ..)| *due);
+        [node, self.detector_due, late].into_iter().flatten().min()
     }
 
     fn claim(&self, now: Instant) -> Option<Claim> {

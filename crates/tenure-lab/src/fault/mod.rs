@@ -11,7 +11,7 @@ use tenure_core::lease::keeper::TaskEnd;
 
 use crate::sim::Link;
 
-pub use planted::{Planted, UnknownMistake};
+pub use planted::{NoSuchMistake, Planted};
 pub use storm::{Climate, Storm};
 
 /// To whom something happens.
@@ -55,6 +55,17 @@ pub enum Fault {
     Heal,
     /// All ways are like this from now on.
     Links(Link),
+    /// Messages of one kind go this way from the first to the second from now on.
+    Kind {
+        /// Which kind, as traces name it.
+        kind: &'static str,
+        /// Whose.
+        from: Who,
+        /// To whom.
+        to: Who,
+        /// The way.
+        link: Link,
+    },
     /// Every write to this disk takes so long for now.
     SlowDisk(Who, Duration),
     /// The clock that only goes forward gains so many millionths from now on.
@@ -106,11 +117,13 @@ impl fmt::Display for Fault {
                 write!(f, "cut off from the others: {}", side.join(", "))
             }
             Self::Heal => f.write_str("everything gets everywhere again"),
-            Self::Links(link) => write!(
-                f,
-                "links: {:?}, {} in a million lost, {} twice, {} late",
-                link.latency, link.loss, link.repeats, link.late.0
-            ),
+            Self::Links(link) => write!(f, "links: {link}"),
+            Self::Kind {
+                kind,
+                from,
+                to,
+                link,
+            } => write!(f, "each {kind} from {from} to {to}: {link}"),
             Self::SlowDisk(who, time) => write!(f, "a write of {who} takes {time:?}"),
             Self::ClockRate(who, ppm) => write!(f, "the clock of {who} gains {ppm} millionths"),
             Self::WallClock(who, ms) => write!(f, "the wall clock of {who} is set by {ms} ms"),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+#[cfg(feature = "planted")]
 use tenure_core::bully::Fix;
 
 /// A mistake. Each is one that such a system has been built with.
@@ -39,13 +40,33 @@ pub enum Planted {
     VoteForgotten,
     /// A member says what is not on its disk yet.
     SayBeforeDisk,
+    /// An organiser halts all worse members at once, and who has obeyed it obeys a worse one, too.
+    ObeyAnybody,
+    /// The same, but a worse one is obeyed only after a restart, which makes the better one forgotten.
+    ObeyedForgotten,
+    /// An organiser counts an acknowledgement of any election, however old it is.
+    AckOfAny,
+    /// A member of the down list is on it until its notice comes that it is back, which is sent once.
+    StaleDownList,
+    /// A member that is back does not say so.
+    NoNotice,
+    /// Who is down is told late, when it may be back, and counts whatever was asked since.
+    LateVerdict,
+    /// Leaders that meet go on, both of them, whoever is better and whichever epoch is greater.
+    BlindLeaders,
     /// A member is without one of the repairs of the published algorithm, or rules of the guard.
+    #[cfg(feature = "planted")]
     Without(Fix),
 }
 
 impl Planted {
-    /// All of them that concern lease mode.
-    pub const LEASE: &[Self] = &[
+    /// All of them; none where this build can't make any.
+    #[cfg(not(feature = "planted"))]
+    pub const ALL: &[Self] = &[];
+
+    /// All of them; none where this build can't make any.
+    #[cfg(feature = "planted")]
+    pub const ALL: &[Self] = &[
         Self::DeadlineFromReply,
         Self::LeasesForgotten,
         Self::WallClockExpiry,
@@ -60,54 +81,61 @@ impl Planted {
         Self::RenewerOnTaskRuntime,
         Self::ReleaseBeforeTaskEnd,
         Self::ClockStopsWhenSuspended,
-    ];
-
-    /// Those that concern members under a quorum, and show in a storm.
-    pub const QUORUM: &[Self] = &[
         Self::VoteForgotten,
-        Self::ClockStopsWhenSuspended,
-        Self::RenewerOnTaskRuntime,
+        Self::SayBeforeDisk,
+        Self::ObeyAnybody,
+        Self::ObeyedForgotten,
+        Self::AckOfAny,
+        Self::StaleDownList,
+        Self::NoNotice,
+        Self::LateVerdict,
+        Self::BlindLeaders,
+        Self::Without(Fix::CompletionEverywhere),
+        Self::Without(Fix::AskAgain),
+        Self::Without(Fix::HaltAgain),
+        Self::Without(Fix::FreshElection),
+        Self::Without(Fix::SameRound),
+        Self::Without(Fix::ObeyOnce),
+        Self::Without(Fix::Spare),
+        Self::Without(Fix::Join),
+        Self::Without(Fix::MissAnyLeader),
+        Self::Without(Fix::DurablePromise),
         Self::Without(Fix::Promise),
         Self::Without(Fix::Quarantine),
         Self::Without(Fix::Majority),
-    ];
-
-    /// Those that concern members without a quorum, and show in a storm.
-    pub const BEST_EFFORT: &[Self] = &[
-        Self::Without(Fix::CompletionEverywhere),
-        Self::Without(Fix::HaltAgain),
-        Self::Without(Fix::ObeyOnce),
-        Self::Without(Fix::FreshElection),
-    ];
-
-    /// Those that chance does not find in a few hundred storms: they need a few messages in one certain
-    /// order. The models of `tenure_core::bully`, which try all orders, find all but the first
-    /// and the last.
-    pub const RARE: &[Self] = &[
-        Self::SayBeforeDisk,
         Self::Without(Fix::CountFromRequest),
         Self::Without(Fix::CountFromRound),
         Self::Without(Fix::ReleaseOwn),
-        Self::Without(Fix::OneAfterTheOther),
-        Self::Without(Fix::AskAgain),
-        Self::Without(Fix::MatchAck),
-        Self::Without(Fix::Refuse),
-        Self::Without(Fix::DurablePromise),
-        Self::Without(Fix::Conflict),
-        Self::Without(Fix::SameRound),
     ];
+
+    /// Which repairs a member is without.
+    #[cfg(feature = "planted")]
+    #[must_use]
+    pub fn without(self) -> Vec<Fix> {
+        match self {
+            Self::Without(fix) => vec![fix],
+            Self::ObeyAnybody => vec![Fix::OneAfterTheOther, Fix::Refuse],
+            Self::ObeyedForgotten => vec![Fix::OneAfterTheOther, Fix::DurablePromise],
+            Self::AckOfAny => vec![Fix::MatchAck],
+            Self::LateVerdict => vec![Fix::OwnRound],
+            Self::BlindLeaders => vec![Fix::Conflict, Fix::GreaterEpoch],
+            _ => Vec::new(),
+        }
+    }
 
     /// The mistake of this name.
     ///
     /// # Errors
     ///
-    /// [`UnknownMistake`], with the nearest name that there is.
-    pub fn of_name(name: &str) -> Result<Self, UnknownMistake> {
-        let all = || [Self::LEASE, Self::QUORUM, Self::BEST_EFFORT, Self::RARE].concat();
-        let found = all().into_iter().find(|planted| planted.name() == name);
-        found.ok_or_else(|| UnknownMistake {
+    /// [`NoSuchMistake`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<Self, NoSuchMistake> {
+        if Self::ALL.is_empty() {
+            return Err(NoSuchMistake::None);
+        }
+        let found = Self::ALL.iter().find(|planted| planted.name() == name);
+        found.copied().ok_or_else(|| NoSuchMistake::Unknown {
             name: name.into(),
-            nearest: crate::nearest(name, all().iter().map(ToString::to_string)),
+            nearest: crate::nearest(name, Self::ALL.iter().map(ToString::to_string)),
         })
     }
 
@@ -131,6 +159,14 @@ impl Planted {
             Self::ClockStopsWhenSuspended => "clock-stops-when-suspended",
             Self::VoteForgotten => "vote-forgotten",
             Self::SayBeforeDisk => "say-before-disk",
+            Self::ObeyAnybody => "obey-anybody",
+            Self::ObeyedForgotten => "obeyed-forgotten",
+            Self::AckOfAny => "ack-of-any",
+            Self::StaleDownList => "stale-down-list",
+            Self::NoNotice => "no-notice",
+            Self::LateVerdict => "late-verdict",
+            Self::BlindLeaders => "blind-leaders",
+            #[cfg(feature = "planted")]
             Self::Without(fix) => match fix {
                 Fix::OneAfterTheOther => "without-one-after-the-other",
                 Fix::CompletionEverywhere => "without-completion-everywhere",
@@ -143,6 +179,11 @@ impl Planted {
                 Fix::Conflict => "without-conflict",
                 Fix::SameRound => "without-same-round",
                 Fix::ObeyOnce => "without-obey-once",
+                Fix::Spare => "without-spare",
+                Fix::Join => "without-join",
+                Fix::OwnRound => "without-own-round",
+                Fix::GreaterEpoch => "without-greater-epoch",
+                Fix::MissAnyLeader => "without-miss-any-leader",
                 Fix::Promise => "without-promise",
                 Fix::Quarantine => "without-quarantine",
                 Fix::Majority => "without-majority",
@@ -160,12 +201,21 @@ impl fmt::Display for Planted {
     }
 }
 
-/// There is no such mistake. The caller named it.
+/// There is no such mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no planted mistake {name:?}; did you mean {nearest:?}?")]
-pub struct UnknownMistake {
-    /// What was named.
-    pub name: String,
-    /// The nearest name that there is.
-    pub nearest: String,
+pub enum NoSuchMistake {
+    /// The caller named it.
+    #[error("there is no planted mistake {name:?}; did you mean {nearest:?}?")]
+    Unknown {
+        /// What was named.
+        name: String,
+        /// The nearest name that there is.
+        nearest: String,
+    },
+    /// This build can't make any.
+    #[error(
+        "this build makes no mistakes on purpose; one that does, for tests only: cargo run --features planted \
+         --bin tenure -- compare check --planted ..."
+    )]
+    None,
 }

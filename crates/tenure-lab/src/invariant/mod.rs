@@ -6,9 +6,11 @@ mod epochs_grow;
 mod fenced;
 mod lease_kept;
 mod one_leader;
+mod one_opinion;
 mod one_task;
 mod one_term_per_id;
 mod progress;
+mod steady;
 
 use std::fmt;
 use std::time::Duration;
@@ -22,6 +24,10 @@ pub struct Promises {
     pub one_leader: bool,
     /// Terms whose numbers grow.
     pub epochs: bool,
+    /// One leader in the eyes of all who see one.
+    pub one_opinion: bool,
+    /// Who leads when the first fault happens goes on leading through all of them.
+    pub steady: bool,
     /// How long after the last fault somebody leads, and all know it.
     pub settles_within: Duration,
 }
@@ -61,6 +67,10 @@ enum Needs {
     OneLeader,
     /// Who numbers terms.
     Epochs,
+    /// Who lets nobody see a leader who is none any more.
+    OneOpinion,
+    /// Whoever is not harmed.
+    Steadiness,
 }
 
 type Check = fn(&[Event], &Promises) -> Result<(), (Time, String)>;
@@ -76,6 +86,16 @@ pub const ALL: &[Invariant] = &[
         name: "one task at a time",
         needs: Needs::OneLeader,
         check: one_task::check,
+    },
+    Invariant {
+        name: "all who see a leader see the same one",
+        needs: Needs::OneOpinion,
+        check: one_opinion::check,
+    },
+    Invariant {
+        name: "a leader that is not harmed goes on leading",
+        needs: Needs::Steadiness,
+        check: steady::check,
     },
     Invariant {
         name: "epochs grow",
@@ -121,6 +141,8 @@ pub fn check(history: &[Event], promises: &Promises) -> Result<(), Violation> {
             Needs::Nothing => true,
             Needs::OneLeader => promises.one_leader,
             Needs::Epochs => promises.epochs,
+            Needs::OneOpinion => promises.one_opinion,
+            Needs::Steadiness => promises.steady,
         })
         .filter_map(|invariant| {
             let (at, what) = (invariant.check)(history, promises).err()?;
@@ -149,6 +171,8 @@ mod made_up {
     pub(super) const PROMISES: Promises = Promises {
         one_leader: true,
         epochs: true,
+        one_opinion: true,
+        steady: true,
         settles_within: Duration::from_secs(30),
     };
 

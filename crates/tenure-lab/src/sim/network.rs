@@ -1,6 +1,7 @@
 //! What lies between the machines.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use tenure_core::NodeId;
@@ -53,6 +54,21 @@ impl Default for Link {
     }
 }
 
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            latency,
+            loss,
+            repeats,
+            late: (late, _),
+        } = self;
+        write!(
+            f,
+            "{latency:?}, {loss} in a million lost, {repeats} twice, {late} late"
+        )
+    }
+}
+
 /// All ways between the machines.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
@@ -61,6 +77,8 @@ pub struct Network {
     /// How machines send.
     pub sending: Sending,
     links: BTreeMap<(NodeId, NodeId), Link>,
+    /// Messages of one kind that go another way than the rest.
+    kinds: BTreeMap<(&'static str, NodeId, NodeId), Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }
 
@@ -68,6 +86,11 @@ impl Network {
     /// Sets one way by itself.
     pub fn set(&mut self, from: NodeId, to: NodeId, link: Link) {
         self.links.insert((from, to), link);
+    }
+
+    /// Sets the way of one kind of message by itself.
+    pub fn set_kind(&mut self, kind: &'static str, from: NodeId, to: NodeId, link: Link) {
+        self.kinds.insert((kind, from, to), link);
     }
 
     /// Nothing gets from the one to the other any more.
@@ -80,15 +103,39 @@ impl Network {
         self.cuts.clear();
     }
 
+    /// All ways are alike and as they were at first, and open.
+    pub(super) fn calm(&mut self) {
+        self.heal();
+        self.kinds.clear();
+        self.everywhere = Link::default();
+    }
+
     /// Whether anything gets from the one to the other.
     #[must_use]
     pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
         self.cuts.is_empty() || !self.cuts.contains(&(from, to))
     }
 
-    /// After how long a message arrives: never, once, or twice.
-    pub(super) fn deliveries(&self, from: NodeId, to: NodeId, dice: &mut Dice) -> Deliveries {
-        let link = self.links.get(&(from, to)).unwrap_or(&self.everywhere);
+    fn link(&self, kind: &'static str, from: NodeId, to: NodeId) -> &Link {
+        if !self.kinds.is_empty()
+            && let Some(link) = self.kinds.get(&(kind, from, to))
+        {
+            return link;
+        }
+        if self.links.is_empty() {
+            return &self.everywhere;
+        }
+        self.links.get(&(from, to)).unwrap_or(&self.everywhere)
+    }
+
+    /// After how long a message of this kind arrives: never, once, or twice.
+    pub(super) fn deliveries(
+        &self,
+        kind: &'static str,
+        (from, to): (NodeId, NodeId),
+        dice: &mut Dice,
+    ) -> Deliveries {
+        let link = self.link(kind, from, to);
         let mut one = || {
             let (late, by) = link.late;
             let late = dice.happens(late).then(|| dice.between(Duration::ZERO, by));

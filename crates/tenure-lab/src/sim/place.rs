@@ -19,6 +19,8 @@ pub(super) struct Place {
     pub(super) life: u64,
     /// Whether its machine runs, and refuses connections when the process does not.
     pub(super) machine_up: bool,
+    /// Whether it was taken away for good.
+    pub(super) gone: bool,
     pub(super) still: Option<Still>,
     /// What has come while it stood still.
     pub(super) backlog: Vec<Happening>,
@@ -105,6 +107,7 @@ impl Place {
             process: None,
             life: 0,
             machine_up: true,
+            gone: false,
             still: None,
             backlog: Vec::new(),
             disk: Disk::default(),

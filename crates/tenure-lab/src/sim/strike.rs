@@ -7,7 +7,7 @@ use tenure_core::lease::keeper::EndReason;
 
 use super::place::Still;
 use super::world::Happening;
-use super::{Here, Input, Link, Time, What, World};
+use super::{Here, Input, Time, What, World};
 use crate::fault::{Fault, Who};
 
 impl World {
@@ -24,9 +24,7 @@ impl World {
             } => {
                 for node in self.who(*who) {
                     self.crash(node, !machine);
-                    if let Some(pause) = back_after {
-                        self.start_after(node, *pause);
-                    }
+                    self.back_after(node, *back_after);
                 }
             }
             Fault::Start(who) => {
@@ -56,6 +54,18 @@ impl World {
             }
             Fault::Heal => self.network.heal(),
             Fault::Links(link) => self.network.everywhere = *link,
+            Fault::Kind {
+                kind,
+                from,
+                to,
+                link,
+            } => {
+                for from in self.who(*from) {
+                    for to in self.who(*to) {
+                        self.network.set_kind(kind, from, to, *link);
+                    }
+                }
+            }
             Fault::SlowDisk(who, takes) => self.each(*who, |place, _| {
                 place.disk.takes = (!takes.is_zero()).then_some(*takes);
             }),
@@ -72,9 +82,7 @@ impl World {
                 let nodes = self.who(*who);
                 self.tell(*who, &Input::Leave);
                 for node in nodes {
-                    if let Some(pause) = back_after {
-                        self.start_after(node, *pause);
-                    }
+                    self.back_after(node, *back_after);
                 }
             }
             Fault::TaskEnds(who, end) => {
@@ -83,6 +91,14 @@ impl World {
                 }
             }
             Fault::Break(period) => self.tell(Who::Store, &Input::Break(*period)),
+        }
+    }
+
+    fn back_after(&mut self, node: NodeId, pause: Option<Duration>) {
+        match (pause, self.place(node)) {
+            (Some(pause), _) => self.start_after(node, pause),
+            (None, Some(place)) => place.gone = true,
+            (None, None) => {}
         }
     }
 
@@ -121,6 +137,7 @@ impl World {
         }
         place.life += 1;
         place.machine_up = true;
+        place.gone = false;
         let life = place.life;
         let mut effects = Vec::new();
         let sending = self.network.sending;
@@ -238,8 +255,7 @@ impl World {
 
     /// Everything is well from here on.
     pub(super) fn calm(&mut self) {
-        self.network.heal();
-        self.network.everywhere = Link::default();
+        self.network.calm();
         let nodes: Vec<NodeId> = self.places.nodes().collect();
         let now = self.now;
         for node in nodes {
@@ -247,12 +263,14 @@ impl World {
                 continue;
             };
             place.disk.takes = None;
-            let life = place.life;
+            let (life, gone) = (place.life, place.gone);
             if let Some(still) = &mut place.still {
                 still.until = now;
                 self.thaw(node, life, None);
             }
-            self.start_after(node, Duration::ZERO);
+            if !gone {
+                self.start_after(node, Duration::ZERO);
+            }
         }
         self.is_calm = true;
         self.note(NodeId(0), What::Calm);

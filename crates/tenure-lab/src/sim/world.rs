@@ -231,7 +231,7 @@ impl World {
         self.after(pause, Happening::Strikes(self.faults.len() - 1));
     }
 
-    /// After so long everything is well, and stays so.
+    /// After so long everything is well, and stays so, but for who is gone for good.
     pub fn calm_after(&mut self, pause: Duration) {
         self.after(pause, Happening::Calms);
     }
@@ -413,7 +413,9 @@ impl World {
         let Some(life) = self.places.get(to).map(|place| place.life) else {
             return;
         };
-        let way = self.network.deliveries(of, to, &mut self.network_dice);
+        let way = self
+            .network
+            .deliveries("refused", (of, to), &mut self.network_dice);
         if let Some(pause) = way.first {
             self.after(pause, Happening::Refused { of, to, life });
         }
@@ -561,7 +563,8 @@ impl World {
         } else {
             self.traffic.count(&payload, 0);
         }
-        let way = self.network.deliveries(from, to, &mut self.network_dice);
+        let kind = payload.kind();
+        let way = (self.network).deliveries(kind, (from, to), &mut self.network_dice);
         let open = self.network.is_open(from, to);
         let fate = match (open, way.first, way.second) {
             (false, ..) => " (cut off)",
@@ -580,7 +583,7 @@ impl World {
         }
         let sent = self.now;
         let out = match self.places.get_mut(from) {
-            Some(place) => place.line.out(self.network.sending, sent, payload.kind()),
+            Some(place) => place.line.out(self.network.sending, sent, kind),
             None => Duration::ZERO,
         };
         let arrival = |payload| Happening::Arrives {
@@ -644,7 +647,7 @@ impl World {
             let receiver = NodeId(u32::MAX);
             let way = self
                 .network
-                .deliveries(node, receiver, &mut self.network_dice);
+                .deliveries("write", (node, receiver), &mut self.network_dice);
             for pause in [way.first, way.second].into_iter().flatten() {
                 self.after(pause, Happening::ReceiverHears(node, task.epoch));
             }

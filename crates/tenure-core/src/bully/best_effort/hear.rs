@@ -50,6 +50,7 @@ impl BestEffort {
     fn give_way_to_a_greater_epoch(&self, base: &mut Base, now: Instant) {
         if let Status::Leading { epoch } = self.status
             && base.record.highest > Some(epoch)
+            && !lacks!(base.settings, GreaterEpoch)
             && let Some(term) = &mut base.term
         {
             term.begin_ending(now, EndReason::Superseded, &mut base.outbox);
@@ -82,7 +83,8 @@ impl BestEffort {
             && holds_to != from
         {
             let better = base.is_better(holds_to, from) && !lacks!(base.settings, Refuse);
-            let works = !preempt && !matches!(self.status, Status::Waiting);
+            let spares = !preempt && !lacks!(base.settings, Spare);
+            let works = spares && !matches!(self.status, Status::Waiting);
             if better || (works && !base.is_better(holds_to, from)) {
                 base.send(from, Message::Rej { election, holds_to });
                 // The organiser has found it down, so it may be.
@@ -138,6 +140,9 @@ impl BestEffort {
             // Late: it was taken for down, or joins.
             Status::Crowning { acks, .. } if matches => {
                 acks.insert(from);
+            }
+            Status::Leading { .. } if matches && lacks!(base.settings, Join) => {
+                self.organise(base, now);
             }
             Status::Leading { epoch } if matches => {
                 let epoch = *epoch;

@@ -91,11 +91,11 @@ impl Status {
         }
     }
 
-    const fn asking(preempt: bool) -> Self {
+    const fn asking() -> Self {
         Self::Asking {
             down: BTreeSet::new(),
             void: false,
-            preempt,
+            preempt: false,
         }
     }
 }
@@ -111,7 +111,7 @@ impl BestEffort {
         };
         let (status, election) = match base.record.obeyed {
             Some(obeyed) => (Status::Waiting, obeyed),
-            None => (Status::asking(false), fresh),
+            None => (Status::asking(), fresh),
         };
         let obeyed = base.record.obeyed.into_iter();
         Self {
@@ -236,6 +236,10 @@ impl BestEffort {
     /// be durable, because the incarnation is.
     pub(super) fn organise(&mut self, base: &mut Base, now: Instant) {
         let preempt = self.may_take_over(base, now);
+        let earlier = match &self.status {
+            Status::Asking { down, .. } if lacks!(base.settings, SameRound) => down.clone(),
+            _ => BTreeSet::new(),
+        };
         self.idle(base, now);
         if !base.may_stand(now) {
             return;
@@ -253,7 +257,11 @@ impl BestEffort {
             number,
         };
         self.obeyed.insert(me, self.election);
-        self.status = Status::asking(preempt);
+        self.status = Status::Asking {
+            down: earlier,
+            void: false,
+            preempt,
+        };
         let settings = base.settings.clone();
         for better in settings.members.better(me) {
             self.ask(base, better);
@@ -271,7 +279,7 @@ impl BestEffort {
         }
         self.step_down(base, now);
         self.new_round();
-        self.status = Status::asking(false);
+        self.status = Status::asking();
         self.election.organiser = base.me();
         self.election.incarnation = base.record.incarnation;
         self.election.number = 0;
@@ -432,7 +440,8 @@ impl BestEffort {
         now: Instant,
         (node, round, verdict): (NodeId, u64, Verdict),
     ) {
-        if round != self.round || !self.asked.remove(&node) {
+        let own = round == self.round && self.asked.remove(&node);
+        if !own && !lacks!(base.settings, OwnRound) {
             return;
         }
         match &mut self.status {
@@ -461,7 +470,9 @@ impl BestEffort {
                 }
             }
             Status::Waiting | Status::Following { .. } => {
-                if verdict != Verdict::Up && node == self.election.organiser {
+                let misses =
+                    !lacks!(base.settings, MissAnyLeader) || base.is_better(node, base.me());
+                if verdict != Verdict::Up && node == self.election.organiser && misses {
                     self.organise(base, now);
                 }
             }

@@ -1,0 +1,159 @@
+//! A course of events: faults in one certain order, for what chance hardly ever brings about.
+
+use std::fmt;
+use std::time::Duration;
+
+use tenure_core::NodeId;
+
+use super::courses::ALL;
+use crate::fault::{Fault, Who};
+use crate::sim::{Dice, Latency, Link, Task};
+
+/// The stream of random numbers that moves the steps of a course.
+const COURSE: u64 = 4;
+
+/// A course of events, a little different with each seed.
+#[derive(Clone, Copy)]
+pub struct Course {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What happens, in a few words.
+    pub about: &'static str,
+    /// To whom.
+    pub contestant: &'static str,
+    /// On how many machines.
+    pub nodes: u32,
+    /// Who does not start with the others.
+    pub(super) late: &'static [u32],
+    /// Whether members can take each other for down that are up: then one leader is promised only by
+    /// who always does.
+    pub(super) rough: bool,
+    /// Whether nothing happens to the leader.
+    pub(super) steady: bool,
+    pub(super) task: Task,
+    /// How long messages may be under way, if not as long as by default.
+    pub(super) lifetime: Option<Duration>,
+    /// When everything is well again.
+    pub(super) calm: Duration,
+    pub(super) script: fn(&mut Script<'_>),
+}
+
+impl fmt::Debug for Course {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Course").field(&self.name).finish()
+    }
+}
+
+impl Course {
+    /// All of them.
+    pub const ALL: &[Self] = ALL;
+
+    /// What happens with this seed, and when.
+    #[must_use]
+    pub fn faults(&self, seed: u64) -> Vec<(Duration, Fault)> {
+        let mut script = Script {
+            dice: &mut Dice::new(seed, COURSE),
+            faults: Vec::new(),
+        };
+        (self.script)(&mut script);
+        script.faults
+    }
+
+    /// The course of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownCourse`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<&'static Self, UnknownCourse> {
+        let found = ALL.iter().find(|course| course.name == name);
+        found.ok_or_else(|| UnknownCourse {
+            name: name.into(),
+            nearest: crate::nearest(name, ALL.iter().map(|course| course.name.into())),
+        })
+    }
+}
+
+/// There is no such course. The caller named it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no course {name:?}; did you mean {nearest:?}?")]
+pub struct UnknownCourse {
+    /// What was named.
+    pub name: String,
+    /// The nearest name that there is.
+    pub nearest: String,
+}
+
+/// What happens when, in milliseconds.
+#[derive(Debug)]
+pub(super) struct Script<'a> {
+    dice: &'a mut Dice,
+    faults: Vec<(Duration, Fault)>,
+}
+
+impl Script<'_> {
+    pub(super) fn at(&mut self, at: u64, fault: Fault) {
+        self.faults.push((ms(at), fault));
+    }
+
+    /// A moment between these two, by the seed.
+    pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.dice.below(to - from)
+    }
+
+    /// Nothing gets from the one to the other, or back.
+    pub(super) fn cut(&mut self, one: u32, other: u32) {
+        self.at(0, Fault::CutOneWay(node(one), node(other)));
+        self.at(0, Fault::CutOneWay(node(other), node(one)));
+    }
+
+    /// Messages of this kind take so long.
+    pub(super) fn slow(&mut self, kind: &'static str, from: u32, to: u32, takes: u64) {
+        let link = Link {
+            latency: Latency::Constant(ms(takes)),
+            ..Link::default()
+        };
+        self.kind(kind, from, to, link);
+    }
+
+    /// Messages of this kind are lost.
+    pub(super) fn lose(&mut self, kind: &'static str, from: u32, to: u32) {
+        let link = Link {
+            loss: 1_000_000,
+            ..Link::default()
+        };
+        self.kind(kind, from, to, link);
+    }
+
+    fn kind(&mut self, kind: &'static str, from: u32, to: u32, link: Link) {
+        let (from, to) = (node(from), node(to));
+        let fault = Fault::Kind {
+            kind,
+            from,
+            to,
+            link,
+        };
+        self.at(0, fault);
+    }
+
+    /// Its machine loses power, so that nobody is told; it is back at `back`, or never.
+    pub(super) fn power_cut(&mut self, at: u64, who: u32, back: Option<u64>) {
+        let fault = Fault::Crash {
+            who: node(who),
+            machine: true,
+            back_after: back.map(|back| ms(back - at)),
+        };
+        self.at(at, fault);
+    }
+
+    pub(super) fn start(&mut self, at: u64, who: u32) {
+        self.at(at, Fault::Start(node(who)));
+    }
+}
+
+pub(super) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(super) const fn node(number: u32) -> Who {
+    Who::Node(NodeId(number))
+}

@@ -1,0 +1,273 @@
+//! The courses that there are. Each opens a hole, if its mistake is made; without it nothing is wrong.
+//!
+//! The lease lasts 6 s here, and a message lives 500 ms: who is silent is missed after 1.2 s or a little more, and
+//! taken for down when 1.25 s later it has not answered either.
+
+use super::course::{Course, Script, ms, node};
+use crate::fault::Fault;
+use crate::sim::Task;
+
+/// Peers without a quorum, of whom the best one leads.
+const PEERS: Course = Course {
+    name: "",
+    about: "",
+    contestant: "bully-no-quorum",
+    nodes: 3,
+    late: &[],
+    rough: false,
+    steady: false,
+    task: Task::Takes(ms(100)),
+    lifetime: None,
+    calm: ms(40_000),
+    script: |_| {},
+};
+
+const QUORUM: Course = Course {
+    contestant: "bully",
+    ..PEERS
+};
+
+/// How long a message takes at most that comes in time.
+const SLOW: u64 = 450;
+
+pub(super) const ALL: &[Course] = &[
+    Course {
+        name: "vote-before-disk",
+        about: "a voter with a slow disk is killed while its vote is being written",
+        script: |it| {
+            it.cut(1, 2);
+            it.at(0, Fault::SlowDisk(node(3), ms(8_000)));
+            let at = it.between(3_000, 5_000);
+            it.power_cut(at, 3, Some(at + 50));
+            it.at(20_000, Fault::SlowDisk(node(3), ms(0)));
+        },
+        ..QUORUM
+    },
+    Course {
+        name: "voters-restart",
+        about: "those who have voted for the leader restart, and another one asks them",
+        nodes: 5,
+        script: |it| {
+            it.cut(1, 2);
+            let at = it.between(10_000, 12_000);
+            for who in [3, 4, 5] {
+                it.power_cut(at, who, Some(at + 20));
+            }
+        },
+        ..QUORUM
+    },
+    Course {
+        name: "late-votes",
+        about: "of the votes for a leader one is given long before the last one comes, and then it is cut off",
+        nodes: 5,
+        late: &[1, 5],
+        task: Task::Slowest,
+        script: |it| {
+            it.cut(2, 1);
+            it.cut(2, 5);
+            it.slow("Halt", 2, 4, SLOW);
+            it.slow("Ack", 4, 2, SLOW);
+            it.lose("Renew", 2, 3);
+            it.lose("Renew", 2, 4);
+            for who in [1, 5] {
+                let at = it.between(4_000, 6_000);
+                it.start(at, who);
+            }
+        },
+        ..QUORUM
+    },
+    Course {
+        name: "late-renewals",
+        about: "of the promises in a renewal one is given long before the last one comes, and then the leader is cut off",
+        nodes: 5,
+        late: &[1, 5],
+        task: Task::Slowest,
+        lifetime: Some(ms(1_000)),
+        script: |it| {
+            it.cut(2, 1);
+            it.cut(2, 5);
+            it.slow("RenewAck", 4, 2, 2 * SLOW);
+            for who in [1, 5] {
+                let at = it.between(6_000, 9_000);
+                it.start(at, who);
+            }
+            let at = it.between(12_000, 14_000);
+            it.at(at, Fault::Part(vec![node(2)]));
+        },
+        ..QUORUM
+    },
+    Course {
+        name: "late-release",
+        about: "a leader resigns and is elected again before its release has come",
+        late: &[1],
+        script: |it| {
+            it.cut(1, 2);
+            it.slow("Release", 2, 3, SLOW);
+            it.start(10_000, 1);
+            for resigns in [15_000, 20_000, 25_000] {
+                let at = it.between(resigns, resigns + 2_000);
+                it.at(at, Fault::Resign(node(2)));
+            }
+        },
+        ..QUORUM
+    },
+    Course {
+        name: "last-one",
+        about: "the leader is gone for good, and then the best of the others",
+        script: |it| {
+            it.power_cut(10_000, 1, None);
+            let at = it.between(11_000, 15_000);
+            it.power_cut(at, 2, None);
+        },
+        ..PEERS
+    },
+    Course {
+        name: "two-organisers",
+        about: "the best member is back while another one organises, reaches the worst one before that one, and \
+                that one is gone again when it has won",
+        script: |it| {
+            two_organisers(it);
+        },
+        ..PEERS
+    },
+    Course {
+        name: "short-memory",
+        about: "the same, and the worst one restarts after it has obeyed the best one",
+        script: |it| {
+            let back = two_organisers(it);
+            let at = back + it.between(20, 100);
+            it.power_cut(at, 3, Some(at + 20));
+        },
+        ..PEERS
+    },
+    Course {
+        name: "old-acks",
+        about: "acknowledgements are under way for so long that an organiser has restarted meanwhile",
+        script: |it| {
+            it.slow("Ack", 3, 2, 6_000);
+            it.lose("Norm?", 3, 2);
+            it.slow("Halt", 2, 3, SLOW);
+            it.power_cut(10_000, 1, None);
+            let at = it.between(13_000, 14_500);
+            let back = at + it.between(3_000, 6_000);
+            it.power_cut(at, 2, Some(back));
+        },
+        ..PEERS
+    },
+    Course {
+        name: "lost-notice",
+        about: "one member never hears that the best one is back",
+        script: |it| {
+            it.lose("recovered", 1, 3);
+            it.power_cut(10_000, 1, Some(15_000));
+            let at = it.between(20_000, 25_000);
+            it.power_cut(at, 2, Some(at + 12_000));
+        },
+        ..PEERS
+    },
+    Course {
+        name: "one-after-the-other-down",
+        about: "a newcomer, who does not hear of the leader, finds one member down and later another one",
+        late: &[3],
+        script: |it| {
+            it.lose("Norm?", 1, 3);
+            let back = it.between(14_000, 16_000);
+            it.power_cut(10_000, 2, Some(back));
+            it.start(11_000, 3);
+            let at = back + it.between(2_500, 4_000);
+            it.power_cut(at, 1, Some(at + 10_000));
+        },
+        ..PEERS
+    },
+    Course {
+        name: "late-verdicts",
+        about: "the same, and the one that was found down first is slow to answer later",
+        late: &[3],
+        lifetime: Some(ms(200)),
+        script: |it| {
+            it.lose("Norm?", 1, 3);
+            it.slow("pong", 2, 3, 180);
+            let back = it.between(14_000, 16_000);
+            it.power_cut(10_000, 2, Some(back));
+            it.start(11_000, 3);
+            let at = back + it.between(1_000, 3_000);
+            it.power_cut(at, 1, Some(at + 10_000));
+        },
+        ..PEERS
+    },
+    Course {
+        name: "parted",
+        about: "the best one is cut off from the others for 20 s",
+        rough: true,
+        script: |it| {
+            let at = it.between(10_000, 12_000);
+            it.at(at, Fault::Part(vec![node(1)]));
+            it.at(at + 20_000, Fault::Heal);
+        },
+        ..PEERS
+    },
+    Course {
+        name: "worse-leader",
+        about: "a leader is gone for good whom a better member follows",
+        late: &[1],
+        script: |it| {
+            it.start(5_000, 1);
+            let at = it.between(15_000, 20_000);
+            it.power_cut(at, 2, None);
+        },
+        ..PEERS
+    },
+    Course {
+        name: "followers-restart",
+        about: "followers are killed and come back, one after the other",
+        steady: true,
+        script: |it| come_and_go(it, [3, 2]),
+        ..PEERS
+    },
+    Course {
+        name: "better-ones-restart",
+        about: "the worst one leads; better ones come, are killed, and come back",
+        steady: true,
+        late: &[1, 2],
+        script: |it| {
+            it.start(5_000, 2);
+            it.start(8_000, 1);
+            come_and_go(it, [1, 2]);
+        },
+        ..PEERS
+    },
+    Course {
+        name: "quick-restarts",
+        about: "members are down for about as long as it takes to find that out",
+        script: |it| {
+            let mut at = 5_000;
+            while at < 35_000 {
+                at += it.between(0, 2_000);
+                let back = at + it.between(500, 4_000);
+                let who = it.between(1, 4) as u32;
+                it.power_cut(at, who, Some(back));
+            }
+        },
+        ..PEERS
+    },
+];
+
+/// 1 is gone, and back when 2 has asked 3 to wait for it; that is what is given back. 2 wins if 3 waits for
+/// it, and is gone before it hears of 1.
+fn two_organisers(it: &mut Script<'_>) -> u64 {
+    it.slow("Halt", 1, 2, SLOW);
+    it.slow("Halt", 2, 3, SLOW);
+    let back = it.between(10_700, 12_200);
+    it.power_cut(10_000, 1, Some(back));
+    let at = back + it.between(150, SLOW);
+    it.power_cut(at, 2, Some(at + 10_000));
+    back
+}
+
+fn come_and_go(it: &mut Script<'_>, who: [u32; 2]) {
+    for (from, who) in [(12_000, who[0]), (20_000, who[1]), (28_000, who[0])] {
+        let at = it.between(from, from + 2_000);
+        let back = at + it.between(100, 4_000);
+        it.power_cut(at, who, Some(back));
+    }
+}

@@ -1,0 +1,52 @@
+//! At any instant all who see a leader see the same one. It is the papers' condition of safety: who elects
+//! a leader has first seen to it that nobody follows another one.
+
+use std::collections::BTreeMap;
+
+use tenure_core::NodeId;
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+    let mut seen: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+    for event in history {
+        match event.what {
+            What::Sees(Some(leader)) => {
+                if let Some((other, before)) = seen
+                    .iter()
+                    .find(|&(&other, &before)| other != event.node && before != leader)
+                {
+                    let what = format!(
+                        "{} sees {leader} lead, and {other} sees {before}",
+                        event.node
+                    );
+                    return Err((event.at, what));
+                }
+                seen.insert(event.node, leader);
+            }
+            What::Sees(None) | What::Stops => {
+                seen.remove(&event.node);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, history};
+    use super::*;
+
+    #[test]
+    fn who_still_follows_another_one_is_found() {
+        let sees = |leader| What::Sees(Some(NodeId(leader)));
+        let apart = history([(1, 1, sees(1)), (2, 3, sees(1)), (9, 2, sees(2))]);
+        assert!(check(&apart, &PROMISES).is_err());
+        let stopped = [(1, 1, sees(1)), (2, 1, What::Stops), (9, 2, sees(2))];
+        assert_eq!(check(&history(stopped), &PROMISES), Ok(()));
+        let moved = [(1, 3, sees(1)), (2, 3, What::Sees(None)), (9, 3, sees(2))];
+        assert_eq!(check(&history(moved), &PROMISES), Ok(()));
+    }
+}

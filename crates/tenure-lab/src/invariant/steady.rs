@@ -1,0 +1,35 @@
+//! While only others come and go, who leads goes on leading.
+
+use super::Promises;
+use crate::sim::{Event, Time, What};
+
+pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+    let faults = history
+        .iter()
+        .skip_while(|event| !matches!(event.what, What::Fault(_)));
+    for event in faults.take_while(|event| event.what != What::Calm) {
+        if matches!(event.what, What::Yields | What::Ended(_)) {
+            let what = format!(
+                "{} leads no more, and nothing was wrong with it",
+                event.node
+            );
+            return Err((event.at, what));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, history};
+    use super::*;
+
+    #[test]
+    fn a_leader_that_gives_way_to_one_that_is_back_is_found() {
+        let fault = |secs| (secs, 0, What::Fault("2 is killed".into()));
+        let bullied = history([fault(3), (5, 1, What::Yields)]);
+        assert!(check(&bullied, &PROMISES).is_err());
+        let before = history([(1, 1, What::Yields), fault(3), (9, 0, What::Calm)]);
+        assert_eq!(check(&before, &PROMISES), Ok(()));
+    }
+}
