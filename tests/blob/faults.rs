@@ -10,7 +10,7 @@ use tenure_tests::{Limit, wait_until};
 use tokio::net::TcpListener;
 
 use super::front::{Asked, Fate, Front};
-use super::{World, candidate};
+use super::{World, candidate, take_turns};
 
 /// The first so many requests of this kind have this fate.
 fn first(what: &'static str, count: usize, fate: Fate) -> impl FnMut(&Asked) -> Fate + Send {
@@ -117,6 +117,31 @@ async fn an_epoch_is_written_on_condition_that_nobody_wrote_since_the_last_one_w
         "the second writing of the first one was refused"
     );
     assert!(epochs[0] < epochs[1] && epochs[1] == leadership.epoch().get());
+}
+
+/// Of sixteen requests three are done and denied, not done, or done twice.
+#[tokio::test]
+async fn on_a_service_that_fails_at_random_one_leads_at_a_time_and_epochs_grow() {
+    let world = World::start();
+    let seed = std::env::var("TENURE_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| std::process::id().into());
+    println!("TENURE_SEED={seed}");
+    let mut random = seed;
+    let front = Front::start(world.store.address(), move |_| {
+        // Knuth's MMIX generator; its high bits are the random ones.
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        match random >> 60 {
+            0 => Fate::Denied(500, "InternalError"),
+            1 => Fate::Refused(503, "ServerBusy"),
+            2 => Fate::Repeated,
+            _ => Fate::Passes,
+        }
+    })
+    .await;
+    take_turns(front.address, 8).await.assert_one_at_a_time();
 }
 
 #[tokio::test]

@@ -30,6 +30,8 @@ pub(crate) enum Fate {
     LosesAnswer,
     /// It is done twice, and the second answer arrives.
     Repeated,
+    /// It is done, and answered with this.
+    Denied(u16, &'static str),
     /// It is not done, and refused with this.
     Refused(u16, &'static str),
 }
@@ -84,10 +86,11 @@ impl Front {
                     forward(&http, target, &parts).await;
                 }
                 let answer = forward(&http, target, &parts).await;
-                if fate == Fate::LosesAnswer {
-                    std::future::pending::<()>().await;
+                match fate {
+                    Fate::LosesAnswer => std::future::pending().await,
+                    Fate::Denied(status, code) => refusal(status, code),
+                    _ => answer,
                 }
-                answer
             }
         });
         tokio::spawn(async move { axum::serve(listener, router).await });

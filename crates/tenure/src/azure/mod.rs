@@ -20,9 +20,10 @@
 //! blob's metadata, and a term begins when its epoch is written there and acknowledged. It is written on
 //! two conditions: the lease id holds the lease at that instant, and the blob is as it was when the last
 //! epoch was read (`If-Match`: each change makes a new ETag). By the second, each epoch that was ever
-//! written is greater than the one that it replaced, whatever was late, lost or repeated. By the first, they are
-//! written in the order in which the lease was held, as leases do not overlap. If the blob is deleted the wall
-//! clock of the service keeps them growing, from its next second on.
+//! written is greater than the one that it replaced, whatever was late, lost or repeated. (What a leader says
+//! about itself is written in the same way, with its own epoch again.) By the first, they are written in the
+//! order in which the lease was held, as leases do not overlap. If the blob is deleted the wall clock of the
+//! service keeps them growing, from its next second on.
 //!
 //! **What if the epoch can't be written**, or nobody knows whether it was? Then there is no term. The lease is
 //! released, so that others may try, and its id is never used again: that release may come late, and must

@@ -15,6 +15,9 @@ use super::properties::Properties;
 use crate::config::Config;
 use crate::store::{REQUEST_TIMEOUT, StoreError};
 
+/// How often a release is tried that no keeper looks after: one or two may be lost.
+const GIVING_UP: u32 = 3;
+
 /// Sends a candidate's requests, one attempt each, and puts the answers into the keeper's words.
 #[derive(Debug)]
 pub(crate) struct BlobTransport {
@@ -106,13 +109,23 @@ impl BlobTransport {
             Err(error) => {
                 let (election, candidate) = (&self.config.election, &self.config.candidate);
                 warn!(%election, %candidate, %error, "the lease was granted, and its epoch can't be written");
-                // Not for another who might write it: nobody leads until it is free.
-                let _ = self.client.release(lease_id, timeout / 3).await;
+                self.give_up(lease_id, timeout / 3).await;
                 match refused(&error) {
                     refused @ Answer::Refused(_) => refused,
                     // The release may come late. It must not find this id holding the lease again.
                     _ => Answer::IdRetired,
                 }
+            }
+        }
+    }
+
+    /// Gives up a lease that nobody leads by, so that others need not wait until it expires. If that fails,
+    /// too, they must.
+    async fn give_up(&self, lease_id: LeaseId, timeout: Duration) {
+        for _ in 0..GIVING_UP {
+            match self.client.release(lease_id, timeout / GIVING_UP).await {
+                Err(error) if matches!(refused(&error), Answer::Unknown(_)) => {}
+                _ => return,
             }
         }
     }
