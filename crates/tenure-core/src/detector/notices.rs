@@ -13,15 +13,23 @@ use crate::{Instant, NodeId};
 /// Longest time between two notices to one node: what a node that is down for good costs.
 const MAX_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Those who have not acknowledged yet: when to tell them again, and how long to wait after that.
+/// Those who have not acknowledged yet.
 #[derive(Debug)]
-pub(super) struct Notices(BTreeMap<NodeId, (Instant, Duration)>);
+pub(super) struct Notices {
+    /// When to tell each of them again, and how long to wait after that.
+    open: BTreeMap<NodeId, (Instant, Duration)>,
+    /// None is due before. Whoever drives a detector asks for that all the time, and in a large group
+    /// there are many.
+    due: Instant,
+}
 
 impl Notices {
     /// Notices to all the others, the first at once, the second `interval` later; then it doubles.
     pub(super) fn new(group: &Group, interval: Duration) -> Self {
-        let first = (Instant::default(), interval.min(MAX_NOTICE_INTERVAL));
-        Self(group.peers().map(|node| (node, first)).collect())
+        let due = Instant::default();
+        let first = (due, interval.min(MAX_NOTICE_INTERVAL));
+        let open = group.peers().map(|node| (node, first)).collect();
+        Self { open, due }
     }
 
     /// An acknowledgement of an earlier start says nothing of this one.
@@ -29,22 +37,30 @@ impl Notices {
         if let Message::RecoveredAck { incarnation } = message
             && *incarnation == group.incarnation()
         {
-            self.0.remove(&from);
+            self.open.remove(&from);
         }
     }
 
     /// To whom one is due; the next one is later.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<NodeId> {
-        let due = self.0.iter_mut().filter(|(_, (next, _))| *next <= now);
-        due.map(|(node, (next, interval))| {
-            *next = now + *interval;
-            *interval = (*interval * 2).min(MAX_NOTICE_INTERVAL);
-            *node
-        })
-        .collect()
+        if now < self.due || self.open.is_empty() {
+            return Vec::new();
+        }
+        let mut due = Vec::new();
+        let mut earliest = None;
+        for (node, (next, interval)) in &mut self.open {
+            if *next <= now {
+                *next = now + *interval;
+                *interval = (*interval * 2).min(MAX_NOTICE_INTERVAL);
+                due.push(*node);
+            }
+            earliest = Some(earliest.map_or(*next, |earliest| (*next).min(earliest)));
+        }
+        self.due = earliest.unwrap_or(self.due);
+        due
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.0.values().map(|(next, _)| *next).min()
+        (!self.open.is_empty()).then_some(self.due)
     }
 }
