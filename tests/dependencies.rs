@@ -12,7 +12,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-lab", &["tenure", "tenure-core"]),
     ("tenure-cli", &["tenure", "tenure-lab", "tenure-server"]),
     ("tenure-examples", &[]),
-    ("tenure-tests", &["tenure", "tenure-core", "tenure-server"]),
+    (
+        "tenure-tests",
+        &["tenure", "tenure-core", "tenure-lab", "tenure-server"],
+    ),
 ];
 
 /// The only crates from elsewhere that the pure core may use: none of them has a clock, a socket or

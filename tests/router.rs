@@ -159,7 +159,7 @@ async fn the_leader_answers_200_and_the_others_say_where_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
     let store = LocalStore::start();
-    let proxy = Proxy::start(store.address()).await;
+    let proxy = Proxy::start(store.address()).await.unwrap();
     let candidate = connect(quick(config(proxy.address(), "worker-1"))).await;
     let routes = Routes::serve(&candidate).await;
     let term = candidate.campaign().await.expect("a term");
@@ -186,7 +186,7 @@ async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_gone_makes_the_leader_unknown() {
     let store = LocalStore::start();
-    let proxy = Proxy::start(store.address()).await;
+    let proxy = Proxy::start(store.address()).await.unwrap();
     let leader = connect(config(store.address(), "worker-1")).await;
     let other = connect(config(proxy.address(), "worker-2")).await;
     let routes = Routes::serve(&other).await;

@@ -101,13 +101,13 @@ fn a_leader_whose_answers_are_late_counts_from_when_it_asked() {
         group.link(1, other).delay(request, late);
     }
     // A round that was asked when answers were late, and all of them have just come.
-    let at_rest = || -> Option<Vec<usize>> {
+    let at_rest = || -> Option<Vec<u64>> {
         let replies = others.iter().map(|&other| group.link(1, other).at_rest());
         replies.collect()
     };
     let before = wait_for("nothing to be under way", at_rest);
     wait_for("late answers of all", || {
-        let all_late = |(now, before): (&usize, &usize)| *now >= before + 2;
+        let all_late = |(now, before): (&u64, &u64)| *now >= before + 2;
         at_rest()?.iter().zip(&before).all(all_late).then_some(())
     });
     group.part(&[1], &others);

@@ -83,7 +83,10 @@ async fn enqueue(client: &Client, number: u64, waiters: u64) -> Waiter {
 #[test]
 fn an_acquire_whose_answer_is_lost_is_granted_once_and_costs_no_lease() {
     let bench = Bench::new();
-    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    let proxy = bench
+        .runtime
+        .block_on(Proxy::start(bench.tap.address()))
+        .unwrap();
     let client = Client::new(proxy.address());
     bench.runtime.block_on(async {
         let begin = Instant::now();
@@ -110,7 +113,10 @@ fn an_acquire_whose_answer_is_lost_is_granted_once_and_costs_no_lease() {
 #[test]
 fn a_candidate_whose_first_answer_is_lost_leads_well_before_the_lease_would_have_expired() {
     let bench = Bench::new();
-    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    let proxy = bench
+        .runtime
+        .block_on(Proxy::start(bench.tap.address()))
+        .unwrap();
     proxy.lose_replies(1);
     let mut command = bench.candidate_command("first", proxy.address());
     let _first = Process::spawn(&mut command);

@@ -73,7 +73,10 @@ fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
 /// A leader whose way to the store is cut off for longer than its lease, while another has its own.
 fn stops_in_time_when_the_store(mode: Mode) {
     let bench = Bench::new();
-    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    let proxy = bench
+        .runtime
+        .block_on(Proxy::start(bench.tap.address()))
+        .unwrap();
     let _first = Process::spawn(&mut bench.candidate_command("first", proxy.address()));
     let epoch = bench.receiver.next_leader(0).epoch;
     let _second = bench.candidate("second");
@@ -114,7 +117,10 @@ const LATE: Duration = Duration::from_millis(500);
 #[test]
 fn a_leader_whose_answers_are_late_counts_from_its_questions() {
     let bench = Bench::new();
-    let proxy = bench.runtime.block_on(Proxy::start(bench.tap.address()));
+    let proxy = bench
+        .runtime
+        .block_on(Proxy::start(bench.tap.address()))
+        .unwrap();
     let mut first = bench.candidate_with("first", proxy.address(), LONG);
     let _first = Process::spawn(&mut first);
     let epoch = bench.receiver.next_leader(0).epoch;

@@ -49,7 +49,7 @@ impl World {
     }
 
     pub(crate) async fn proxy(&self) -> Proxy {
-        Proxy::start(self.store.address()).await
+        Proxy::start(self.store.address()).await.unwrap()
     }
 
     /// The lease as the store has it; `None` if nobody ever acquired it.

@@ -76,7 +76,10 @@ impl Group {
         let pairs = MEMBERS.map(|from| MEMBERS.map(|to| (from, to)));
         let pairs = pairs.as_flattened().iter().filter(|(from, to)| from != to);
         let links = pairs
-            .map(|&(from, to)| ((from, to), runtime.block_on(Proxy::start(address(to)))))
+            .map(|&(from, to)| {
+                let proxy = runtime.block_on(Proxy::start(address(to)));
+                ((from, to), proxy.expect("a free port"))
+            })
             .collect();
         let lease = format!("{}ms", LEASE.as_millis());
         let client = Client::builder()

@@ -5,12 +5,13 @@ pub mod azurite;
 pub mod group;
 pub mod needs;
 pub mod process;
-pub mod proxy;
 pub mod store;
 
 pub mod history;
 pub mod receiver;
 pub mod tap;
+
+pub use tenure_lab::proxy;
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -80,7 +80,7 @@ async fn a_watch_prints_every_change_and_deletions_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_loses_its_connection_goes_on_at_another_address() {
     let bench = Bench::new();
-    let proxy = Proxy::start(bench.store.address()).await;
+    let proxy = Proxy::start(bench.store.address()).await.unwrap();
     let servers = format!("http://{},{}", proxy.address(), bench.store.url());
     let watch = Process::start(&["watch", ELECTION, "--json", "--server", &servers]);
     wait_for("word of a lease that is not there", || {

@@ -4,8 +4,8 @@
 //! store, the members of an election among peers, the failure detectors. A run has a seed and gives the
 //! same result everywhere. For people the command `tenure compare` shows what comes of it.
 //!
-//! It says nothing about disks, sockets and threads as they are: that is for the tests with real
-//! processes.
+//! It says nothing about disks, sockets and threads as they are: that is for real processes, whose network
+//! is cut and slowed down by a [`proxy`].
 
 pub mod sim;
 
@@ -27,15 +27,19 @@ pub mod paper;
 
 pub mod report;
 
-pub use tenure_core::{bully, detector};
+pub mod proxy;
 
-/// The one of `known` that is most like `name`.
+pub use tenure_core::{NodeId, bully, detector};
+
+/// The one of `known` that is most like `name`; what begins like it is liker.
 ///
 /// # Panics
 ///
 /// If nothing is known.
 fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> String {
-    let distance = |known: &String| strsim::damerau_levenshtein(name, known);
-    let nearest = known.into_iter().min_by_key(distance);
+    let alike = |known: &String| strsim::jaro_winkler(name, known);
+    let nearest = known
+        .into_iter()
+        .max_by(|one, other| alike(one).total_cmp(&alike(other)));
     nearest.expect("something that is known")
 }

@@ -236,8 +236,19 @@ mod tests {
 
     #[test]
     fn an_unknown_scenario_is_told_the_nearest_one() {
-        let error = Scenario::of_name("kil-leader").unwrap_err();
-        assert!(error.to_string().ends_with("did you mean \"kill-leader\"?"));
+        for (wrong, nearest) in [
+            ("kil-leader", "kill-leader"),
+            ("kill", "kill-two"),
+            ("slow", "slow-links"),
+        ] {
+            let error = Scenario::of_name(wrong).unwrap_err();
+            assert_eq!(error.nearest, nearest, "{wrong}");
+            assert!(
+                error
+                    .to_string()
+                    .ends_with(&format!("did you mean {nearest:?}?"))
+            );
+        }
         assert!(ALL.iter().all(|it| Scenario::of_name(it.name).is_ok()));
     }
 }

@@ -20,7 +20,7 @@ pub enum Latency {
 }
 
 impl Latency {
-    fn draw(self, dice: &mut Dice) -> Duration {
+    pub(crate) fn draw(self, dice: &mut Dice) -> Duration {
         match self {
             Self::Constant(latency) => latency,
             Self::Uniform(least, end) => dice.between(least, end),
