@@ -43,6 +43,8 @@ pub struct Row {
     pub runs_with_two: u64,
     /// Terms in each run, on average.
     pub terms: f64,
+    /// How often leadership changed in each run, on average: terms after the first one.
+    pub flaps: f64,
     /// Writes that the receiver took, on average, and refused, in all runs.
     pub writes_taken: f64,
     /// See above.
@@ -65,8 +67,8 @@ pub struct Row {
     pub floods: u64,
     /// In how many runs nobody led at the end.
     pub without_leader_at_end: u64,
-    /// Whether real processes ran, and not simulated ones. Then all messages are counted as being about
-    /// who leads, those of an election are not told apart, and bytes are with the heads of requests.
+    /// Whether real processes ran, and not simulated ones. Then messages are requests and answers, all are
+    /// counted as being about who leads, and bytes are with the heads of what they are wrapped in.
     pub live: bool,
     /// Live: how much of one processor all processes together take while nothing goes wrong, in per
     /// cent.
@@ -121,6 +123,7 @@ impl Row {
             two_act: Spread::of(all().map(|it| it.two_act)),
             runs_with_two: all().filter(|it| !it.two_act.is_zero()).count() as u64,
             terms: mean(all().map(|it| it.terms).sum()),
+            flaps: mean(all().map(|it| it.terms.saturating_sub(1)).sum()),
             writes_taken: mean(all().map(|it| it.writes.0).sum()),
             writes_refused: all().map(|it| it.writes.1).sum(),
             election_messages_per_minute: per_minute(traffic().map(|it| it.election).sum()),

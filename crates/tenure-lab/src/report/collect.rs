@@ -1,12 +1,13 @@
 //! What a page shows beside the rows of the comparison.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::contestant::Contestant;
 use crate::fault::{Fault, Who};
 use crate::measure::{Comparison, NODES, Row, each, play, set_out};
 use crate::paper::{self, Point};
-use crate::scenario::{LASTS, SETTLED, Scenario};
+use crate::scenario::{self, LASTS, SETTLED, Scenario};
 
 use super::Timeline;
 
@@ -20,17 +21,39 @@ const MOST_MESSAGES: u64 = 2_000_000;
 /// What a page shows.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Who was compared in what.
-    pub comparison: Comparison,
+    /// Who was compared.
+    pub contestants: Vec<String>,
+    /// In what.
+    pub scenarios: Vec<Scenario>,
+    /// How.
+    pub setting: Setting,
     /// What came of it.
     pub rows: Vec<Row>,
     /// What each contestant sends among more members, in the order of the contestants; without the numbers
-    /// of members among which it drowns in messages.
+    /// of members among which it drowns in messages. Live there is none.
     pub growth: Vec<Vec<Growth>>,
-    /// What the papers claim, and what was measured.
+    /// What the papers claim, and what was measured. Live there is nothing.
     pub papers: Vec<Point>,
     /// One run of each row, in the order of the rows.
     pub timelines: Vec<Timeline>,
+}
+
+/// How a comparison was made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// In simulated time, with a run for each of these seeds.
+    Simulated(Range<u64>),
+    /// With real processes.
+    Live {
+        /// How many candidates there were.
+        candidates: u32,
+        /// How many runs of each contestant in each scenario.
+        runs: u32,
+        /// Whether the network was made of proxies, and not of network namespaces.
+        proxies: bool,
+        /// How much longer than in the simulation times were, with the longest lease.
+        scale: f64,
+    },
 }
 
 /// What is sent among so many members.
@@ -74,7 +97,13 @@ impl Report {
             Timeline::of(world.history())
         });
         Self {
-            comparison: comparison.clone(),
+            contestants: comparison
+                .contestants
+                .iter()
+                .map(|it| it.name.clone())
+                .collect(),
+            scenarios: comparison.scenarios.clone(),
+            setting: Setting::Simulated(comparison.seeds.clone()),
             growth: counted.chunks(SIZES.len()).map(growth).collect(),
             papers: paper::measure(),
             rows,
@@ -82,9 +111,29 @@ impl Report {
         }
     }
 
-    pub(super) fn row(&self, contestant: &Contestant, scenario: &Scenario) -> Option<&Row> {
+    /// Of real processes, with one run of each row.
+    #[must_use]
+    pub fn live(
+        contestants: Vec<String>,
+        scenarios: Vec<Scenario>,
+        setting: Setting,
+        measured: Vec<(Row, Timeline)>,
+    ) -> Self {
+        let (rows, timelines) = measured.into_iter().unzip();
+        Self {
+            contestants,
+            scenarios,
+            setting,
+            rows,
+            growth: Vec::new(),
+            papers: Vec::new(),
+            timelines,
+        }
+    }
+
+    pub(super) fn row(&self, contestant: &str, scenario: &Scenario) -> Option<&Row> {
         let mut rows = self.rows.iter();
-        rows.find(|row| row.contestant == contestant.name && row.scenario == scenario.name)
+        rows.find(|row| row.contestant == contestant && row.scenario == scenario.name)
     }
 
     /// The rows of this scenario, each with its timeline.
@@ -97,8 +146,10 @@ impl Report {
     /// The scenario that tells how long it takes until another one leads: the first one in the list of
     /// all in which something goes wrong for everybody.
     pub(super) fn failover(&self) -> Option<&Scenario> {
-        let mut scenarios = self.comparison.scenarios.iter();
-        scenarios.find(|it| !it.store && !it.faults().is_empty())
+        let fit = |it: &&Scenario| !it.store && !it.faults().is_empty();
+        let scenarios = self.scenarios.iter().filter(fit);
+        let place = |of: &Scenario| scenario::ALL.iter().position(|it| it.name == of.name);
+        scenarios.min_by_key(|it| place(it))
     }
 }
 

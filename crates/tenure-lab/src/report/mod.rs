@@ -12,7 +12,7 @@ mod plot;
 
 mod page;
 
-pub use collect::{Growth, Report};
+pub use collect::{Growth, Report, Setting};
 pub use page::Made;
 pub use timeline::{Lane, Span, State, Timeline};
 

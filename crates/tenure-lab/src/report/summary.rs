@@ -61,10 +61,7 @@ fn two_act(report: &Report) -> Option<String> {
         true => "It never happened.".into(),
         false => format!("It happened with {}.", did.join("; ")),
     };
-    let never = match (
-        never.is_empty(),
-        never.len() == report.comparison.contestants.len(),
-    ) {
+    let never = match (never.is_empty(), never.len() == report.contestants.len()) {
         (true, _) | (_, true) => String::new(),
         _ => format!(" Never with {}.", names(&never)),
     };
@@ -114,13 +111,17 @@ fn none_at_end(report: &Report) -> Option<String> {
 
 /// What it costs when nothing happens.
 fn at_rest(report: &Report) -> Option<String> {
-    let scenario = report.comparison.scenarios.iter().find(|it| !it.store)?;
+    let scenario = report.scenarios.iter().find(|it| !it.store)?;
     let rows = report.of_scenario(scenario).into_iter();
     let mut rows: Vec<&Row> = rows.map(|(row, _)| row).collect();
     rows.sort_by(|a, b| a.messages_at_rest.total_cmp(&b.messages_at_rest));
     let says = rows.iter().map(|row| {
         let (name, kilo) = (name(&row.contestant), row.bytes_at_rest / 1_000.0);
-        format!("{name} {:.0} ({kilo:.1} kB)", row.messages_at_rest)
+        let cpu = row.cpu_at_rest;
+        let cpu = cpu.map_or_else(String::new, |percent| {
+            format!("; {percent:.1} % of a processor")
+        });
+        format!("{name} {:.0} ({kilo:.1} kB{cpu})", row.messages_at_rest)
     });
     let says: Vec<String> = says.collect();
     (!says.is_empty()).then(|| format!("<b>Messages in a minute at rest</b>: {}.", says.join(", ")))
@@ -129,16 +130,14 @@ fn at_rest(report: &Report) -> Option<String> {
 /// Contestants to none of whose rows it applies, and the others with the rows to which it does.
 fn sorted(report: &Report, applies: fn(&Row) -> bool) -> (Vec<&str>, Vec<(&str, Vec<&Row>)>) {
     let (mut never, mut did) = (Vec::new(), Vec::new());
-    for contestant in &report.comparison.contestants {
-        let rows = report
-            .rows
-            .iter()
-            .filter(|row| row.contestant == contestant.name);
+    for contestant in &report.contestants {
+        let rows = report.rows.iter();
+        let rows = rows.filter(|row| row.contestant == *contestant);
         let rows: Vec<&Row> = rows.filter(|row| applies(row)).collect();
         if rows.is_empty() {
-            never.push(&contestant.name[..]);
+            never.push(&contestant[..]);
         } else {
-            did.push((&contestant.name[..], rows));
+            did.push((&contestant[..], rows));
         }
     }
     (never, did)

@@ -8,12 +8,12 @@ use crate::measure::Row;
 
 /// Time without a leader, scenario by scenario, one column for each contestant.
 pub(super) fn overview(report: &Report) -> String {
-    let contestants = &report.comparison.contestants;
+    let contestants = &report.contestants;
     let names = contestants
         .iter()
-        .map(|it| format!("<th>{}</th>", escape(&it.name)));
+        .map(|it| format!("<th>{}</th>", escape(it)));
     let mut table = format!("<tr><th>scenario</th>{}</tr>\n", names.collect::<String>());
-    for scenario in &report.comparison.scenarios {
+    for scenario in &report.scenarios {
         let cells = contestants.iter().map(|it| match report.row(it, scenario) {
             Some(row) => overview_cell(row),
             None => "<td></td>".into(),
@@ -60,13 +60,17 @@ const COLUMNS: &[&str] = &[
     "two act: max, s",
     "writes taken",
     "stale, refused",
+    "flaps",
     "terms",
     "election messages/min",
     "signs of life/min",
     "kB/min",
     "messages/election",
+    "kB/election",
     "messages/min at rest",
     "kB/min at rest",
+    "CPU at rest, %",
+    "floods",
     "none at end",
 ];
 
@@ -86,13 +90,18 @@ pub(super) fn all(report: &Report) -> String {
             secs(row.two_act.max),
             format!("{:.0}", row.writes_taken),
             row.writes_refused.to_string(),
+            format!("{:.1}", row.flaps),
             format!("{:.1}", row.terms),
             format!("{:.0}", row.election_messages_per_minute),
             format!("{:.0}", row.detection_messages_per_minute),
             format!("{:.1}", row.bytes_per_minute / 1_000.0),
-            format!("{:.0}", row.messages_per_election),
+            format!("{:.1}", row.messages_per_election),
+            format!("{:.1}", row.bytes_per_election / 1_000.0),
             format!("{:.0}", row.messages_at_rest),
             format!("{:.1}", row.bytes_at_rest / 1_000.0),
+            row.cpu_at_rest
+                .map_or_else(String::new, |it| format!("{it:.1}")),
+            row.floods.to_string(),
             row.without_leader_at_end.to_string(),
         ];
         let cells = cells.map(|cell| format!("<td>{cell}</td>")).concat();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::contestant::{Contestant, Way};
-use crate::measure::{Comparison, compare};
+use crate::measure::{Comparison, Row, compare};
 use crate::scenario;
 
 /// A page may not be larger: 2 MiB.
@@ -61,7 +61,7 @@ fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
                 scenario.name
             );
             assert!(
-                section.contains(&format!(">{name}   ")),
+                section.contains(&format!(">{name}: ")),
                 "{name} {}",
                 scenario.name
             );
@@ -92,4 +92,39 @@ fn a_page_without_any_fault_says_so() {
     let start = scenario::Scenario::of_name("start").unwrap();
     let page = report(vec![Contestant::new(Way::Lease)], vec![start]).html(&made());
     assert!(page.contains("No scenario was compared in which something goes wrong."));
+}
+
+#[test]
+fn a_page_of_a_fault_that_takes_no_leader_away_says_so() {
+    let one_way = scenario::Scenario::of_name("one-way").unwrap();
+    let mut report = report(vec![Contestant::new(Way::Lease)], vec![one_way]);
+    report.rows[0].without_leader = Default::default();
+    let page = report.html(&made());
+    assert!(page.contains("nobody was without a leader for long enough"));
+}
+
+#[test]
+fn a_page_of_real_processes_has_their_processor_time_and_no_more_than_was_measured() {
+    let scenarios =
+        ["kill-leader", "cut-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
+    let simulated = report(vec![Contestant::new(Way::Lease)], scenarios.to_vec());
+    let live = simulated.rows.into_iter().map(|row| Row {
+        live: true,
+        cpu_at_rest: Some(4.3),
+        ..row
+    });
+    let setting = Setting::Live {
+        candidates: 7,
+        runs: 1,
+        proxies: true,
+        scale: 0.2,
+    };
+    let measured = live.zip(simulated.timelines).collect();
+    let report = Report::live(vec!["lease".into()], scenarios.to_vec(), setting, measured);
+    let page = report.html(&made());
+    assert!(page.contains("Live: 7 candidates") && page.contains("4.3 % of a processor"));
+    assert!(page.contains("<td>4.3</td>"));
+    // What a short failover costs, and two for each scenario.
+    assert_eq!(page.matches("<svg").count(), 5);
+    assert!(is_self_contained(&page));
 }

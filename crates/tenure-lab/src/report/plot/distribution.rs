@@ -9,6 +9,9 @@ use super::{WIDTH, colour, draw, label};
 /// At most so many runs get a dot each. Of more, so many are shown that are as far apart in rank.
 const DOTS: usize = 40;
 
+/// An axis is at least about so long, in seconds: what is shorter is as good as nothing.
+const SHORTEST: f64 = 0.9;
+
 /// One box for each contestant: its place, its name and its times, in seconds.
 pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str) -> String {
     let boxes = BoxPlot::new()
@@ -24,7 +27,7 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
     });
     let boxes = Plot::from(boxes);
     let longest = of.iter().flat_map(|(_, _, times)| times.iter());
-    let longest = longest.copied().fold(0.0, f64::max);
+    let longest = longest.copied().fold(SHORTEST, f64::max);
     let (end, step) = scale(longest);
     let layout = Layout::auto_from_plots(std::slice::from_ref(&boxes))
         .with_width(WIDTH)
@@ -45,9 +48,7 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
 
 /// Where an axis from zero ends, and the steps on it: at most eight.
 fn scale(longest: f64) -> (f64, f64) {
-    let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
-    let fits = |step: &f64| longest * 1.03 <= 8.0 * step;
-    let step = steps.into_iter().find(fits).unwrap_or(50.0);
+    let step = super::step(longest * 1.03, 8.0);
     ((longest * 1.03 / step).ceil().max(1.0) * step, step)
 }
 

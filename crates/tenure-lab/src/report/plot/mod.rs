@@ -6,8 +6,11 @@ mod papers;
 mod timeline;
 mod trade_off;
 
+use std::sync::Arc;
+
 use kuva::backend::svg::SvgBackend;
-use kuva::render::layout::Layout;
+use kuva::plot::MarkerShape;
+use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 use kuva::render::render::render_multiple;
 use kuva::render::theme::Theme;
@@ -30,9 +33,83 @@ const COLOURS: usize = 8;
 const LONGEST: usize = 28;
 
 /// The colour of the contestant at this place. They come again where there are more contestants than
-/// colours: names stand beside everything that is drawn.
+/// colours.
 fn colour(place: usize) -> String {
     format!("var(--c{})", place % COLOURS)
+}
+
+/// The shapes of dots, for those who can't tell colours apart, and as a key shows them.
+const SHAPES: [(MarkerShape, char); COLOURS] = [
+    (MarkerShape::Circle, '●'),
+    (MarkerShape::Square, '■'),
+    (MarkerShape::Triangle, '▲'),
+    (MarkerShape::Diamond, '◆'),
+    (MarkerShape::TriangleDown, '▼'),
+    (MarkerShape::Star, '★'),
+    (MarkerShape::Cross, '×'),
+    (MarkerShape::Plus, '+'),
+];
+
+/// The shape of this one's dots. When colours come again, shapes don't come with them.
+fn shape(place: usize) -> (MarkerShape, char) {
+    SHAPES[(place + place / COLOURS) % COLOURS]
+}
+
+/// Which colour and shape is whose.
+pub(super) fn key<'a>(of: impl IntoIterator<Item = (usize, &'a str)>) -> String {
+    let items = of.into_iter().map(|(place, name)| {
+        let (colour, (_, shape), name) = (colour(place), shape(place), escape(name));
+        format!("<li><span style=\"color:{colour}\">{shape}</span> {name}</li>")
+    });
+    format!("<ul class=\"key\">{}</ul>", items.collect::<String>())
+}
+
+/// Both axes by powers, and no longer than these points need; there are no powers without any. None of them
+/// may be zero.
+fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
+    let of_axis = |of: fn(&(f64, f64)) -> f64| {
+        let values = points.iter().map(of);
+        let least = values.clone().reduce(f64::min)?;
+        let (low, high) = (
+            round(least, false),
+            round(values.fold(least, f64::max), true),
+        );
+        // On a long axis kuva marks nothing but powers of ten, and each of its ends is to have a mark.
+        let (first, last) = (low.log10().floor(), high.log10().ceil());
+        Some(match last - first > 3.0 {
+            true => (10_f64.powf(first), 10_f64.powf(last)),
+            false => (low, high),
+        })
+    };
+    let Some(((left, right), (low, high))) = of_axis(|it| it.0).zip(of_axis(|it| it.1)) else {
+        return layout;
+    };
+    let plain = |it: f64| format!("{}", (it * 1e6).round() / 1e6);
+    layout
+        .with_log_scale()
+        .with_x_tick_format(TickFormat::Custom(Arc::new(plain)))
+        .with_y_tick_format(TickFormat::Custom(Arc::new(plain)))
+        .with_x_axis_min(left)
+        .with_x_axis_max(right)
+        .with_y_axis_min(low)
+        .with_y_axis_max(high)
+}
+
+/// The nearest of .., 1, 2, 5, 10, .. that is above this; or below.
+fn round(value: f64, up: bool) -> f64 {
+    let power = 10_f64.powi(value.log10().floor() as i32);
+    let ladder = [0.5, 1.0, 2.0, 5.0, 10.0].map(|it| it * power);
+    let mut above = ladder.into_iter().filter(|&it| it > value);
+    let mut below = ladder.into_iter().rev().filter(|&it| it < value);
+    let found = if up { above.next() } else { below.next() };
+    found.unwrap_or(value)
+}
+
+/// The steps on an axis of this length, of which there are at most so many.
+fn step(length: f64, most: f64) -> f64 {
+    let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
+    let mut fit = steps.into_iter().filter(|step| length <= most * step);
+    fit.next().unwrap_or(50.0)
 }
 
 /// A name as it is drawn: its end if it is too long, and with no sign that kuva reads as mathematics.
@@ -82,6 +159,13 @@ fn draw(plots: Vec<Plot>, layout: Layout, about: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn axes_by_powers_end_just_outside_of_what_is_shown() {
+        for (value, below, above) in [(3.0, 2.0, 5.0), (0.84, 0.5, 1.0), (1.0, 0.5, 2.0)] {
+            assert_eq!((round(value, false), round(value, true)), (below, above));
+        }
+    }
 
     #[test]
     fn a_long_name_shows_its_end_and_no_mathematics() {

@@ -5,7 +5,7 @@ use kuva::render::annotations::ReferenceLine;
 use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
 
-use super::{WIDTH, draw, label};
+use super::{WIDTH, draw, label, step};
 use crate::report::{Span, State, Timeline};
 
 /// What a state looks like: its colour, how thick it is, and what it is called.
@@ -29,29 +29,37 @@ const BEFORE: f64 = 10.0;
 const AFTER: f64 = 90.0;
 const FROM_START: f64 = 30.0;
 
-/// A break as long as a dot is wide: shorter ones are not drawn.
-const BREAK: f64 = 0.5;
+/// A break as long as a dot is wide, as a part of what is shown: shorter ones are not drawn.
+const BREAK: f64 = 0.005;
 
-/// When it did that, without short breaks, of which there may be thousands.
-fn joined(spans: &[Span], state: State) -> Vec<(f64, f64)> {
+/// When it did that, without breaks below so many seconds, of which there may be thousands.
+fn joined(spans: &[Span], state: State, shortest: f64) -> Vec<(f64, f64)> {
     let mut joined: Vec<(f64, f64)> = Vec::new();
     for span in spans.iter().filter(|span| span.state == state) {
         match joined.last_mut() {
-            Some((_, until)) if span.from - *until < BREAK => *until = span.to,
+            Some((_, until)) if span.from - *until < shortest => *until = span.to,
             _ => joined.push((span.from, span.to)),
         }
     }
     joined
 }
 
-/// Some contestants' runs below each other. Time counts from the first fault.
-pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], about: &str) -> String {
-    let first_fault = of.iter().find_map(|(_, run)| run.faults.first().copied());
-    let zero = first_fault.unwrap_or_default();
-    let (from, to) = match first_fault {
-        Some(_) => (-BEFORE, AFTER),
-        None => (0.0, FROM_START),
+/// Some contestants' runs below each other. Time counts from each one's first fault; all is so much longer
+/// than in the simulation.
+pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &str) -> String {
+    let has_faults = of.iter().any(|(_, run)| !run.faults.is_empty());
+    let zero = |run: &Timeline| run.faults.first().copied().unwrap_or_default();
+    let (from, to) = match has_faults {
+        true => (-BEFORE * scale, AFTER * scale),
+        false => (0.0, FROM_START * scale),
     };
+    // Real processes are not looked at for longer than is needed.
+    let ends = of.iter().flat_map(|(_, run)| {
+        let spans = run.lanes.iter().flat_map(|lane| &lane.spans);
+        spans.map(|span| span.to - zero(run))
+    });
+    let to = to.min(ends.fold(0.0, f64::max).max(from + 1.0));
+    let shortest = BREAK * (to - from);
     let height: f64 = of
         .iter()
         .map(|(_, run)| PITCH * run.lanes.len() as f64 + GAP)
@@ -68,14 +76,15 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], about: &str) -> Stri
                 node => node.to_string(),
             };
             names.push(match number {
-                0 => format!("{}   {node}", label(name)),
+                0 => format!("{}: {node}", label(name)),
                 _ => node,
             });
             places.push(y);
             for state in STATES {
                 let (colour, thick, _) = look(state);
-                for (since, until) in joined(&lane.spans, state) {
-                    let (since, until) = ((since - zero).max(from), (until - zero).min(to));
+                for (since, until) in joined(&lane.spans, state, shortest) {
+                    let (since, until) =
+                        ((since - zero(run)).max(from), (until - zero(run)).min(to));
                     if since < until {
                         let line = LinePlot::new().with_data([(since, y), (until, y)]);
                         let line = line.with_color(colour).with_stroke_width(thick);
@@ -94,24 +103,26 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], about: &str) -> Stri
     });
     let mut layout = Layout::new((from, to), (-GAP, height))
         .with_width(WIDTH)
-        .with_height(height + 85.0)
+        .with_height(height + 110.0)
         .with_y_categories(names)
         .with_x_axis_min(from)
         .with_x_axis_max(to)
-        .with_x_tick_step(if first_fault.is_some() { 10.0 } else { 5.0 })
+        .with_x_tick_step(step(to - from, 10.0))
         .with_y_axis_min(-GAP)
         .with_y_axis_max(height)
-        .with_x_label(match first_fault {
-            Some(_) => "seconds since the first fault",
-            None => "seconds since the start",
+        .with_x_label(match has_faults {
+            true => "seconds since the first fault",
+            false => "seconds since the start",
         })
         .with_legend_position(LegendPosition::OutsideBottomColumns)
         .with_legend_entries(legend.into());
     layout.y_category_positions = Some(places);
-    let faults = of.iter().max_by_key(|(_, run)| run.faults.len());
-    let faults = faults.map_or(&[][..], |(_, run)| &run.faults);
+    // Each run has the same faults at the same times.
+    let most = of.iter().max_by_key(|(_, run)| run.faults.len());
+    let faults = most.map_or(&[][..], |(_, run)| &run.faults);
+    let first = faults.first().copied().unwrap_or_default();
     for fault in faults {
-        let line = ReferenceLine::vertical(fault - zero);
+        let line = ReferenceLine::vertical(fault - first);
         layout = layout.with_reference_line(line.with_color("var(--fault)"));
     }
     draw(plots, layout, about)
