@@ -1,11 +1,13 @@
-//! The comparison of real processes, as a user starts it.
+//! The comparison, as a user starts it: in simulated time, and of real processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{Process, command, run};
 use tenure_tests::wait_for;
 
@@ -36,12 +38,79 @@ fn is_empty(folder: &TempDir) -> bool {
     folder.path().read_dir().unwrap().next().is_none()
 }
 
+/// Waits until the leader and all that it has started stand still.
+fn wait_for_frozen(folder: &TempDir) {
+    let is_frozen = |process: &PathBuf| {
+        let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+        stat.contains(") T ")
+    };
+    wait_for("a frozen leader with all that it has started", || {
+        let processes = processes_below(folder.path());
+        let frozen = processes.iter().filter(|process| is_frozen(process));
+        (frozen.count() >= 3).then_some(())
+    });
+}
+
+/// Whether there can be network namespaces here.
+fn has_namespaces(test: &str) -> bool {
+    let is_allowed = Command::new("unshare").args(["--net", "true"]).status();
+    let is_allowed = is_allowed.is_ok_and(|status| status.success());
+    let programs = has_program("ip") && has_program("nft");
+    can_run(test, "root, ip and nft", is_allowed && programs)
+}
+
+/// The network interfaces that this process sees.
+fn interfaces() -> Vec<String> {
+    let names = fs::read_dir("/sys/class/net").unwrap();
+    let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// What a run is measured by, as the forms of output call it: fields, columns of the table, columns of
+/// the page.
+const FIGURES: &[(&str, &str, &str)] = &[
+    ("first_leader", "FIRST LEADER", "first leader, s"),
+    (
+        "without_leader",
+        "NO LEADER: MEDIAN",
+        "no leader: median, s",
+    ),
+    ("without_leader", "P99", "no leader: p99"),
+    ("without_leader", "MAX", "no leader: max"),
+    ("two_act", "TWO ACT: RUNS", "two act: max, s"),
+    ("writes_refused", "STALE WRITES", "stale, refused"),
+    ("flaps", "FLAPS", "flaps"),
+    (
+        "messages_per_election",
+        "ELECTION: MESSAGES",
+        "messages/election",
+    ),
+    ("bytes_per_election", "KB", "kB/election"),
+    (
+        "messages_at_rest",
+        "REST: MESSAGES/MIN",
+        "messages/min at rest",
+    ),
+    ("bytes_at_rest", "KB/MIN", "kB/min at rest"),
+    ("cpu_at_rest", "CPU AT REST", "CPU at rest, %"),
+];
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value}"))
+}
+
 #[test]
 fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
     let folder = tempfile::tempdir().unwrap();
+    let pages = tempfile::tempdir().unwrap();
+    let page = pages.path().join("report.html");
     let mut live = live(
         &folder,
         &[
+            "--network",
+            "proxy",
             "--scenario",
             "kill-leader",
             "--contestant",
@@ -49,6 +118,8 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
             "--contestant",
             "bully",
             "--json",
+            "--report",
+            page.to_str().unwrap(),
         ],
     );
     let status = live.wait();
@@ -69,12 +140,12 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
             (&1.into(), &0.into()),
             "{row}"
         );
-        let number = |value: &Value| value.as_f64().unwrap();
         assert!(number(&row["first_leader"]["max"]) > 0.0, "{row}");
         // The killed leader can't say good-bye, so its term must run out.
         let without = number(&row["without_leader"]["max"]);
         assert!((0.5..60.0).contains(&without), "{row}");
         assert!(number(&row["terms"]) >= 2.0, "{row}");
+        assert!(number(&row["flaps"]) >= 1.0, "{row}");
         assert!(number(&row["writes_taken"]) > 100.0, "{row}");
         assert_eq!(row["writes_refused"], 0, "{row}");
         assert_eq!(
@@ -83,9 +154,24 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
             "{row}"
         );
         assert_eq!(row["without_leader_at_end"], 0, "{row}");
-        assert!(number(&row["election_messages_per_minute"]) > 0.0, "{row}");
-        assert!(number(&row["cpu_at_rest"]) > 0.0, "{row}");
+        for figure in [
+            "messages_per_election",
+            "bytes_per_election",
+            "messages_at_rest",
+            "bytes_at_rest",
+            "cpu_at_rest",
+        ] {
+            assert!(number(&row[figure]) > 0.0, "{figure}: {row}");
+        }
     }
+    let html = fs::read_to_string(&page).unwrap();
+    for (_, _, column) in FIGURES {
+        assert!(html.contains(&format!("<th>{column}</th>")), "{column}");
+    }
+    // Time without a leader, who led when, and what it costs.
+    assert_eq!(html.matches("<svg").count(), 3);
+    assert!(html.contains("Live: 3 candidates") && html.contains("% of a processor"));
+    assert!(!html.contains("Messages that the papers claim"));
     assert!(
         live.stderr().contains("processes; none is left"),
         "{}",
@@ -97,35 +183,35 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
 
 #[test]
 fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
+    let test = "an interrupted comparison in network namespaces";
+    let namespaces = if has_namespaces(test) {
+        "namespaces"
+    } else {
+        "proxy"
+    };
+    let before = interfaces();
     // Candidates, the store if there is one, and the leader's watchdog and command.
-    for (strategy, processes, signals, codes) in [
-        ("lease", 3 + 1 + 2, &[Signal::SIGINT][..], &[130][..]),
+    for (strategy, network, processes, signals, codes) in [
+        (
+            "lease",
+            "proxy",
+            3 + 1 + 2,
+            &[Signal::SIGINT][..],
+            &[130][..],
+        ),
         // The second comes while the processes are ended, or both at once.
         (
             "bully",
+            namespaces,
             3 + 2,
             &[Signal::SIGINT, Signal::SIGTERM],
             &[130, 143],
         ),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let mut live = live(
-            &folder,
-            &["--scenario", "freeze-leader", "--contestant", strategy],
-        );
-        let is_frozen = |process: &PathBuf| {
-            let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
-            stat.contains(") T ")
-        };
-        wait_for("a frozen leader with all that it has started", || {
-            let processes = processes_below(folder.path());
-            (processes
-                .iter()
-                .filter(|process| is_frozen(process))
-                .count()
-                >= 3)
-                .then_some(())
-        });
+        let arguments = ["--scenario", "freeze-leader", "--contestant", strategy];
+        let mut live = live(&folder, &[&arguments[..], &["--network", network]].concat());
+        wait_for_frozen(&folder);
         for &signal in signals {
             live.signal(signal);
         }
@@ -141,33 +227,285 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
             .and_then(|it| it.split(' ').next());
         let ended: usize = ended.expect("how many").parse().expect("a number");
         assert!(ended >= processes, "{said}");
+        if network == "namespaces" {
+            // One for each candidate, and the switch.
+            let told = "none is left, nor any of their 4 network namespaces";
+            assert!(said.contains(told), "{said}");
+        }
+        assert_eq!(interfaces(), before);
     }
 }
 
 #[test]
-fn what_can_not_be_live_is_refused_before_anything_starts() {
+fn a_comparison_that_is_killed_takes_its_processes_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--scenario", "freeze-leader", "--contestant", "lease"];
+    let mut live = live(&folder, &arguments);
+    wait_for_frozen(&folder);
+    live.signal(Signal::SIGKILL);
+    let _ = live.wait();
+    wait_for("the end of all, frozen or not", || {
+        processes_below(folder.path()).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn a_restart_loop_hits_the_leader_and_the_settings_are_told_of_in_the_end() {
+    let (folder, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mine = files.path().join("mine.toml");
+    fs::write(&mine, "election = \"a/b\"\nlease_duration = \"2s\"\n").unwrap();
+    let mine = mine.to_str().unwrap();
+    let mut live = live(&folder, &["--scenario", "restart-loop", "--config", mine]);
+    assert_eq!(live.wait().code(), Some(0), "{}", live.stderr());
+    let said = live.stdout();
+    let cells = |line: &str| {
+        let cells = line.split("  ").map(|cell| cell.trim().to_owned());
+        cells.filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+    };
+    let mut lines = said.lines();
+    let columns = cells(lines.nth(1).expect("a head"));
+    let row = cells(lines.next().expect("a row"));
+    for (_, column, _) in FIGURES {
+        assert!(columns.contains(&(*column).to_owned()), "{column}: {said}");
+    }
+    let flaps = columns.iter().position(|column| column == "FLAPS");
+    let flaps: f64 = row[flaps.unwrap()].parse().expect("a number");
+    assert!(flaps >= 1.0, "{said}");
+    assert_tells(
+        &said,
+        mine,
+        &[
+            "promises one leader at a time",
+            "without a leader after a crash: at most 2.0 s by its settings",
+            "without a leader at worst: ",
+            "% of a processor",
+            "two never acted at once",
+            "choose it where there is a store",
+        ],
+    );
+}
+
+/// What is told of these settings in the end has all of this.
+fn assert_tells(said: &str, name: &str, what: &[&str]) {
+    let told = said.split("\n\n").find(|part| part.starts_with(name));
+    let told = told.unwrap_or_else(|| panic!("nothing of {name}: {said}"));
+    for part in what {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn settings_are_told_of_in_the_end_of_a_simulated_comparison() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("election = \"a/b\"\n{text}")).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let peers = |count: u32| {
+        let peers = (1..=count).map(|node| format!("\"{node}=http://10.0.0.{node}:7500\""));
+        let peers: Vec<String> = peers.collect();
+        format!(
+            "strategy = \"bully\"\n[bully]\nnode = 1\npeers = [{}]\n",
+            peers.join(", ")
+        )
+    };
+    let lease = file("lease.toml", "lease_duration = \"9s\"\n");
+    let quorum = file("quorum.toml", &peers(3));
+    let pair = file("pair.toml", &peers(2));
+    let output = run(&[
+        "compare",
+        "--seeds",
+        "0..3",
+        "--scenario",
+        "kill-leader",
+        "--scenario",
+        "cut-leader",
+        "--config",
+        &lease,
+        "--config",
+        &quorum,
+        "--config",
+        &pair,
+    ]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_tells(
+        &said,
+        &lease,
+        &[
+            "without a leader after a crash: at most 9.0 s by its settings; measured ",
+            "messages and ",
+            "two never acted at once",
+            "choose it where there is a store",
+        ],
+    );
+    assert_tells(
+        &said,
+        &quorum,
+        &[
+            "nobody leads without a majority",
+            "two never acted at once",
+            "choose it where there is nothing but the members",
+            "its file names 3 members; 5 were compared",
+        ],
+    );
+    assert_tells(
+        &said,
+        &pair,
+        &["as an effort", "two acted at once in: cut-leader"],
+    );
+}
+
+#[test]
+fn every_figure_is_in_every_form_of_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    let page = page.to_str().unwrap();
+    let few = [
+        "compare",
+        "--seeds",
+        "0..1",
+        "--contestant",
+        "lease",
+        "--scenario",
+        "kill-leader",
+    ];
+    let out = |more: &[&str]| {
+        let output = run(&[&few, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{more:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let table = out(&["--report", page]);
+    let rows: Vec<Value> = serde_json::from_str(&out(&["--json"])).unwrap();
+    let csv = out(&["--csv"]);
+    let head = csv.lines().next().unwrap();
+    let html = fs::read_to_string(page).unwrap();
+    for (field, column, of_page) in FIGURES {
+        assert!(rows[0].get(field).is_some(), "{field}: {}", rows[0]);
+        assert!(head.contains(field), "{field}: {head}");
+        assert!(html.contains(&format!("<th>{of_page}</th>")), "{of_page}");
+        // Nothing is used in simulated time.
+        assert!(
+            table.contains(column) || *field == "cpu_at_rest",
+            "{column}: {table}"
+        );
+    }
+    for line in csv.lines() {
+        assert_eq!(line.split(',').count(), head.split(',').count(), "{line}");
+    }
+}
+
+#[test]
+fn the_papers_claims_are_told_in_every_form() {
+    let out = |more: &[&str]| {
+        let output = run(&[&["compare", "papers"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{more:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let points: Vec<Value> = serde_json::from_str(&out(&["--json"])).unwrap();
+    assert!(points.len() > 50, "{}", points.len());
+    let csv = out(&["--csv"]);
+    let (head, lines) = csv.split_once('\n').unwrap();
+    assert!(
+        head.contains("formula,measured,deviation_percent"),
+        "{head}"
+    );
+    assert_eq!(lines.lines().count(), points.len());
+    let table = out(&[]);
+    for point in &points {
+        let claim = point["claim"].as_str().unwrap();
+        assert!(lines.contains(claim), "{claim}");
+    }
+    for word in [
+        "FORMULA",
+        "MEASURED",
+        "DEVIATION",
+        "2004, Table 1: Bully",
+        "(3.5)",
+    ] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+}
+
+#[test]
+fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("election = \"a/b\"\n{text}")).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let both = file(
+        "both.toml",
+        "strategy = \"both\"\n[bully]\nnode = 1\npeers = [\"1=http://10.0.0.1:7500\"]\n",
+    );
+    let slip = file("slip.toml", "lease_duraton = \"9s\"\n");
+    let alone = file("static.toml", "strategy = \"static\"\n");
     for (arguments, named) in [
-        (&["--scenario", "clock-slow"][..], "kill-leader"),
+        (&["--scenario", "kil"][..], "did you mean \"kill-two\"?"),
+        (&["--contestant", "buly"], "did you mean \"bully\"?"),
+        (&["--config", &slip], "did you mean lease_duration?"),
         (
-            &["--scenario", "kill-leder"],
+            &["--config", &both],
+            "strategy = \"both\" can't be compared",
+        ),
+        (&["--config", &both], "real processes (--live)"),
+        (&["--config", &alone], "it elects nobody"),
+        (&["--scenaro", "start"], "'--scenario'"),
+        (&["--seeds", "3..3"], "FROM must be below TO"),
+        (&["--network", "proxy"], "--live"),
+        (
+            &["check", "--contestant", "leese"],
+            "did you mean \"lease\"?",
+        ),
+        (&["--report", "/nonexistent/report.html"], "/nonexistent"),
+        // Before anything starts.
+        (&["--live", "--scenario", "clock-slow"], "kill-leader"),
+        (
+            &["--live", "--scenario", "kill-leder"],
             "did you mean \"kill-leader\"?",
         ),
         (
-            &["--scenario", "part-minority", "--candidates", "3"],
+            &["--live", "--scenario", "part-minority", "--candidates", "3"],
             "--candidates 5",
         ),
-        (&["--contestant", "textbook"], "bully-pull"),
-        (&["--contestant", "bully-ring"], "bully-pull"),
-        (&["--candidates", "2"], "3..=9"),
-        (&["--seeds", "0..3"], "--live"),
+        (&["--live", "--contestant", "textbook"], "bully-pull"),
+        (&["--live", "--contestant", "bully-ring"], "bully-pull"),
         (
-            &["--config", "/nonexistent/file.toml"],
+            &["--live", "--contestant", "leese"],
+            "did you mean \"lease\"?",
+        ),
+        (&["--live", "--candidates", "2"], "3..=9"),
+        (&["--live", "--seeds", "0..3"], "--live"),
+        (
+            &["--live", "--config", &slip],
+            "did you mean lease_duration?",
+        ),
+        (&["--live", "--config", &alone], "elects nobody"),
+        (
+            &["--live", "--config", "/nonexistent/file.toml"],
             "/nonexistent/file.toml",
         ),
+        (&["--live", "--network", "cable"], "namespaces"),
+        (
+            &[
+                "--live",
+                "--network",
+                "namespaces",
+                "--scenario",
+                "slow-links",
+            ],
+            "made by proxies",
+        ),
+        (
+            &["--live", "--report", "/nonexistent/report.html"],
+            "/nonexistent",
+        ),
     ] {
-        let output = run(&[&["compare", "--live"], arguments].concat());
+        let output = run(&[&["compare"], arguments].concat());
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(named), "{arguments:?}: {said}");
     }
 }

@@ -10,6 +10,7 @@ use tenure::{CandidateId, ElectionName, Name};
 
 use crate::exit;
 use crate::logging::LogFormat;
+use crate::processes::NetworkKind;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -97,7 +98,7 @@ pub(crate) struct Compare {
     /// Print comma-separated values
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// Write a page with plots too: HTML that needs nothing else
+    /// Write a page with plots too, also of a live run: HTML that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// List the contestants and the scenarios, and do nothing
@@ -110,6 +111,9 @@ pub(crate) struct Compare {
     /// With --live: how many candidates compete
     #[arg(long, requires = "live", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=9))]
     pub(crate) candidates: u32,
+    /// With --live: what lies between the processes [default: namespaces where they can be, else proxy]
+    #[arg(long, requires = "live", value_enum)]
+    pub(crate) network: Option<NetworkKind>,
     /// With --live: how many runs of each contestant in each scenario
     #[arg(long, requires = "live", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,

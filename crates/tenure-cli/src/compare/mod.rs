@@ -2,6 +2,7 @@
 
 mod check;
 mod live;
+mod outlook;
 mod papers;
 mod report;
 mod settings;
@@ -21,6 +22,7 @@ use crate::exit::{BAD_CONFIGURATION, Failure};
 use crate::output;
 
 pub(crate) use live::worker;
+use outlook::Outlook;
 
 /// Who is compared if nobody is named.
 const DEFAULT: &[&str] = &[
@@ -50,7 +52,7 @@ fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
         named => contestants(named)?,
     };
     let mine = settings::contestants(&arguments.config)?;
-    contestants.extend(mine.iter().map(|mine| mine.contestant.clone()));
+    contestants.extend(mine.iter().map(|(contestant, _)| contestant.clone()));
     let scenarios = match &arguments.scenario[..] {
         [] => scenario::ALL.to_vec(),
         named => {
@@ -69,7 +71,7 @@ fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
     let rows = measure::compare(&comparison, || bar.inc(1));
     bar.finish_and_clear();
     if let Some(page) = page {
-        page.write(&comparison, &rows)?;
+        page.write_simulated(&comparison, &rows)?;
     }
     if arguments.json {
         output::json(&rows)?;
@@ -78,7 +80,8 @@ fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
     } else {
         table::print(&rows, &comparison.scenarios)?;
         table::legend(NODES, &comparison.seeds)?;
-        settings::summary(&mine, &rows)?;
+        let outlooks: Vec<&Outlook> = mine.iter().map(|(_, outlook)| outlook).collect();
+        outlook::summary(&outlooks, &rows, NODES)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -37,10 +37,18 @@ impl<'a> Page<'a> {
         Err(Failure::new(BAD_CONFIGURATION, anyhow!(wrong)))
     }
 
-    pub(super) fn write(&self, comparison: &Comparison, rows: &[Row]) -> Result<(), Failure> {
+    pub(super) fn write_simulated(
+        &self,
+        comparison: &Comparison,
+        rows: &[Row],
+    ) -> Result<(), Failure> {
         let bar = bar(Report::runs(comparison), "runs for the report");
         let report = Report::new(comparison, rows.to_vec(), || bar.inc(1));
         bar.finish_and_clear();
+        self.write(&report)
+    }
+
+    pub(super) fn write(&self, report: &Report) -> Result<(), Failure> {
         let html = report.html(&made());
         let file = self.0.display();
         fs::write(self.0, &html).with_context(|| format!("--report {file}: can't write it"))?;

@@ -17,7 +17,7 @@ const COLUMNS: &[&str] = &[
     "TWO ACT: RUNS",
     "MAX",
     "STALE WRITES",
-    "TERMS",
+    "FLAPS",
     "ELECTION: MESSAGES",
     "KB",
     "REST: MESSAGES/MIN",
@@ -37,8 +37,6 @@ pub(super) fn print(rows: &[Row], scenarios: &[Scenario]) -> io::Result<()> {
         for row in rows.iter().filter(|row| row.scenario == scenario.name) {
             let led = row.never_led < row.seeds;
             let of_led = |text: String| if led { text } else { "never".into() };
-            // The links of a live run don't tell what is about an election.
-            let of_election = |text: String| if live { String::new() } else { of_led(text) };
             let mut cells = vec![
                 row.contestant.clone(),
                 of_led(secs(row.first_leader.median)),
@@ -48,9 +46,9 @@ pub(super) fn print(rows: &[Row], scenarios: &[Scenario]) -> io::Result<()> {
                 row.runs_with_two.to_string(),
                 secs(row.two_act.max),
                 row.writes_refused.to_string(),
-                format!("{:.1}", row.terms),
-                of_election(format!("{:.1}", row.messages_per_election)),
-                of_election(format!("{:.1}", row.bytes_per_election / 1_000.0)),
+                format!("{:.1}", row.flaps),
+                of_led(format!("{:.1}", row.messages_per_election)),
+                of_led(format!("{:.1}", row.bytes_per_election / 1_000.0)),
                 format!("{:.0}", row.messages_at_rest),
                 format!("{:.1}", row.bytes_at_rest / 1_000.0),
                 row.floods.to_string(),
@@ -74,7 +72,7 @@ pub(super) fn legend(nodes: u32, seeds: &Range<u64>) -> io::Result<()> {
     output::line(format!(
         "{nodes} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each. NO LEADER is the \
          longest time\nwithout one in a run, TWO ACT how long two tasks went at once. Without an epoch \
-         no write is stale.\nELECTION: what is sent about who leads while nobody does, until somebody does; \
+         no write is stale.\nFLAPS: how often leadership changed in a run, on average. ELECTION: what is sent about who leads while nobody does, until somebody does; \
          REST: all that is sent\nin a minute before anything goes wrong; FLOODS: runs ended because messages did nothing \
          but make more of them.",
         seeds.start, seeds.end
@@ -88,7 +86,7 @@ fn secs(secs: f64) -> String {
 pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     let spread = |name: &str| format!("{name}_median_s,{name}_p99_s,{name}_max_s");
     output::line(format!(
-        "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,writes_taken,writes_refused,\
+        "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,flaps,writes_taken,writes_refused,\
          election_messages_per_minute,detection_messages_per_minute,bytes_per_minute,\
          messages_per_election,bytes_per_election,messages_at_rest,bytes_at_rest,floods,\
          without_leader_at_end,live,cpu_at_rest_percent",
@@ -99,7 +97,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
     for row in rows {
         let spread = |it: &Spread| format!("{},{},{}", it.median, it.p99, it.max);
         output::line(format!(
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             quoted(&row.contestant),
             row.scenario,
             row.seeds,
@@ -109,6 +107,7 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
             spread(&row.two_act),
             row.runs_with_two,
             row.terms,
+            row.flaps,
             row.writes_taken,
             row.writes_refused,
             row.election_messages_per_minute,

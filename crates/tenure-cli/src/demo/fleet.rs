@@ -7,13 +7,13 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
 use tenure::Config;
-use tenure::config::Origin;
+use tenure::config::{Origin, Peer};
 
 use crate::cli::DemoStrategy;
 use crate::processes::{self, Network, Process, start_store, this_program};
@@ -66,7 +66,8 @@ impl Fleet {
             way: match strategy {
                 DemoStrategy::Lease => {
                     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-                    let (store, address) = start_store(folder.path(), listen)?;
+                    let spawn = |mut store: Command| Ok(store.spawn()?);
+                    let (store, address) = start_store(folder.path(), listen, spawn)?;
                     Way::Store(store, address)
                 }
                 DemoStrategy::Bully => {
@@ -123,7 +124,10 @@ impl Fleet {
                 settings.extend([
                     ("strategy", "bully".into()),
                     ("bully.node", worker.0.to_string()),
-                    ("bully.peers", network.peers_of(worker.0)),
+                    (
+                        "bully.peers",
+                        network.peers_of(worker.0, |_| Peer::DEFAULT_PRIORITY),
+                    ),
                     ("bully.listen", network.listens(worker.0).to_string()),
                     ("bully.state_dir", state.to_string_lossy().into_owned()),
                     // Long for such a lease: all the members share one machine.

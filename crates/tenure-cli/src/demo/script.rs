@@ -201,7 +201,8 @@ impl Stage {
         let others = all.iter().copied().filter(|&worker| worker != old);
         let with_it = others.take((all.len() - 1) / 2 - 1);
         let some: Vec<Worker> = std::iter::once(old).chain(with_it).collect();
-        network.cut_off(some.iter().map(|worker| worker.0).collect());
+        let numbers: Vec<u32> = some.iter().map(|worker| worker.0).collect();
+        network.cut_off(&numbers)?;
         let text = format!(
             "is cut off from the majority: {} of {} workers are on its side",
             some.len(),
@@ -211,7 +212,7 @@ impl Stage {
         self.failover(("cut", "the cut"), &leader, self.bound)?;
         self.idle_until(self.report.elapsed() + self.lease_duration / 4)?;
         if let Way::Peers(network) = self.fleet.way() {
-            network.heal();
+            network.heal()?;
         }
         self.tell("healed", old, "is reached again, and follows")
     }

@@ -1,4 +1,4 @@
-//! This command as real processes: a store, candidates, and a network between them that can be cut.
+//! This command as real processes: a store, candidates, and a network between them that fails on demand.
 
 mod interrupt;
 mod network;
@@ -12,7 +12,7 @@ use tenure::Config;
 use tenure::config::Strategy;
 
 pub(crate) use interrupt::{Interrupted, Second, failure, notice};
-pub(crate) use network::{Network, STORE};
+pub(crate) use network::{Carried, Network, NetworkKind, STORE};
 pub(crate) use process::{Process, adopt_orphans, below, end_all, this_program};
 pub(crate) use store::start_store;
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -16,9 +16,11 @@ use super::process::{Process, this_program};
 pub(crate) fn start_store(
     folder: &Path,
     listen: SocketAddr,
+    spawn: impl FnOnce(Command) -> anyhow::Result<Child>,
 ) -> anyhow::Result<(Process, SocketAddr)> {
     let log = folder.join(format!("{STORE}.log"));
-    let mut store = this_program(&["serve"])
+    let mut store = this_program(&["serve"]);
+    store
         .arg("--listen")
         .arg(listen.to_string())
         .arg("--data-dir")
@@ -26,10 +28,8 @@ pub(crate) fn start_store(
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(File::options().create(true).append(true).open(&log)?)
-        .spawn()
-        .map(Process)
-        .context("can't start the store")?;
+        .stderr(File::options().create(true).append(true).open(&log)?);
+    let mut store = spawn(store).map(Process).context("can't start the store")?;
     let mut line = String::new();
     let stdout = store.0.stdout.take().context("the store has no stdout")?;
     BufReader::new(stdout).read_line(&mut line)?;

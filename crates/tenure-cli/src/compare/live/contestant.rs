@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tenure::Config;
-use tenure::config::Strategy;
+use tenure::config::{Peer, Strategy};
+use tenure_lab::bully::Guarantee;
 use tenure_lab::contestant::{Contestant as Simulated, DetectorKind, Way};
 use tenure_lab::detector::DetectBy;
 use toml::{Table, Value};
 
+use crate::compare::outlook::Outlook;
 use crate::compare::unknown;
 use crate::exit::{BAD_CONFIGURATION, Failure};
 use crate::processes::{self, Network, STORE};
@@ -25,6 +27,9 @@ const LEASE: Duration = Duration::from_secs(3);
 /// How old a message may become: long for such a lease, for the same reason.
 const MESSAGE_LIFETIME: Duration = Duration::from_millis(375);
 
+/// The secret of every group, so that seals cost what they cost. It lasts no longer than a run.
+const KEY: &str = "the key of a live comparison";
+
 #[derive(Debug)]
 pub(super) struct Contestant {
     pub(super) name: String,
@@ -32,7 +37,11 @@ pub(super) struct Contestant {
     pub(super) lease_duration: Duration,
     /// The longest time without a leader after one that could not say good-bye.
     pub(super) worst_without_leader: Duration,
+    /// What is to be told in the end, of a user's own file.
+    pub(super) outlook: Option<Outlook>,
     is_peers: bool,
+    /// The ranks of the first members among peers, in the order of their numbers; others have the default.
+    priorities: Vec<u32>,
     settings: Table,
 }
 
@@ -78,7 +87,7 @@ fn of_name(name: &str) -> Result<Contestant, Failure> {
             return Err(Failure::new(BAD_CONFIGURATION, error));
         }
     }
-    Ok(Contestant::new(name.into(), settings)?)
+    Ok(Contestant::new(name.into(), settings, Vec::new())?.0)
 }
 
 /// What the library calls a detector, if it has it.
@@ -95,22 +104,52 @@ const fn detector_name(detector: DetectorKind) -> Option<&'static str> {
 
 fn of_file(file: &Path) -> Result<Contestant, Failure> {
     // The library's message, for what is wrong with it by itself.
-    Config::load(file)?;
-    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let settings = text.parse().with_context(|| file.display().to_string())?;
-    Contestant::new(file.display().to_string(), settings)
-        .map_err(|error| Failure::new(BAD_CONFIGURATION, error))
+    let config = Config::load(file)?;
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).with_context(|| name.clone())?;
+    let mut settings: Table = text.parse().with_context(|| name.clone())?;
+    let mut priorities = Vec::new();
+    if let Some(bully) = config.strategy().bully() {
+        let mut read = Config::settings();
+        Config::read_file(&mut read, file)?;
+        let mut peers = Config::peers_of(&read)?;
+        peers.sort_by_key(|peer| peer.node);
+        priorities.extend(peers.iter().map(|peer| peer.priority));
+        // It follows from the number of members, which may be another one here.
+        let rules = bully.rules(config.timings());
+        let quorum = rules.map_err(anyhow::Error::from)?.guarantee() == Guarantee::Quorum;
+        if let Some(Value::Table(bully)) = settings.get_mut("bully") {
+            bully.insert("quorum".into(), quorum.into());
+        }
+    }
+    let wrong = |error| Failure::new(BAD_CONFIGURATION, error);
+    let made = Contestant::new(name.clone(), settings, priorities).map_err(wrong);
+    let (contestant, as_read) = made?;
+    let mut outlook = Outlook::of(name, &as_read)?;
+    outlook.members = config
+        .strategy()
+        .bully()
+        .map(|_| contestant.priorities.len());
+    Ok(Contestant {
+        outlook: Some(outlook),
+        ..contestant
+    })
 }
 
 impl Contestant {
-    fn new(name: String, mut settings: Table) -> anyhow::Result<Self> {
+    /// With the configuration that its first candidate reads.
+    fn new(
+        name: String,
+        mut settings: Table,
+        priorities: Vec<u32>,
+    ) -> anyhow::Result<(Self, Config)> {
         // What says where the user's own processes are has no place here.
-        for key in ["server", "servers", "candidate", "serve"] {
+        for key in ["servers", "candidate", "serve"] {
             settings.remove(key);
         }
         settings.insert("election".into(), "compare/live".into());
         if let Some(Value::Table(bully)) = settings.get_mut("bully") {
-            for key in ["key", "key_file", "cluster"] {
+            for key in ["key_file", "cluster"] {
                 bully.remove(key);
             }
         }
@@ -127,7 +166,9 @@ impl Contestant {
             needs_store: strategy != "bully",
             lease_duration: Duration::ZERO,
             worst_without_leader: Duration::ZERO,
+            outlook: None,
             is_peers: strategy == "bully" || strategy == "both",
+            priorities,
             settings,
         };
         // As the first of three will read it.
@@ -139,7 +180,22 @@ impl Contestant {
         }
         contestant.lease_duration = config.timings().lease_duration();
         contestant.worst_without_leader = processes::worst_without_leader(&config)?;
-        Ok(contestant)
+        Ok((contestant, config))
+    }
+
+    /// This many candidates, best first: by their ranks, and by their numbers where those are equal.
+    pub(super) fn best_first(&self, candidates: u32) -> Vec<u32> {
+        let mut all: Vec<u32> = (1..=candidates).collect();
+        if self.is_peers {
+            all.sort_by_key(|&number| (self.priority(number), number));
+        }
+        all
+    }
+
+    /// The rank of a member.
+    fn priority(&self, number: u32) -> u32 {
+        let priority = self.priorities.get(number as usize - 1);
+        priority.copied().unwrap_or(Peer::DEFAULT_PRIORITY)
     }
 
     /// Writes a candidate's configuration file.
@@ -151,6 +207,10 @@ impl Contestant {
     ) -> anyhow::Result<PathBuf> {
         let mut settings = self.settings.clone();
         settings.insert("candidate".into(), candidate.to_string().into());
+        // Among those who wait for the lease the first one goes first, too, unless the user has said
+        // otherwise.
+        let priority = settings.entry("priority");
+        priority.or_insert_with(|| i64::from(candidate).into());
         if self.needs_store {
             let store = format!("http://{}", network.link(candidate, STORE));
             settings.insert("servers".into(), vec![store].into());
@@ -160,10 +220,11 @@ impl Contestant {
                 .entry("bully")
                 .or_insert_with(|| Table::new().into());
             let bully = bully.as_table_mut().context("\"bully\" is a table")?;
-            let peers = network.peers_of(candidate);
+            let peers = network.peers_of(candidate, |peer| self.priority(peer));
             let peers: Vec<&str> = peers.split(',').collect();
             let state = folder.join(format!("state-{candidate}"));
             bully.insert("node".into(), i64::from(candidate).into());
+            bully.insert("key".into(), KEY.into());
             bully.insert("peers".into(), peers.into());
             bully.insert(
                 "listen".into(),
@@ -182,4 +243,67 @@ impl Contestant {
 
 fn millis(duration: Duration) -> Value {
     format!("{}ms", duration.as_millis()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Contestant {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("mine.toml");
+        fs::write(&file, text).expect("a file");
+        of_file(&file).expect("a contestant")
+    }
+
+    /// What candidate 2 of five reads.
+    fn as_read(contestant: &Contestant) -> Config {
+        let folder = tempfile::tempdir().expect("a folder");
+        let network = Network::start(&[STORE, 1, 2, 3, 4, 5]).expect("a network");
+        let file = contestant.write(folder.path(), 2, &network);
+        Config::load(file.expect("a file")).expect("a configuration")
+    }
+
+    #[test]
+    fn members_keep_the_ranks_that_the_user_gave_them() {
+        let contestant = of(r#"
+            election = "a/b"
+            strategy = "bully"
+            [bully]
+            node = 8
+            peers = ["9@20=http://10.0.0.9:7500", "7@30=http://10.0.0.7:7500", "8@10=http://10.0.0.8:7500"]
+        "#);
+        // 7, 8 and 9 are now 1, 2 and 3; who is not in the file has the default, 100.
+        let best_first = [2, 3, 1, 4, 5];
+        assert_eq!(contestant.best_first(5), best_first);
+        let config = as_read(&contestant);
+        let bully = config.strategy().bully().expect("peers");
+        let rules = bully.rules(config.timings()).expect("rules");
+        let members: Vec<u32> = rules.members().iter().map(|node| node.0).collect();
+        assert_eq!((members, rules.me().0), (best_first.to_vec(), 2));
+    }
+
+    #[test]
+    fn two_members_have_no_quorum_among_five_either() {
+        let contestant = of(r#"
+            election = "a/b"
+            strategy = "bully"
+            [bully]
+            node = 1
+            peers = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500"]
+        "#);
+        let config = as_read(&contestant);
+        let bully = config.strategy().bully().expect("peers");
+        let rules = bully.rules(config.timings()).expect("rules");
+        assert_eq!(rules.guarantee(), Guarantee::BestEffort);
+    }
+
+    #[test]
+    fn those_who_wait_for_a_lease_go_by_their_numbers_unless_the_user_says_otherwise() {
+        for (said, priority) in [("", 2), ("priority = 7", 7)] {
+            let contestant = of(&format!("election = \"a/b\"\n{said}"));
+            assert_eq!(as_read(&contestant).priority(), priority);
+            assert_eq!(contestant.best_first(3), [1, 2, 3]);
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_lab::measure::Figures;
+use tenure_lab::sim::Time;
 
 use super::receiver::Write;
 
@@ -11,29 +12,46 @@ use super::receiver::Write;
 /// for so long; only what is longer counts as a time without a leader.
 pub(super) const NOTICED: Duration = Duration::from_millis(100);
 
-/// Reads the writes of one run, from its beginning to its end.
-pub(super) fn figures(writes: &[Write], begun: Duration, ended: Duration) -> Figures {
+/// When a run began, when all had settled and its scenario began, and when it ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) begun: Duration,
+    pub(super) settled: Duration,
+    pub(super) ended: Duration,
+}
+
+/// Reads the writes of one run. But for the first leader only what came after all had settled counts.
+pub(super) fn figures(writes: &[Write], run: &Run) -> Figures {
     let mut figures = Figures::default();
     let mut terms = BTreeSet::new();
+    let since_begun = |at: Duration| Time::after(at.saturating_sub(run.begun));
+    if let Some(first) = writes.iter().find(|write| write.taken) {
+        figures.first_leader = Some(first.at.saturating_sub(run.begun));
+        let election = (Time::default(), since_begun(first.at));
+        figures.elections.push(election);
+    }
+    let settled = writes.partition_point(|write| write.at < run.settled);
     let mut led_last: Option<Duration> = None;
-    for write in writes {
+    for write in &writes[settled..] {
         if !write.taken {
             figures.writes.1 += 1;
             continue;
         }
         figures.writes.0 += 1;
         terms.insert((write.candidate, write.epoch));
-        let first = || write.at.saturating_sub(begun);
-        figures.first_leader.get_or_insert_with(first);
-        if let Some(last) = led_last.replace(write.at) {
-            gap(&mut figures, last, write.at);
+        if let Some(last) = led_last.replace(write.at)
+            && gap(&mut figures, last, write.at)
+        {
+            figures
+                .elections
+                .push((since_begun(last), since_begun(write.at)));
         }
     }
     if let Some(last) = led_last {
-        figures.led_at_end = !gap(&mut figures, last, ended);
+        figures.led_at_end = !gap(&mut figures, last, run.ended);
     }
     figures.terms = terms.len() as u64;
-    figures.two_act = two_act(writes);
+    figures.two_act = two_act(&writes[settled..]);
     figures
 }
 
@@ -98,7 +116,12 @@ mod tests {
     fn read(reigns: &[Vec<Write>], ended: u32) -> Figures {
         let mut writes = reigns.concat();
         writes.sort_by_key(|write| write.at);
-        figures(&writes, MS * 100, MS * ended)
+        let run = Run {
+            begun: MS * 100,
+            settled: MS * 400,
+            ended: MS * ended,
+        };
+        figures(&writes, &run)
     }
 
     #[test]
@@ -112,6 +135,9 @@ mod tests {
         assert_eq!(found.longest_without, MS * 2_000);
         assert_eq!((found.two_act, found.terms), (Duration::ZERO, 2));
         assert_eq!(found.writes, (302, 0));
+        let at = |ms| Time::after(MS * ms);
+        // Counted from the beginning: until the first one, and between the two.
+        assert_eq!(found.elections, [(at(0), at(401)), (at(901), at(2_901))]);
         assert!(found.led_at_end);
         assert!(!read(&reigns, 4_500).led_at_end);
     }
@@ -125,6 +151,14 @@ mod tests {
         // Under one epoch, as without a quorum, nothing is refused.
         let second = reign(3, 2, 2_900, 3_000, true);
         assert_eq!(read(&[old, new, second], 3_000).two_act, MS * 100);
+    }
+
+    #[test]
+    fn what_was_before_all_had_settled_is_no_fault() {
+        let reigns = [reign(2, 1, 150, 200, true), reign(1, 2, 395, 1_000, true)];
+        let found = read(&reigns, 1_000);
+        assert_eq!(found.first_leader, Some(MS * 51));
+        assert_eq!((found.longest_without, found.terms), (Duration::ZERO, 1));
     }
 
     #[test]

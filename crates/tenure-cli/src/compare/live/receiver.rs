@@ -2,7 +2,7 @@
 //! when.
 
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -29,9 +29,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts one, on threads of its own that end with this process.
-    pub(super) fn start() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    /// Starts one here, on threads of its own that end with this process.
+    pub(super) fn start(listener: TcpListener) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         let writes = Arc::<Mutex<Vec<Write>>>::default();
         let table = writes.clone();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenure_lab::fault::{Fault, Who};
 use tenure_lab::scenario::Scenario;
+use tenure_lab::sim::{Latency, Link};
 
 /// The lease duration that the scenarios' times are made for: the library's default.
 const MADE_FOR: Duration = Duration::from_secs(15);
@@ -13,6 +14,8 @@ const MADE_FOR: Duration = Duration::from_secs(15);
 pub(super) enum Act {
     /// SIGKILL, and a start after so long.
     Kill(Who, Option<Duration>),
+    /// Nothing gets from it or to it any more, and SIGKILL: as if its machine had lost power.
+    Vanish(Who),
     /// SIGTERM, and a start after so long.
     Stop(Who, Option<Duration>),
     /// Starts this one, if it does not run.
@@ -23,6 +26,10 @@ pub(super) enum Act {
     Thaw(u32),
     /// Nothing gets from these to the others, or back.
     Cut(Vec<Who>),
+    /// Nothing gets from the first to the second.
+    CutOneWay(Who, Who),
+    /// All links are like this; `None`: as they are.
+    Slow(Option<Link>),
     /// Everything gets everywhere again.
     Heal,
 }
@@ -38,9 +45,27 @@ pub(super) fn acts(scenario: &Scenario, scale: f64) -> Option<Vec<(Duration, Act
                 machine: false,
                 back_after,
             } => Act::Kill(who, back_after.map(scaled)),
+            Fault::Crash {
+                who,
+                machine: true,
+                back_after: None,
+            } => Act::Vanish(who),
             Fault::Leave(who, back_after) => Act::Stop(who, back_after.map(scaled)),
             Fault::Freeze(who, time) => Act::Freeze(who, scaled(time)),
             Fault::Part(side) => Act::Cut(side),
+            Fault::CutOneWay(from, to) => Act::CutOneWay(from, to),
+            Fault::Links(link) if link == Link::default() => Act::Slow(None),
+            // Nothing comes twice on a connection.
+            Fault::Links(link) if link.repeats == 0 && link.late.0 == 0 => {
+                let latency = match link.latency {
+                    Latency::Constant(latency) => Latency::Constant(scaled(latency)),
+                    Latency::Uniform(least, end) => Latency::Uniform(scaled(least), scaled(end)),
+                    Latency::Exponential(least, mean) => {
+                        Latency::Exponential(scaled(least), scaled(mean))
+                    }
+                };
+                Act::Slow(Some(Link { latency, ..link }))
+            }
             Fault::Heal => Act::Heal,
             _ => return None,
         })
@@ -60,10 +85,27 @@ pub(in crate::compare) fn can_play(scenario: &Scenario) -> bool {
     acts(scenario, 1.0).is_some()
 }
 
+/// Whether only a network of proxies can do it.
+pub(super) fn needs_proxies(scenario: &Scenario) -> bool {
+    let acts = acts(scenario, 1.0).unwrap_or_default();
+    acts.iter().any(|(_, act)| matches!(act, Act::Slow(_)))
+}
+
+/// Whether it is about the best candidate, which is to lead then.
+pub(super) fn is_about_the_best(scenario: &Scenario) -> bool {
+    let is_best = |who: &Who| matches!(who, Who::Node(node) if node.0 == 1);
+    let acts = acts(scenario, 1.0).unwrap_or_default();
+    acts.iter().any(|(_, act)| match act {
+        Act::Kill(who, _) => is_best(who),
+        Act::Cut(side) => side.iter().any(is_best),
+        _ => false,
+    })
+}
+
 /// With fewer candidates no majority would be left.
 pub(super) fn least_candidates(scenario: &Scenario) -> u32 {
     let gone = |(_, act): &(Duration, Act)| match act {
-        Act::Kill(who, None) if *who != Who::Store => 1,
+        Act::Kill(who, None) | Act::Vanish(who) if *who != Who::Store => 1,
         Act::Cut(side) => side.len(),
         _ => 0,
     };
@@ -74,6 +116,8 @@ pub(super) fn least_candidates(scenario: &Scenario) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use tenure_lab::scenario;
+
     use super::*;
 
     fn of(name: &str) -> Scenario {
@@ -82,24 +126,14 @@ mod tests {
 
     #[test]
     fn what_needs_other_clocks_disks_and_machines_is_only_simulated() {
-        for name in [
-            "power-cut",
-            "clock-slow",
-            "store-slow-disk",
-            "flaky",
-            "one-way",
-        ] {
-            assert!(!can_play(&of(name)), "{name}");
-        }
-        for name in [
-            "start",
-            "kill-two",
-            "freeze-leader",
-            "cut-leader",
-            "store-restart",
-        ] {
-            assert!(can_play(&of(name)), "{name}");
-        }
+        let only_simulated = scenario::ALL.iter().filter(|it| !can_play(it));
+        let only_simulated: Vec<&str> = only_simulated.map(|it| it.name).collect();
+        assert_eq!(
+            only_simulated,
+            ["suspend-leader", "clock-slow", "store-slow-disk"]
+        );
+        assert!(needs_proxies(&of("slow-links")) && !needs_proxies(&of("one-way")));
+        assert!(is_about_the_best(&of("restart-loop")) && !is_about_the_best(&of("kill-leader")));
         assert_eq!(least_candidates(&of("kill-leader")), 3);
         assert_eq!(least_candidates(&of("restart-loop")), 3);
         assert_eq!(least_candidates(&of("part-minority")), 5);
@@ -110,5 +144,14 @@ mod tests {
         let scale = scale(Duration::from_secs(3));
         let acts = acts(&of("cut-leader"), scale).unwrap();
         assert_eq!(acts[1], (Duration::from_secs(8), Act::Heal));
+        let slow = super::acts(&of("slow-links"), scale).unwrap();
+        let millis = Duration::from_millis;
+        let latency = Latency::Exponential(millis(20), millis(80));
+        let link = Link {
+            latency,
+            ..Link::default()
+        };
+        assert_eq!(slow[0].1, Act::Slow(Some(link)));
+        assert_eq!(slow[1].1, Act::Slow(None));
     }
 }

@@ -1,0 +1,92 @@
+//! A proxy on each way from one process to another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::Context;
+use tenure_lab::proxy::{Mode, Proxy};
+use tenure_lab::sim::Link;
+use tokio::runtime::Runtime;
+
+use super::{Carried, STORE};
+
+/// Proxies, each in front of who is asked, for one who asks.
+#[derive(Debug)]
+pub(super) struct Proxies {
+    all: BTreeMap<(u32, u32), Proxy>,
+    /// Carries everything, until this is dropped.
+    _runtime: Runtime,
+}
+
+impl Proxies {
+    /// Proxies for these, and where each of these is to listen.
+    pub(super) fn start(numbers: &[u32]) -> anyhow::Result<(BTreeMap<u32, SocketAddr>, Self)> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let listen = numbers.iter().map(|&it| Ok((it, free_address(it)?)));
+        let listen: BTreeMap<_, _> = listen.collect::<anyhow::Result<_>>()?;
+        let mut all = BTreeMap::new();
+        for (&to, &address) in &listen {
+            // The store asks nobody.
+            let who = numbers.iter().copied();
+            for from in who.filter(|&from| from != to && from != STORE) {
+                let proxy = runtime.block_on(Proxy::start(address));
+                all.insert((from, to), proxy.context("can't start a proxy")?);
+            }
+        }
+        let proxies = Self {
+            all,
+            _runtime: runtime,
+        };
+        Ok((listen, proxies))
+    }
+
+    /// Where the one reaches the other, if there is a proxy between them.
+    pub(super) fn address(&self, from: u32, to: u32) -> Option<SocketAddr> {
+        self.all.get(&(from, to)).map(Proxy::address)
+    }
+
+    /// Nothing gets through from whom to whom, and everything else does. What the one asks goes one way,
+    /// and the answer to it the other.
+    pub(super) fn cut(&self, cuts: &BTreeSet<(u32, u32)>) {
+        for (&(from, to), proxy) in &self.all {
+            proxy.set(
+                match (cuts.contains(&(from, to)), cuts.contains(&(to, from))) {
+                    (false, false) => Mode::Pass,
+                    (true, false) => Mode::HangRequests,
+                    (false, true) => Mode::HangReplies,
+                    (true, true) => Mode::Hang,
+                },
+            );
+        }
+    }
+
+    pub(super) fn slow(&self, link: Option<Link>) {
+        for proxy in self.all.values() {
+            match link {
+                Some(link) => proxy.link(link, link),
+                None => proxy.link_at_once(),
+            }
+        }
+    }
+
+    pub(super) fn carried(&self) -> Carried {
+        let all = self.all.values().map(Proxy::carried);
+        all.fold(Carried::default(), |sum, it| Carried {
+            messages: sum.messages + it.requests + it.replies,
+            bytes: sum.bytes + it.bytes,
+        })
+    }
+}
+
+/// An address that is free now, and stays so while its owner is started again: connections leave from
+/// another one.
+fn free_address(number: u32) -> anyhow::Result<SocketAddr> {
+    let [.., last] = (number + 1).to_be_bytes();
+    let address = Ipv4Addr::new(127, 0, 0, last);
+    let listener = std::net::TcpListener::bind((address, 0));
+    let listener = listener.with_context(|| format!("can't listen on {address}"))?;
+    Ok(listener.local_addr()?)
+}
