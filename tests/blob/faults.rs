@@ -27,7 +27,7 @@ fn first(what: &'static str, count: usize, fate: Fate) -> impl FnMut(&Asked) -> 
 #[tokio::test]
 async fn a_leader_by_a_blob_that_is_cut_off_stops_before_another_leads() {
     let world = World::start();
-    let proxy = Proxy::start(world.store.address()).await;
+    let proxy = Proxy::start(world.store.address()).await.unwrap();
     let first = candidate("first", proxy.address()).await;
     let leadership = first.campaign().await.unwrap();
     let epoch = leadership.epoch();
