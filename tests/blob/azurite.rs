@@ -4,7 +4,7 @@ use tenure::store::{AzureBlobClient, State};
 use tenure_tests::Limit;
 use tenure_tests::azurite::Azurite;
 
-use super::{blob_at, candidate, election, take_turns};
+use super::{blob_at, candidate, election, lead_by_odd_name, take_turns};
 
 #[tokio::test]
 async fn candidates_take_turns_on_azurite_too() {
@@ -12,6 +12,7 @@ async fn candidates_take_turns_on_azurite_too() {
         return;
     };
     let _limit = Limit::start();
+    lead_by_odd_name(azurite.address()).await;
     let journal = take_turns(azurite.address(), 4).await;
     journal.assert_one_at_a_time();
     let client = AzureBlobClient::new(&blob_at(azurite.address())).unwrap();

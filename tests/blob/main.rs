@@ -137,6 +137,17 @@ impl Journal {
     }
 }
 
+/// Leads by a blob whose name is not the same in a URL.
+async fn lead_by_odd_name(address: SocketAddr) {
+    let account = AzureAccount::with_connection_string(&connection_string(address));
+    let odd = AzureBlob::new(account.expect("an account"), "tests", "of me/a b+ä%2F?#~");
+    let candidate = Candidate::connect(config("odd", odd.expect("a blob"))).await;
+    let candidate = candidate.expect("a candidate");
+    let leadership = candidate.campaign().await.expect("nothing refuses it");
+    assert!(leadership.is_valid());
+    leadership.resign().await;
+}
+
 /// Three candidates take turns until there were so many terms.
 async fn take_turns(address: SocketAddr, terms: usize) -> Journal {
     let journal = Journal::default();

@@ -9,7 +9,7 @@ use tenure::observe::Observed;
 use tenure::store::State;
 use tenure::{Candidate, Guarantee, RunError};
 
-use super::{World, blob, config, take_turns};
+use super::{World, blob, config, lead_by_odd_name, take_turns};
 
 /// Shared access signatures of the development account: to read, write and create for a hundred years; the
 /// same to read only; and the first one, expired in 2020. HMAC-SHA256 over "devstoreaccount1", sp, ss, srt,
@@ -29,6 +29,12 @@ async fn candidates_by_a_blob_take_turns_and_epochs_grow() {
     // Each has given the lease up at its end.
     let lease = world.lease().await.expect("a blob");
     assert_eq!(lease.state, State::Available);
+}
+
+#[tokio::test]
+async fn a_blob_may_have_any_name() {
+    let world = World::start();
+    lead_by_odd_name(world.store.address()).await;
 }
 
 #[tokio::test]

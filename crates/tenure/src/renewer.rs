@@ -127,6 +127,7 @@ impl Renewer {
         blob: &AzureBlob,
     ) -> Result<Candidate, ConnectError> {
         blob.check(&config.timings, config.lock_delay)?;
+        tracing::info!(election = %config.election, blob = %blob.url(), "the lease of a blob");
         if let Some(warning) = blob.warning() {
             tracing::warn!(election = %config.election, "{warning}");
         }
