@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::lease::keeper::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
-use tenure_core::{Epoch, UnixMillis};
+use tenure_core::{CandidateId, Epoch, UnixMillis};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -56,6 +56,7 @@ impl BlobTransport {
             }
             Request::Renew(lease_id) => {
                 let Some(epoch) = self.epoch_of(lease_id) else {
+                    // An id without a term has nothing to renew.
                     return Answer::Superseded;
                 };
                 let renewed = self.client.renew(lease_id, timeout).await;
@@ -194,7 +195,9 @@ impl BlobTransport {
     /// Who holds it, as far as the blob tells.
     async fn held_by_another(&self, until: Instant) -> Answer {
         let seen = self.client.properties(None, left(until)).await.ok();
-        let leader = seen.and_then(|seen| seen.leader());
+        // The last one that is named may be this one.
+        let is_another = |(holder, _): &(CandidateId, Epoch)| *holder != self.config.candidate;
+        let leader = seen.and_then(|seen| seen.leader()).filter(is_another);
         let (holder, epoch) = leader.unzip();
         Answer::HeldByAnother { holder, epoch }
     }
