@@ -442,6 +442,10 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
     );
     let slip = file("slip.toml", "lease_duraton = \"9s\"\n");
     let alone = file("static.toml", "strategy = \"static\"\n");
+    let blob = file(
+        "blob.toml",
+        "strategy = \"azure-blob\"\n[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"\n",
+    );
     for (arguments, named) in [
         (&["--scenario", "kil"][..], "did you mean \"kill-two\"?"),
         (&["--contestant", "buly"], "did you mean \"bully\"?"),
@@ -483,6 +487,11 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
             "did you mean lease_duration?",
         ),
         (&["--live", "--config", &alone], "elects nobody"),
+        (
+            &["--live", "--config", &blob],
+            "\"azure-blob\" can't be compared",
+        ),
+        (&["--config", &blob], "\"azure-blob\" can't be compared"),
         (
             &["--live", "--config", "/nonexistent/file.toml"],
             "/nonexistent/file.toml",

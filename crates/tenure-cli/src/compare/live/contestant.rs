@@ -106,6 +106,18 @@ fn of_file(file: &Path) -> Result<Contestant, Failure> {
     // The library's message, for what is wrong with it by itself.
     let config = Config::load(file)?;
     let name = file.display().to_string();
+    let strategy = config.strategy();
+    let why = match strategy {
+        Strategy::Lease | Strategy::Bully(_) | Strategy::Both(_) => None,
+        Strategy::Static => Some("it elects nobody"),
+        // Nothing of a comparison may reach what the user works with.
+        _ => Some("its lease is held elsewhere, where nothing is to be done; compare \"lease\""),
+    };
+    if let Some(why) = why {
+        let strategy = strategy.name();
+        let error = anyhow!("{name}: strategy = {strategy:?} can't be compared: {why}");
+        return Err(Failure::new(BAD_CONFIGURATION, error));
+    }
     let text = fs::read_to_string(file).with_context(|| name.clone())?;
     let mut settings: Table = text.parse().with_context(|| name.clone())?;
     let mut priorities = Vec::new();
@@ -144,7 +156,7 @@ impl Contestant {
         priorities: Vec<u32>,
     ) -> anyhow::Result<(Self, Config)> {
         // What says where the user's own processes are has no place here.
-        for key in ["servers", "candidate", "serve"] {
+        for key in ["servers", "candidate", "serve", "azure", "azure_blob"] {
             settings.remove(key);
         }
         settings.insert("election".into(), "compare/live".into());
@@ -175,9 +187,6 @@ impl Contestant {
         let folder = tempfile::tempdir()?;
         let network = Network::start(&[STORE, 1, 2, 3])?;
         let config = Config::load(contestant.write(folder.path(), 1, &network)?)?;
-        if matches!(config.strategy(), Strategy::Static) {
-            anyhow::bail!("{}: strategy = \"static\" elects nobody", contestant.name);
-        }
         contestant.lease_duration = config.timings().lease_duration();
         contestant.worst_without_leader = processes::worst_without_leader(&config)?;
         Ok((contestant, config))
