@@ -444,7 +444,7 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
     let alone = file("static.toml", "strategy = \"static\"\n");
     let blob = file(
         "blob.toml",
-        "strategy = \"azure-blob\"\n[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"\n",
+        "strategy = \"azure-blob\"\n[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"\ncontainer = \"billing\"\n",
     );
     for (arguments, named) in [
         (&["--scenario", "kil"][..], "did you mean \"kill-two\"?"),
