@@ -9,17 +9,22 @@ use tenure::config::{ConfigError, Origin, Settings};
 use tenure_server::{AzureAccount, AzureBearer, AzureConfig};
 
 use crate::cli::Serve;
-use crate::serve::lossy;
+use crate::section::Section;
+use crate::tls;
 
-const KEYS: &[&str] = &[
-    "accounts",
-    "max_blob_bytes",
-    "max_total_bytes",
-    "behind_tls",
-    "bearer_keys",
-    "bearer_issuer",
-    "bearer_audience",
-];
+pub(crate) const SECTION: Section = Section {
+    name: "azure",
+    prefix: "TENURE_AZURE_",
+    keys: &[
+        "accounts",
+        "max_blob_bytes",
+        "max_total_bytes",
+        "behind_tls",
+        "bearer_keys",
+        "bearer_issuer",
+        "bearer_audience",
+    ],
+};
 
 /// What a wrong value of secrets is shown as.
 const SECRET: &str = "(secret)";
@@ -28,8 +33,9 @@ const SECRET: &str = "(secret)";
 pub(crate) fn of(
     arguments: &Serve,
     listen: SocketAddr,
+    over_tls: bool,
 ) -> Result<Option<AzureConfig>, ConfigError> {
-    let settings = of_environment(arguments.config.as_deref())?;
+    let settings = SECTION.of_environment(arguments.config.as_deref())?;
     if arguments.azure_dev && !listen.ip().is_loopback() {
         return Err(ConfigError::Invalid {
             origin: Origin::Flag("--azure-dev".into()),
@@ -39,10 +45,11 @@ pub(crate) fn of(
                 .into(),
         });
     }
-    if !(arguments.azure || arguments.azure_dev || is_set(&settings)) {
+    if !(arguments.azure || arguments.azure_dev || SECTION.is_set(&settings)) {
         return Ok(None);
     }
     let mut config = config(&settings)?;
+    config.over_tls = over_tls;
     if arguments.azure_dev {
         config.accounts.push(AzureAccount::development());
     }
@@ -50,29 +57,12 @@ pub(crate) fn of(
     Ok(Some(config))
 }
 
-/// The settings of a file.
-fn of_file(path: &Path) -> Result<Settings, ConfigError> {
-    let mut settings = Settings::new(KEYS);
-    settings.read_file(path, Some("azure"), &[])?;
-    Ok(settings)
-}
-
-/// The settings of a file, overridden by the environment.
-pub(crate) fn of_environment(path: Option<&Path>) -> Result<Settings, ConfigError> {
-    let mut settings = match path {
-        Some(path) => of_file(path)?,
-        None => Settings::new(KEYS),
-    };
-    let environment = std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value)));
-    settings.read_environment("TENURE_AZURE_", environment);
-    Ok(settings)
-}
-
 /// Checks the table of a file, if it is there.
 pub(crate) fn check_file(path: &Path) -> Result<(), ConfigError> {
-    let settings = of_file(path)?;
-    if is_set(&settings) {
-        let config = config(&settings)?;
+    let settings = SECTION.of_file(path)?;
+    if SECTION.is_set(&settings) {
+        let mut config = config(&settings)?;
+        config.over_tls = tls::SECTION.is_set(&tls::SECTION.of_file(path)?);
         // Accounts may stand in the environment.
         if !config.accounts.is_empty() {
             check(&settings, &config)?;
@@ -101,10 +91,6 @@ pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, 
         text("bearer_issuer"),
         ("bearer_audience", audience(settings).into()),
     ])
-}
-
-fn is_set(settings: &Settings) -> bool {
-    KEYS.iter().any(|key| settings.origin(key).is_some())
 }
 
 fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {

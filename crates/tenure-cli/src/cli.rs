@@ -199,6 +199,12 @@ pub(crate) struct Serve {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// The store's certificate (PEM), to be spoken to over TLS alone; with --tls-key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_certificate: Option<String>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<String>,
     /// Also speak the Azure Blob lease protocol, for the accounts of the table "azure" of the
     /// configuration file or of TENURE_AZURE_ACCOUNTS
     #[arg(long)]
@@ -218,6 +224,9 @@ pub(crate) struct StoreArgs {
     /// Address of the store; may be given several times [default: http://127.0.0.1:7400]
     #[arg(long, value_name = "URL")]
     pub(crate) server: Vec<String>,
+    /// Certificates (PEM) that vouch for a store at an https address [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

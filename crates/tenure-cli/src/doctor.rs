@@ -144,13 +144,11 @@ enum Way {
 /// All that there are: a store may have several addresses.
 fn ways(config: &Config) -> Result<Vec<Way>, reqwest::Error> {
     if let Strategy::AzureBlob(blob) = config.strategy() {
-        return Ok(vec![Way::Blob(
-            blob.url().clone(),
-            AzureBlobClient::new(blob)?,
-        )]);
+        let client = AzureBlobClient::trusting(blob, config.roots())?;
+        return Ok(vec![Way::Blob(blob.url().clone(), client)]);
     }
     let way = |server: &Url| {
-        let client = StoreClient::new(std::slice::from_ref(server))?;
+        let client = StoreClient::trusting(std::slice::from_ref(server), config.roots())?;
         Ok(Way::Store(server.clone(), client))
     };
     config.servers().iter().map(way).collect()

@@ -15,9 +15,11 @@ mod parent;
 mod peers;
 mod processes;
 mod run;
+mod section;
 mod serve;
 mod shell;
 mod store;
+mod tls;
 mod watch;
 
 use std::process::ExitCode;

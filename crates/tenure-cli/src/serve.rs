@@ -1,15 +1,14 @@
 //! `tenure serve`: hosts a lease store.
 
-use std::ffi::OsStr;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::Value;
 use tenure::config::{ConfigError, Origin, Settings};
-use tenure_server::{Azure, Config, EngineConfig, Limits, Server, Store};
+use tenure_server::{Azure, Config, EngineConfig, Limits, Server, Store, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -19,26 +18,35 @@ use crate::exit::Failure;
 use crate::open_files;
 use crate::output;
 use crate::parent;
+use crate::section::{Section, lossy};
+use crate::tls;
 
-const KEYS: &[&str] = &[
-    "listen",
-    "data_dir",
-    "engine",
-    "max_body_bytes",
-    "max_header_bytes",
-    "max_name_bytes",
-    "max_leases_per_namespace",
-    "max_waiters_per_lease",
-    "max_waiting",
-    "max_connections",
-    "max_watchers",
-    "max_metadata_bytes",
-    "max_history",
-    "header_time",
-    "request_time",
-];
+pub(crate) const SECTION: Section = Section {
+    name: "serve",
+    prefix: "TENURE_",
+    keys: &[
+        "listen",
+        "data_dir",
+        "engine",
+        "max_body_bytes",
+        "max_header_bytes",
+        "max_name_bytes",
+        "max_leases_per_namespace",
+        "max_waiters_per_lease",
+        "max_waiting",
+        "max_connections",
+        "max_watchers",
+        "max_metadata_bytes",
+        "max_history",
+        "header_time",
+        "request_time",
+    ],
+};
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR: &str = "tenure-data";
+
+/// How often to look whether there is another certificate.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     if let Some(parent) = arguments.parent {
@@ -48,7 +56,8 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let listen = listen(&settings)?;
     let engine = engine(&settings)?;
     let limits = limits(&settings)?;
-    let azure = azure::of(arguments, listen)?;
+    let tls = tls::of(arguments)?;
+    let azure = azure::of(arguments, listen, tls.is_some())?;
     if !listen.ip().is_loopback() {
         warn!(%listen, "everybody who reaches this address can take and break leases: the store \
             has no authentication");
@@ -72,7 +81,17 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
             Some(azure) => server.with_azure(azure),
             None => server,
         };
-        output::line(format_args!("listening on http://{}", server.local_addr()?))?;
+        let (scheme, server) = match tls {
+            Some(tls) => {
+                keep_current(tls.clone())?;
+                ("https", server.with_tls(tls))
+            }
+            None => ("http", server),
+        };
+        output::line(format_args!(
+            "listening on {scheme}://{}",
+            server.local_addr()?
+        ))?;
         let shutdown = async move {
             let signal = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
@@ -88,23 +107,23 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The store's settings of a file: its table `[serve]`.
-pub(crate) fn of_file(path: &Path) -> Result<Settings, ConfigError> {
-    let mut settings = Settings::new(KEYS);
-    settings.read_file(path, Some("serve"), &[])?;
-    Ok(settings)
-}
-
-/// The store's settings: the file, overridden by the environment.
-pub(crate) fn of_environment(path: Option<&Path>) -> Result<Settings, ConfigError> {
-    let mut settings = match path {
-        Some(path) => of_file(path)?,
-        None => Settings::new(KEYS),
-    };
-    // Text that is no UTF-8 becomes text that no setting is.
-    let environment = std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value)));
-    settings.read_environment("TENURE_", environment);
-    Ok(settings)
+/// Looks whether there is another certificate, now and then and on SIGHUP, which ends a store that has
+/// none.
+fn keep_current(tls: Tls) -> io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut often = tokio::time::interval(LOOK_EVERY);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                Some(()) = hangup.recv() => {}
+                _ = often.tick() => {}
+            }
+            let tls = tls.clone();
+            // A panic there would be one in its own code, and the next look is as good.
+            let _ = tokio::task::spawn_blocking(move || tls::reload(&tls)).await;
+        }
+    });
+    Ok(())
 }
 
 /// Checks the values, and gives each key with what it is now.
@@ -126,9 +145,9 @@ pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, 
     Ok(values)
 }
 
-/// Those of [`of_environment`], overridden by flags.
+/// Those of file and environment, overridden by flags.
 fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
-    let mut settings = of_environment(arguments.config.as_deref())?;
+    let mut settings = SECTION.of_environment(arguments.config.as_deref())?;
     let flags = [
         ("listen", "--listen", arguments.listen.clone()),
         ("engine", "--engine", arguments.engine.clone()),
@@ -147,10 +166,6 @@ fn settings(arguments: &Serve) -> Result<Settings, ConfigError> {
         }
     }
     Ok(settings)
-}
-
-pub(crate) fn lossy(text: &OsStr) -> String {
-    text.to_string_lossy().into_owned()
 }
 
 fn listen(settings: &Settings) -> Result<SocketAddr, ConfigError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Local, Utc};
 use comfy_table::Table;
-use tenure::config::{AzureBlob, ConfigError, Origin, Settings, Strategy};
+use tenure::config::{ConfigError, Origin, Settings, Strategy};
 use tenure::store::{
     AzureBlobClient, BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State,
     StoreClient, StoreError, TermEnd, TermView,
@@ -54,10 +54,7 @@ pub(crate) async fn all(
 
 pub(crate) fn status(arguments: &Status) -> Result<ExitCode, Failure> {
     let view = match blob(arguments)? {
-        Some(blob) => {
-            let client = AzureBlobClient::new(&blob).map_err(anyhow::Error::new)?;
-            ask(client.lease(&arguments.name))?
-        }
+        Some(client) => ask(client.lease(&arguments.name))?,
         None => ask(client(&arguments.store)?.lease(&arguments.name))?,
     };
     let Some(view) = view else {
@@ -114,7 +111,7 @@ pub(crate) fn hand_over(arguments: &Handover) -> Result<ExitCode, Failure> {
 }
 
 /// The blob that has the lease, if candidates are elected by one.
-fn blob(arguments: &Status) -> Result<Option<AzureBlob>, Failure> {
+fn blob(arguments: &Status) -> Result<Option<AzureBlobClient>, Failure> {
     let mut settings = settings(&arguments.store)?;
     if !is_by_blob(&arguments.store, &settings) {
         return Ok(None);
@@ -127,10 +124,12 @@ fn blob(arguments: &Status) -> Result<Option<AzureBlob>, Failure> {
         return Err(settings.invalid("azure_blob.blob", reason).into());
     }
     settings.set("election", [name], Origin::Flag("NAME".into()));
-    match Config::from_settings(&settings)?.strategy() {
-        Strategy::AzureBlob(blob) => Ok(Some(blob.clone())),
-        _ => Ok(None),
-    }
+    let config = Config::from_settings(&settings)?;
+    let Strategy::AzureBlob(blob) = config.strategy() else {
+        return Ok(None);
+    };
+    let client = AzureBlobClient::trusting(blob, config.roots());
+    Ok(Some(client.map_err(anyhow::Error::new)?))
 }
 
 /// Whether candidates are elected by the lease of a blob, and no store was named instead.
@@ -148,7 +147,8 @@ pub(crate) fn client(arguments: &StoreArgs) -> Result<StoreClient, Failure> {
         return Err(settings.invalid("strategy", reason.into()).into());
     }
     let servers = Config::servers_of(&settings)?;
-    Ok(StoreClient::new(&servers).map_err(anyhow::Error::new)?)
+    let roots = Config::roots_of(&settings)?;
+    Ok(StoreClient::trusting(&servers, &roots).map_err(anyhow::Error::new)?)
 }
 
 /// A candidate's settings: the file, overridden by the environment, overridden by flags.
@@ -164,6 +164,9 @@ pub(crate) fn settings(arguments: &StoreArgs) -> Result<Settings, ConfigError> {
             &arguments.server,
             Origin::Flag("--server".into()),
         );
+    }
+    if let Some(file) = &arguments.ca_file {
+        settings.set("ca_file", [file], Origin::Flag("--ca-file".into()));
     }
     Ok(settings)
 }

@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl Door {
         }
     }
 
-    fn let_in(&self, router: Router) -> io::Result<Seated> {
+    fn let_in(&self, router: Router, peer: Option<IpAddr>) -> io::Result<Seated> {
         let (seat, router, over) = match Arc::clone(&self.seats).try_acquire_owned() {
             Ok(seat) => (seat, router, false),
             Err(_) => match Arc::clone(&self.standing).try_acquire_owned() {
@@ -68,6 +69,7 @@ impl Door {
             over,
             store: self.store.clone(),
             has_azure: self.has_azure,
+            peer,
             max_header_bytes: self.max_header_bytes,
             _seat: seat,
         })))
@@ -86,7 +88,12 @@ impl Accept<TcpStream, Router> for Door {
             // back: the kernel closes the connection (RFC 5482; only Linux and its kin have it).
             #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
             SockRef::from(&stream).set_tcp_user_timeout(Some(self.send_time))?;
-            Ok((stream, self.let_in(router)?))
+            // Only shared access signatures ask for it.
+            let peer = match self.has_azure {
+                true => Some(stream.peer_addr()?.ip()),
+                false => None,
+            };
+            Ok((stream, self.let_in(router, peer)?))
         })())
     }
 }
@@ -104,6 +111,7 @@ struct Connection {
     over: bool,
     store: Store,
     has_azure: bool,
+    peer: Option<IpAddr>,
     max_header_bytes: usize,
     _seat: OwnedSemaphorePermit,
 }
@@ -132,7 +140,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let Self(connection) = self;
         if let Some(detail) = http::excess(&request, connection.max_header_bytes) {
             let refusal = if connection.has_azure && !azure::is_native(&request) {
@@ -144,7 +152,12 @@ where
         }
         Either::Right(match http::renewal(&request) {
             Some(key) if !connection.over => Either::Left(http::renew(self.clone(), key, request)),
-            _ => Either::Right(connection.router.clone().call(request)),
+            _ => {
+                if let Some(peer) = connection.peer {
+                    azure::tell_peer(&mut request, peer);
+                }
+                Either::Right(connection.router.clone().call(request))
+            }
         })
     }
 }

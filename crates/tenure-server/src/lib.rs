@@ -30,6 +30,7 @@
 mod config;
 mod connections;
 mod server;
+mod tls;
 
 mod azure;
 mod http;
@@ -53,3 +54,4 @@ pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Resto
 pub use http::router;
 pub use server::{ServeError, Server};
 pub use store::Store;
+pub use tls::{Tls, TlsError};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum_server::Handle;
+use futures_util::FutureExt;
 use hyper_util::rt::TokioTimer;
 use tracing::info;
 
@@ -14,6 +15,7 @@ use crate::Store;
 use crate::azure::Azure;
 use crate::connections::Door;
 use crate::http::{crowded, router};
+use crate::tls::Tls;
 
 /// How long requests that are under way may take after the shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -23,6 +25,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub struct Server {
     store: Store,
     azure: Option<Azure>,
+    tls: Option<Tls>,
     listener: TcpListener,
 }
 
@@ -51,6 +54,7 @@ impl Server {
         Ok(Self {
             store,
             azure: None,
+            tls: None,
             listener,
         })
     }
@@ -61,6 +65,16 @@ impl Server {
     pub fn with_azure(self, azure: Azure) -> Self {
         Self {
             azure: Some(azure),
+            ..self
+        }
+    }
+
+    /// The same over TLS, and over nothing else. A handshake may take as long as a body
+    /// ([`Limits::request_time`](crate::Limits::request_time)), and a connection counts from before it.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        Self {
+            tls: Some(tls),
             ..self
         }
     }
@@ -79,7 +93,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`ServeError`], also if the engine fails for good: then the process should end with an error.
+    /// [`ServeError`], also if the engine fails for good: then the process should end with an error. An
+    /// Azure face that was set up for TLS is not served without it.
     pub async fn serve(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
@@ -87,15 +102,18 @@ impl Server {
         let Self {
             store,
             azure,
+            tls,
             listener,
         } = self;
+        if tls.is_none() && azure.as_ref().is_some_and(Azure::needs_tls) {
+            let reason = "the Azure face was set up for TLS, and the server has none";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason).into());
+        }
         let (router, crowded) = routers(&store, azure.as_ref());
         let handle = Handle::new();
         let limits = store.limits();
-        let mut server = axum_server::from_tcp(listener)?
-            .acceptor(Door::new(&store, azure.is_some(), crowded))
-            .http1_only()
-            .handle(handle.clone());
+        let door = Door::new(&store, azure.is_some(), crowded);
+        let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
         server
             .http_builder()
             .http1()
@@ -103,7 +121,19 @@ impl Server {
             .header_read_timeout(limits.header_time)
             // A head that is over the limit must fit in, to be told so with both numbers.
             .max_buf_size(2 * limits.max_header_bytes);
-        let serving = server.serve(router.into_make_service());
+        let service = router.into_make_service();
+        // Connections without TLS have nothing of it.
+        let serving = match tls {
+            None => server.acceptor(door).http1_only().serve(service).boxed(),
+            Some(tls) => {
+                let acceptor = tls.acceptor(door, limits.request_time);
+                server
+                    .acceptor(acceptor)
+                    .http1_only()
+                    .serve(service)
+                    .boxed()
+            }
+        };
         tokio::pin!(serving);
 
         let engine_failed = tokio::select! {

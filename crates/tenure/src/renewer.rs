@@ -133,7 +133,8 @@ impl Renewer {
         }
         // A client for each, as for a store.
         let transport = BlobTransport::new(blob, &config).map_err(ConnectError::Http)?;
-        let watcher = AzureBlobClient::new(blob).map_err(ConnectError::Http)?;
+        let watcher =
+            AzureBlobClient::trusting(blob, &config.roots).map_err(ConnectError::Http)?;
         let (link, watcher) = (Link::Azure(transport.into()), Watcher::Azure(watcher));
         Ok(self.candidate_by(config, link, watcher))
     }
@@ -266,10 +267,11 @@ impl Renewer {
 
 /// A candidate's way to the store, and that of those who watch it.
 fn ways_to_store(config: &Config) -> Result<(Link, Watcher), ConnectError> {
-    let store = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
+    let store =
+        StoreClient::trusting(&config.servers, &config.roots).map_err(ConnectError::Http)?;
     // A client of its own: the connections of a client live on the runtime that opened them, and
     // those that renew must not live on the caller's, which a task may block.
-    let own = StoreClient::new(&config.servers).map_err(ConnectError::Http)?;
+    let own = StoreClient::trusting(&config.servers, &config.roots).map_err(ConnectError::Http)?;
     let link = Link::Http(Transport::new(own, config).into());
     Ok((link, Watcher::Http(store)))
 }

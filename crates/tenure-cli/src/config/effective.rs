@@ -7,7 +7,7 @@ use tenure::Config;
 use tenure::config::{ConfigError, Origin, Settings};
 
 use super::with_any_election;
-use crate::{azure, serve};
+use crate::{azure, serve, tls};
 
 /// One key.
 #[derive(Clone, Debug)]
@@ -40,6 +40,14 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
             "servers" => {
                 let servers = config.servers().iter().map(|url| url.as_str());
                 (servers.collect::<Vec<_>>().into(), DEFAULT)
+            }
+            "ca_file" => {
+                let file = settings
+                    .list(key)
+                    .first()
+                    .copied()
+                    .filter(|file| !file.is_empty());
+                (file.into(), "default, the system's")
             }
             "priority" => (config.priority().into(), DEFAULT),
             "lease_duration" => (duration(timings.lease_duration()), DEFAULT),
@@ -96,22 +104,26 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
 
 /// The store's keys, all values checked.
 pub(super) fn store(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
-    let row = |(key, value)| Row {
-        key,
-        value,
-        origin: origin(settings, key, DEFAULT),
-    };
-    Ok(serve::values(settings)?.into_iter().map(row).collect())
+    Ok(rows(settings, serve::values(settings)?))
+}
+
+/// The keys of its TLS.
+pub(super) fn tls(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
+    Ok(rows(settings, tls::values(settings)?))
 }
 
 /// The keys of the Azure Blob lease protocol, all values checked and no secret among them.
 pub(super) fn azure(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
+    Ok(rows(settings, azure::values(settings)?))
+}
+
+fn rows(settings: &Settings, values: Vec<(&'static str, Value)>) -> Vec<Row> {
     let row = |(key, value)| Row {
         key,
         value,
         origin: origin(settings, key, DEFAULT),
     };
-    Ok(azure::values(settings)?.into_iter().map(row).collect())
+    values.into_iter().map(row).collect()
 }
 
 /// Values by key.

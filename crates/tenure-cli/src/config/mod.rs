@@ -13,7 +13,7 @@ use tenure::{Config, Timings};
 use crate::cli::{ConfigArgs, ConfigCheck, ConfigCommand, ConfigShow};
 use crate::exit::Failure;
 use crate::output;
-use crate::{azure, run, serve};
+use crate::{azure, run, serve, tls};
 use effective::Row;
 
 /// Every key with its default; it is a right configuration itself.
@@ -44,7 +44,8 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     };
     // The time without a leader follows from the lease alone where there is one.
     let has_lease = !matches!(config.strategy(), Strategy::Bully(_));
-    let store = effective::store(&serve::of_file(path)?)?;
+    let store = effective::store(&serve::SECTION.of_file(path)?)?;
+    tls::check_file(path)?;
     azure::check_file(path)?;
     if arguments.json {
         let mut timings = timings_json(&timings);
@@ -146,12 +147,14 @@ fn candidate_of(path: &Path) -> Result<(Settings, bool), ConfigError> {
 fn show(arguments: &ConfigShow) -> Result<ExitCode, Failure> {
     let candidate = effective::candidate(&run::settings(&arguments.candidate)?)?;
     let path = arguments.candidate.store.config.as_deref();
-    let store = effective::store(&serve::of_environment(path)?)?;
-    let azure = effective::azure(&azure::of_environment(path)?)?;
+    let store = effective::store(&serve::SECTION.of_environment(path)?)?;
+    let tls = effective::tls(&tls::SECTION.of_environment(path)?)?;
+    let azure = effective::azure(&azure::SECTION.of_environment(path)?)?;
     if arguments.json {
         output::json(&json!({
             "candidate": effective::with_origins(&candidate),
             "serve": effective::with_origins(&store),
+            "tls": effective::with_origins(&tls),
             "azure": effective::with_origins(&azure),
         }))?;
         return Ok(ExitCode::SUCCESS);
@@ -168,6 +171,7 @@ fn show(arguments: &ConfigShow) -> Result<ExitCode, Failure> {
     };
     add("", &candidate);
     add("serve.", &store);
+    add("tls.", &tls);
     add("azure.", &azure);
     output::print_table(&table)?;
     Ok(ExitCode::SUCCESS)
@@ -236,7 +240,7 @@ mod tests {
             file.write_all(text.as_bytes()).unwrap();
             let (candidate, has_election) = candidate_of(file.path()).unwrap();
             assert!(has_election);
-            let store = serve::of_file(file.path()).unwrap();
+            let store = serve::SECTION.of_file(file.path()).unwrap();
             (candidate, store)
         });
         let [(candidate, store), (full_candidate, full_store)] = rows;

@@ -24,9 +24,13 @@ pub struct AzureConfig {
     /// Who else may use all accounts: whoever has a token that one of these keys has signed. Default:
     /// nobody.
     pub bearer: Option<AzureBearer>,
-    /// Whether all requests have come over TLS, which a proxy in front of the store ends. Default: no.
-    /// Without it bearer tokens are not taken, because whoever reads one can use it, nor are shared
+    /// Whether the server speaks TLS itself ([`Server::with_tls`](crate::Server::with_tls)). Default: no.
+    /// Without TLS bearer tokens are not taken, because whoever reads one can use it, nor are shared
     /// access signatures that are for https only.
+    pub over_tls: bool,
+    /// Whether all requests have come over TLS that a proxy in front of the store ends. Default: no. The
+    /// proxy's address is all that is known of clients then, so shared access signatures that are for
+    /// some addresses only are refused.
     pub behind_tls: bool,
     /// Whether those who give no credential may do everything. For a benchmark alone: the command has no
     /// setting for it.
@@ -83,7 +87,10 @@ pub enum AzureConfigError {
     #[error("there is no account: nobody could use it")]
     NoAccount,
     /// Bearer tokens would go over the network for everybody to read.
-    #[error("bearer tokens need TLS: put a proxy that ends it in front, and set behind_tls")]
+    #[error(
+        "bearer tokens need TLS: give the store a certificate, or put a proxy that ends it in front and \
+         set behind_tls"
+    )]
     BearerInTheOpen,
     /// A limit makes no sense.
     #[error("{name} is {value} and must be from {least} to {most}")]
@@ -114,6 +121,7 @@ impl AzureConfig {
             max_blob_bytes: 1024 * 1024,
             max_total_bytes: 64 * 1024 * 1024,
             bearer: None,
+            over_tls: false,
             behind_tls: false,
             unguarded: false,
         }
@@ -137,7 +145,7 @@ impl AzureConfig {
                 return Err(AzureConfigError::Twice { name });
             }
         }
-        if self.bearer.is_some() && !self.behind_tls {
+        if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {
             return Err(AzureConfigError::BearerInTheOpen);
         }
         // All of it is in memory, and one blob is in a row of the database.
@@ -163,6 +171,9 @@ impl AzureAccount {
     /// The well-known account of emulators. **Everybody has its key**: for development, on a loopback
     /// address only.
     pub const DEVELOPMENT: &str = DEVELOPMENT_ACCOUNT;
+
+    /// Most keys of an account: an old one and a new one.
+    pub(super) const MAX_KEYS: usize = 2;
 
     /// An account with one or two keys, in base64. Two, so that clients can go over from one to the
     /// other.
@@ -191,7 +202,7 @@ impl AzureAccount {
         let keys = keys.into_iter().enumerate().map(key);
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         match keys.len() {
-            1 | 2 => Ok(Self { name, keys }),
+            1..=Self::MAX_KEYS => Ok(Self { name, keys }),
             count => Err(AzureConfigError::Keys { name, count }),
         }
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::blobs::{DATABASE, copy, restoring};
+use super::blobs::{DATABASE, Mark, check, copy, restoring};
 use crate::engine::{self, BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 
 /// Copies the leases in `data_dir` to `file`, as of now: every change that was acknowledged before
@@ -38,6 +38,8 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    // Before the copy is made: a store that runs goes on.
+    let marked = Mark::of(data_dir).read(&blobs)?;
     let copied = if blobs.exists() {
         // Its mode is 0600, and it is gone again if this fails.
         let copied = tempfile::Builder::new()
@@ -45,7 +47,8 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
             .tempfile_in(folder)
             .map_err(failed)?;
         engine::check_log(data_dir, &blobs)?;
-        copy(&blobs, copied.path())?;
+        let number = copy(&blobs, copied.path())?;
+        check(&blobs, marked, number)?;
         Some(copied)
     } else {
         None
@@ -90,6 +93,9 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     if fs::symlink_metadata(&database).is_ok() {
         return Err(RestoreError::StoreThere { path: database });
     }
+    if let Some(path) = Mark::of(data_dir).trace() {
+        return Err(RestoreError::StoreThere { path: path.into() });
+    }
     if fs::symlink_metadata(&blobs).is_err() {
         return engine::restore(file, data_dir);
     }
@@ -106,7 +112,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     make().map_err(OpenError::io(&part))?;
     let restored = copy(&blobs, &part)
         .map_err(refused)
-        .and_then(|()| engine::restore(file, data_dir));
+        .and_then(|_| engine::restore(file, data_dir));
     if restored.is_err() {
         // There is nothing that could pass for blobs of a store.
         let _ = fs::remove_file(&part);

@@ -33,11 +33,15 @@ const UNSUPPORTED: &[&str] = &[
     "x-ms-structured-body",
 ];
 
-/// The value, if there is one.
+/// The value, if there is one. There may not be two: which one would count?
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
-    let Some(value) = headers.get(name) else {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
         return Ok(None);
     };
+    if values.next().is_some() {
+        return Err(invalid(name, "it stands there twice"));
+    }
     match value.to_str() {
         Ok(text) => Ok(Some(text.trim())),
         Err(_) => Err(invalid(name, "it must be visible ASCII")),

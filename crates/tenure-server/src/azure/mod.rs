@@ -29,6 +29,7 @@ mod xml;
 use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -45,7 +46,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_service::Service;
 use tracing::error;
 
-use self::auth::Guard;
+use self::auth::{Guard, Peer};
 use self::blobs::Blobs;
 use self::call::Conversation;
 use crate::Store;
@@ -107,6 +108,11 @@ impl Azure {
         })))
     }
 
+    /// Whether it counts on the server's own TLS.
+    pub(crate) fn needs_tls(&self) -> bool {
+        self.0.guard.counts_on_tls()
+    }
+
     /// What serves all paths that are none of the store's own.
     pub(crate) fn service(&self) -> Served {
         Served(self.clone())
@@ -151,6 +157,15 @@ impl Service<Request> for Served {
 pub(crate) fn is_native<B>(request: &Request<B>) -> bool {
     let account = target::account_of(request.uri().path());
     account.is_empty() || account == "v1"
+}
+
+/// Tells a request whose shared access signature may be for some addresses only where it comes from.
+pub(crate) fn tell_peer<B>(request: &mut Request<B>, peer: IpAddr) {
+    let query = request.uri().query();
+    // Who writes it in another way is not told, and refused then.
+    if query.is_some_and(|query| query.contains("sip=")) {
+        request.extensions_mut().insert(Peer(peer));
+    }
 }
 
 /// What a head is answered that is not taken. The store's own 431 is no status of the service.

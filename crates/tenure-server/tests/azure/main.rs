@@ -10,5 +10,7 @@ mod client;
 mod access;
 mod cells;
 mod faces;
+mod garbage;
 mod kept;
+mod secure;
 mod wrong;

@@ -12,7 +12,9 @@ use tenure_core::lease::LeaseId;
 
 use super::blob::AzureBlob;
 use super::properties::Properties;
-use crate::store::{LeaseView, Pong, REQUEST_TIMEOUT, StoreError, causes, http_client, read};
+use crate::store::{
+    LeaseView, Pong, REQUEST_TIMEOUT, Roots, StoreError, causes, http_client, read,
+};
 
 /// The version of the protocol that is spoken: new enough for all that is used, old enough for emulators.
 const VERSION: &str = "2021-12-02";
@@ -115,8 +117,17 @@ impl AzureBlobClient {
     ///
     /// The HTTP client can't be set up, for example because the system's TLS roots can't be read.
     pub fn new(blob: &AzureBlob) -> Result<Self, reqwest::Error> {
+        Self::trusting(blob, &Roots::of_system())
+    }
+
+    /// The same, that believes a service at an https address by these certificates.
+    ///
+    /// # Errors
+    ///
+    /// As of [`AzureBlobClient::new`].
+    pub fn trusting(blob: &AzureBlob, roots: &Roots) -> Result<Self, reqwest::Error> {
         Ok(Self {
-            http: http_client()?,
+            http: http_client(roots)?,
             blob: blob.clone().into(),
             name: None,
         })

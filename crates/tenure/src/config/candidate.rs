@@ -18,12 +18,14 @@ use crate::health::HealthCheck;
 use super::settings::{ConfigError, Origin, Settings};
 use super::strategy::{Peer, Strategy};
 use crate::guarantee::Guarantee;
+use crate::store::Roots;
 
 /// Keys of a candidate's file; `TENURE_` and the key in upper case in the environment.
 const KEYS: &[&str] = &[
     "election",
     "candidate",
     "servers",
+    "ca_file",
     "priority",
     "lease_duration",
     "renew_interval",
@@ -74,6 +76,7 @@ pub struct Config {
     pub(crate) election: ElectionName,
     pub(crate) candidate: CandidateId,
     pub(crate) servers: Vec<Url>,
+    pub(crate) roots: Roots,
     pub(crate) priority: u32,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) lock_delay: Duration,
@@ -124,6 +127,7 @@ impl Config {
             election,
             candidate: fresh_candidate_id(),
             servers: vec![default_server()],
+            roots: Roots::of_system(),
             priority: DEFAULT_PRIORITY,
             metadata: BTreeMap::new(),
             lock_delay: Duration::ZERO,
@@ -139,6 +143,7 @@ impl Config {
     /// ```toml
     /// election = "billing/nightly"         # or just "nightly"; required
     /// servers = ["http://127.0.0.1:7400"]  # the store's addresses
+    /// ca_file = "/etc/tenure/ca.pem"       # who vouches for those with https; default the system's
     /// candidate = "worker-1"               # default: host-pid-random
     /// priority = 100                       # lower goes first among those who wait
     /// lease_duration = "15s"               # the other timings follow from it:
@@ -185,14 +190,14 @@ impl Config {
             .with_aliases(&[("server", "servers")])
     }
 
-    /// Reads a candidate's settings from a file. Its tables `[serve]` and `[azure]` are the store's
-    /// and left alone.
+    /// Reads a candidate's settings from a file. Its tables `[serve]`, `[tls]` and `[azure]` are the
+    /// store's and left alone.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] with file, line and key.
     pub fn read_file(settings: &mut Settings, path: &Path) -> Result<(), ConfigError> {
-        settings.read_file(path, None, &["serve", "azure"])
+        settings.read_file(path, None, &["serve", "tls", "azure"])
     }
 
     /// Reads a candidate's settings from this process's environment.
@@ -234,6 +239,7 @@ impl Config {
             config.priority = priority;
         }
         config.servers = Self::servers_of(settings)?;
+        config.roots = Self::roots_of(settings)?;
         config.timings = Self::timings_of(settings)?;
         if let Some(lock_delay) = settings.duration("lock_delay")? {
             if lock_delay > Rules::NATIVE.max_duration {
@@ -298,6 +304,23 @@ impl Config {
             return Err(settings.invalid("servers", "name at least one address".into()));
         }
         Ok(servers)
+    }
+
+    /// The certificates that these settings trust a store by: those of the file `ca_file`, or the
+    /// system's.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`]: the file can't be read, or has none.
+    pub fn roots_of(settings: &Settings) -> Result<Roots, ConfigError> {
+        let read = |path: &str| {
+            if path.is_empty() {
+                return Ok(Roots::of_system());
+            }
+            let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+            Roots::of_pem(pem)
+        };
+        Ok(settings.with("ca_file", read)?.unwrap_or_default())
     }
 
     /// All members of the election among peers that these settings name, whatever the strategy.
@@ -372,6 +395,12 @@ impl Config {
         &self.servers
     }
 
+    /// The certificates that stores at https addresses are believed by.
+    #[must_use]
+    pub const fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
     /// Which way it is elected.
     #[must_use]
     pub const fn strategy(&self) -> &Strategy {
@@ -432,6 +461,12 @@ impl Config {
         } else {
             Self { servers, ..self }
         }
+    }
+
+    /// Believes stores at https addresses by these certificates; default the system's.
+    #[must_use]
+    pub fn with_roots(self, roots: Roots) -> Self {
+        Self { roots, ..self }
     }
 
     /// Goes before waiting candidates with a greater number; default 100.

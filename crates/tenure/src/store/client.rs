@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
+use super::Roots;
 use crate::azure::AzureRefusal;
 
 /// How long a request that does not wait in the store may take.
@@ -29,6 +30,7 @@ const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 pub struct StoreClient {
     http: Client,
     endpoints: Arc<[Url]>,
+    roots: Roots,
     /// The endpoint to ask next; moves on when one can't be reached.
     current: Arc<AtomicUsize>,
 }
@@ -98,18 +100,28 @@ impl StoreClient {
     ///
     /// The HTTP client can't be set up, for example because the system's TLS roots can't be read.
     pub fn new(endpoints: &[Url]) -> Result<Self, reqwest::Error> {
-        let http = http_client()?;
+        Self::trusting(endpoints, &Roots::of_system())
+    }
+
+    /// The same, that believes stores at https addresses by these certificates.
+    ///
+    /// # Errors
+    ///
+    /// As of [`StoreClient::new`].
+    pub fn trusting(endpoints: &[Url], roots: &Roots) -> Result<Self, reqwest::Error> {
+        let http = http_client(roots)?;
         let (endpoints, current) = (endpoints.into(), Arc::default());
         Ok(Self {
             http,
             endpoints,
+            roots: roots.clone(),
             current,
         })
     }
 
-    /// Whether both are at the same addresses.
+    /// Whether both are at the same addresses, and believe the same.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.endpoints == other.endpoints
+        self.endpoints == other.endpoints && self.roots == other.roots
     }
 
     /// One lease, or `None` if it was never acquired.
@@ -437,8 +449,8 @@ impl StoreClient {
 }
 
 /// An HTTP client for one who leads by what it is answered.
-pub(crate) fn http_client() -> Result<Client, reqwest::Error> {
-    Client::builder()
+pub(crate) fn http_client(roots: &Roots) -> Result<Client, reqwest::Error> {
+    let client = Client::builder()
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
         // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
         // silently would stay in the pool, and fail every renewal after it.
@@ -449,8 +461,8 @@ pub(crate) fn http_client() -> Result<Client, reqwest::Error> {
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(5))
-        .pool_idle_timeout(Duration::from_secs(60))
-        .build()
+        .pool_idle_timeout(Duration::from_secs(60));
+    roots.trusted_by(client)?.build()
 }
 
 /// The path of an election's lease, with what follows it.

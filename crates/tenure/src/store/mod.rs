@@ -7,11 +7,13 @@
 mod client;
 mod events;
 mod link;
+mod roots;
 mod transport;
 
 pub use crate::azure::{AzureBlobClient, AzureRefusal};
 pub use client::{Pong, StoreClient, StoreError};
 pub use events::{EventStream, StoreEvent, Watched};
+pub use roots::Roots;
 pub use tenure_core::lease::{State, TermEnd};
 pub use tenure_core::wire::{
     BreakRequest, Code, DurationMs, EventKind, HandOverRequest, History, LeaseEvent, LeaseList,

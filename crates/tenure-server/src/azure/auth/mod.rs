@@ -7,6 +7,8 @@ mod bearer;
 mod sas;
 mod shared_key;
 
+use std::net::IpAddr;
+
 use aws_lc_rs::hmac;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -28,11 +30,15 @@ pub(super) struct Guard {
     /// The keys of accounts that are not there.
     nobody: Vec<hmac::Key>,
     bearer: Option<Bearer>,
-    /// Requests have come over TLS.
-    is_secure: bool,
+    over_tls: bool,
+    behind_tls: bool,
     /// Who gives no credential may do everything.
     is_open: bool,
 }
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) IpAddr);
 
 /// What whoever asks may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +73,30 @@ impl Guard {
         let mut secret = [0; 32];
         // Nobody signs with it, whatever it is.
         let _ = getrandom::fill(&mut secret);
+        let nobody = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); AzureAccount::MAX_KEYS];
+        let mut accounts = config.accounts.clone();
+        for account in &mut accounts {
+            // A wrong signature is compared as often whoever it is said to be of.
+            let missing = AzureAccount::MAX_KEYS.saturating_sub(account.keys.len());
+            account.keys.extend_from_slice(&nobody[..missing]);
+        }
         Self {
-            accounts: config.accounts.clone(),
-            nobody: vec![hmac::Key::new(hmac::HMAC_SHA256, &secret)],
+            accounts,
+            nobody,
             bearer: config.bearer.clone().map(|bearer| bearer.0),
-            is_secure: config.behind_tls,
+            over_tls: config.over_tls,
+            behind_tls: config.behind_tls,
             is_open: config.unguarded,
         }
+    }
+
+    pub(super) const fn counts_on_tls(&self) -> bool {
+        self.over_tls
+    }
+
+    /// Whether requests have come over TLS.
+    pub(super) const fn is_secure(&self) -> bool {
+        self.over_tls || self.behind_tls
     }
 
     /// Who asks for something of this account.
@@ -89,7 +112,14 @@ impl Guard {
         let now = Utc::now();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
             return if query.get("sig").is_some() {
-                sas::verify(keys, account, resource, query, self.is_secure, now)
+                let peer = parts.extensions.get::<Peer>();
+                let asks = sas::Asks {
+                    now,
+                    is_secure: self.is_secure(),
+                    // A proxy's is not the client's.
+                    address: peer.filter(|_| !self.behind_tls).map(|peer| peer.0),
+                };
+                sas::verify(keys, account, resource, query, &asks)
             } else if self.is_open {
                 Ok(Grant::All)
             } else {
@@ -103,7 +133,7 @@ impl Guard {
             return Ok(Grant::All);
         }
         if scheme.eq_ignore_ascii_case("Bearer")
-            && self.is_secure
+            && self.is_secure()
             && let Some(bearer) = &self.bearer
         {
             bearer.verify(credential.trim())?;
@@ -117,15 +147,14 @@ impl Guard {
     }
 }
 
-/// Whether one of the keys has signed this. All are tried, and each comparison takes as long whatever
-/// is in it.
+/// Whether one of the keys has signed this. A comparison takes as long whatever is in the signature, and
+/// one that is wrong is compared with all keys.
 fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
     let Ok(signature) = BASE64_STANDARD.decode(signature) else {
         return false;
     };
-    keys.iter().fold(false, |signed, key| {
-        signed | hmac::verify(key, text, &signature).is_ok()
-    })
+    keys.iter()
+        .any(|key| hmac::verify(key, text, &signature).is_ok())
 }
 
 impl Grant {

@@ -1,5 +1,7 @@
 //! "Create a service SAS" and "Create an account SAS" of the Azure Storage REST API.
 
+use std::net::IpAddr;
+
 use aws_lc_rs::hmac;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
@@ -16,14 +18,23 @@ const WITH_SCOPE: &str = "2020-12-06";
 /// The first version with snapshots in what is signed, and the oldest that is taken.
 const OLDEST: &str = "2018-11-09";
 
+/// How, when and from where a token is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asks {
+    pub(super) now: DateTime<Utc>,
+    /// It came over TLS.
+    pub(super) is_secure: bool,
+    /// If it is known.
+    pub(super) address: Option<IpAddr>,
+}
+
 /// What the token in the query allows.
 pub(super) fn verify(
     keys: &[hmac::Key],
     account: &str,
     resource: Option<&Resource>,
     query: &Query,
-    is_secure: bool,
-    now: DateTime<Utc>,
+    asks: &Asks,
 ) -> Result<Grant> {
     // Which of two would count?
     query.check_unique()?;
@@ -46,24 +57,23 @@ pub(super) fn verify(
     }
 
     let expiry = time(get("se")).ok_or_else(|| failed("the expiry se must be a time"))?;
-    if now >= expiry {
+    if asks.now >= expiry {
         return Err(failed("the token has expired"));
     }
     if let Some(start) = query.get("st").filter(|start| !start.is_empty()) {
         let start = time(start).ok_or_else(|| failed("the start st must be a time"))?;
-        if now < start {
+        if asks.now < start {
             return Err(failed("the token is not valid yet"));
         }
     }
-    // What can't be checked here must not be taken for fulfilled.
-    if !get("sip").is_empty() {
-        return Err(AUTHORIZATION_SOURCE_IP_MISMATCH.because("addresses in sip are not supported"));
+    let addresses = get("sip");
+    if !addresses.is_empty() && !is_from(addresses, asks.address) {
+        return Err(AUTHORIZATION_SOURCE_IP_MISMATCH.into());
     }
-    match get("spr") {
-        "" => {}
-        _ if is_secure => {}
-        protocols if protocols.split(',').any(|protocol| protocol == "http") => {}
-        _ => return Err(AUTHORIZATION_PROTOCOL_MISMATCH.into()),
+    let protocol = if asks.is_secure { "https" } else { "http" };
+    let protocols = get("spr");
+    if !protocols.is_empty() && !protocols.split(',').any(|allowed| allowed == protocol) {
+        return Err(AUTHORIZATION_PROTOCOL_MISMATCH.into());
     }
     let permissions = get("sp").to_owned();
     if !is_of_account {
@@ -122,6 +132,23 @@ fn service_text(
     Ok(parts.collect::<Vec<_>>().join("\n"))
 }
 
+/// Whether the address is the one that is allowed, or one of `FIRST-LAST`. An address that is not known is
+/// none of them.
+fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
+    let parse = |text: &str| text.trim().parse::<IpAddr>().ok();
+    let (first, last) = allowed.split_once('-').unwrap_or((allowed, allowed));
+    let (Some(first), Some(last)) = (parse(first), parse(last)) else {
+        return false;
+    };
+    // As the client sees it, also where the socket takes both kinds.
+    address
+        .map(|address| address.to_canonical())
+        .is_some_and(|address| {
+            let is_of_kind = |end: IpAddr| end.is_ipv4() == address.is_ipv4();
+            is_of_kind(first) && is_of_kind(last) && (first..=last).contains(&address)
+        })
+}
+
 /// A time of ISO 8601 in UTC, with or without seconds, or a day.
 fn time(text: &str) -> Option<DateTime<Utc>> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
@@ -150,5 +177,32 @@ mod tests {
         assert_eq!(time("2026-11-21T12:00:00.0000000Z"), noon);
         assert!(time("2026-11-21") < noon);
         assert_eq!(time("soon"), None);
+    }
+    #[test]
+    fn addresses_are_one_or_from_one_to_another() {
+        let from = |allowed: &str, address: &str| is_from(allowed, address.parse().ok());
+        for (allowed, address) in [
+            ("10.0.0.5", "10.0.0.5"),
+            ("10.0.0.5-10.0.0.9", "10.0.0.5"),
+            ("10.0.0.5-10.0.0.9", "10.0.0.9"),
+            ("10.0.0.200-10.0.1.3", "10.0.1.0"),
+            ("10.0.0.5", "::ffff:10.0.0.5"),
+            ("::1", "::1"),
+        ] {
+            assert!(from(allowed, address), "{allowed} {address}");
+        }
+        for (allowed, address) in [
+            ("10.0.0.5", "10.0.0.6"),
+            ("10.0.0.5-10.0.0.9", "10.0.0.4"),
+            ("10.0.0.5-10.0.0.9", "10.0.0.10"),
+            ("10.0.0.9-10.0.0.5", "10.0.0.7"),
+            ("0.0.0.0-255.255.255.255", "::1"),
+            ("0.0.0.0-ffff::", "::1"),
+            ("10.0.0.0/8", "10.0.0.1"),
+            ("anywhere", "10.0.0.1"),
+            ("10.0.0.5", "not known"),
+        ] {
+            assert!(!from(allowed, address), "{allowed} {address}");
+        }
     }
 }

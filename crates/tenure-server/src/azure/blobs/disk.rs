@@ -2,67 +2,26 @@
 //!
 //! Each change is one transaction with one fsync (`synchronous=FULL`). Every row has a checksum, and the
 //! row about all of them has one over these, so rows that were lost or altered are noticed at the next
-//! start. Nothing is ever repaired silently.
+//! start, and so is a database or a log that is missing ([`mark`](super::mark)). Nothing is ever repaired
+//! silently.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tracing::{error, warn};
 
-use tracing::error;
-
-use super::catalog::{Blob, Body, Catalog, Change, ContentHeaders, Stamp, Version};
-use crate::azure::headers::Metadata;
+use super::catalog::{Catalog, Change, Stamp};
+use super::mark::{self, Mark};
+use super::rows::{self, Meta};
 use crate::engine::OpenError;
 use crate::engine::wal::{self, Checkpoint};
 
 /// The file's name in the store's folder.
 pub(in crate::azure) const DATABASE: &str = "blobs.db";
-
-/// "tenb", so that no other program's database is taken for one.
-const APPLICATION_ID: i32 = 0x7465_6e62;
-
-const FORMAT: u32 = 1;
-
-/// Metadata and content headers are JSON objects; `length` is a page blob's, which has no body.
-const TABLES: &str = "
-    CREATE TABLE containers (
-        account TEXT NOT NULL,
-        container TEXT NOT NULL,
-        number INTEGER NOT NULL,
-        modified_at_ms INTEGER NOT NULL,
-        metadata TEXT NOT NULL,
-        crc INTEGER NOT NULL,
-        PRIMARY KEY (account, container)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE blobs (
-        account TEXT NOT NULL,
-        container TEXT NOT NULL,
-        blob TEXT NOT NULL,
-        number INTEGER NOT NULL,
-        modified_at_ms INTEGER NOT NULL,
-        created_number INTEGER NOT NULL,
-        created_at_ms INTEGER NOT NULL,
-        length INTEGER,
-        body BLOB,
-        content TEXT NOT NULL,
-        metadata TEXT NOT NULL,
-        crc INTEGER NOT NULL,
-        PRIMARY KEY (account, container, blob)
-    ) STRICT;
-    CREATE TABLE meta (
-        id INTEGER PRIMARY KEY CHECK (id = 1),
-        number INTEGER NOT NULL,
-        row_count INTEGER NOT NULL,
-        digest INTEGER NOT NULL,
-        crc INTEGER NOT NULL
-    ) STRICT;
-";
 
 /// Pages in the log after which it is moved into the database.
 const CHECKPOINT_AFTER_WRITES: u32 = 200;
@@ -81,44 +40,15 @@ pub(super) enum WriteError {
 pub(super) struct Disk {
     connection: Connection,
     meta: Meta,
+    mark: Mark,
+    /// The log was moved into the database: the next change is in the log alone.
+    log_is_new: bool,
     writes_since_checkpoint: u32,
     /// A transaction failed half way and may have left frames behind the log's end.
     has_leftovers: bool,
     /// Nothing may be written any more: after a failed fsync the operating system may have dropped what it
     /// could not write, and say nothing of it the next time.
     failed: bool,
-}
-
-/// What is known about all rows together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Meta {
-    /// The greatest number of a change.
-    number: u64,
-    row_count: u64,
-    /// All rows' checksums, xor.
-    digest: u32,
-}
-
-impl Meta {
-    fn crc(self) -> u32 {
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&self.number.to_le_bytes());
-        hasher.update(&self.row_count.to_le_bytes());
-        hasher.update(&self.digest.to_le_bytes());
-        hasher.finalize()
-    }
-
-    fn write(self, connection: &Connection) -> rusqlite::Result<()> {
-        let put = "INSERT OR REPLACE INTO meta (id, number, row_count, digest, crc) \
-                   VALUES (1, ?1, ?2, ?3, ?4)";
-        connection.prepare_cached(put)?.execute(params![
-            self.number,
-            self.row_count,
-            self.digest,
-            self.crc()
-        ])?;
-        Ok(())
-    }
 }
 
 impl Disk {
@@ -134,6 +64,8 @@ impl Disk {
             };
             name().map_err(OpenError::io(&path))?;
         }
+        let mark = Mark::of(folder);
+        let marked = mark.read(&path)?;
         OpenOptions::new()
             .write(true)
             .create(true)
@@ -144,10 +76,11 @@ impl Disk {
         let broken = |error: rusqlite::Error| told(&path, &error);
         wal::check(&path)?;
         let connection = connect(&path).map_err(broken)?;
-        if is_empty(&connection).map_err(broken)? {
-            create(&connection).map_err(broken)?;
+        if marked.is_none() && rows::is_empty(&connection).map_err(broken)? {
+            rows::create(&connection).map_err(broken)?;
         }
-        let (meta, catalog) = load(&connection, &path)?;
+        let (meta, catalog) = rows::load(&connection, &path)?;
+        mark::check(&path, marked, meta.number)?;
         // The log starts anew: a tail that a power cut tore is not looked at again, and what is written
         // now never stands before it, where it would make it look like damage.
         if !wal::checkpoint(&connection, Checkpoint::Truncate).map_err(broken)? {
@@ -159,6 +92,8 @@ impl Disk {
         let disk = Self {
             connection,
             meta,
+            mark,
+            log_is_new: true,
             writes_since_checkpoint: 0,
             has_leftovers: false,
             failed: false,
@@ -185,13 +120,14 @@ impl Disk {
                 return Err(WriteError::Undone("it is being read".into()));
             }
             self.has_leftovers = false;
+            self.log_is_new = true;
         }
         let mut meta = self.meta;
         meta.number = stamp.number;
         let mut run = || -> rusqlite::Result<()> {
             // It is rolled back where it fails. If that fails, too, the next one does not begin.
             let transaction = self.connection.transaction()?;
-            write(&transaction, &mut meta, stamp, change)?;
+            rows::write(&transaction, &mut meta, stamp, change)?;
             meta.write(&transaction)?;
             transaction.commit()
         };
@@ -200,9 +136,17 @@ impl Disk {
             return Err(classify(&error));
         }
         self.meta = meta;
+        if self.log_is_new {
+            match self.mark.write(stamp.number) {
+                Ok(()) => self.log_is_new = false,
+                // The change itself is on disk. Tried again with the next one.
+                Err(error) => warn!(%error, "a loss of the log of blobs would not be noticed now"),
+            }
+        }
         self.writes_since_checkpoint += 1;
         if self.writes_since_checkpoint >= CHECKPOINT_AFTER_WRITES {
             self.writes_since_checkpoint = 0;
+            self.log_is_new = true;
             let done = wal::checkpoint(&self.connection, Checkpoint::Passive);
             return match done.map_err(|error| classify(&error)) {
                 Err(WriteError::Fatal(error)) => Err(WriteError::Fatal(error)),
@@ -222,21 +166,6 @@ impl Drop for Disk {
             error!(%error, "the log of blobs was not moved into their database; nothing is lost");
         }
     }
-}
-
-/// A database in which nothing was ever made, or a start was cut short.
-fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
-    let count = "SELECT count(*) FROM sqlite_schema";
-    connection.query_row(count, [], |row| Ok(row.get::<_, u32>(0)? == 0))
-}
-
-fn create(connection: &Connection) -> rusqlite::Result<()> {
-    let transaction = connection.unchecked_transaction()?;
-    transaction.execute_batch(TABLES)?;
-    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", FORMAT)?;
-    Meta::default().write(&transaction)?;
-    transaction.commit()
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
@@ -259,362 +188,12 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn write(
-    transaction: &Transaction<'_>,
-    meta: &mut Meta,
-    stamp: Stamp,
-    change: &Change,
-) -> rusqlite::Result<()> {
-    match change {
-        Change::PutContainer {
-            account,
-            container,
-            metadata,
-        } => {
-            let old = "SELECT crc FROM containers WHERE account = ?1 AND container = ?2";
-            forget(transaction, meta, old, [account, container])?;
-            let metadata = json(metadata);
-            let crc = container_crc(account, container, stamp, &metadata);
-            let put = "INSERT OR REPLACE INTO containers (account, container, number, \
-                       modified_at_ms, metadata, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-            transaction.prepare_cached(put)?.execute(params![
-                account,
-                container,
-                stamp.number,
-                stamp.wall_ms,
-                metadata,
-                crc
-            ])?;
-            remember(meta, crc);
-        }
-        Change::DeleteContainer { account, container } => {
-            for table in ["containers", "blobs"] {
-                let of = "WHERE account = ?1 AND container = ?2";
-                let old = format!("SELECT crc FROM {table} {of}");
-                forget(transaction, meta, &old, [account, container])?;
-                let delete = format!("DELETE FROM {table} {of}");
-                transaction.execute(&delete, [account, container])?;
-            }
-        }
-        Change::PutBlob {
-            account,
-            container,
-            name,
-            blob,
-        } => {
-            let old = "SELECT crc FROM blobs WHERE account = ?1 AND container = ?2 AND blob = ?3";
-            forget(transaction, meta, old, [account, container, name])?;
-            let row = BlobRow::of(blob);
-            let crc = row.crc([account, container, name]);
-            let put = "INSERT OR REPLACE INTO blobs (account, container, blob, number, \
-                       modified_at_ms, created_number, created_at_ms, length, body, content, \
-                       metadata, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-            transaction.prepare_cached(put)?.execute(params![
-                account,
-                container,
-                name,
-                row.stamp.number,
-                row.stamp.wall_ms,
-                row.created.number,
-                row.created.wall_ms,
-                row.length,
-                row.body.as_deref(),
-                row.content,
-                row.metadata,
-                crc
-            ])?;
-            remember(meta, crc);
-        }
-        Change::DeleteBlob {
-            account,
-            container,
-            name,
-        } => {
-            let of = "WHERE account = ?1 AND container = ?2 AND blob = ?3";
-            let old = format!("SELECT crc FROM blobs {of}");
-            forget(transaction, meta, &old, [account, container, name])?;
-            let delete = format!("DELETE FROM blobs {of}");
-            transaction.execute(&delete, [account, container, name])?;
-        }
-    }
-    Ok(())
-}
-
-/// These rows go, or become others.
-fn forget<const N: usize>(
-    transaction: &Transaction<'_>,
-    meta: &mut Meta,
-    select: &str,
-    names: [&String; N],
-) -> rusqlite::Result<()> {
-    let mut select = transaction.prepare_cached(select)?;
-    let rows = select.query_map(rusqlite::params_from_iter(names), |row| {
-        row.get::<_, u32>(0)
-    })?;
-    for crc in rows {
-        meta.digest ^= crc?;
-        meta.row_count = meta.row_count.saturating_sub(1);
-    }
-    Ok(())
-}
-
-fn remember(meta: &mut Meta, crc: u32) {
-    meta.digest ^= crc;
-    meta.row_count += 1;
-}
-
-/// A blob's columns but for its names.
-struct BlobRow {
-    stamp: Stamp,
-    created: Stamp,
-    length: Option<u64>,
-    body: Option<Bytes>,
-    content: String,
-    metadata: String,
-}
-
-impl BlobRow {
-    fn of(blob: &Blob) -> Self {
-        let (length, body) = match &blob.body {
-            Body::Block(bytes) => (None, Some(bytes.clone())),
-            Body::Page(length) => (Some(*length), None),
-        };
-        Self {
-            stamp: blob.version.stamp,
-            created: blob.created,
-            length,
-            body,
-            content: json(&blob.content.0),
-            metadata: json(&blob.metadata),
-        }
-    }
-
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            stamp: Stamp {
-                number: row.get(3)?,
-                wall_ms: row.get(4)?,
-            },
-            created: Stamp {
-                number: row.get(5)?,
-                wall_ms: row.get(6)?,
-            },
-            length: row.get(7)?,
-            body: row.get::<_, Option<Vec<u8>>>(8)?.map(Bytes::from),
-            content: row.get(9)?,
-            metadata: row.get(10)?,
-        })
-    }
-
-    fn crc(&self, names: [&String; 3]) -> u32 {
-        let mut checksum = Checksum::default();
-        for name in names {
-            checksum.bytes(name.as_bytes());
-        }
-        checksum.stamp(self.stamp);
-        checksum.stamp(self.created);
-        checksum.bytes(&self.length.unwrap_or(u64::MAX).to_le_bytes());
-        checksum.bytes(self.body.as_deref().unwrap_or_default());
-        checksum.bytes(self.content.as_bytes());
-        checksum.bytes(self.metadata.as_bytes());
-        checksum.0.finalize()
-    }
-
-    fn into_blob(self) -> Option<Blob> {
-        let body = match (self.body, self.length) {
-            (Some(body), None) => Body::Block(body),
-            (None, Some(length)) => Body::Page(length),
-            _ => return None,
-        };
-        Some(Blob {
-            version: Version::new(self.stamp),
-            created: self.created,
-            body,
-            content: ContentHeaders(serde_json::from_str(&self.content).ok()?),
-            metadata: serde_json::from_str(&self.metadata).ok()?,
-        })
-    }
-}
-
-fn container_crc(account: &str, container: &str, stamp: Stamp, metadata: &str) -> u32 {
-    let mut checksum = Checksum::default();
-    checksum.bytes(account.as_bytes());
-    checksum.bytes(container.as_bytes());
-    checksum.stamp(stamp);
-    checksum.bytes(metadata.as_bytes());
-    checksum.0.finalize()
-}
-
-/// Each part counts with its length, so that nothing can slip from one into the next.
-#[derive(Default)]
-struct Checksum(crc32fast::Hasher);
-
-impl Checksum {
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update(&(bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
-    }
-
-    fn stamp(&mut self, stamp: Stamp) {
-        self.bytes(&stamp.number.to_le_bytes());
-        self.bytes(&stamp.wall_ms.to_le_bytes());
-    }
-}
-
-fn json(pairs: &Metadata) -> String {
-    serde_json::to_string(pairs).unwrap_or_default()
-}
-
-/// Reads all rows, and checks each of them and all together.
-fn load(connection: &Connection, path: &Path) -> Result<(Meta, Catalog), OpenError> {
-    let broken = |error: rusqlite::Error| told(path, &error);
-    let damaged = |detail: &str| OpenError::Damaged {
-        path: path.into(),
-        detail: detail.into(),
-    };
-    let pragma = |name: &str| -> rusqlite::Result<i64> {
-        connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
-    };
-    if pragma("application_id").map_err(broken)? != i64::from(APPLICATION_ID) {
-        return Err(damaged("it belongs to another program"));
-    }
-    match u32::try_from(pragma("user_version").map_err(broken)?) {
-        Ok(FORMAT) => {}
-        Ok(found) if found > FORMAT => {
-            return Err(OpenError::Newer {
-                path: path.into(),
-                found,
-                known: FORMAT,
-            });
-        }
-        _ => return Err(damaged("it has no format")),
-    }
-    let mut found = Meta::default();
-    let mut catalog = Catalog::default();
-    let mut read = || -> rusqlite::Result<Option<&'static str>> {
-        let mut select = connection.prepare(
-            "SELECT account, container, number, modified_at_ms, metadata, crc FROM containers",
-        )?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            let (account, container): (String, String) = (row.get(0)?, row.get(1)?);
-            let stamp = Stamp {
-                number: row.get(2)?,
-                wall_ms: row.get(3)?,
-            };
-            let metadata: String = row.get(4)?;
-            let crc = container_crc(&account, &container, stamp, &metadata);
-            let Ok(metadata) = serde_json::from_str(&metadata) else {
-                return Ok(Some("a container's metadata are none"));
-            };
-            if crc != row.get::<_, u32>(5)? {
-                return Ok(Some("a container does not fit its checksum"));
-            }
-            remember(&mut found, crc);
-            catalog.apply(
-                stamp,
-                Change::PutContainer {
-                    account,
-                    container,
-                    metadata,
-                },
-            );
-        }
-        let mut select = connection.prepare(
-            "SELECT account, container, blob, number, modified_at_ms, created_number, \
-             created_at_ms, length, body, content, metadata, crc FROM blobs",
-        )?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            let (account, container): (String, String) = (row.get(0)?, row.get(1)?);
-            let name: String = row.get(2)?;
-            let columns = BlobRow::read(row)?;
-            let crc = columns.crc([&account, &container, &name]);
-            if crc != row.get::<_, u32>(11)? {
-                return Ok(Some("a blob does not fit its checksum"));
-            }
-            remember(&mut found, crc);
-            let stamp = columns.stamp;
-            let Some(blob) = columns.into_blob() else {
-                return Ok(Some("a blob's columns don't fit together"));
-            };
-            if catalog.container(&account, &container).is_none() {
-                return Ok(Some("a blob has no container"));
-            }
-            catalog.apply(
-                stamp,
-                Change::PutBlob {
-                    account,
-                    container,
-                    name,
-                    blob: Arc::new(blob),
-                },
-            );
-        }
-        Ok(None)
-    };
-    if let Some(detail) = read().map_err(broken)? {
-        return Err(damaged(detail));
-    }
-    let meta = connection.query_row(
-        "SELECT number, row_count, digest, crc FROM meta WHERE id = 1",
-        [],
-        |row| {
-            let meta = Meta {
-                number: row.get(0)?,
-                row_count: row.get(1)?,
-                digest: row.get(2)?,
-            };
-            Ok((meta, row.get::<_, u32>(3)?))
-        },
-    );
-    let Some((meta, crc)) = meta.optional().map_err(broken)? else {
-        return Err(damaged("the row about all others is missing"));
-    };
-    if meta.crc() != crc {
-        return Err(damaged(
-            "the row about all others does not fit its checksum",
-        ));
-    }
-    if (meta.row_count, meta.digest) != (found.row_count, found.digest) {
-        return Err(damaged("rows are missing, or too many"));
-    }
-    catalog.last.number = catalog.last.number.max(meta.number);
-    Ok((meta, catalog))
-}
-
 /// A database that is being restored.
 pub(in crate::azure) fn restoring(folder: &Path) -> PathBuf {
     folder.join("blobs.db.restoring")
 }
 
-/// Copies the database `from`, as of one commit, to the file `to`, checks the copy, and makes it
-/// durable.
-pub(in crate::azure) fn copy(from: &Path, to: &Path) -> Result<(), OpenError> {
-    let read = |error: rusqlite::Error| told(from, &error);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let store = Connection::open_with_flags(from, flags).map_err(read)?;
-    store.busy_timeout(Duration::from_secs(5)).map_err(read)?;
-    {
-        let mut copied = Connection::open(to).map_err(|error| told(to, &error))?;
-        copied
-            .execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;")
-            .map_err(|error| told(to, &error))?;
-        let backup = rusqlite::backup::Backup::new(&store, &mut copied);
-        let backup = backup.map_err(|error| told(to, &error))?;
-        backup.step(-1).map_err(read)?;
-    }
-    let copied = Connection::open(to).map_err(|error| told(to, &error))?;
-    copied
-        .query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))
-        .map_err(|error| told(to, &error))?;
-    load(&copied, from)?;
-    drop(copied);
-    let sync = || File::open(to)?.sync_all();
-    sync().map_err(OpenError::io(to))
-}
-
-fn told(path: &Path, error: &rusqlite::Error) -> OpenError {
+pub(super) fn told(path: &Path, error: &rusqlite::Error) -> OpenError {
     let path: PathBuf = path.into();
     let detail = error.to_string();
     match error.sqlite_error_code() {

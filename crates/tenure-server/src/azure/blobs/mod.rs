@@ -6,7 +6,10 @@
 //! still under way.
 
 mod catalog;
+mod copy;
 mod disk;
+mod mark;
+mod rows;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -20,7 +23,9 @@ use crate::Store;
 use crate::engine::OpenError;
 
 pub(super) use catalog::{Blob, Body, Catalog, Change, Container, ContentHeaders, Stamp, Version};
-pub(super) use disk::{DATABASE, copy, restoring};
+pub(super) use copy::copy;
+pub(super) use disk::{DATABASE, restoring};
+pub(super) use mark::{Mark, check};
 
 /// All containers and blobs.
 pub(super) struct Blobs {

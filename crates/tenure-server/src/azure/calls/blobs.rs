@@ -12,7 +12,7 @@ use http_body_util::LengthLimitError;
 use tenure_core::lease::Usage;
 
 use super::{answer, insert_lease, insert_metadata, insert_number};
-use crate::azure::auth::{Kind, Need};
+use crate::azure::auth::{Grant, Kind, Need};
 use crate::azure::blobs::{Blob, Body, Change, ContentHeaders, Stamp, Turn, Version};
 use crate::azure::call::Call;
 use crate::azure::conditions::Conditions;
@@ -36,6 +36,15 @@ const CONTENT: [&str; 6] = [
     "content-disposition",
     "content-md5",
     "cache-control",
+];
+
+/// What a service SAS may say in their place.
+const OVERRIDES: [(&str, &str); 5] = [
+    ("rscc", "cache-control"),
+    ("rscd", "content-disposition"),
+    ("rsce", "content-encoding"),
+    ("rscl", "content-language"),
+    ("rsct", "content-type"),
 ];
 
 /// "Put Blob".
@@ -139,7 +148,7 @@ pub(in crate::azure) async fn get(call: Call) -> Result<Response> {
         Some((first, _)) if first >= len => return Err(INVALID_RANGE.into()),
         Some((first, last)) => (first, last.map_or(len, |last| len.min(last + 1)) - first),
     };
-    let mut response = described(&blob, look);
+    let mut response = described(&call, &blob, look);
     let headers = response.headers_mut();
     insert_number(headers, header::CONTENT_LENGTH, count);
     if range.is_some() {
@@ -164,7 +173,7 @@ pub(in crate::azure) async fn get(call: Call) -> Result<Response> {
 /// "Get Blob Properties" and "Get Blob Metadata".
 pub(in crate::azure) async fn properties(call: Call) -> Result<Response> {
     let (blob, look) = look_at(&call).await?;
-    let mut response = described(&blob, look);
+    let mut response = described(&call, &blob, look);
     if call.method == axum::http::Method::HEAD {
         insert_number(
             response.headers_mut(),
@@ -235,7 +244,7 @@ async fn look_at(call: &Call) -> Result<(Arc<Blob>, Look)> {
 }
 
 /// All headers that describe the blob.
-fn described(blob: &Blob, look: Look) -> Response {
+fn described(call: &Call, blob: &Blob, look: Look) -> Response {
     let mut response = answer(StatusCode::OK, &blob.version);
     let headers = response.headers_mut();
     let insert = |headers: &mut HeaderMap, name: &'static str, value: &str| {
@@ -246,6 +255,14 @@ fn described(blob: &Blob, look: Look) -> Response {
     for name in CONTENT {
         if let Some(value) = blob.content.0.get(name) {
             insert(headers, name, value);
+        }
+    }
+    if matches!(call.grant, Grant::Service { .. }) {
+        // They are signed with the rest of it.
+        for (parameter, name) in OVERRIDES {
+            if let Some(value) = call.query.get(parameter) {
+                insert(headers, name, value);
+            }
         }
     }
     insert(headers, "accept-ranges", "bytes");

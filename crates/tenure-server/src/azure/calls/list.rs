@@ -295,5 +295,10 @@ fn write_next(xml: &mut Xml, next: Option<&str>) {
 fn endpoint(call: &Call) -> String {
     let host = call.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
-    format!("http://{host}/{}/", call.account)
+    let scheme = if call.face.guard.is_secure() {
+        "https"
+    } else {
+        "http"
+    };
+    format!("{scheme}://{host}/{}/", call.account)
 }

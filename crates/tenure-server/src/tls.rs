@@ -1,0 +1,224 @@
+//! TLS: a certificate and its key, from files that may be changed while the server runs.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::connections::Door;
+
+/// The certificate that a [`Server`](crate::Server) shows, and its key. Clones are handles to the
+/// same one.
+#[derive(Clone)]
+pub struct Tls(Arc<Files>);
+
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// What new connections are shown.
+    config: RustlsConfig,
+    /// What was in the files.
+    loaded: Mutex<Pem>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Pem {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// What is wrong with a certificate or its key. It says what would be right, and nothing of what is in
+/// the file of the key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}", path.display())]
+pub struct TlsError {
+    setting: &'static str,
+    path: PathBuf,
+    reason: String,
+}
+
+impl TlsError {
+    /// The setting that names the file: `certificate` or `key`.
+    #[must_use]
+    pub const fn setting(&self) -> &'static str {
+        self.setting
+    }
+
+    /// What is wrong with the file.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl Tls {
+    /// Reads a certificate and its key, both PEM: the server's own certificate first, then those
+    /// between it and one that clients trust; one key, not encrypted. They may stand in one file.
+    ///
+    /// It blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`].
+    pub fn open(
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Result<Self, TlsError> {
+        let (certificate, key) = (certificate.into(), key.into());
+        let pem = Pem::read(&certificate, &key)?;
+        let config = pem.config(&certificate, &key)?;
+        Ok(Self(Arc::new(Files {
+            certificate,
+            key,
+            config: RustlsConfig::from_config(config.into()),
+            loaded: Mutex::new(pem),
+        })))
+    }
+
+    /// Reads both files again, and shows new connections what is in them, if it is something else; tells
+    /// whether it was. Connections that are there stay as they are.
+    ///
+    /// It blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`]: the server goes on with what it had.
+    pub fn reload(&self) -> Result<bool, TlsError> {
+        let Files {
+            certificate,
+            key,
+            config,
+            loaded,
+        } = &*self.0;
+        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let pem = Pem::read(certificate, key)?;
+        if pem == *loaded {
+            return Ok(false);
+        }
+        config.reload_from_config(pem.config(certificate, key)?.into());
+        *loaded = pem;
+        Ok(true)
+    }
+
+    /// What lets connections in by this door, whose handshake ends within this time. They have their
+    /// seat before it begins, and it is done where the connection is served, so who is slow at it is in
+    /// nobody's way.
+    pub(crate) fn acceptor(&self, door: Door, handshake_time: Duration) -> RustlsAcceptor<Door> {
+        RustlsAcceptor::new(self.0.config.clone())
+            .handshake_timeout(handshake_time)
+            .acceptor(door)
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("certificate", &self.0.certificate)
+            .field("key", &self.0.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pem {
+    fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let read = |path: &Path, wrong: fn(&Path, String) -> TlsError| {
+            fs::read(path).map_err(|error| wrong(path, error.to_string()))
+        };
+        Ok(Self {
+            certificate: read(certificate, of_certificate)?,
+            key: read(key, of_key)?,
+        })
+    }
+
+    fn config(&self, certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
+        let chain = self
+            .chain()
+            .map_err(|reason| of_certificate(certificate, reason))?;
+        let secret = self.secret().map_err(|reason| of_key(key, reason))?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map(|builder| builder.with_no_client_auth())
+            .and_then(|builder| builder.with_single_cert(chain, secret));
+        let mut config = config.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => of_key(
+                key,
+                format!(
+                    "it is not the key of the first certificate in {}; name the one that belongs to it",
+                    certificate.display()
+                ),
+            ),
+            rustls::Error::InvalidCertificate(error) => of_certificate(
+                certificate,
+                format!("its first certificate is none ({error:?})"),
+            ),
+            error => of_key(key, format!("it can't be used ({error}); {KEYS}")),
+        })?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let chain = CertificateDer::pem_slice_iter(&self.certificate);
+        let chain = chain.collect::<Result<Vec<_>, _>>().map_err(garbled)?;
+        if chain.is_empty() {
+            return Err(
+                "there is no certificate in it; write PEM, which begins with \
+                        -----BEGIN CERTIFICATE-----, the server's own first"
+                    .into(),
+            );
+        }
+        Ok(chain)
+    }
+
+    fn secret(&self) -> Result<PrivateKeyDer<'static>, String> {
+        let secrets = PrivateKeyDer::pem_slice_iter(&self.key);
+        let mut secrets = secrets.collect::<Result<Vec<_>, _>>().map_err(garbled)?;
+        match (secrets.pop(), secrets.len()) {
+            (Some(secret), 0) => Ok(secret),
+            (Some(_), others) => Err(format!("there are {} keys in it; leave one", others + 1)),
+            (None, _) if String::from_utf8_lossy(&self.key).contains("ENCRYPTED PRIVATE KEY") => {
+                Err("the key is encrypted; decrypt it (openssl pkey -in OLD -out NEW)".into())
+            }
+            (None, _) => Err(format!("there is no private key in it; {KEYS}")),
+        }
+    }
+}
+
+/// What is taken.
+const KEYS: &str = "write PEM, which begins with -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
+                    PRIVATE KEY, of RSA with 2048 bits at least, ECDSA or Ed25519";
+
+/// What of it is told is no part of a key.
+fn garbled(error: pem::Error) -> String {
+    let what = match error {
+        pem::Error::MissingSectionEnd { .. } => "a section has no line -----END ...-----",
+        pem::Error::IllegalSectionStart { .. } => "a line -----BEGIN ...----- is not right",
+        pem::Error::Base64Decode(_) => "what stands between BEGIN and END is no base64",
+        _ => "it is no PEM",
+    };
+    format!("{what}; copy the file again")
+}
+
+fn of_certificate(path: &Path, reason: String) -> TlsError {
+    told("certificate", path, reason)
+}
+
+fn of_key(path: &Path, reason: String) -> TlsError {
+    told("key", path, reason)
+}
+
+fn told(setting: &'static str, path: &Path, reason: String) -> TlsError {
+    TlsError {
+        setting,
+        path: path.to_owned(),
+        reason,
+    }
+}

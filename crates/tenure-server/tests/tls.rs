@@ -1,0 +1,228 @@
+//! A store over TLS, over real sockets.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::{Api, Running, SOON, assert_ok, assert_refused, served};
+use rcgen::{CertifiedKey, KeyPair};
+use reqwest::{Certificate, Client};
+use tempfile::TempDir;
+use tenure_server::{Config, Limits, Server, Store, Tls};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+fn make() -> CertifiedKey<KeyPair> {
+    rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap()
+}
+
+/// Files that a server reads.
+struct Files(TempDir);
+
+impl Files {
+    fn of(made: &CertifiedKey<KeyPair>) -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        files.write(made);
+        files
+    }
+
+    fn write(&self, made: &CertifiedKey<KeyPair>) {
+        fs::write(self.certificate(), made.cert.pem()).unwrap();
+        fs::write(self.key(), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.0.path().join("certificate.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.0.path().join("key.pem")
+    }
+
+    fn open(&self) -> Tls {
+        Tls::open(self.certificate(), self.key()).unwrap()
+    }
+}
+
+fn serve(tls: Tls, change: impl FnOnce(&mut Limits)) -> Running {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    let store = Store::open(Config::memory().with_limits(limits)).unwrap();
+    let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+    served(server.with_tls(tls))
+}
+
+/// Somebody with connections of their own, who trusts this certificate alone.
+fn client(running: &Running, made: &CertifiedKey<KeyPair>) -> Api {
+    let root = Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
+    Api {
+        origin: running.api.origin.replace("http:", "https:"),
+        http: Client::builder().tls_certs_only([root]).build().unwrap(),
+    }
+}
+
+async fn connect(running: &Running) -> TcpStream {
+    let address = running.api.origin.strip_prefix("http://").unwrap();
+    TcpStream::connect(address).await.unwrap()
+}
+
+#[tokio::test]
+async fn leases_are_held_over_tls() {
+    let made = make();
+    let running = serve(Files::of(&made).open(), |_| {});
+    let api = client(&running, &made);
+    assert_ok(&api.acquire("a", 1).await);
+    assert_ok(&api.renew("a", 1).await);
+    assert_refused(&api.acquire("a", 2).await, 409, "lease_held");
+    // Who trusts somebody else is not served.
+    let other = client(&running, &make());
+    assert!(other.http.get(other.url("a", "")).send().await.is_err());
+}
+
+#[tokio::test]
+async fn a_request_without_tls_gets_no_answer_to_it() {
+    let running = serve(Files::of(&make()).open(), |_| {});
+    let mut stream = connect(&running).await;
+    let request = b"GET /livez HTTP/1.1\r\nhost: store\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    let read = timeout(SOON, stream.read_to_end(&mut answer)).await;
+    let _ = read.expect("the connection is closed");
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_is_cut_off_and_in_nobody_s_way() {
+    let made = make();
+    let limit = Duration::from_millis(500);
+    let running = serve(Files::of(&made).open(), |limits| {
+        limits.request_time = limit
+    });
+    let began = Instant::now();
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(connect(&running).await);
+    }
+    // Half of a hello: what is said there is not what counts.
+    silent[0]
+        .write_all(&[0x16, 0x03, 0x01, 0x02])
+        .await
+        .unwrap();
+    assert_ok(&client(&running, &made).acquire("a", 1).await);
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        let closed = timeout(SOON, stream.read_to_end(&mut rest)).await;
+        let _ = closed.expect("the connection is closed");
+    }
+    assert!(began.elapsed() >= limit);
+}
+
+#[tokio::test]
+async fn a_connection_counts_before_its_handshake() {
+    let made = make();
+    let running = serve(Files::of(&made).open(), |limits| {
+        limits.max_connections = 1;
+        limits.request_time = Duration::from_secs(1);
+    });
+    let silent = connect(&running).await;
+    // Until it is known that the other one sits.
+    let until = Instant::now() + SOON;
+    loop {
+        let api = client(&running, &made);
+        let answer = api.get("a").await;
+        if answer.0 == 429 {
+            break;
+        }
+        assert!(Instant::now() < until, "{answer:?}");
+    }
+    // Its seat is free when it is gone.
+    drop(silent);
+    loop {
+        let api = client(&running, &made);
+        let answer = api.get("a").await;
+        if answer.0 == 404 {
+            break;
+        }
+        assert!(Instant::now() < until, "{answer:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn another_certificate_is_shown_to_new_connections_and_a_wrong_one_to_nobody() {
+    let (old, new) = (make(), make());
+    let files = Files::of(&old);
+    let tls = files.open();
+    let running = serve(tls.clone(), |_| {});
+    let early = client(&running, &old);
+    assert_ok(&early.acquire("a", 1).await);
+    assert_eq!(tls.reload(), Ok(false));
+    // Half of a change: the key is not the certificate's.
+    fs::write(files.certificate(), new.cert.pem()).unwrap();
+    assert_eq!(tls.reload().unwrap_err().setting(), "key");
+    assert_ok(&client(&running, &old).renew("a", 1).await);
+    files.write(&new);
+    assert_eq!(tls.reload(), Ok(true));
+    assert_ok(&client(&running, &new).renew("a", 1).await);
+    let late = client(&running, &old);
+    assert!(late.http.get(late.url("a", "")).send().await.is_err());
+    // Who was there before goes on.
+    assert_ok(&early.renew("a", 1).await);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_told_with_its_name() {
+    let (made, other) = (make(), make());
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let cut = certificate.replace("-----END CERTIFICATE-----", "");
+    let no_base64 = certificate.replace('M', "!");
+    let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+    let no_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_owned();
+    let two = format!("{key}{key}");
+    let of_other = other.signing_key.serialize_pem();
+    let none = String::new();
+    for (in_certificate, in_key, setting, part) in [
+        (&none, &key, "certificate", "there is no certificate"),
+        (&key, &key, "certificate", "there is no certificate"),
+        (&cut, &key, "certificate", "END"),
+        (&no_base64, &key, "certificate", "no base64"),
+        (
+            &no_der,
+            &key,
+            "certificate",
+            "its first certificate is none",
+        ),
+        (&certificate, &none, "key", "there is no private key"),
+        (&certificate, &certificate, "key", "there is no private key"),
+        (&certificate, &encrypted, "key", "encrypted"),
+        (&certificate, &two, "key", "2 keys"),
+        (&certificate, &no_key, "key", "can't be used"),
+        (
+            &certificate,
+            &of_other,
+            "key",
+            "not the key of the first certificate",
+        ),
+    ] {
+        let files = Files::of(&made);
+        fs::write(files.certificate(), in_certificate).unwrap();
+        fs::write(files.key(), in_key).unwrap();
+        let error = Tls::open(files.certificate(), files.key()).unwrap_err();
+        let (told, reason) = (error.to_string(), error.reason());
+        assert_eq!(error.setting(), setting, "{told}");
+        assert!(reason.contains(part), "{part}: {told}");
+        assert!(told.contains(&format!("{setting}.pem")), "{told}");
+        // Nothing of the key.
+        assert!(!told.contains(&key[60..80]), "{told}");
+    }
+    let files = Files::of(&made);
+    let missing = files.0.path().join("missing.pem");
+    let error = Tls::open(&missing, files.key()).unwrap_err();
+    assert!(error.to_string().contains("missing.pem"), "{error}");
+    let error = Tls::open(files.certificate(), &missing).unwrap_err();
+    assert_eq!(error.setting(), "key");
+}

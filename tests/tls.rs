@@ -1,0 +1,187 @@
+//! `tenure serve` over TLS, and those who speak to it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use nix::sys::signal::Signal;
+use rcgen::{CertifiedKey, KeyPair};
+use tempfile::TempDir;
+use tenure_tests::process::{Process, command, output, run};
+use tenure_tests::wait_for;
+
+fn make() -> CertifiedKey<KeyPair> {
+    rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate")
+}
+
+struct Files(TempDir);
+
+impl Files {
+    fn of(made: &CertifiedKey<KeyPair>) -> Self {
+        let files = Self(tempfile::tempdir().expect("a folder"));
+        files.write("certificate", &made.cert.pem());
+        files.write("key", &made.signing_key.serialize_pem());
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).expect("a file");
+    }
+
+    fn path(&self, name: &str) -> String {
+        let path: PathBuf = self.0.path().join(name);
+        path.to_str().expect("a path of text").to_owned()
+    }
+
+    fn serve(&self) -> (Process, String) {
+        let process = Process::start(&[
+            "serve",
+            "--engine",
+            "memory",
+            "--listen",
+            "127.0.0.1:0",
+            "--tls-certificate",
+            &self.path("certificate"),
+            "--tls-key",
+            &self.path("key"),
+        ]);
+        let url = wait_for("the store", || {
+            let stdout = process.stdout();
+            let line = stdout.lines().next()?;
+            Some(line.strip_prefix("listening on ")?.to_owned())
+        });
+        assert!(url.starts_with("https://"), "{url}");
+        (process, url)
+    }
+}
+
+fn list(url: &str, ca_file: &str) -> Output {
+    run(&["list", "--server", url, "--ca-file", ca_file])
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_leader_is_elected_and_looked_at_over_tls() {
+    let files = Files::of(&make());
+    let (_store, url) = files.serve();
+    let certificate = files.path("certificate");
+    let place = ["--server", &url, "--ca-file", &certificate];
+    let election = ["run", "--once", "--election", "tests/job"];
+    let ran = run(&[&election[..], &place, &["--", "true"]].concat());
+    assert!(ran.status.success(), "{ran:?}");
+    let status = run(&[&["status", "tests/job"][..], &place].concat());
+    assert!(status.status.success(), "{status:?}");
+    // The doctor finds the store. What it finds of it is not the question.
+    let doctor = run(&[&["doctor", "--json"][..], &place].concat());
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(text.contains("\"reachable\": true"), "{text}");
+
+    // Also where it stands in a file or in the environment.
+    files.write(
+        "tenure.toml",
+        &format!("servers = [{url:?}]\nca_file = {certificate:?}\n"),
+    );
+    let by_file = run(&["list", "--config", &files.path("tenure.toml")]);
+    assert!(by_file.status.success(), "{by_file:?}");
+    let mut by_variable = command(&["list", "--server", &url]);
+    let by_variable = output(by_variable.env("TENURE_CA_FILE", &certificate));
+    assert!(by_variable.status.success(), "{by_variable:?}");
+
+    // The system does not know it, and who trusts somebody else does not trust it.
+    let unknown = run(&["list", "--server", &url]);
+    assert!(stderr(&unknown).contains("certificate"), "{unknown:?}");
+    let other = Files::of(&make());
+    let not_it = list(&url, &other.path("certificate"));
+    assert!(stderr(&not_it).contains("certificate"), "{not_it:?}");
+}
+
+#[test]
+fn a_hang_up_has_it_show_what_is_in_the_files_now() {
+    let (old, new) = (make(), make());
+    let files = Files::of(&old);
+    let trusted = Files::of(&new);
+    let (store, url) = files.serve();
+    assert!(list(&url, &files.path("certificate")).status.success());
+    files.write("key", &new.signing_key.serialize_pem());
+    store.signal(Signal::SIGHUP);
+    wait_for("a warning", || {
+        store
+            .stderr()
+            .contains("not the key of the first certificate")
+            .then_some(())
+    });
+    files.write("certificate", &new.cert.pem());
+    store.signal(Signal::SIGHUP);
+    wait_for("the new certificate", || {
+        list(&url, &trusted.path("certificate"))
+            .status
+            .success()
+            .then_some(())
+    });
+}
+
+#[test]
+fn files_that_can_t_be_used_are_named_with_their_setting() {
+    let (made, other) = (make(), make());
+    let files = Files::of(&made);
+    files.write("other-key", &other.signing_key.serialize_pem());
+    files.write("empty", "");
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        let refused = run(&[&["serve", "--listen", "127.0.0.1:0"][..], arguments].concat());
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    };
+    let path = |name: &str| files.path(name);
+    let (certificate, key) = (path("certificate"), path("key"));
+    let both = |certificate: &str, key: &str, parts: &[&str]| {
+        refused(&["--tls-certificate", certificate, "--tls-key", key], parts);
+    };
+    let flag = "--tls-key";
+    both(
+        &path("none"),
+        &key,
+        &["--tls-certificate", "none", "No such file"],
+    );
+    both(
+        &path("empty"),
+        &key,
+        &["--tls-certificate", "empty", "BEGIN CERTIFICATE"],
+    );
+    both(
+        &certificate,
+        &path("empty"),
+        &[flag, "empty", "BEGIN PRIVATE KEY"],
+    );
+    both(
+        &certificate,
+        &path("other-key"),
+        &[flag, "other-key", "not the key"],
+    );
+    refused(
+        &["--tls-certificate", &certificate],
+        &["tls.key is not set"],
+    );
+    refused(&["--tls-key", &key], &["tls.certificate is not set"]);
+
+    // A file is checked before anybody starts with it.
+    let config = path("tenure.toml");
+    let check = |text: &str| {
+        files.write("tenure.toml", text);
+        let checked = run(&["config", "check", &config]);
+        (checked.status.code(), stderr(&checked))
+    };
+    let right = format!("[tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    assert_eq!(check(&right), (Some(0), String::new()));
+    let (code, said) = check(&right.replace("key\"", "other-key\""));
+    assert!(code == Some(2) && said.contains("tenure.toml:3"), "{said}");
+    let (code, said) = check("[tls]\ncertificat = \"x\"\n");
+    assert!(code == Some(2) && said.contains("certificat"), "{said}");
+    let (code, said) = check(&format!("ca_file = {:?}\n", path("key")));
+    assert!(code == Some(2) && said.contains("no certificate"), "{said}");
+}
