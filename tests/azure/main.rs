@@ -1,37 +1,47 @@
-//! The official Azure SDK for Python against the store, which also dies and comes back.
+//! The official Azure SDKs for Python and JavaScript against the store, which also dies and comes back;
+//! and the emulator, which gets the same requests.
 //!
-//! It needs Python and the packages of `requirements.txt`: `TENURE_AZURE_PYTHON` names an interpreter
-//! that has them (`.ci/run` makes one). Without it these tests say so and pass; where `CI=true`, they fail.
+//! They need Python and the packages of `requirements.txt`, and Node and those of `package.json`:
+//! `TENURE_AZURE_PYTHON` names an interpreter, and `TENURE_AZURE_NODE` a folder with `node_modules`, that
+//! have them (`.ci/run` makes both). Without them these tests say so and pass; where `CI=true`, they fail.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 use tenure_tests::azurite::Azurite;
+use tenure_tests::needs::{can_run, said};
 use tenure_tests::process::{Process, command, output};
 use tenure_tests::wait_for;
 
 const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/suite.py");
 const KILLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/killed.py");
+const SECURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/secure.py");
+const PATTERN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/pattern.js");
 const ELECTION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/azure_leader.py");
 
-/// An interpreter that has the SDK.
-fn python() -> Option<String> {
+/// An interpreter that has the SDK, for this test.
+fn python(test: &str) -> Option<String> {
     let named = std::env::var("TENURE_AZURE_PYTHON").ok();
     let python = named.unwrap_or_else(|| "python3".into());
-    let has_it = Command::new(&python)
-        .args(["-c", "import azure.storage.blob"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if has_it {
-        return Some(python);
-    }
-    let how = "make a virtual environment with tests/azure/requirements.txt and name its python in \
-               TENURE_AZURE_PYTHON";
-    let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    assert!(!is_ci, "{python} has no azure-storage-blob: {how}");
-    eprintln!("NOT TESTED: {python} has no azure-storage-blob: {how}");
-    None
+    let has_it = said(Command::new(&python).args(["-c", "import azure.storage.blob"])).is_some();
+    let needs = "the packages of tests/azure/requirements.txt, in a virtual environment whose python \
+                 TENURE_AZURE_PYTHON names";
+    can_run(test, needs, has_it).then_some(python)
+}
+
+/// Node, where the SDK is, for this test.
+fn node(test: &str) -> Option<Command> {
+    let folder = std::env::var("TENURE_AZURE_NODE").unwrap_or_else(|_| ".".into());
+    let node = || {
+        let mut node = Command::new("node");
+        node.env("NODE_PATH", Path::new(&folder).join("node_modules"));
+        node
+    };
+    let has_it = said(node().args(["-e", "require('@azure/storage-blob')"])).is_some();
+    let needs = "the packages of tests/azure/package.json, in a folder that TENURE_AZURE_NODE names";
+    can_run(test, needs, has_it).then(node)
 }
 
 fn serve(folder: &Path, listen: &str) -> (Process, String) {
@@ -62,7 +72,7 @@ fn assert_success(output: &Output) -> String {
 
 #[test]
 fn the_official_sdk_finds_every_cell_as_azure_documents_it() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("the_official_sdk_finds_every_cell_as_azure_documents_it") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let (_store, url) = serve(folder.path(), "127.0.0.1:0");
     // It waits for leases that really expire, which is longer than other tests wait for a process.
@@ -75,14 +85,13 @@ fn the_official_sdk_finds_every_cell_as_azure_documents_it() {
     assert!(count.is_some_and(|count| count > 500), "{text}");
 }
 
-/// Azurite is the emulator of Azure's storage (the npm package `azurite`). Where it is installed, the same
-/// requests go to it: it differs where `azurite.txt` and `docs/azure.md` say so, and nowhere else.
+/// The same requests go to the emulator: it differs where `azurite.txt` and `docs/azure.md` say so, and nowhere else.
 #[test]
 fn azurite_differs_only_where_the_documents_say_so() {
-    let Some(azurite) = Azurite::start() else {
+    let Some(azurite) = Azurite::start("azurite_differs_only_where_the_documents_say_so") else {
         return;
     };
-    let Some(python) = python() else { return };
+    let Some(python) = python("azurite_differs_only_where_the_documents_say_so") else { return };
     let url = format!("http://{}", azurite.address());
     let known = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/azurite.txt");
     let ran = Command::new(python).args([SUITE, &url, known]).output();
@@ -90,8 +99,45 @@ fn azurite_differs_only_where_the_documents_say_so() {
 }
 
 #[test]
+fn the_official_sdk_for_javascript_elects_by_the_pattern() {
+    let Some(mut node) = node("the_official_sdk_for_javascript_elects_by_the_pattern") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_store, url) = serve(folder.path(), "127.0.0.1:0");
+    assert_success(&output(node.args([PATTERN, &url])));
+}
+
+#[test]
+fn over_tls_the_official_sdk_comes_with_keys_and_with_tokens() {
+    let Some(python) = python("over_tls_the_official_sdk_comes_with_keys_and_with_tokens") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+    let made = made.expect("a certificate");
+    let (pem, keys) = (path("both.pem"), path("keys.json"));
+    let both = made.cert.pem() + &made.signing_key.serialize_pem();
+    fs::write(&pem, both).expect("a file");
+    // What the program signs its tokens with.
+    let set = r#"{"keys": [{"kty": "oct", "alg": "HS256",
+        "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
+    fs::write(&keys, set).expect("a file");
+    let mut serve = command(&["serve", "--azure-dev", "--engine", "memory"]);
+    serve
+        .args(["--listen", "127.0.0.1:0"])
+        .args(["--tls-certificate", &pem, "--tls-key", &pem])
+        .env("TENURE_AZURE_BEARER_KEYS", &keys)
+        .env("TENURE_AZURE_BEARER_ISSUER", "https://issuer");
+    let store = Process::spawn(&mut serve);
+    let url = wait_for("the store", || {
+        let stdout = store.stdout();
+        let line = stdout.lines().next()?;
+        Some(line.strip_prefix("listening on ")?.to_owned())
+    });
+    assert_success(&output(Command::new(python).args([SECURE, &url, &pem])));
+}
+
+#[test]
 fn a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let (mut store, url) = serve(folder.path(), "127.0.0.1:0");
     let killed =
@@ -108,7 +154,7 @@ fn a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on() {
 
 #[test]
 fn the_pattern_s_sample_elects_one_leader_after_the_other() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("the_pattern_s_sample_elects_one_leader_after_the_other") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let (_store, url) = serve(folder.path(), "127.0.0.1:0");
     let start = || {

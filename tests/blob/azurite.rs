@@ -8,7 +8,7 @@ use super::{blob_at, candidate, election, lead_by_odd_name, take_turns};
 
 #[tokio::test]
 async fn candidates_take_turns_on_azurite_too() {
-    let Some(azurite) = Azurite::start() else {
+    let Some(azurite) = Azurite::start("candidates_take_turns_on_azurite_too") else {
         return;
     };
     let _limit = Limit::start();

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::needs::{can_run, said};
 use crate::process::Process;
 use crate::wait_for;
 
@@ -17,20 +18,18 @@ pub struct Azurite {
 }
 
 impl Azurite {
-    /// Starts the one that `TENURE_AZURITE` names, or `azurite-blob`; `None` where it is not installed,
-    /// which it says.
+    /// Starts one; `None` where the test can't run.
     ///
     /// # Panics
     ///
     /// If it does not come up.
     #[must_use]
-    pub fn start() -> Option<Self> {
-        let azurite = std::env::var("TENURE_AZURITE").unwrap_or_else(|_| "azurite-blob".into());
-        let is_there = Command::new(&azurite).arg("--version").output();
-        if !is_there.is_ok_and(|output| output.status.success()) {
-            eprintln!("NOT TESTED: there is no {azurite}; name one in TENURE_AZURITE");
-            return None;
-        }
+    pub fn start(test: &str) -> Option<Self> {
+        let found = find();
+        let needs = "Azurite, such as the one of tests/azure/package.json, in a folder that \
+                     TENURE_AZURE_NODE names";
+        let is_there = can_run(test, needs, found.is_some());
+        let azurite = found.filter(|_| is_there)?;
         let folder = tempfile::tempdir().expect("a folder");
         let address = {
             // It is free again when it is known.
@@ -60,4 +59,17 @@ impl Azurite {
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// The one that `TENURE_AZURITE` names, is among the packages of `TENURE_AZURE_NODE`, or is installed.
+fn find() -> Option<String> {
+    let named = std::env::var("TENURE_AZURITE").ok();
+    let among = std::env::var("TENURE_AZURE_NODE").ok();
+    let among = among.map(|folder| format!("{folder}/node_modules/.bin/azurite-blob"));
+    let works = |program: &String| said(Command::new(program).arg("--version")).is_some();
+    let programs = [named, among, Some("azurite-blob".into())];
+    let found = programs.into_iter().flatten().find(works);
+    // What `npx` would start: it installs nothing, and what it starts would outlive it.
+    let ask = ["--offline", "--no-install", "-c", "command -v azurite-blob"];
+    found.or_else(|| said(Command::new("npx").args(ask)).filter(works))
 }

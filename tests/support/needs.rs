@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -30,6 +32,30 @@ pub fn can_run(test: &str, needs: &str, is_there: bool) -> bool {
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// How long a program may take to say something short: `npx` may ask the network, and that may be silent.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What this program says, if it can be started, and ends well and in time.
+///
+/// # Panics
+///
+/// If it can't be waited for.
+#[must_use]
+pub fn said(command: &mut Command) -> Option<String> {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().ok()?;
+    let until = Instant::now() + PATIENCE;
+    while child.try_wait().expect("a process to wait for").is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().expect("a process that has ended");
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success().then_some(text)
 }
 
 /// A library for `LD_PRELOAD` from a C source, in this folder; `None` where the test can't run.

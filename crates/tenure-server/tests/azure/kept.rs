@@ -183,6 +183,83 @@ async fn a_log_that_is_damaged_before_its_end_is_refused_and_a_torn_end_is_not()
 }
 
 #[tokio::test]
+async fn a_log_or_a_database_that_is_lost_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, az) = start(Config::embedded(folder.path()), development());
+    fill(&az).await;
+    let open = |folder: &TempDir| {
+        let config = Config::embedded(folder.path());
+        let store = Store::open(config.clone()).unwrap();
+        Azure::open(&store, &config.engine, development())
+    };
+    let assert_missing = |folder: &TempDir, name: &str| {
+        let file = folder.path().with_extension("backup");
+        match backup(folder.path(), &file, Existing::Keep) {
+            Err(BackupError::Store(OpenError::Damaged { path, .. })) => {
+                assert!(path.ends_with(name), "{name} {}", path.display());
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+        match open(folder) {
+            Err(AzureError::Open(OpenError::Damaged { path, .. })) => {
+                assert!(path.ends_with(name), "{name} {}", path.display());
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    let lose = |name: &str| {
+        let killed = as_killed(folder.path());
+        fs::remove_file(killed.path().join(name)).unwrap();
+        killed
+    };
+    assert_missing(&lose("blobs.db-wal"), "blobs.db-wal");
+    assert_missing(&lose("blobs.db"), "blobs.db");
+    // Also after the log was moved into the database, some hundreds of changes later.
+    let log = folder.path().join("blobs.db-wal");
+    let database = folder.path().join("blobs.db");
+    let before = fs::metadata(&database).unwrap().len();
+    for number in 0..200 {
+        let name = format!("/leases/n{number}");
+        az.put_block(&name, &[], &[7; 2048]).await.assert(201);
+    }
+    assert!(fs::metadata(&database).unwrap().len() > before && log.exists());
+    az.put_block("/leases/last", &[], b"x").await.assert(201);
+    assert_missing(&lose("blobs.db-wal"), "blobs.db-wal");
+    // An older database in its place, too.
+    let older = lose("blobs.db-wal");
+    let whole = as_killed(folder.path());
+    assert!(open(&whole).is_ok());
+
+    // After a stop in order no log is needed, but the database is.
+    running.stop().await.unwrap();
+    drop(az);
+    let stopped = as_killed(folder.path());
+    let _ = fs::remove_file(stopped.path().join("blobs.db-wal"));
+    assert!(open(&stopped).is_ok());
+    assert_missing(&lose("blobs.db"), "blobs.db");
+    fs::copy(
+        older.path().join("blobs.db"),
+        stopped.path().join("blobs.db"),
+    )
+    .unwrap();
+    assert!(open(&stopped).is_err(), "the database is an older one");
+    // A mark that is none is not overlooked, and nothing is restored over one.
+    fs::write(stopped.path().join("BLOBS"), "x").unwrap();
+    assert!(open(&stopped).is_err());
+    let other = tempfile::tempdir().unwrap();
+    let file = other.path().join("backup");
+    backup(folder.path(), &file, Existing::Keep).unwrap();
+    let marked = other.path().join("marked");
+    fs::create_dir(&marked).unwrap();
+    fs::write(marked.join("BLOBS"), "tenure-blobs 1\n").unwrap();
+    let refused = restore(&file, &marked);
+    assert!(
+        matches!(refused, Err(RestoreError::StoreThere { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
 async fn blobs_are_taken_up_to_their_limits() {
     let config = AzureConfig {
         max_blob_bytes: 4096,

@@ -1,0 +1,65 @@
+// node pattern.js URL: the leader election pattern by the official SDK for JavaScript.
+
+const assert = require("node:assert");
+const { BlobServiceClient, StorageSharedKeyCredential } = require("@azure/storage-blob");
+
+const ACCOUNT = "devstoreaccount1";
+const KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/** What a call is refused with. */
+async function refusal(call) {
+  try {
+    await call;
+  } catch (error) {
+    return `${error.statusCode} ${error.code}`;
+  }
+  throw new Error("it was not refused");
+}
+
+async function main(url) {
+  const credential = new StorageSharedKeyCredential(ACCOUNT, KEY);
+  const service = new BlobServiceClient(`${url}/${ACCOUNT}`, credential, { retryOptions: { maxTries: 1 } });
+  const container = service.getContainerClient("pattern");
+  const blob = container.getPageBlobClient("leader");
+
+  // Whoever comes first makes them, and whoever comes later finds them.
+  for (const isFirst of [true, false]) {
+    assert.strictEqual((await container.createIfNotExists()).succeeded, isFirst);
+    assert.strictEqual((await blob.createIfNotExists(512)).succeeded, isFirst);
+  }
+
+  const one = blob.getBlobLeaseClient();
+  const other = blob.getBlobLeaseClient();
+  const acquired = await one.acquireLease(15);
+  assert.strictEqual(acquired.leaseId, one.leaseId);
+  assert.strictEqual(await refusal(other.acquireLease(15)), "409 LeaseAlreadyPresent");
+  assert.strictEqual(await refusal(other.renewLease()), "409 LeaseIdMismatchWithLeaseOperation");
+  await one.renewLease();
+  const properties = await blob.getProperties();
+  assert.deepStrictEqual([properties.leaseState, properties.leaseStatus], ["leased", "locked"]);
+
+  // What its leader writes, nobody else does.
+  assert.strictEqual(await refusal(blob.setMetadata({ epoch: "1" })), "412 LeaseIdMissing");
+  const conditions = { leaseId: one.leaseId };
+  await blob.setMetadata({ epoch: "1", "of_leader": "a" }, { conditions });
+  assert.deepStrictEqual((await blob.getProperties()).metadata, { epoch: "1", of_leader: "a" });
+
+  await one.releaseLease();
+  assert.strictEqual(await refusal(one.renewLease()), "409 LeaseIdMismatchWithLeaseOperation");
+  await other.acquireLease(-1);
+  const broken = await blob.getBlobLeaseClient().breakLease(0);
+  assert.strictEqual(broken.leaseTime, 0);
+
+  const names = [];
+  for await (const found of container.listBlobsFlat()) {
+    names.push(`${found.name} ${found.properties.leaseState}`);
+  }
+  assert.deepStrictEqual(names, ["leader broken"]);
+  await container.delete();
+  assert.strictEqual(await container.exists(), false);
+}
+
+main(process.argv[2]).catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
