@@ -167,7 +167,9 @@ impl Pem {
 
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         let chain = CertificateDer::pem_slice_iter(&self.certificate);
-        let chain = chain.collect::<Result<Vec<_>, _>>().map_err(garbled)?;
+        let chain = chain
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| garbled(&error))?;
         if chain.is_empty() {
             return Err(
                 "there is no certificate in it; write PEM, which begins with \
@@ -180,7 +182,9 @@ impl Pem {
 
     fn secret(&self) -> Result<PrivateKeyDer<'static>, String> {
         let secrets = PrivateKeyDer::pem_slice_iter(&self.key);
-        let mut secrets = secrets.collect::<Result<Vec<_>, _>>().map_err(garbled)?;
+        let mut secrets = secrets
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| garbled(&error))?;
         match (secrets.pop(), secrets.len()) {
             (Some(secret), 0) => Ok(secret),
             (Some(_), others) => Err(format!("there are {} keys in it; leave one", others + 1)),
@@ -197,7 +201,7 @@ const KEYS: &str = "write PEM, which begins with -----BEGIN PRIVATE KEY-----, RS
                     PRIVATE KEY, of RSA with 2048 bits at least, ECDSA or Ed25519";
 
 /// What of it is told is no part of a key.
-fn garbled(error: pem::Error) -> String {
+fn garbled(error: &pem::Error) -> String {
     let what = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no line -----END ...-----",
         pem::Error::IllegalSectionStart { .. } => "a line -----BEGIN ...----- is not right",
