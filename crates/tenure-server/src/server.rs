@@ -126,7 +126,7 @@ impl Server {
         let serving = match tls {
             None => server.acceptor(door).http1_only().serve(service).boxed(),
             Some(tls) => {
-                let acceptor = tls.acceptor(door, limits.request_time);
+                let acceptor = tls.acceptor(door, limits.request_time, store.stopping());
                 server
                     .acceptor(acceptor)
                     .http1_only()

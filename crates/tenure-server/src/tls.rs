@@ -2,17 +2,24 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Router;
+use axum_server::accept::Accept;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use futures_util::future::BoxFuture;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
-use crate::connections::Door;
+use crate::connections::{Door, Seated};
 
 /// The certificate that a [`Server`](crate::Server) shows, and its key. Clones are handles to the
 /// same one.
@@ -107,13 +114,44 @@ impl Tls {
         Ok(true)
     }
 
-    /// What lets connections in by this door, whose handshake ends within this time. They have their
-    /// seat before it begins, and it is done where the connection is served, so who is slow at it is in
-    /// nobody's way.
-    pub(crate) fn acceptor(&self, door: Door, handshake_time: Duration) -> RustlsAcceptor<Door> {
-        RustlsAcceptor::new(self.0.config.clone())
+    /// What lets connections in by this door, whose handshake ends within this time, and at once when the
+    /// server stops. They have their seat before it begins, and it is done where the connection is
+    /// served, so who is slow at it is in nobody's way.
+    pub(crate) fn acceptor(
+        &self,
+        door: Door,
+        handshake_time: Duration,
+        stopping: CancellationToken,
+    ) -> Handshakes {
+        let handshakes = RustlsAcceptor::new(self.0.config.clone())
             .handshake_timeout(handshake_time)
-            .acceptor(door)
+            .acceptor(door);
+        Handshakes {
+            handshakes,
+            stopping,
+        }
+    }
+}
+
+/// Lets connections in, as an [`Accept`].
+#[derive(Clone, Debug)]
+pub(crate) struct Handshakes {
+    handshakes: RustlsAcceptor<Door>,
+    stopping: CancellationToken,
+}
+
+impl Accept<TcpStream, Router> for Handshakes {
+    type Stream = TlsStream<TcpStream>;
+    type Service = Seated;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
+        let handshake = self.handshakes.accept(stream, router);
+        let stopping = self.stopping.clone();
+        Box::pin(async move {
+            let done = stopping.run_until_cancelled(handshake).await;
+            done.unwrap_or_else(|| Err(io::ErrorKind::ConnectionAborted.into()))
+        })
     }
 }
 

@@ -152,6 +152,20 @@ async fn a_connection_counts_before_its_handshake() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_does_not_come_keeps_no_server_from_its_end() {
+    let made = make();
+    let running = serve(Files::of(&made).open(), |_| {});
+    let silent = connect(&running).await;
+    // It was let in before this one.
+    assert_ok(&client(&running, &made).acquire("a", 1).await);
+    let began = Instant::now();
+    running.stop().await.unwrap();
+    // Requests that are under way have 5 s, a handshake is none.
+    assert!(began.elapsed() < Duration::from_secs(4));
+    drop(silent);
+}
+
+#[tokio::test]
 async fn another_certificate_is_shown_to_new_connections_and_a_wrong_one_to_nobody() {
     let (old, new) = (make(), make());
     let files = Files::of(&old);

@@ -143,6 +143,11 @@ impl Store {
         self.inner.stopping.cancel();
     }
 
+    /// Says when it stops.
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.inner.stopping.clone()
+    }
+
     /// Commits what is queued and closes the engine. Blocks.
     pub(crate) fn close(&self) {
         self.running.close();

@@ -350,6 +350,16 @@ async fn other_ways_to_write_a_request_are_answered_too() {
         );
         check(text.as_bytes(), &answer);
     }
+    // Of two headers none counts.
+    let twice = format!(
+        "PUT /devstoreaccount1/con/b?comp=lease HTTP/1.1\r\n{ID}\r\n{}\r\nx-ms-lease-action: renew\r\n\
+         content-length: 0\r\nconnection: close\r\n\r\n",
+        ID.replace("01", "02")
+    );
+    let answer = exchange(origin, twice.as_bytes()).await;
+    check(twice.as_bytes(), &answer);
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert!(answer.body.contains("twice"), "{}", answer.body);
     // The store's own paths keep the store's own words.
     let native = exchange(origin, b"GET /v1/nothing HTTP/1.0\r\n\r\n").await;
     assert!(
