@@ -184,4 +184,8 @@ fn files_that_can_t_be_used_are_named_with_their_setting() {
     assert!(code == Some(2) && said.contains("certificat"), "{said}");
     let (code, said) = check(&format!("ca_file = {:?}\n", path("key")));
     assert!(code == Some(2) && said.contains("no certificate"), "{said}");
+    let none = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    files.write("garbled", none);
+    let (code, said) = check(&format!("ca_file = {:?}\n", path("garbled")));
+    assert!(code == Some(2) && said.contains("can't be used"), "{said}");
 }
