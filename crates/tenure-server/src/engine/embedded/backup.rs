@@ -104,6 +104,8 @@ pub(crate) fn backup(
         path: file.into(),
         error,
     };
+    // Before the copy is made: a store that runs goes on.
+    let began = folder.began();
     // Its mode is 0600, and it is gone again if this fails.
     let copy = tempfile::Builder::new()
         .prefix(".tenure-backup-")
@@ -124,7 +126,7 @@ pub(crate) fn backup(
         checked
     };
     // What is in the log alone is in the copy.
-    folder.check_revision(checked.meta.revision)?;
+    folder.check_revision(began, checked.meta.revision)?;
     copy.as_file().sync_all().map_err(failed)?;
     let contents = Contents::of(&checked.loaded, copy.path()).map_err(failed)?;
     let named = match existing {

@@ -191,17 +191,16 @@ impl Folder {
     }
 
     /// The database is open and has come to this revision, which is in its log only.
-    pub(super) fn begin(&self, revision: u64) -> Result<(), OpenError> {
-        let running = self.running();
-        let write = || {
-            let mut file = private(OpenOptions::new().write(true).create(true).truncate(true))
-                .open(&running)?;
-            writeln!(file, "{revision}")?;
-            file.sync_all()?;
-            // The log's name in the folder, too.
-            self.sync()
-        };
-        write().map_err(OpenError::io(&running))
+    pub(super) fn begin(&self, revision: u64) -> io::Result<()> {
+        let new = self.path.join("RUNNING.new");
+        let mut file =
+            private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
+        writeln!(file, "{revision}")?;
+        file.sync_all()?;
+        // Whenever the power goes there is the old one or the new one, whole.
+        fs::rename(&new, self.running())?;
+        // The log's name in the folder, too.
+        self.sync()
     }
 
     /// All is in the database: the log may go.
@@ -210,13 +209,22 @@ impl Folder {
         let _ = fs::remove_file(self.running());
     }
 
+    /// The revision that a database which was not closed in order had come to at least.
+    pub(super) fn began(&self) -> Option<u64> {
+        let began = fs::read_to_string(self.running()).ok()?;
+        began.trim_end().parse().ok()
+    }
+
     /// A database that was not closed in order needs its log, which has what was committed last.
-    /// Without it the database would show acknowledged changes undone.
-    pub(super) fn check_revision(&self, revision: u64) -> Result<(), OpenError> {
-        // What can't be read was being written when the power went: the log was not used yet.
-        let began = fs::read_to_string(self.running()).unwrap_or_default();
-        match began.trim_end().parse::<u64>() {
-            Ok(began) if revision < began => Err(OpenError::Damaged {
+    /// Without it the database would show acknowledged changes undone. `began` was read before the
+    /// database was: a store that runs goes on.
+    pub(super) fn check_revision(
+        &self,
+        began: Option<u64>,
+        revision: u64,
+    ) -> Result<(), OpenError> {
+        match began {
+            Some(began) if revision < began => Err(OpenError::Damaged {
                 path: self.path.join("leases.db-wal"),
                 detail: format!(
                     "it is missing or cut off: the database ends at revision {revision} and had \

@@ -4,8 +4,8 @@
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
 //!   FORMAT              "tenure-store 3": there was a database here
-//!   RUNNING             while the database is open: how far it had come, so that a lost log is
-//!                       noticed
+//!   RUNNING             while the database is open: how far it had come at least, which is in the log
+//!                       alone, so that a lost log is noticed
 //!   leases.db           one row a lease, one row a term that has ended, one row about all of them,
 //!                       and what was committed last in batches
 //!   leases.db-wal       what was committed and is not in leases.db yet
@@ -74,6 +74,8 @@ pub(super) struct Embedded {
     log_pages: usize,
     /// A transaction failed half way and may have left frames behind the log's end.
     has_leftovers: bool,
+    /// The log was moved into the database: the next commit is in the log alone.
+    log_is_new: bool,
     reader: Arc<Reader>,
     /// How many terms of a lease are remembered, and the leases that had more at the start.
     max_history: usize,
@@ -114,7 +116,7 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
         });
     }
     let mut loaded = checked.loaded;
-    folder.check_revision(checked.meta.revision)?;
+    folder.check_revision(folder.began(), checked.meta.revision)?;
     let mut engine = Embedded {
         reader: Reader::open(&database)?,
         connection,
@@ -123,6 +125,7 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
         room: Vec::new(),
         log_pages: 0,
         has_leftovers: false,
+        log_is_new: false,
         max_history,
         overfull: checked.overfull,
         folder,
@@ -142,7 +145,8 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
         engine.folder.mark()?;
     }
     loaded.revision = engine.begin().map_err(failed)?;
-    engine.folder.begin(loaded.revision)?;
+    let begun = engine.folder.begin(loaded.revision);
+    begun.map_err(OpenError::io(engine.folder.path()))?;
     let placed = engine.put_in_place();
     placed.map_err(|error| OpenError::Database {
         path: database,
@@ -161,6 +165,13 @@ impl Engine for Embedded {
         });
         self.room = room;
         committed?;
+        if self.log_is_new {
+            match self.folder.begin(self.meta.revision) {
+                Ok(()) => self.log_is_new = false,
+                // The commit itself is on disk. Tried again with the next one.
+                Err(error) => warn!(%error, "a loss of the log would not be noticed now"),
+            }
+        }
         self.recent.changes += writes.len();
         self.recent.bytes += bytes;
         // Its bytes, and the ends of them; the page of `meta`, and one or two of the tree.
@@ -177,6 +188,7 @@ impl Engine for Embedded {
             return Ok(());
         }
         self.log_pages = 0;
+        self.log_is_new = true;
         match wal::checkpoint(&self.connection, Checkpoint::Passive)
             .map_err(|error| classify(&error))
         {
@@ -247,6 +259,7 @@ impl Embedded {
                 return Err(CommitError::Busy("it is being read".into()));
             }
             self.has_leftovers = false;
+            self.log_is_new = true;
         }
         let mut meta = self.meta.clone();
         let run = |connection: &mut Connection, meta: &mut Meta| {

@@ -211,6 +211,43 @@ fn the_log_is_moved_into_the_database_now_and_then() {
 }
 
 #[test]
+fn a_lost_log_is_noticed_also_after_one_was_moved_into_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let size = || {
+        std::fs::metadata(folder.path().join("leases.db"))
+            .unwrap()
+            .len()
+    };
+    let before = size();
+    let mut revision = 10;
+    while size() == before {
+        let batch: Vec<Write> = (0..200).map(|n| write(revision + n, 1_000)).collect();
+        commit(&mut engine, &batch).unwrap();
+        engine.tidy().unwrap();
+        revision += 200;
+        assert!(revision < 100_000, "the log is not moved");
+    }
+    // The folder as it is if the store is killed now, and its log lost.
+    let lost = || {
+        let lost = tempfile::tempdir().unwrap();
+        for name in ["FORMAT", "RUNNING", "leases.db"] {
+            // One of them goes with an end in order.
+            let _ = std::fs::copy(folder.path().join(name), lost.path().join(name));
+        }
+        lost
+    };
+    commit(&mut engine, &[write(revision, 10)]).unwrap();
+    match open(lost().path(), MOST) {
+        Err(OpenError::Damaged { path, .. }) => assert!(path.ends_with("leases.db-wal")),
+        other => panic!("{other:?}"),
+    }
+    // After an end in order there is nothing to lose.
+    engine.close();
+    assert!(open(lost().path(), MOST).is_ok());
+}
+
+#[test]
 fn old_terms_are_forgotten_with_the_next_checkpoint_and_the_newest_stay() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
