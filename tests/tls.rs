@@ -14,6 +14,10 @@ fn make() -> CertifiedKey<KeyPair> {
     rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate")
 }
 
+/// That of the development account.
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
 struct Files(TempDir);
 
 impl Files {
@@ -36,6 +40,7 @@ impl Files {
     fn serve(&self) -> (Process, String) {
         let process = Process::start(&[
             "serve",
+            "--azure-dev",
             "--engine",
             "memory",
             "--listen",
@@ -89,6 +94,17 @@ fn a_leader_is_elected_and_looked_at_over_tls() {
     let mut by_variable = command(&["list", "--server", &url]);
     let by_variable = output(by_variable.env("TENURE_CA_FILE", &certificate));
     assert!(by_variable.status.success(), "{by_variable:?}");
+
+    // By the lease of a blob, too.
+    let mut by_blob =
+        command(&[&election[..], &["--strategy", "azure-blob", "--", "true"]].concat());
+    by_blob
+        .env("TENURE_CA_FILE", &certificate)
+        .env("TENURE_AZURE_BLOB_ACCOUNT", "devstoreaccount1")
+        .env("TENURE_AZURE_BLOB_URL", format!("{url}/devstoreaccount1"))
+        .env("TENURE_AZURE_BLOB_KEY", KEY);
+    let by_blob = output(&mut by_blob);
+    assert!(by_blob.status.success(), "{by_blob:?}");
 
     // The system does not know it, and who trusts somebody else does not trust it.
     let unknown = run(&["list", "--server", &url]);

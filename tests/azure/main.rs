@@ -40,7 +40,8 @@ fn node(test: &str) -> Option<Command> {
         node
     };
     let has_it = said(node().args(["-e", "require('@azure/storage-blob')"])).is_some();
-    let needs = "the packages of tests/azure/package.json, in a folder that TENURE_AZURE_NODE names";
+    let needs =
+        "the packages of tests/azure/package.json, in a folder that TENURE_AZURE_NODE names";
     can_run(test, needs, has_it).then(node)
 }
 
@@ -72,7 +73,9 @@ fn assert_success(output: &Output) -> String {
 
 #[test]
 fn the_official_sdk_finds_every_cell_as_azure_documents_it() {
-    let Some(python) = python("the_official_sdk_finds_every_cell_as_azure_documents_it") else { return };
+    let Some(python) = python("the_official_sdk_finds_every_cell_as_azure_documents_it") else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let (_store, url) = serve(folder.path(), "127.0.0.1:0");
     // It waits for leases that really expire, which is longer than other tests wait for a process.
@@ -91,7 +94,9 @@ fn azurite_differs_only_where_the_documents_say_so() {
     let Some(azurite) = Azurite::start("azurite_differs_only_where_the_documents_say_so") else {
         return;
     };
-    let Some(python) = python("azurite_differs_only_where_the_documents_say_so") else { return };
+    let Some(python) = python("azurite_differs_only_where_the_documents_say_so") else {
+        return;
+    };
     let url = format!("http://{}", azurite.address());
     let known = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/azurite.txt");
     let ran = Command::new(python).args([SUITE, &url, known]).output();
@@ -100,7 +105,9 @@ fn azurite_differs_only_where_the_documents_say_so() {
 
 #[test]
 fn the_official_sdk_for_javascript_elects_by_the_pattern() {
-    let Some(mut node) = node("the_official_sdk_for_javascript_elects_by_the_pattern") else { return };
+    let Some(mut node) = node("the_official_sdk_for_javascript_elects_by_the_pattern") else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let (_store, url) = serve(folder.path(), "127.0.0.1:0");
     assert_success(&output(node.args([PATTERN, &url])));
@@ -108,7 +115,9 @@ fn the_official_sdk_for_javascript_elects_by_the_pattern() {
 
 #[test]
 fn over_tls_the_official_sdk_comes_with_keys_and_with_tokens() {
-    let Some(python) = python("over_tls_the_official_sdk_comes_with_keys_and_with_tokens") else { return };
+    let Some(python) = python("over_tls_the_official_sdk_comes_with_keys_and_with_tokens") else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
@@ -137,7 +146,11 @@ fn over_tls_the_official_sdk_comes_with_keys_and_with_tokens() {
 
 #[test]
 fn a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on() {
-    let Some(python) = python("a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on") else { return };
+    let Some(python) =
+        python("a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on")
+    else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let (mut store, url) = serve(folder.path(), "127.0.0.1:0");
     let killed =
@@ -154,7 +167,9 @@ fn a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on() {
 
 #[test]
 fn the_pattern_s_sample_elects_one_leader_after_the_other() {
-    let Some(python) = python("the_pattern_s_sample_elects_one_leader_after_the_other") else { return };
+    let Some(python) = python("the_pattern_s_sample_elects_one_leader_after_the_other") else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let (_store, url) = serve(folder.path(), "127.0.0.1:0");
     let start = || {

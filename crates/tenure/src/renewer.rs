@@ -133,8 +133,7 @@ impl Renewer {
         }
         // A client for each, as for a store.
         let transport = BlobTransport::new(blob, &config).map_err(ConnectError::Http)?;
-        let watcher =
-            AzureBlobClient::trusting(blob, &config.roots).map_err(ConnectError::Http)?;
+        let watcher = AzureBlobClient::trusting(blob, &config.roots).map_err(ConnectError::Http)?;
         let (link, watcher) = (Link::Azure(transport.into()), Watcher::Azure(watcher));
         Ok(self.candidate_by(config, link, watcher))
     }

@@ -35,7 +35,8 @@ impl BlobTransport {
     ///
     /// The HTTP client can't be set up.
     pub(crate) fn new(blob: &AzureBlob, config: &Config) -> Result<Self, reqwest::Error> {
-        let client = AzureBlobClient::trusting(blob, &config.roots)?.named(config.candidate.as_str());
+        let client =
+            AzureBlobClient::trusting(blob, &config.roots)?.named(config.candidate.as_str());
         Ok(Self {
             client,
             config: config.clone(),
