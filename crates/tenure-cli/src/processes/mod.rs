@@ -25,8 +25,14 @@ pub(crate) fn now() -> Duration {
 /// The longest time without a leader after one that could not say good-bye.
 pub(crate) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> {
     let timings = config.timings();
+    let lease = timings.worst_without_leader();
+    let Some(bully) = config.strategy().bully() else {
+        return Ok(lease);
+    };
+    let peers = bully.rules(timings)?.timings().worst_without_leader();
     Ok(match config.strategy() {
-        Strategy::Bully(bully) => bully.rules(timings)?.timings().worst_without_leader(),
-        _ => timings.worst_without_leader(),
+        // It needs both, and both run out at the same time.
+        Strategy::Both(_) => peers.max(lease),
+        _ => peers,
     })
 }

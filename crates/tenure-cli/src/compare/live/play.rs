@@ -187,6 +187,7 @@ impl Stage {
         let mut last = begun;
         loop {
             self.look(group, notes)?;
+            group.collect()?;
             let at = now();
             let next = due.iter().position(|(when, _)| *when <= at);
             if let Some(next) = next {
@@ -232,7 +233,6 @@ impl Stage {
 
 /// Does it now, and tells what is to follow after how long.
 fn one(group: &mut Group<'_>, act: Act) -> anyhow::Result<Option<(Duration, Act)>> {
-    group.collect()?;
     let leader = group.receiver.last_taken().map(|write| write.candidate);
     let number = |group: &mut Group<'_>, who| {
         Ok::<_, anyhow::Error>(match who {
