@@ -1,7 +1,6 @@
 //! Who led, stood still and acted, machine by machine.
 
 use kuva::plot::{LegendEntry, LegendPosition, LegendShape, LinePlot};
-use kuva::render::annotations::ReferenceLine;
 use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
 
@@ -69,6 +68,7 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
     // From the top down.
     let mut y = height;
     for (name, run) in of {
+        let top = y - PITCH / 2.0;
         for (number, lane) in run.lanes.iter().enumerate() {
             y -= PITCH;
             let node = match lane.node.0 {
@@ -94,6 +94,13 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
             }
         }
         y -= GAP;
+        let faults = run.faults.iter().map(|fault| fault - zero(run));
+        for fault in faults.filter(|fault| (from..=to).contains(fault)) {
+            // Real processes have theirs at times of their own.
+            let line = LinePlot::new().with_data([(fault, top), (fault, y + GAP - PITCH / 2.0)]);
+            let line = line.with_color("var(--fault)").with_stroke_width(1.0);
+            plots.push(Plot::from(line.with_dashed()));
+        }
     }
     let legend = STATES.map(|state| LegendEntry {
         label: look(state).2.into(),
@@ -117,13 +124,5 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
         .with_legend_position(LegendPosition::OutsideBottomColumns)
         .with_legend_entries(legend.into());
     layout.y_category_positions = Some(places);
-    // Each run has the same faults at the same times.
-    let most = of.iter().max_by_key(|(_, run)| run.faults.len());
-    let faults = most.map_or(&[][..], |(_, run)| &run.faults);
-    let first = faults.first().copied().unwrap_or_default();
-    for fault in faults {
-        let line = ReferenceLine::vertical(fault - first);
-        layout = layout.with_reference_line(line.with_color("var(--fault)"));
-    }
     draw(plots, layout, about)
 }
