@@ -162,7 +162,10 @@ impl BlobTransport {
         let metadata = &self.config.metadata;
         let following = |seen: &Properties| {
             let last = seen.epoch().map_err(|value| {
-                format!("its metadata \"tenureepoch\" is no epoch but {value}: take it away")
+                format!(
+                    "its metadata \"tenureepoch\" is no epoch but {value}: set it to the last epoch that led, or to \
+                     a greater number"
+                )
             })?;
             let wall = seen.wall().ok_or("it does not say its date")?;
             let wall = UnixMillis::new(wall.get().max(least));

@@ -11,7 +11,7 @@ use super::term::Term;
 use crate::lease::LeaseId;
 use crate::{Epoch, Instant, Random};
 
-/// A campaign: one lease id, asked for until it is granted.
+/// A campaign: a lease id, asked for until it is granted.
 #[derive(Debug)]
 pub(super) struct Campaign {
     lease_id: LeaseId,
@@ -20,6 +20,8 @@ pub(super) struct Campaign {
     failures: u32,
     /// Whether the store may know the lease id.
     asked: bool,
+    /// Since when it may have granted the lease to this id, and no answer was there in time to lead by.
+    in_doubt_since: Option<Instant>,
 }
 
 impl Campaign {
@@ -30,6 +32,7 @@ impl Campaign {
             pending: Pending::At(start),
             failures: 0,
             asked: false,
+            in_doubt_since: None,
         }
     }
 
@@ -71,7 +74,11 @@ impl Campaign {
             // this side only knows when it was sent. While the first renewal is not due yet, that
             // is good enough. Else ask again: the same id renews, and that request is young.
             Answer::Held(_) if now.since(sent) >= timings.renew_interval() => {
-                self.ask(now, timings, wire);
+                if self.gives_up_id(now, timings, wire, random) {
+                    self.retry_later(now, timings, random);
+                } else {
+                    self.ask(now, timings, wire);
+                }
             }
             Answer::Held(epoch) => {
                 return Next::Lead(Term::new(
@@ -84,6 +91,7 @@ impl Campaign {
             }
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;
+                self.in_doubt_since = None;
                 wire.push(Output::SeenLeader(holder.zip(epoch)));
                 if now.since(sent) >= self.wait(timings) / 2 {
                     self.ask(now, timings, wire);
@@ -98,12 +106,12 @@ impl Campaign {
             | Answer::Superseded
             | Answer::Released => {
                 // This id can't win any more; a fresh one can.
-                self.lease_id = random.lease_id();
-                self.asked = false;
+                self.change_id(random);
                 self.retry_later(now, timings, random);
             }
             Answer::Unknown(why) => {
-                // The store may have granted it: keep the id, and never compete with oneself.
+                // The store may have granted it: keep the id, and don't compete with oneself.
+                self.gives_up_id(now, timings, wire, random);
                 let delay = self.retry_later(now, timings, random);
                 wire.push(Output::Retrying(format!(
                     "acquire: {why}; trying again in {delay:.1?}"
@@ -115,6 +123,38 @@ impl Campaign {
             }
         }
         Next::Stay
+    }
+
+    /// Gives the id up for a fresh one if it has been in doubt for as long as a lease lasts.
+    ///
+    /// Each request that reaches the store prolongs what may have been granted. If answers never come in
+    /// time, nobody could lead for as long as that goes on. So the lease is released, or expires if that does
+    /// not get through, and others have their turn. No term has begun under the id, and none ever will.
+    fn gives_up_id(
+        &mut self,
+        now: Instant,
+        timings: &Timings,
+        wire: &mut Wire,
+        random: &mut dyn Random,
+    ) -> bool {
+        let since = *self.in_doubt_since.get_or_insert(now);
+        if now.since(since) < timings.lease_duration() {
+            return false;
+        }
+        // Nobody waits for the answer.
+        wire.send(
+            now,
+            Request::Release(self.lease_id),
+            timings.renew_interval() / 3,
+        );
+        self.change_id(random);
+        true
+    }
+
+    fn change_id(&mut self, random: &mut dyn Random) {
+        self.lease_id = random.lease_id();
+        self.asked = false;
+        self.in_doubt_since = None;
     }
 
     fn retry_later(

@@ -52,22 +52,72 @@ fn retries_come_later_and_later_up_to_half_the_renew_interval() {
     let mut bench = Bench::campaigning();
     for attempt in 1..=6 {
         let refused = Answer::Unknown("refused".to_owned());
-        bench.answer(attempt, refused).wait_until(attempt * 3_000);
+        bench.answer(attempt, refused).wait_until(attempt * 2_900);
     }
     bench.assert_trace(
         "0.000 #1 acquire id1, wait 15s, within 20s
          0.000 acquire: refused; trying again in 250.0ms
          0.250 #2 acquire id1, wait 15s, within 20s
-         3.000 acquire: refused; trying again in 500.0ms
-         3.500 #3 acquire id1, wait 15s, within 20s
-         6.000 acquire: refused; trying again in 1.0s
-         7.000 #4 acquire id1, wait 15s, within 20s
-         9.000 acquire: refused; trying again in 2.0s
-         11.000 #5 acquire id1, wait 15s, within 20s
-         12.000 acquire: refused; trying again in 2.5s
-         14.500 #6 acquire id1, wait 15s, within 20s
-         15.000 acquire: refused; trying again in 2.5s
-         17.500 #7 acquire id1, wait 15s, within 20s",
+         2.900 acquire: refused; trying again in 500.0ms
+         3.400 #3 acquire id1, wait 15s, within 20s
+         5.800 acquire: refused; trying again in 1.0s
+         6.800 #4 acquire id1, wait 15s, within 20s
+         8.700 acquire: refused; trying again in 2.0s
+         10.700 #5 acquire id1, wait 15s, within 20s
+         11.600 acquire: refused; trying again in 2.5s
+         14.100 #6 acquire id1, wait 15s, within 20s
+         14.500 acquire: refused; trying again in 2.5s
+         17.000 #7 acquire id1, wait 15s, within 20s",
+    );
+}
+
+/// Each of its requests may have reached the store, and have kept the lease there for nobody.
+#[test]
+fn who_never_hears_an_answer_lets_others_have_the_lease_after_a_lease_duration() {
+    let lost = || Answer::Unknown("lost".to_owned());
+    let mut bench = Bench::campaigning();
+    bench.wait_until(100).answer(1, lost());
+    bench.wait_until(15_000).answer(2, lost());
+    bench.wait_until(15_600).answer(3, lost());
+    bench.wait_until(15_700).answer(4, Answer::Released);
+    bench.wait_until(16_600).answer(5, held(7));
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.100 acquire: lost; trying again in 250.0ms
+         0.350 #2 acquire id1, wait 15s, within 20s
+         15.000 acquire: lost; trying again in 500.0ms
+         15.500 #3 acquire id1, wait 15s, within 20s
+         15.600 #4 release id1, within 1.666666s
+         15.600 acquire: lost; trying again in 1.0s
+         16.600 #5 acquire id2, wait 15s, within 20s
+         16.600 began 7",
+    );
+}
+
+#[test]
+fn answers_that_always_come_too_late_to_lead_by_keep_the_lease_from_nobody_for_long() {
+    let mut bench = Bench::campaigning();
+    for attempt in 1..=3 {
+        bench.wait_until(attempt * 6_000).answer(attempt, held(7));
+    }
+    bench.wait_until(21_500).answer(4, held(7));
+    bench.wait_until(21_750).assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         6.000 #2 acquire id1, wait 15s, within 20s
+         12.000 #3 acquire id1, wait 15s, within 20s
+         18.000 #4 acquire id1, wait 15s, within 20s
+         21.500 began 7",
+    );
+    let mut bench = Bench::campaigning();
+    for attempt in 1..=4 {
+        bench.wait_until(attempt * 6_000).answer(attempt, held(7));
+    }
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         6.000 #2 acquire id1, wait 15s, within 20s
+         12.000 #3 acquire id1, wait 15s, within 20s
+         18.000 #4 acquire id1, wait 15s, within 20s
+         24.000 #5 release id1, within 1.666666s",
     );
 }
 
