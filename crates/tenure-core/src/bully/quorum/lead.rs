@@ -158,6 +158,9 @@ impl Quorum {
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
             self.role = Role::Following { leader };
+            // The leader reaches a majority, so this one may, too, whatever came of its last attempt: it
+            // may have been the first to start. It shows when it next tries.
+            self.connected = true;
             self.silent.clear();
             self.followed_since = now;
             self.look_at = now + base.settings.timings.term().renew_interval();

@@ -556,3 +556,30 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
         assert_eq!(acks, Vec::from_iter(expected), "{then:?}");
     }
 }
+
+/// All of a group that starts one by one have once reached nobody. Were it held against them, each would
+/// stand when the leader is gone, and their votes would be split.
+#[test]
+fn a_follower_could_lead_although_it_reached_nobody_when_it_started() {
+    let mut node = member_of(3, 2, Record::default());
+    let could_lead = |node: &mut Node, millis| {
+        let said = hear(node, millis, 3, GuardMessage::PreVote { round: 9 });
+        said.iter().any(|output| {
+            let Output::Send { message, .. } = output else {
+                return false;
+            };
+            matches!(
+                message,
+                Message::Guard(GuardMessage::PreVoteReply { can_lead: true, .. })
+            )
+        })
+    };
+    for look in 0..4 {
+        node.handle_timeout(at(look * 600), &mut Dice(look));
+    }
+    assert!(!could_lead(&mut node, 2_000));
+    let epoch = epoch(7_000);
+    hear(&mut node, 2_100, 1, GuardMessage::Renew { epoch, round: 1 });
+    written(&mut node, 2_110);
+    assert!(could_lead(&mut node, 2_200));
+}
