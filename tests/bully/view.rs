@@ -105,6 +105,12 @@ fn of_another_group_and_of_the_settings_the_command_says_what_is_wrong() {
     let none = run(&["peers", "--election", "tests/job"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("bully.peers is not set"), "{none:?}");
+    // There is no store to ask.
+    for asked in [&["status", "tests/job"][..], &["doctor"]] {
+        let asked = output(command(asked).env("TENURE_STRATEGY", "bully"));
+        assert_eq!(asked.status.code(), Some(2), "{asked:?}");
+        assert!(stderr(&asked).contains("tenure peers"), "{asked:?}");
+    }
     // From a configuration file, as for tenure run.
     let config = group.folder.path().join("tenure.toml");
     let text = format!(

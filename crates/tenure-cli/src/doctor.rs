@@ -70,6 +70,7 @@ struct RoundTrip {
 
 pub(crate) fn doctor(arguments: &Doctor) -> Result<ExitCode, Failure> {
     let settings = store::settings(&arguments.store)?;
+    store::check_store(&settings)?;
     let config = Config::from_settings(&with_any_election(&settings))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -146,9 +146,20 @@ pub(crate) fn client(arguments: &StoreArgs) -> Result<StoreClient, Failure> {
                       --server";
         return Err(settings.invalid("strategy", reason.into()).into());
     }
+    check_store(&settings)?;
     let servers = Config::servers_of(&settings)?;
     let roots = Config::roots_of(&settings)?;
     Ok(StoreClient::trusting(&servers, &roots).map_err(anyhow::Error::new)?)
+}
+
+/// That there is a store: an election among peers has none.
+pub(crate) fn check_store(settings: &Settings) -> Result<(), ConfigError> {
+    if settings.list("strategy") != ["bully"] || settings.origin("servers").is_some() {
+        return Ok(());
+    }
+    let reason = "this asks a lease store, and there is none in an election among peers: see the members by \
+                  tenure peers, or name a store by --server";
+    Err(settings.invalid("strategy", reason.into()))
 }
 
 /// A candidate's settings: the file, overridden by the environment, overridden by flags.
