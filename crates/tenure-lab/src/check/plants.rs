@@ -45,6 +45,8 @@ const STORMS: &[(&str, &[Planted])] = &[
             Planted::Without(Fix::HaltAgain),
             Planted::Without(Fix::ObeyOnce),
             Planted::Without(Fix::FreshElection),
+            Planted::Without(Fix::OneAfterTheOther),
+            Planted::Without(Fix::OwnRound),
         ],
     ),
 ];
