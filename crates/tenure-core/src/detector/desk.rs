@@ -71,6 +71,9 @@ pub(super) struct Desk {
     /// One for each peer of the group, and none else: this bounds the memory.
     peers: BTreeMap<NodeId, Peer>,
     rounds: u64,
+    /// How many questions are open. Mostly there is none, and whoever drives a detector asks all the time
+    /// when one is due.
+    open: usize,
     notices: Notices,
     outputs: VecDeque<Output>,
 }
@@ -130,6 +133,7 @@ impl Desk {
             candidacy: Candidacy::default(),
             peers: group.peers().map(|node| (node, Peer::default())).collect(),
             rounds: 0,
+            open: 0,
             notices: Notices::new(group, options.timeout),
             outputs: VecDeque::new(),
         })
@@ -251,15 +255,17 @@ impl Desk {
             (pings, self.options.timeout / pings)
         };
         let first = self.ping(node);
-        if let Some(peer) = self.peers.get_mut(&node) {
-            peer.question = Some(Question {
-                ask,
-                first,
-                pings: pings - 1,
-                next: now + wait,
-                hinted,
-            });
-        }
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        let before = peer.question.replace(Question {
+            ask,
+            first,
+            pings: pings - 1,
+            next: now + wait,
+            hinted,
+        });
+        self.open += usize::from(before.is_none());
     }
 
     fn receive(
@@ -283,6 +289,7 @@ impl Desk {
         // is never told about a node that was heard since the question.
         peer.listed = None;
         let question = peer.question.take();
+        self.open -= usize::from(question.is_some());
         let asked = question.and_then(|question| question.ask);
         // That it stands aside says only the answer to this very question. It may have said so before and
         // have won the asker for its election since.
@@ -327,6 +334,9 @@ impl Desk {
         for node in self.notices.take_due(now) {
             self.send(node, Message::Recovered);
         }
+        if self.open == 0 {
+            return Vec::new();
+        }
         let due = self.peers.iter().filter_map(|(node, peer)| {
             let question = peer.question.filter(|question| question.next <= now)?;
             Some((*node, question))
@@ -358,7 +368,7 @@ impl Desk {
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
-        peer.question = None;
+        self.open -= usize::from(peer.question.take().is_some());
         peer.listed = Some(now);
         let incarnation = peer.incarnation;
         if let Some(ask) = ask {
@@ -452,9 +462,12 @@ impl Desk {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let notice = self.notices.poll_timeout();
+        if self.open == 0 {
+            return notice;
+        }
         let questions = self.peers.values().filter_map(|peer| peer.question);
-        let question = questions.map(|question| question.next).min();
-        earliest([question, self.notices.poll_timeout()])
+        earliest([questions.map(|question| question.next).min(), notice])
     }
 }
 
