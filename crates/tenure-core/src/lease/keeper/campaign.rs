@@ -22,6 +22,8 @@ pub(super) struct Campaign {
     asked: bool,
     /// Since when it may have granted the lease to this id, and no answer was there in time to lead by.
     in_doubt_since: Option<Instant>,
+    /// Whether it has said so, too late.
+    granted_late: bool,
 }
 
 impl Campaign {
@@ -33,6 +35,7 @@ impl Campaign {
             failures: 0,
             asked: false,
             in_doubt_since: None,
+            granted_late: false,
         }
     }
 
@@ -74,6 +77,11 @@ impl Campaign {
             // this side only knows when it was sent. While the first renewal is not due yet, that
             // is good enough. Else ask again: the same id renews, and that request is young.
             Answer::Held(_) if now.since(sent) >= timings.renew_interval() => {
+                if !self.granted_late {
+                    // It is known to be there at last, and what was before counts no more.
+                    self.granted_late = true;
+                    self.in_doubt_since = None;
+                }
                 if self.gives_up_id(now, timings, wire, random) {
                     self.retry_later(now, timings, random);
                 } else {
@@ -91,7 +99,7 @@ impl Campaign {
             }
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;
-                self.in_doubt_since = None;
+                self.end_doubt();
                 wire.push(Output::SeenLeader(holder.zip(epoch)));
                 if now.since(sent) >= self.wait(timings) / 2 {
                     self.ask(now, timings, wire);
@@ -154,7 +162,12 @@ impl Campaign {
     fn change_id(&mut self, random: &mut dyn Random) {
         self.lease_id = random.lease_id();
         self.asked = false;
+        self.end_doubt();
+    }
+
+    const fn end_doubt(&mut self) {
         self.in_doubt_since = None;
+        self.granted_late = false;
     }
 
     fn retry_later(

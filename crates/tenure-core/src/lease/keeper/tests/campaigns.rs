@@ -121,6 +121,26 @@ fn answers_that_always_come_too_late_to_lead_by_keep_the_lease_from_nobody_for_l
     );
 }
 
+/// It waits for the last leader's lease to end; that it could ask nobody before has nothing to do with it.
+#[test]
+fn a_long_wait_after_an_outage_of_the_store_is_no_doubt() {
+    let away = || Answer::Unknown("away".to_owned());
+    let mut bench = Bench::campaigning();
+    bench.wait_until(100).answer(1, away());
+    bench.wait_until(2_000).answer(2, away());
+    bench.wait_until(17_000).answer(3, held(7));
+    bench.wait_until(17_100).answer(4, held(7));
+    bench.assert_trace(
+        "0.000 #1 acquire id1, wait 15s, within 20s
+         0.100 acquire: away; trying again in 250.0ms
+         0.350 #2 acquire id1, wait 15s, within 20s
+         2.000 acquire: away; trying again in 500.0ms
+         2.500 #3 acquire id1, wait 15s, within 20s
+         17.000 #4 acquire id1, wait 15s, within 20s
+         17.100 began 7",
+    );
+}
+
 #[test]
 fn while_another_leads_the_request_waits_in_the_store() {
     let mut bench = Bench::campaigning();
