@@ -56,7 +56,7 @@ const PUT_IN_PLACE_AFTER_BYTES: usize = 2 * 1024 * 1024;
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and
 /// a start has little to read back. What is put in its place several times meanwhile is moved once.
-const CHECKPOINT_AFTER_PAGES: usize = 2_000;
+const CHECKPOINT_AFTER_PAGES: usize = 4_000;
 
 /// The size of a page, for such estimates.
 const PAGE: usize = 4_096;
