@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::lease::Record;
 use tokio::sync::watch;
+use tokio::task;
 
 use crate::engine::{CommitError, Write};
 use crate::events::Events;
@@ -43,6 +44,8 @@ pub(crate) enum Keeping {
 struct Pending {
     last: u64,
     changes: Vec<Change>,
+    /// How those who wait for each other do it.
+    pace: Pace,
     /// How many changes the one who takes them waits for.
     awaited: usize,
     /// What becomes of the changes that are queued.
@@ -123,6 +126,7 @@ impl Journal {
             queue: Mutex::new(Pending {
                 last,
                 changes: Vec::new(),
+                pace: Pace::default(),
                 awaited: 1,
                 queued: Outcome::default(),
                 taken: Outcome::default(),
@@ -188,16 +192,21 @@ impl Journal {
         } else {
             &pending.queued
         };
-        Some(Ticket(batch.subscribe()))
+        Some(Ticket {
+            outcome: batch.subscribe(),
+            look_out: pending.pace.look_out(),
+        })
     }
 
     /// Blocks until something is queued, and takes all of it; or until nothing was for so long.
     ///
     /// After a large batch it waits a little for another one: see [`Pace`]. The caller takes no more
     /// before it has published what it took, or ended it.
-    pub(crate) fn take(&self, pace: &Pace, at_most: Option<Duration>) -> Taken {
+    pub(crate) fn take(&self, at_most: Option<Duration>) -> Taken {
         let began = Instant::now();
         let mut pending = self.lock();
+        let pace = pending.pace;
+        let patience = pace.patience();
         let (mut seen, mut came_at) = (0, began);
         loop {
             let queued = pending.changes.len();
@@ -205,7 +214,7 @@ impl Journal {
             if queued > seen {
                 (seen, came_at) = (queued, now);
             }
-            let until = (came_at + STALL).min(began + pace.patience);
+            let until = (came_at + STALL).min(began + patience);
             let left = until.saturating_duration_since(now);
             let is_enough = queued >= pace.expected || left.is_zero() || pending.closing;
             if queued > 0 && is_enough {
@@ -246,15 +255,18 @@ impl Journal {
         }
     }
 
-    /// What was taken, up to `revision`, is durable: answers may leave. Returns how many changes are
-    /// queued already.
-    pub(crate) fn publish(&self, revision: u64) -> usize {
+    /// The batch that was taken, up to `revision`, is durable after a commit that took so long: answers
+    /// may leave.
+    pub(crate) fn publish(&self, revision: u64, batch: usize, commit: Duration) {
         self.durable.store(revision, Ordering::Release);
         let mut pending = self.lock();
-        let (taken, queued) = (std::mem::take(&mut pending.taken), pending.changes.len());
+        let taken = std::mem::take(&mut pending.taken);
+        pending.pace = Pace {
+            expected: batch + pending.changes.len(),
+            commit,
+        };
         drop(pending);
         taken.send_replace(Some(Ok(())));
-        queued
     }
 
     /// Tells what has become durable, in the order in which it was taken.
@@ -298,31 +310,43 @@ impl Journal {
     }
 }
 
-/// How long to wait for changes to share a commit.
+/// How those who commit and those whose changes are committed wait for each other.
 ///
-/// Clients whose changes were committed together come back one after the other. A commit for the
-/// first of them alone would let all others wait for two. So the next commit waits for as many as
-/// the last one had (and for those that came meanwhile) while they keep coming, but never for longer
-/// than a commit takes: if they don't come back, the next one expects fewer. One client alone never waits,
-/// and nobody does where commits are quick.
+/// **Changes that share a commit.** Clients whose changes were committed together come back one after
+/// the other. A commit for the first of them alone would let all others wait for two. So the next commit
+/// waits for as many as the last one had (and for those that came meanwhile) while they keep coming, but
+/// never for longer than a commit takes: if they don't come back, the next one expects fewer. One client
+/// alone never waits, and nobody does where commits are quick.
+///
+/// **A lease that goes from hand to hand.** There a commit and the wake of the next one's thread take
+/// turns, and on a quick disk the wake can take as long as a third of the commit. So where few come and
+/// commits are quick neither side sleeps at once: it looks out for the other for about as long as that
+/// takes, and lets everybody else who has something to do go before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pace {
+struct Pace {
+    /// How many changes may be in the next batch.
     expected: usize,
-    patience: Duration,
+    /// How long the last commit took.
+    commit: Duration,
 }
 
 impl Pace {
-    /// After a batch of so many that took so long, and while so many came.
-    pub(crate) fn after(batch: usize, commit: Duration, behind: usize) -> Self {
-        Self {
-            expected: batch + behind,
-            patience: commit.saturating_sub(QUICK),
-        }
+    /// How long the next batch is waited for.
+    fn patience(self) -> Duration {
+        self.commit.saturating_sub(QUICK)
     }
 
     /// Whether so few come, one after the other, that the next one is waited for without sleep.
-    const fn is_brisk(&self) -> bool {
+    const fn is_brisk(self) -> bool {
         0 < self.expected && self.expected <= FEW
+    }
+
+    /// How long one who was granted a lease looks out for the commit before it sleeps.
+    fn look_out(self) -> Duration {
+        match self.is_brisk() && self.commit <= QUICK {
+            true => QUICK,
+            false => Duration::ZERO,
+        }
     }
 }
 
@@ -334,8 +358,7 @@ const QUICK: Duration = Duration::from_micros(250);
 const STALL: Duration = Duration::from_micros(250);
 
 /// How long the one who commits looks out for the next one of few before it sleeps: as long as it would
-/// take to be woken. A lease that goes from hand to hand comes back in less. Who else has something to
-/// do does it meanwhile.
+/// take to be woken. A lease that goes from hand to hand comes back in less.
 const LOOK_OUT: Duration = Duration::from_micros(100);
 
 const FEW: usize = 4;
@@ -349,9 +372,13 @@ impl Change {
     }
 }
 
-/// The right to answer, once a revision is durable: its batch.
+/// The right to answer, once a revision is durable.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticket(watch::Receiver<Option<Result<(), Undone>>>);
+pub(crate) struct Ticket {
+    /// What becomes of its batch.
+    outcome: watch::Receiver<Option<Result<(), Undone>>>,
+    look_out: Duration,
+}
 
 impl Ticket {
     /// Waits until the revision is durable.
@@ -360,11 +387,20 @@ impl Ticket {
     ///
     /// [`Undone`]: it never will be, and what was seen is no longer so.
     pub(crate) async fn durable(mut self) -> Result<(), Undone> {
-        match self.0.wait_for(Option::is_some).await {
+        match self.outcome.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.unwrap_or(Err(Undone::Failed)),
             // The journal is gone and has not said that it was durable.
             Err(_) => Err(Undone::Failed),
         }
+    }
+
+    /// The same for the one whom others wait for: where that will not take long it does not sleep.
+    pub(crate) async fn durable_next(self) -> Result<(), Undone> {
+        let began = Instant::now();
+        while began.elapsed() < self.look_out && self.outcome.borrow().is_none() {
+            task::yield_now().await;
+        }
+        self.durable().await
     }
 }
 
@@ -383,6 +419,7 @@ mod tests {
             key: key.clone(),
             revision: 0,
             content: Content::Deleted(None),
+            retired: None,
             term: None,
         };
         let before = Before {
@@ -400,11 +437,11 @@ mod tests {
     }
 
     fn is_pending(ticket: &Ticket) -> bool {
-        ticket.0.borrow().is_none()
+        ticket.outcome.borrow().is_none()
     }
 
     fn take(journal: &Journal) -> usize {
-        match journal.take(&Pace::default(), Some(Duration::ZERO)) {
+        match journal.take(Some(Duration::ZERO)) {
             Taken::Changes(changes) => changes.len(),
             Taken::Nothing | Taken::Closed => 0,
         }
@@ -421,14 +458,14 @@ mod tests {
         assert_eq!(journal.append(change()), 12);
         let (again, behind) = (journal.ticket(11).unwrap(), journal.ticket(12).unwrap());
         assert!([&ticket, &again, &behind].into_iter().all(is_pending));
-        journal.publish(11);
+        journal.publish(11, 1, Duration::ZERO);
         assert_eq!(ticket.durable().await, Ok(()));
         assert_eq!(again.durable().await, Ok(()));
         assert!(is_pending(&behind));
         assert!(journal.ticket(11).is_none());
         assert_eq!(take(&journal), 1);
         assert!(is_pending(&behind));
-        journal.publish(12);
+        journal.publish(12, 1, Duration::ZERO);
         assert_eq!(behind.durable().await, Ok(()));
         assert_eq!(take(&journal), 0);
     }
@@ -439,7 +476,7 @@ mod tests {
         let first = journal.append(change());
         let kept = journal.ticket(first);
         take(&journal);
-        journal.publish(first);
+        journal.publish(first, 1, Duration::ZERO);
         let second = journal.append(change());
         let lost = journal.ticket(second);
         take(&journal);
@@ -452,7 +489,7 @@ mod tests {
         let later = journal.ticket(fourth).unwrap();
         assert!(is_pending(&later));
         take(&journal);
-        journal.publish(fourth);
+        journal.publish(fourth, 1, Duration::ZERO);
         assert_eq!(kept.unwrap().durable().await, Ok(()));
         assert_eq!(lost.unwrap().durable().await, Err(Undone::DiskFull));
         assert_eq!(behind.unwrap().durable().await, Err(Undone::DiskFull));
@@ -472,8 +509,10 @@ mod tests {
     fn a_batch_is_waited_for_where_commits_are_slow_and_for_less_than_one_takes() {
         let micros = Duration::from_micros;
         for (commit, patience) in [(0, 0), (250, 0), (1_000, 750), (21_000, 20_750)] {
-            let pace = Pace::after(60, micros(commit), 4);
-            assert_eq!((pace.expected, pace.patience), (64, micros(patience)));
+            let (expected, commit) = (64, micros(commit));
+            let pace = Pace { expected, commit };
+            assert_eq!(pace.patience(), micros(patience));
+            assert!(pace.look_out().is_zero());
         }
     }
 

@@ -182,7 +182,6 @@ async fn the_last_terms_are_remembered_and_no_more() {
     let server = start(Config::embedded(folder.path()).with_limits(fewer));
     assert_eq!(told(&server.api, "job").await.len(), 2);
     server.stop().await.unwrap();
-    assert_eq!(rows(folder.path(), "terms"), 2);
 }
 
 fn rows(folder: &Path, table: &str) -> u32 {
@@ -241,7 +240,7 @@ async fn a_deleted_lease_has_no_history_nor_has_one_made_again() {
         );
         server.stop().await.unwrap();
         if let Some(folder) = folder {
-            assert_eq!(rows(folder.path(), "terms"), 0);
+            assert_eq!(rows(folder.path(), "history"), 0);
         }
     }
 }
@@ -321,105 +320,101 @@ async fn folder_of_the_first_format() -> TempDir {
     folder
 }
 
-/// The tables that a folder of the second format had besides.
-const SECOND_FORMAT: &str = "
-    CREATE TABLE terms (
-        namespace TEXT NOT NULL, lease TEXT NOT NULL, epoch INTEGER NOT NULL, holder TEXT NOT NULL,
-        began_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, end TEXT, reason TEXT,
-        crc INTEGER NOT NULL, PRIMARY KEY (namespace, lease, epoch)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE recent_terms (
-        number INTEGER PRIMARY KEY, namespace TEXT NOT NULL, lease TEXT NOT NULL,
-        epoch INTEGER NOT NULL, holder TEXT NOT NULL, began_at_ms INTEGER NOT NULL,
-        ended_at_ms INTEGER, end TEXT, reason TEXT, crc INTEGER NOT NULL
-    ) STRICT;
-    PRAGMA user_version = 2;
-";
-
-/// A folder of the second format, as a store of it left it when it was killed: of c1 and c2 the terms
-/// have ended, of which one is in its place, and c3 leads.
-async fn folder_of_the_second_format() -> TempDir {
-    let now = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(now.path()));
-    for number in 1..=2 {
-        assert_ok(&server.api.acquire("job", number).await);
-        assert_ok(&server.api.release("job", number).await);
-    }
-    assert_ok(&server.api.post("job", "acquire", minute(3)).await);
-    server.stop().await.unwrap();
+/// A folder of the second or the third format, as a store of it left it.
+fn folder_of_format(format: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let database = Connection::open(folder.path().join("leases.db")).unwrap();
     database
         .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
         .unwrap();
-    database.execute_batch(FIRST_FORMAT).unwrap();
-    database.execute_batch(SECOND_FORMAT).unwrap();
-    // The rows are the same in both.
-    let now = now.path().join("leases.db").display().to_string();
-    database.execute("ATTACH ?1 AS now", [now]).unwrap();
-    database
-        .execute_batch(
-            "INSERT INTO leases SELECT * FROM now.leases;
-             INSERT INTO terms SELECT * FROM now.terms WHERE holder = 'c1';
-             INSERT INTO recent_terms SELECT NULL, * FROM now.terms WHERE holder = 'c2';
-             INSERT INTO meta SELECT * FROM now.meta;
-             DETACH now",
-        )
-        .unwrap();
+    let content = format!("{}/tests/formats/{format}.sql", env!("CARGO_MANIFEST_DIR"));
+    let content = fs::read_to_string(content).unwrap();
+    database.execute_batch(&content).unwrap();
     drop(database);
-    fs::write(folder.path().join("FORMAT"), "tenure-store 2\n").unwrap();
+    let marker = format!("tenure-store {format}\n");
+    fs::write(folder.path().join("FORMAT"), marker).unwrap();
     fs::write(folder.path().join("lock"), "").unwrap();
     folder
 }
 
 #[tokio::test]
-async fn a_folder_of_the_second_format_is_upgraded_with_all_its_terms() {
-    let old = folder_of_the_second_format().await;
-    let before_the_marker: fn(&Path) = |folder| {
-        let upgraded = killed(folder);
-        drop(Store::open(Config::embedded(upgraded.path())).unwrap());
-        fs::copy(upgraded.path().join("leases.db"), folder.join("leases.db")).unwrap();
-    };
-    let cuts: [fn(&Path); 2] = [|_| {}, before_the_marker];
-    for cut in cuts {
-        let folder = killed(old.path());
-        cut(folder.path());
-        let server = start(Config::embedded(folder.path()));
-        assert_eq!(marker(folder.path()), "tenure-store 3\n");
-        assert_ok(&server.api.renew("job", 3).await);
-        let expected = [
-            row("c3", Value::Null, Value::Null),
-            row("c2", "released", Value::Null),
-            row("c1", "released", Value::Null),
-        ];
-        assert_eq!(told(&server.api, "job").await, expected);
-        server.stop().await.unwrap();
-        assert_eq!(version(&folder.path().join("leases.db")), 3);
-        drop(Store::open(Config::embedded(folder.path())).unwrap());
-    }
-    // And a backup of it is restored in this one.
-    let place = tempfile::tempdir().unwrap();
-    let (file, folder) = (place.path().join("old.db"), place.path().join("store"));
-    backup(old.path(), &file, Existing::Keep).unwrap();
-    restore(&file, &folder).unwrap();
-    assert_eq!((version(&file), version(&folder.join("leases.db"))), (2, 3));
-    let server = start(Config::embedded(&folder));
-    assert_eq!(told(&server.api, "job").await.len(), 3);
-    server.stop().await.unwrap();
-
-    // What was noted last is checked before.
-    for damage in [
-        "UPDATE recent_terms SET holder = 'mallory'",
-        "DELETE FROM recent_terms",
-    ] {
-        let folder = killed(old.path());
+async fn a_folder_of_an_older_format_is_upgraded_with_all_its_terms() {
+    let damages = [
+        (2, "UPDATE recent_terms SET holder = 'mallory'"),
+        (2, "DELETE FROM recent_terms"),
+        (3, "UPDATE recent SET revision = revision + 100"),
+        (3, "UPDATE recent SET changes = x'' WHERE revision = 6"),
+        (3, "DELETE FROM recent WHERE revision = 6"),
+        (3, "DELETE FROM recent"),
+    ];
+    for (format, damage) in [2, 3]
+        .into_iter()
+        .flat_map(|format| {
+            let both = ["UPDATE terms SET holder = 'mallory'", "DELETE FROM terms"];
+            both.map(|damage| (format, damage))
+        })
+        .chain(damages)
+    {
+        let folder = folder_of_format(format);
         let database = Connection::open(folder.path().join("leases.db")).unwrap();
         database.execute_batch(damage).unwrap();
         drop(database);
         let error = Store::open(Config::embedded(folder.path())).unwrap_err();
-        assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
-        assert_eq!(marker(folder.path()), "tenure-store 2\n");
+        assert!(
+            matches!(error, OpenError::Damaged { .. }),
+            "{damage}: {error}"
+        );
+        assert_eq!(marker(folder.path()), format!("tenure-store {format}\n"));
     }
+    for format in [2, 3] {
+        let old = folder_of_format(format);
+        // What a start leaves that is cut short before the marker is written.
+        let unmarked = killed(old.path());
+        drop(Store::open(Config::embedded(unmarked.path())).unwrap());
+        fs::copy(old.path().join("FORMAT"), unmarked.path().join("FORMAT")).unwrap();
+        for folder in [killed(old.path()), unmarked] {
+            let server = start(Config::embedded(folder.path()));
+            assert_eq!(marker(folder.path()), "tenure-store 4\n");
+            assert_as_it_was(&server.api).await;
+            server.stop().await.unwrap();
+            assert_eq!(version(&folder.path().join("leases.db")), 4);
+            drop(Store::open(Config::embedded(folder.path())).unwrap());
+        }
+        // And a backup of it is restored in this one.
+        let place = tempfile::tempdir().unwrap();
+        let (file, folder) = (place.path().join("old.db"), place.path().join("store"));
+        backup(old.path(), &file, Existing::Keep).unwrap();
+        restore(&file, &folder).unwrap();
+        let versions = (version(&file), version(&folder.join("leases.db")));
+        assert_eq!(versions, (format, 4));
+        let server = start(Config::embedded(&folder));
+        assert_as_it_was(&server.api).await;
+        server.stop().await.unwrap();
+    }
+}
+
+/// The leases of [`folder_of_format`].
+async fn assert_as_it_was(api: &Api) {
+    let expected = [
+        row("c3", Value::Null, Value::Null),
+        row("c2", "released", Value::Null),
+        row("c1", "released", Value::Null),
+    ];
+    assert_eq!(told(api, "job").await, expected);
+    let (status, view) = api.renew("job", 3).await;
+    assert_eq!(
+        (status, &view["metadata"]["address"]),
+        (200, &json!("http://a:1"))
+    );
+    // Its epoch is never granted again, and the ids of the terms that have ended are not taken.
+    assert_eq!(api.get("gone").await.0, 404);
+    let (_, again) = api.acquire("gone", 5).await;
+    assert!(again["epoch"].as_u64() > view["epoch"].as_u64(), "{again}");
+    assert_ok(&api.release("job", 3).await);
+    for retired in 1..=3 {
+        assert_refused(&api.acquire("job", retired).await, 409, "lease_id_retired");
+    }
+    assert_ok(&api.acquire("job", 4).await);
 }
 
 fn marker(folder: &Path) -> String {
@@ -451,7 +446,7 @@ async fn a_folder_of_the_first_format_is_upgraded_at_a_start_also_at_one_that_wa
             let upgraded = killed(folder);
             drop(Store::open(Config::embedded(upgraded.path())).unwrap());
             fs::copy(upgraded.path().join("leases.db"), folder.join("leases.db")).unwrap();
-            fs::write(folder.join("FORMAT.new"), "tenure-store 3\n").unwrap();
+            fs::write(folder.join("FORMAT.new"), "tenure-store 4\n").unwrap();
         }),
         ("and the marker is gone", |folder| {
             fs::remove_file(folder.join("FORMAT")).unwrap();
@@ -463,7 +458,7 @@ async fn a_folder_of_the_first_format_is_upgraded_at_a_start_also_at_one_that_wa
         // Killed again right after, and started again.
         for restart in 0..2 {
             let server = start(Config::embedded(folder.path()));
-            assert_eq!(marker(folder.path()), "tenure-store 3\n", "{how}");
+            assert_eq!(marker(folder.path()), "tenure-store 4\n", "{how}");
             assert!(!folder.path().join("FORMAT.new").exists(), "{how}");
             let (_, view) = server.api.get("job").await;
             assert_eq!(view["holder"], "c1", "{how}");
@@ -477,7 +472,7 @@ async fn a_folder_of_the_first_format_is_upgraded_at_a_start_also_at_one_that_wa
             assert_eq!(told(&server.api, "job").await, expected, "{how}");
             server.stop().await.unwrap();
         }
-        assert_eq!(version(&folder.path().join("leases.db")), 3, "{how}");
+        assert_eq!(version(&folder.path().join("leases.db")), 4, "{how}");
     }
 }
 
@@ -488,7 +483,7 @@ async fn a_backup_of_the_first_format_is_restored_in_this_one() {
     let (file, folder) = (place.path().join("old.db"), place.path().join("store"));
     backup(old.path(), &file, Existing::Keep).unwrap();
     restore(&file, &folder).unwrap();
-    assert_eq!((version(&file), version(&folder.join("leases.db"))), (1, 3));
+    assert_eq!((version(&file), version(&folder.join("leases.db"))), (1, 4));
     let server = start(Config::embedded(&folder));
     assert_eq!(server.api.get("job").await.1["holder"], "c1");
     assert_ok(&server.api.release("job", 1).await);
@@ -511,7 +506,7 @@ async fn a_damaged_folder_of_the_first_format_is_refused_and_not_upgraded() {
 
     // An old database in a folder that has come further is somebody's mistake.
     let folder = folder_of_the_first_format().await;
-    fs::write(folder.path().join("FORMAT"), "tenure-store 3\n").unwrap();
+    fs::write(folder.path().join("FORMAT"), "tenure-store 4\n").unwrap();
     let error = Store::open(Config::embedded(folder.path())).unwrap_err();
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
     assert_eq!(version(&folder.path().join("leases.db")), 1);

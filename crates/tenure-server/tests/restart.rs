@@ -171,13 +171,14 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
     assert_eq!(server.api.delete("job").await.0, 204);
 
     let copy = killed(folder.path());
+    let server = start(Config::embedded(copy.path()));
+    // The start put it in its place.
     let kept = Connection::open(copy.path().join("leases.db")).unwrap();
     let floor: u64 = kept
         .query_row("SELECT floor FROM meta", [], |row| row.get(0))
         .unwrap();
     drop(kept);
     assert_eq!(floor, last);
-    let server = start(Config::embedded(copy.path()));
     assert_refused(&server.api.get("job").await, 404, "unknown_lease");
     let (_, again) = server.api.acquire("job", 200).await;
     assert!(again["epoch"].as_u64().unwrap() > last);
@@ -295,14 +296,14 @@ async fn somebody_elses_database_is_refused_and_left_alone() {
 async fn a_folder_of_a_newer_version_is_refused() {
     let folder = closed_folder().await;
     let copy = killed(folder.path());
-    fs::write(copy.path().join("FORMAT"), "tenure-store 4\n").unwrap();
+    fs::write(copy.path().join("FORMAT"), "tenure-store 5\n").unwrap();
     let error = open(copy.path()).unwrap_err();
     assert!(
         matches!(
             error,
             OpenError::Newer {
-                found: 4,
-                known: 3,
+                found: 5,
+                known: 4,
                 ..
             }
         ),
@@ -319,7 +320,7 @@ async fn a_folder_of_a_newer_version_is_refused() {
             error,
             OpenError::Newer {
                 found: 7,
-                known: 3,
+                known: 4,
                 ..
             }
         ),
@@ -369,17 +370,16 @@ async fn rows_that_were_altered_lost_or_made_up_are_noticed() {
         "UPDATE meta SET floor = 1",
         "UPDATE meta SET digest = digest + 1",
         "DROP TABLE leases",
-        "UPDATE terms SET holder = 'mallory' WHERE lease = 'job-7'",
-        "UPDATE terms SET epoch = epoch - 1 WHERE lease = 'job-7'",
-        "UPDATE terms SET end = 'expired' WHERE lease = 'job-7'",
-        "UPDATE terms SET ended_at_ms = NULL WHERE lease = 'job-7'",
-        "UPDATE terms SET reason = NULL WHERE lease = 'job-7'",
-        "UPDATE terms SET crc = crc + 1 WHERE lease = 'job-7'",
-        "DELETE FROM terms WHERE lease = 'job-7'",
-        "DELETE FROM terms",
-        "INSERT INTO terms SELECT namespace, lease, epoch + 1, holder, began_at_ms, ended_at_ms, end,
-            reason, crc FROM terms WHERE lease = 'job-7'",
-        "DROP TABLE terms",
+        "UPDATE history SET terms = zeroblob(length(terms)) WHERE lease = 'job-7'",
+        "UPDATE history SET terms = x'' WHERE lease = 'job-7'",
+        "UPDATE history SET first_epoch = first_epoch - 1 WHERE lease = 'job-7'",
+        "UPDATE history SET lease = 'job-77' WHERE lease = 'job-7'",
+        "UPDATE history SET crc = crc + 1 WHERE lease = 'job-7'",
+        "DELETE FROM history WHERE lease = 'job-7'",
+        "DELETE FROM history",
+        "INSERT INTO history SELECT namespace, lease, first_epoch + 1, terms, crc FROM history
+            WHERE lease = 'job-7'",
+        "DROP TABLE history",
         "PRAGMA user_version = 1",
         "PRAGMA application_id = 7",
     ] {
@@ -445,6 +445,18 @@ async fn folder_with_a_log() -> TempDir {
         assert_ok(&server.api.post("job", "acquire", minute(number)).await);
         assert_ok(&server.api.release("job", number).await);
     }
+    assert_ok(&server.api.post("job", "acquire", minute(11)).await);
+    // One that does not fit into a page.
+    let metadata = json!({"lease_id": id(11), "metadata": {"long": "x".repeat(4_000)}});
+    let put = server.api.http.put(server.api.url("job", "metadata"));
+    assert!(
+        put.json(&metadata)
+            .send()
+            .await
+            .unwrap()
+            .status()
+            .is_success()
+    );
     let copy = killed(folder.path());
     server.stop().await.unwrap();
     copy
@@ -502,13 +514,17 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
     fs::write(copy.path().join("leases.db-wal"), torn).unwrap();
     drop(open(copy.path()).unwrap());
 
-    // Or without a frame before it: the transaction has two, and nobody was told of it.
+    // Or without a frame before it: the transaction has several, and nobody was told of it.
     let copy = killed(folder.path());
     let mut torn = log.clone();
     torn[log.len() - 4120 - 2000] ^= 1;
     fs::write(copy.path().join("leases.db-wal"), torn).unwrap();
     let server = common::serve(open(copy.path()).unwrap());
-    assert_eq!(server.api.get("job").await.1["holder"], "c10");
+    let (_, view) = server.api.get("job").await;
+    assert_eq!(
+        (&view["holder"], &view["metadata"]),
+        (&json!("c11"), &json!({}))
+    );
 }
 
 #[tokio::test]

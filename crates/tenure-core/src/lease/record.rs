@@ -266,6 +266,11 @@ impl Record {
         self.retired.push((lease_id, now));
     }
 
+    /// Lease ids of ended terms, oldest first, as far as they are remembered.
+    pub fn retired(&self) -> impl Iterator<Item = LeaseId> + '_ {
+        self.retired.iter().map(|&(id, _)| id)
+    }
+
     pub(super) fn is_retired(&self, lease_id: LeaseId) -> bool {
         self.retired.iter().any(|&(id, _)| id == lease_id)
     }

@@ -56,7 +56,7 @@ impl Record {
                 .reserved
                 .as_deref()
                 .map(|reserved| (reserved.to.clone(), reserved.until.since(now))),
-            retired: self.retired.iter().map(|&(id, _)| id).collect(),
+            retired: self.retired().collect(),
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod embedded;
 mod error;
+mod retired;
 mod term;
 pub(crate) mod wal;
 
@@ -22,6 +23,7 @@ pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
 pub(crate) use embedded::{backup, check_log, restore};
 pub(crate) use error::CommitError;
 pub use error::OpenError;
+pub(crate) use retired::Retired;
 pub(crate) use term::{Archive, Term};
 
 /// Keeps changes. Calls block; one thread makes them.
@@ -60,6 +62,9 @@ pub(crate) struct Write {
     pub(crate) key: Key,
     pub(crate) revision: u64,
     pub(crate) content: Content,
+    /// How the lease's retired ids became what they are in the content since the write before this one;
+    /// `None` if that is not known, or says no less than all of them.
+    pub(crate) retired: Option<Retired>,
     /// What is to be noted of one of its terms. When the lease is deleted its terms are, too.
     pub(crate) term: Option<Box<Term>>,
 }

@@ -30,6 +30,7 @@ fn step(lease: &str, revision: u64, metadata: usize) -> Step {
             key: Key::of_text(lease),
             revision,
             content: Content::Lease(record.store(now).into()),
+            retired: None,
             term: None,
         },
         event: Event::Asked(Change::Granted(Epoch::new(1).unwrap()), None),

@@ -27,6 +27,7 @@ impl Told {
     /// long after it has left the processor's cache.
     pub(super) fn change(mut step: Step) -> Self {
         step.write.term = None;
+        step.write.retired = None;
         if let Content::Lease(stored) = &mut step.write.content {
             Arc::make_mut(stored).retired = Vec::new();
         }

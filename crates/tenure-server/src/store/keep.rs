@@ -7,7 +7,7 @@ use tracing::{error, warn};
 
 use super::{Inner, Status};
 use crate::engine::{CommitError, Content, Engine, Write};
-use crate::journal::{Change, Pace, Taken, Undone};
+use crate::journal::{Change, Taken, Undone};
 use crate::table::Key;
 
 /// After an undone change, how long until a lease that somebody waits for or watches is looked at again:
@@ -27,13 +27,12 @@ impl Inner {
 
     /// Commits what is queued, until the journal is closed or the engine has failed.
     pub(super) fn keep(&self, mut engine: Box<dyn Engine>) {
-        let mut pace = Pace::default();
         let mut rest = Some(REST_AFTER);
         loop {
-            let kept = match self.journal.take(&pace, rest) {
+            let kept = match self.journal.take(rest) {
                 Taken::Changes(batch) => {
                     rest = Some(REST_AFTER);
-                    self.commit(batch, &mut *engine, &mut pace)
+                    self.commit(batch, &mut *engine)
                 }
                 Taken::Nothing => {
                     rest = None;
@@ -53,12 +52,7 @@ impl Inner {
     /// # Errors
     ///
     /// The engine failed for good. What is not durable is undone.
-    fn commit(
-        &self,
-        batch: Vec<Change>,
-        engine: &mut dyn Engine,
-        pace: &mut Pace,
-    ) -> Result<(), CommitError> {
+    fn commit(&self, batch: Vec<Change>, engine: &mut dyn Engine) -> Result<(), CommitError> {
         let steps = batch.iter().flat_map(|change| &change.steps);
         let writes: Vec<&Write> = steps.map(|step| &step.write).collect();
         let Some(last) = writes.last().map(|write| write.revision) else {
@@ -67,9 +61,7 @@ impl Inner {
         let began = Instant::now();
         match engine.commit(&writes) {
             Ok(()) => {
-                let took = began.elapsed();
-                let behind = self.journal.publish(last);
-                *pace = Pace::after(batch.len(), took, behind);
+                self.journal.publish(last, batch.len(), began.elapsed());
                 self.forget_deleted(&writes);
                 drop(writes);
                 self.journal.tell(batch);

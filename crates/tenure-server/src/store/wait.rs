@@ -44,7 +44,7 @@ impl Store {
         match reply {
             Some(Reply::Granted(view, ticket)) => {
                 if let Some(ticket) = ticket {
-                    ticket.durable().await.map_err(not_kept)?;
+                    ticket.durable_next().await.map_err(not_kept)?;
                 }
                 Ok(view.with_lease_id(queued.request.lease_id))
             }

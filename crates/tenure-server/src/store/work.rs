@@ -2,7 +2,7 @@
 
 use tenure_core::lease::{
     self, Applied, Change as LeaseChange, LeaseId, Operation, Record, Rejection, Remaining, Rules,
-    Running,
+    Running, Stored,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, LeaseView, Problem};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{Event, Inner};
 use crate::clock;
-use crate::engine::{Content, Term, Write};
+use crate::engine::{Content, Retired, Term, Write};
 use crate::journal::{Before, Change, Step, Ticket};
 use crate::table::{Entry, Full, Key, Reply};
 
@@ -222,7 +222,7 @@ impl<'a> Work<'a> {
             .fetch_max(above, std::sync::atomic::Ordering::Relaxed);
         self.entry.record = Record::above(self.inner.floor());
         self.entry.past = None;
-        self.push_content(Content::Deleted(last), Event::Deleted, None);
+        self.push_content(Content::Deleted(last), None, Event::Deleted, None);
         Ok(())
     }
 
@@ -398,10 +398,28 @@ impl<'a> Work<'a> {
 
     fn push(&mut self, event: Event, term: Option<Term>) {
         let stored = self.entry.record.store(self.now);
-        self.push_content(Content::Lease(stored.into()), event, term);
+        let retired = self.newly_retired(&stored);
+        self.push_content(Content::Lease(stored.into()), retired, event, term);
     }
 
-    fn push_content(&mut self, content: Content, event: Event, mut term: Option<Term>) {
+    /// How the last step changed the retired ids.
+    fn newly_retired(&self, stored: &Stored) -> Option<Retired> {
+        match self.steps.last().map(|step| &step.write.content) {
+            Some(Content::Lease(before)) => {
+                Retired::between(before.retired.iter().copied(), &stored.retired)
+            }
+            Some(Content::Deleted(_)) => None,
+            None => Retired::between(self.before.as_ref()?.record.retired(), &stored.retired),
+        }
+    }
+
+    fn push_content(
+        &mut self,
+        content: Content,
+        retired: Option<Retired>,
+        event: Event,
+        mut term: Option<Term>,
+    ) {
         if self.inner.archive.is_none()
             && let Some(term) = term.take()
         {
@@ -409,7 +427,8 @@ impl<'a> Work<'a> {
             let past = self.entry.past.get_or_insert_default();
             past.note(term, self.inner.limits.max_history);
         }
-        let step = self.step(content, event, term);
+        let mut step = self.step(content, event, term);
+        step.write.retired = retired;
         self.steps.push(step);
     }
 
@@ -423,6 +442,7 @@ impl<'a> Work<'a> {
                 key: self.key.clone(),
                 revision: 0,
                 content,
+                retired: None,
                 term: term.map(Box::new),
             },
             event,

@@ -126,7 +126,7 @@ pub(crate) fn backup(
         checked
     };
     // What is in the log alone is in the copy.
-    folder.check_revision(began, checked.meta.revision)?;
+    folder.check_revision(began, checked.loaded.revision)?;
     copy.as_file().sync_all().map_err(failed)?;
     let contents = Contents::of(&checked.loaded, copy.path()).map_err(failed)?;
     let named = match existing {
@@ -216,7 +216,7 @@ fn copy_pages(database: &Path, copy: &Path) -> Result<(), CopyError> {
 }
 
 /// Puts what was committed last in its place in the copy.
-fn put_in_place(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
+pub(super) fn put_in_place(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
     let transaction = copy.unchecked_transaction()?;
     // It forgets no terms.
     let most_terms = u32::MAX as usize;

@@ -11,7 +11,7 @@ use super::recent::Batches;
 use super::row::Row;
 use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
 use super::terms;
-use super::upgrade::{SELECT_RECENT_TERMS, WITH_RECENT_TERMS, WITHOUT_TERMS};
+use super::upgrade::{self, WITH_COUNTED_BATCHES, WITH_RECENT_TERMS, WITHOUT_TERMS};
 use crate::engine::{Loaded, OpenError};
 use crate::table::Key;
 
@@ -19,6 +19,7 @@ use crate::table::Key;
 pub(super) struct Checked {
     pub(super) format: u32,
     pub(super) loaded: Loaded,
+    /// What stands there about all that is in its place.
     pub(super) meta: Meta,
     /// Leases with more terms than are to be remembered.
     pub(super) overfull: BTreeSet<Key>,
@@ -61,22 +62,27 @@ pub(super) fn load(
         counted.account(None, Some(crc));
         leases.push_back(row.into_lease().map_err(|detail| damaged(path, detail))?);
     }
+    let damage = |detail| damaged(path, detail);
     let mut overfull = BTreeSet::new();
-    if format > WITHOUT_TERMS {
-        overfull = check_terms(connection, path, &mut counted, max_history)?;
-    }
-    if format == WITH_RECENT_TERMS {
-        overfull.extend(check_recent_terms(connection, path, &mut counted)?);
-    }
-    if format == FORMAT {
-        let batches = Batches::read(connection).map_err(|detail| damaged(path, detail))?;
-        batches
-            .crcs()
-            .for_each(|crc| counted.account(None, Some(crc)));
-        // In their order, and after what is in its place: they are newer.
-        batches
-            .apply(&mut leases)
-            .map_err(|detail| damaged(path, detail))?;
+    let mut batches = Batches::default();
+    match format {
+        WITHOUT_TERMS => {}
+        WITH_RECENT_TERMS | WITH_COUNTED_BATCHES => {
+            let mut check = |select: &str| check_old_terms(connection, path, &mut counted, select);
+            overfull = check(upgrade::SELECT_TERMS)?;
+            if format == WITH_RECENT_TERMS {
+                overfull.extend(check(upgrade::SELECT_RECENT_TERMS)?);
+            } else {
+                let crcs;
+                (batches, crcs) = upgrade::read_batches(connection).map_err(damage)?;
+                crcs.into_iter()
+                    .for_each(|crc| counted.account(None, Some(crc)));
+            }
+        }
+        _ => {
+            overfull = check_terms(connection, path, &mut counted, max_history)?;
+            batches = Batches::read(connection).map_err(damage)?;
+        }
     }
     if counted != meta {
         let detail = format!(
@@ -85,11 +91,13 @@ pub(super) fn load(
         );
         return Err(damaged(path, detail));
     }
-    let loaded = Loaded {
+    let mut loaded = Loaded {
         leases,
-        revision: meta.revision,
+        revision: batches.follow(meta.revision).map_err(damage)?,
         floor: meta.floor,
     };
+    // In their order, and after what is in its place: they are newer.
+    batches.apply(&mut loaded).map_err(damage)?;
     Ok(Checked {
         format,
         loaded,
@@ -98,7 +106,7 @@ pub(super) fn load(
     })
 }
 
-/// Looks at each term, row by row: they are many, and none is needed in memory.
+/// Looks at all terms, segment by segment: they are many, and none is needed in memory.
 fn check_terms(
     connection: &Connection,
     path: &Path,
@@ -106,40 +114,47 @@ fn check_terms(
     max_history: usize,
 ) -> Result<BTreeSet<Key>, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
+    let damage = |detail| damaged(path, detail);
     let mut overfull = BTreeSet::new();
     let mut select = connection.prepare(terms::SELECT_ALL).map_err(failed)?;
     let mut rows = select.query([]).map_err(failed)?;
-    let (mut namespace, mut lease, mut of_lease) = (String::new(), String::new(), 0);
+    let (mut namespace, mut lease, mut segments) = (String::new(), String::new(), 0);
     while let Some(row) = rows.next().map_err(failed)? {
-        let (row, crc) = terms::Row::read(row).map_err(|detail| damaged(path, detail))?;
-        counted.account(None, Some(crc));
-        if (row.namespace, row.lease) != (namespace.as_str(), lease.as_str()) {
-            row.namespace.clone_into(&mut namespace);
-            row.lease.clone_into(&mut lease);
-            of_lease = 0;
+        let segment = terms::Segment::read(row).map_err(damage)?;
+        counted.account(None, Some(segment.crc));
+        if (&segment.namespace, &segment.lease) != (&namespace, &lease) {
+            namespace.clone_from(&segment.namespace);
+            lease.clone_from(&segment.lease);
+            segments = 0;
         }
-        of_lease += 1;
-        if Some(of_lease) == max_history.checked_add(1) {
-            let (key, _) = row.into_term().map_err(|detail| damaged(path, detail))?;
-            overfull.insert(key);
-        }
+        segments += 1;
+        // In the order of their epochs, so the last one tells how full the newest is.
+        let terms = segment.terms().map_err(damage)?;
+        let Some(term) = terms.last() else {
+            return Err(damaged(path, "a segment has no terms"));
+        };
+        let (key, _) = term.into_term().map_err(damage)?;
+        match segments > terms::segments(terms.len(), max_history) {
+            true => overfull.insert(key),
+            false => overfull.remove(&key),
+        };
     }
     Ok(overfull)
 }
 
-/// The same for those of the second format that are not in their places yet; all their leases may have
-/// more than are to be remembered.
-fn check_recent_terms(
+/// The same for a table of an older format; all its leases may have more than are to be remembered.
+fn check_old_terms(
     connection: &Connection,
     path: &Path,
     counted: &mut Meta,
+    select: &str,
 ) -> Result<BTreeSet<Key>, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
     let mut overfull = BTreeSet::new();
-    let mut select = connection.prepare(SELECT_RECENT_TERMS).map_err(failed)?;
+    let mut select = connection.prepare(select).map_err(failed)?;
     let mut rows = select.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
-        let (row, crc) = terms::Row::read(row).map_err(|detail| damaged(path, detail))?;
+        let (row, crc) = upgrade::read_term(row).map_err(|detail| damaged(path, detail))?;
         counted.account(None, Some(crc));
         let (key, _) = row.into_term().map_err(|detail| damaged(path, detail))?;
         overfull.insert(key);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::engine::{OpenError, wal};
 
 /// The format of the folder that this version writes and knows.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 
 /// How long to try for the lock: a predecessor that was killed may not have gone yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);

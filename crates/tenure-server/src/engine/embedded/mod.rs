@@ -3,11 +3,11 @@
 //! ```text
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 3": there was a database here
+//!   FORMAT              "tenure-store 4": there was a database here
 //!   RUNNING             while the database is open: how far it had come at least, which is in the log
 //!                       alone, so that a lost log is noticed
-//!   leases.db           one row a lease, one row a term that has ended, one row about all of them,
-//!                       and what was committed last in batches
+//!   leases.db           one row a lease, one for some of its terms that have ended, one about all of
+//!                       these, and what was committed last in batches
 //!   leases.db-wal       what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is whole, and named leases.db
 //! ```
@@ -15,8 +15,9 @@
 //! A commit is one transaction with one fsync (`synchronous=FULL`). It writes one row, with the whole
 //! batch; batches are put in their places in the tables now and then ([`recent`] says why nothing is
 //! lost by that). Every row has a checksum over all its columns, and the `meta` row one over all of
-//! these, so rows that were lost or altered are noticed at the next start. Nothing is ever repaired
-//! silently.
+//! these; each batch tells which one it follows; and `RUNNING` tells how far the log had come when it was
+//! last moved into the database. So rows that were lost or altered are noticed at the next start. Nothing
+//! is ever repaired silently.
 
 mod backup;
 mod check;
@@ -51,7 +52,7 @@ pub use restore::{RestoreError, Restored};
 /// After so many changes, or bytes of them, batches are put in their places. Until that is done the next
 /// commit waits, so it must not take long; and the more there are, the more of them are about one lease,
 /// which is written once.
-const PUT_IN_PLACE_AFTER: usize = 2_000;
+const PUT_IN_PLACE_AFTER: usize = 4_000;
 const PUT_IN_PLACE_AFTER_BYTES: usize = 2 * 1024 * 1024;
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and
@@ -65,7 +66,10 @@ const PAGE: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Embedded {
     connection: Connection,
+    /// Of all that is in its place.
     meta: Meta,
+    /// Of the last batch.
+    revision: u64,
     /// Of the batches that are not in their places yet.
     recent: Recent,
     /// Where a batch is written before it is committed.
@@ -116,11 +120,12 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
         });
     }
     let mut loaded = checked.loaded;
-    folder.check_revision(folder.began(), checked.meta.revision)?;
+    folder.check_revision(folder.began(), loaded.revision)?;
     let mut engine = Embedded {
         reader: Reader::open(&database)?,
         connection,
         meta: checked.meta,
+        revision: loaded.revision,
         recent: Recent::default(),
         room: Vec::new(),
         log_pages: 0,
@@ -158,15 +163,14 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
 impl Engine for Embedded {
     fn commit(&mut self, writes: &[&Write]) -> Result<(), CommitError> {
         let mut room = std::mem::take(&mut self.room);
-        let mut bytes = 0;
-        let committed = self.transact(|transaction, meta| {
-            bytes = recent::append(transaction, meta, writes, &mut room)?;
-            meta.write(&mut transaction.prepare_cached(schema::UPDATE_META)?)
-        });
+        let previous = self.revision;
+        let committed =
+            self.transact(|transaction| recent::append(transaction, previous, writes, &mut room));
         self.room = room;
-        committed?;
+        let bytes = committed?;
+        self.revision = writes.last().map_or(previous, |write| write.revision);
         if self.log_is_new {
-            match self.folder.begin(self.meta.revision) {
+            match self.folder.begin(self.revision) {
                 Ok(()) => self.log_is_new = false,
                 // The commit itself is on disk. Tried again with the next one.
                 Err(error) => warn!(%error, "a loss of the log would not be noticed now"),
@@ -174,8 +178,8 @@ impl Engine for Embedded {
         }
         self.recent.changes += writes.len();
         self.recent.bytes += bytes;
-        // Its bytes, and the ends of them; the page of `meta`, and one or two of the tree.
-        self.log_pages += bytes / PAGE + 4;
+        // Its bytes, and the ends of them; and one or two of the tree.
+        self.log_pages += bytes / PAGE + 3;
         Ok(())
     }
 
@@ -236,18 +240,19 @@ impl Engine for Embedded {
 impl Embedded {
     /// Takes a revision for the start itself, so that the log has something in it from now on.
     fn begin(&mut self) -> rusqlite::Result<u64> {
-        let mut meta = self.meta.clone();
-        meta.revision += 1;
-        meta.write(&mut self.connection.prepare_cached(schema::UPDATE_META)?)?;
-        self.meta = meta;
-        Ok(self.meta.revision)
+        let revision = self.revision + 1;
+        let transaction = self.connection.unchecked_transaction()?;
+        recent::append_row(&transaction, self.revision, revision, &[])?;
+        transaction.commit()?;
+        self.revision = revision;
+        Ok(revision)
     }
 
     /// Does `work` in one transaction: all of it is durable then, or nothing has changed.
-    fn transact(
+    fn transact<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>, &mut Meta) -> rusqlite::Result<()>,
-    ) -> Result<(), CommitError> {
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, CommitError> {
         if self.has_leftovers {
             // So that frames of the failed transaction never stand behind good ones, where they
             // would look like damage. It also gives room back, which may be what is missing.
@@ -261,17 +266,14 @@ impl Embedded {
             self.has_leftovers = false;
             self.log_is_new = true;
         }
-        let mut meta = self.meta.clone();
-        let run = |connection: &mut Connection, meta: &mut Meta| {
+        let run = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
-            work(&transaction, meta)?;
-            transaction.commit()
+            let done = work(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
         };
-        match run(&mut self.connection, &mut meta) {
-            Ok(()) => {
-                self.meta = meta;
-                Ok(())
-            }
+        match run(&mut self.connection) {
+            Ok(done) => Ok(done),
             Err(error) => {
                 self.has_leftovers = true;
                 self.roll_back()?;
@@ -284,16 +286,17 @@ impl Embedded {
     /// all is in the batches.
     fn put_in_place(&mut self) -> Result<(), CommitError> {
         let overfull = std::mem::take(&mut self.overfull);
-        let (most, mut places) = (self.max_history, 0);
-        let placed = self.transact(|transaction, meta| {
-            places = recent::put_in_place(transaction, meta, most, &overfull)?;
-            Ok(())
-        });
+        let (most, mut meta) = (self.max_history, self.meta.clone());
+        let placed = self
+            .transact(|transaction| recent::put_in_place(transaction, &mut meta, most, &overfull));
         // Tried again after as many changes as there were.
         self.recent = Recent::default();
-        self.log_pages += places + overfull.len();
         match placed {
-            Ok(()) => Ok(()),
+            Ok(places) => {
+                self.meta = meta;
+                self.log_pages += places;
+                Ok(())
+            }
             Err(CommitError::Fatal(error)) => Err(CommitError::Fatal(error)),
             Err(error) => {
                 warn!(%error, "what was committed last was not put in its place yet");

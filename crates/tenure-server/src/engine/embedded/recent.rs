@@ -11,33 +11,38 @@
 //! and the tables as they were, or the tables as they became and no batches. A batch has the whole of
 //! a lease and not what is different in it, so to apply one again would change nothing, either.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, LinkedList};
 
 use rusqlite::{OptionalExtension, Transaction, params};
-use tenure_core::Name;
 use tenure_core::lease::Stored;
+use tenure_core::{Epoch, Name};
 
 use super::columns::{self, Columns, NotColumns};
-use super::row::Row;
-use super::schema::{DELETE, Meta, SELECT_CRC, UPDATE_META, UPSERT, corrupt};
+use super::row::{ID, Row, bytes_of};
+use super::schema::{DELETE, Meta, SELECT_BEFORE, UPDATE_META, UPSERT, corrupt};
 use super::terms;
-use crate::engine::{Content, Write};
+use crate::engine::{Content, Loaded, Write};
 use crate::table::Key;
 
-/// `revision` is that of the batch's last change; `changes` is read by [`Batches`].
+/// `revision` is that of the batch's last change, and `previous` that of the last one before the batch:
+/// so the batches are a chain, and one that is missing is noticed by the next one. `changes` is read by
+/// [`Batches`].
 pub(super) const TABLE: &str = "
-    CREATE TABLE recent (
+    CREATE TABLE batches (
         revision INTEGER PRIMARY KEY,
+        previous INTEGER NOT NULL,
         changes BLOB NOT NULL,
         crc INTEGER NOT NULL
     ) STRICT;
 ";
 
-const INSERT: &str = "INSERT INTO recent (revision, changes, crc) VALUES (?1, ?2, ?3)";
+const INSERT: &str =
+    "INSERT INTO batches (revision, previous, changes, crc) VALUES (?1, ?2, ?3, ?4)";
 
-const SELECT: &str = "SELECT revision, changes, crc FROM recent ORDER BY revision";
+const SELECT: &str = "SELECT revision, previous, changes, crc FROM batches ORDER BY revision";
 
-const DELETE_ALL: &str = "DELETE FROM recent";
+const DELETE_ALL: &str = "DELETE FROM batches";
 
 /// A row is begun anew when it has so many bytes, far below the most that SQLite takes.
 const ROW_BYTES: usize = 1024 * 1024;
@@ -45,19 +50,30 @@ const ROW_BYTES: usize = 1024 * 1024;
 /// One change as it stands in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change<'a> {
-    /// The whole of a lease.
-    Lease(Row<'a>),
+    /// The whole of a lease; but for its retired ids, which are told apart.
+    Lease(Row<'a>, Retired<'a>),
     /// A lease and all its terms are forgotten.
     Deleted(Deleted<'a>),
     /// What was noted of a term.
     Term(terms::Row<'a>),
 }
 
-/// The name of a lease that was deleted.
+/// What becomes of the retired ids of a lease. They are the most of it where it changes hands often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Retired<'a> {
+    /// They are these.
+    All(Cow<'a, [u8]>),
+    /// They are what they were without the first of these, and then the second of these.
+    But(Cow<'a, [u8]>, Cow<'a, [u8]>),
+}
+
+/// A lease that was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deleted<'a> {
     pub(super) namespace: &'a str,
     pub(super) lease: &'a str,
+    /// No epoch up to this one may be granted again to anybody.
+    pub(super) last: Option<u64>,
 }
 
 impl Deleted<'_> {
@@ -79,15 +95,19 @@ impl<'a> Change<'a> {
             let len = u32::try_from(to.len() - len_at - 4).unwrap_or(u32::MAX);
             to[len_at..len_at + 4].copy_from_slice(&len.to_le_bytes());
         };
-        match &write.content {
-            Content::Lease(stored) => {
-                let row = Row::of(&write.key, stored, write.revision);
-                put(b'L', &|to| row.encode(to));
-            }
-            Content::Deleted(_) => put(b'D', &|to| {
+        match (&write.content, &write.retired) {
+            (Content::Lease(stored), None) => put(b'L', &|to| {
+                Row::of(&write.key, stored, &stored.retired, write.revision).encode(to);
+            }),
+            (Content::Lease(stored), Some(retired)) => put(b'C', &|to| {
+                columns::put(to, Some(&bytes_of(&retired.forgotten)));
+                Row::of(&write.key, stored, &retired.added, write.revision).encode(to);
+            }),
+            (Content::Deleted(last), _) => put(b'D', &|to| {
                 for name in [write.key.namespace(), write.key.lease()] {
                     columns::put(to, Some(name.as_bytes()));
                 }
+                columns::put_number(to, last.map(Epoch::get));
             }),
         }
         if let Some(term) = &write.term {
@@ -103,40 +123,73 @@ impl<'a> Change<'a> {
             .split_at_checked(u32::from_le_bytes(*len) as usize)
             .ok_or(NotColumns)?;
         *changes = rest;
+        let mut columns = Columns(bytes);
         match kind {
-            b'L' => Row::decode(bytes).map(Self::Lease),
-            b'T' => terms::Row::decode(bytes).map(Self::Term),
+            b'L' => {
+                let mut row = Row::decode(columns)?;
+                let all = std::mem::take(&mut row.retired);
+                Ok(Self::Lease(row, Retired::All(all)))
+            }
+            b'C' => {
+                let forgotten = columns.bytes()?;
+                let mut row = Row::decode(columns)?;
+                let added = std::mem::take(&mut row.retired);
+                Ok(Self::Lease(row, Retired::But(forgotten.into(), added)))
+            }
+            b'T' => terms::Row::decode(columns).map(Self::Term),
             b'D' => {
-                let mut columns = Columns(bytes);
                 let (namespace, lease) = (columns.text()?, columns.text()?);
+                // In the third format the greatest one of all stood elsewhere.
+                let last = match columns.end() {
+                    Ok(()) => None,
+                    Err(NotColumns) => columns.optional_number()?,
+                };
                 columns.end()?;
-                Ok(Self::Deleted(Deleted { namespace, lease }))
+                Ok(Self::Deleted(Deleted {
+                    namespace,
+                    lease,
+                    last,
+                }))
             }
             _ => Err(NotColumns),
         }
     }
 }
 
-/// Puts a batch behind all others. Returns how many bytes it has. `changes` is room to write in.
+impl Retired<'_> {
+    /// What this makes of a list.
+    fn apply(&self, list: &mut Vec<[u8; ID]>) {
+        match self {
+            Self::All(all) => {
+                list.clear();
+                list.extend_from_slice(all.as_chunks().0);
+            }
+            Self::But(forgotten, added) => {
+                let forgotten = forgotten.as_chunks().0;
+                if !forgotten.is_empty() {
+                    list.retain(|id| !forgotten.contains(id));
+                }
+                list.extend_from_slice(added.as_chunks().0);
+            }
+        }
+    }
+}
+
+/// Puts a batch behind all others, of which `previous` is the last revision. Returns how many bytes it
+/// has. `changes` is room to write in.
 pub(super) fn append(
     transaction: &Transaction<'_>,
-    meta: &mut Meta,
+    mut previous: u64,
     writes: &[&Write],
     changes: &mut Vec<u8>,
 ) -> rusqlite::Result<usize> {
-    let mut insert = transaction.prepare_cached(INSERT)?;
     let mut bytes = 0;
     changes.clear();
     for (index, write) in writes.iter().enumerate() {
         Change::encode(write, changes);
-        if let Content::Deleted(epoch) = write.content {
-            meta.floor = meta.floor.max(epoch);
-        }
-        meta.revision = write.revision;
         if changes.len() >= ROW_BYTES || index + 1 == writes.len() {
-            let crc = crc(write.revision, changes);
-            insert.execute(params![write.revision, *changes, crc])?;
-            meta.account(None, Some(crc));
+            append_row(transaction, previous, write.revision, changes)?;
+            previous = write.revision;
             bytes += changes.len();
             changes.clear();
         }
@@ -144,45 +197,88 @@ pub(super) fn append(
     Ok(bytes)
 }
 
-fn crc(revision: u64, changes: &[u8]) -> u32 {
+/// Puts a row with these changes behind all others.
+pub(super) fn append_row(
+    transaction: &Transaction<'_>,
+    previous: u64,
+    revision: u64,
+    changes: &[u8],
+) -> rusqlite::Result<()> {
+    let crc = crc(revision, previous, changes);
+    let mut insert = transaction.prepare_cached(INSERT)?;
+    insert.execute(params![revision, previous, changes, crc])?;
+    Ok(())
+}
+
+fn crc(revision: u64, previous: u64, changes: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&revision.to_le_bytes());
+    sum.update(&previous.to_le_bytes());
     sum.update(changes);
     sum.finalize()
 }
 
 /// All batches that are not in their places yet, in order, each as it was written.
-#[derive(Debug)]
-pub(super) struct Batches(Vec<(Vec<u8>, u32)>);
+#[derive(Debug, Default)]
+pub(super) struct Batches {
+    changes: Vec<Vec<u8>>,
+    /// The last revision before the first one, and that of the last one.
+    revisions: Option<(u64, u64)>,
+}
 
 impl Batches {
+    /// Reads them; each follows the one before it.
     pub(super) fn read(connection: &rusqlite::Connection) -> Result<Self, String> {
         let text = |error: rusqlite::Error| error.to_string();
-        let mut batches = Vec::new();
+        let mut batches = Self::default();
         let mut select = connection.prepare_cached(SELECT).map_err(text)?;
         let mut rows = select.query([]).map_err(text)?;
         while let Some(row) = rows.next().map_err(text)? {
-            let read = || rusqlite::Result::Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-            let (revision, changes, stands): (u64, Vec<u8>, u32) = read().map_err(text)?;
-            if crc(revision, &changes) != stands {
+            let read =
+                || rusqlite::Result::Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+            let (revision, previous, changes, stands): (u64, u64, Vec<u8>, u32) =
+                read().map_err(text)?;
+            if crc(revision, previous, &changes) != stands {
                 return Err(format!(
                     "the batch up to revision {revision} does not fit its checksum"
                 ));
             }
-            batches.push((changes, stands));
+            let first = match batches.revisions {
+                Some((_, last)) if last != previous => {
+                    return Err(format!("the batch after revision {last} is missing"));
+                }
+                Some((first, _)) => first,
+                None => previous,
+            };
+            batches.revisions = Some((first, revision));
+            batches.changes.push(changes);
         }
-        Ok(Self(batches))
+        Ok(batches)
     }
 
-    /// The checksums of all batches.
-    pub(super) fn crcs(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(|&(_, crc)| crc)
+    /// Batches of an older format.
+    pub(super) fn of(changes: Vec<Vec<u8>>) -> Self {
+        Self {
+            changes,
+            revisions: None,
+        }
+    }
+
+    /// The last of their revisions, if they follow the revision `placed`: or that, if there are none.
+    pub(super) fn follow(&self, placed: u64) -> Result<u64, String> {
+        match self.revisions {
+            None => Ok(placed),
+            Some((before, last)) if before == placed => Ok(last),
+            Some((before, _)) => Err(format!(
+                "the first batch follows revision {before}, and what is in its place ends at {placed}"
+            )),
+        }
     }
 
     /// All changes, in order. A batch fits its checksum, so one that makes no sense was written by
     /// something else than a store of this format.
     pub(super) fn changes(&self) -> impl Iterator<Item = Result<Change<'_>, String>> {
-        self.0.iter().flat_map(|(changes, _)| {
+        self.changes.iter().flat_map(|changes| {
             let mut rest = changes.as_slice();
             std::iter::from_fn(move || {
                 (!rest.is_empty()).then(|| {
@@ -196,23 +292,27 @@ impl Batches {
         })
     }
 
-    /// What the batches make of the leases that they are about.
-    fn outcome(&self) -> Result<Outcomes<'_>, String> {
-        let mut outcomes = Outcomes::new();
+    /// What the batches make of the leases that they are about, and the greatest epoch that was deleted
+    /// with its lease.
+    fn outcome(&self) -> Result<(Outcomes<'_>, Option<Epoch>), String> {
+        let (mut outcomes, mut deleted_epoch) = (Outcomes::new(), None);
         for change in self.changes() {
             match change? {
-                Change::Lease(row) => {
+                Change::Lease(row, retired) => {
                     let of_lease = outcomes.entry((row.namespace, row.lease)).or_default();
                     of_lease.row = Some(row);
+                    of_lease.retired.push(retired);
                     of_lease.is_deleted = false;
                 }
-                Change::Deleted(Deleted { namespace, lease }) => {
-                    let deleted = Outcome {
+                Change::Deleted(deleted) => {
+                    deleted_epoch = deleted_epoch.max(deleted.last.and_then(Epoch::new));
+                    let outcome = Outcome {
+                        retired: vec![Retired::All(Cow::default())],
                         is_deleted: true,
                         forgets_terms: true,
                         ..Outcome::default()
                     };
-                    outcomes.insert((namespace, lease), deleted);
+                    outcomes.insert((deleted.namespace, deleted.lease), outcome);
                 }
                 Change::Term(term) => {
                     let of_lease = outcomes.entry((term.namespace, term.lease)).or_default();
@@ -222,34 +322,37 @@ impl Batches {
                 }
             }
         }
-        Ok(outcomes)
+        Ok((outcomes, deleted_epoch))
     }
 
-    /// The leases as they are with these batches: `leases` is what the table has.
-    pub(super) fn apply(&self, leases: &mut LinkedList<(Key, Stored, u64)>) -> Result<(), String> {
-        let mut latest = BTreeMap::new();
-        for ((namespace, lease), outcome) in self.outcome()? {
-            if let Some(row) = outcome.row {
-                let lease = row.into_lease()?;
-                latest.insert(lease.0.clone(), Some(lease));
-            } else if outcome.is_deleted {
-                let name = |name: &str| name.parse::<Name>();
-                let (Ok(namespace), Ok(lease)) = (name(namespace), name(lease)) else {
-                    return Err("a batch has a senseless name".into());
-                };
-                latest.insert(Key::new(&namespace, &lease), None);
+    /// What is loaded, as it is with these batches: `loaded` is what the tables have.
+    pub(super) fn apply(&self, loaded: &mut Loaded) -> Result<(), String> {
+        let (in_batches, deleted_epoch) = self.outcome()?;
+        loaded.floor = loaded.floor.max(deleted_epoch);
+        let mut outcomes = BTreeMap::new();
+        for (key, outcome) in in_batches {
+            let name = |name: &str| name.parse::<Name>();
+            let (Ok(namespace), Ok(lease)) = (name(key.0), name(key.1)) else {
+                return Err("a batch has a senseless name".into());
+            };
+            if outcome.row.is_some() || outcome.is_deleted {
+                outcomes.insert(Key::new(&namespace, &lease), outcome);
             }
         }
-        if latest.is_empty() {
+        if outcomes.is_empty() {
             return Ok(());
         }
-        let in_place = std::mem::take(leases).into_iter();
-        let as_they_are = in_place.filter_map(|lease| match latest.remove(&lease.0) {
-            None => Some(lease),
-            Some(newer) => newer,
-        });
-        *leases = as_they_are.collect();
-        leases.extend(latest.into_values().flatten());
+        let mut leases = LinkedList::new();
+        for (key, before, revision) in std::mem::take(&mut loaded.leases) {
+            match outcomes.remove(&key) {
+                None => leases.push_back((key, before, revision)),
+                Some(outcome) => leases.extend(outcome.into_lease(&bytes_of(&before.retired))?),
+            }
+        }
+        for outcome in outcomes.into_values() {
+            leases.extend(outcome.into_lease(&[])?);
+        }
+        loaded.leases = leases;
         Ok(())
     }
 }
@@ -262,13 +365,16 @@ type Outcomes<'a> = BTreeMap<(&'a str, &'a str), Outcome<'a>>;
 struct Outcome<'a> {
     /// `None` if nothing is said of the lease, or it is deleted.
     row: Option<Row<'a>>,
+    /// What becomes of its retired ids, one after the other.
+    retired: Vec<Retired<'a>>,
+    /// What is in its place is of a lease that was deleted since.
     is_deleted: bool,
-    /// Terms that are in their places are of a lease that was deleted since.
+    /// And so are the terms.
     forgets_terms: bool,
     terms: BTreeMap<u64, terms::Row<'a>>,
 }
 
-/// Puts all batches in their places, and forgets terms of a lease beyond the last so many; also of
+/// Puts these batches in their places, and forgets terms of a lease beyond the last so many; also of
 /// those in `overfull`. Returns how many places were written to.
 pub(super) fn put_in_place(
     transaction: &Transaction<'_>,
@@ -277,25 +383,52 @@ pub(super) fn put_in_place(
     overfull: &BTreeSet<Key>,
 ) -> rusqlite::Result<usize> {
     let batches = Batches::read(transaction).map_err(corrupt)?;
-    let mut places = 0;
-    for (key, outcome) in batches.outcome().map_err(corrupt)? {
-        places += outcome.put_in_place(transaction, meta, key, most_terms)?;
-    }
+    meta.revision = batches.follow(meta.revision).map_err(corrupt)?;
+    let mut places = place(transaction, meta, &batches, most_terms)?;
     for key in overfull {
         let key = (key.namespace(), key.lease());
-        terms::prune(transaction, meta, key, most_terms)?;
+        places += terms::forget_old(transaction, meta, key, most_terms)?;
     }
     transaction.prepare_cached(DELETE_ALL)?.execute([])?;
-    for crc in batches.crcs() {
-        meta.account(Some(crc), None);
-    }
     meta.write(&mut transaction.prepare_cached(UPDATE_META)?)?;
     Ok(places)
 }
 
-impl Outcome<'_> {
+/// The same without an end of it: the batches stay, and what is about all leases is not written.
+pub(super) fn place(
+    transaction: &Transaction<'_>,
+    meta: &mut Meta,
+    batches: &Batches,
+    most_terms: usize,
+) -> rusqlite::Result<usize> {
+    let (outcomes, deleted_epoch) = batches.outcome().map_err(corrupt)?;
+    meta.floor = meta.floor.max(deleted_epoch);
+    let mut places = 0;
+    for (key, outcome) in outcomes {
+        places += outcome.put_in_place(transaction, meta, key, most_terms)?;
+    }
+    Ok(places)
+}
+
+impl<'a> Outcome<'a> {
+    /// The row with all its retired ids, of which these are in its place.
+    fn whole_row(&mut self, in_place: &[u8]) -> Option<Row<'a>> {
+        let mut row = self.row.take()?;
+        let mut list = in_place.as_chunks().0.to_vec();
+        for retired in &self.retired {
+            retired.apply(&mut list);
+        }
+        row.retired = list.into_flattened().into();
+        Some(row)
+    }
+
+    /// The lease, if there is one now.
+    fn into_lease(mut self, in_place: &[u8]) -> Result<Option<(Key, Stored, u64)>, String> {
+        self.whole_row(in_place).map(Row::into_lease).transpose()
+    }
+
     fn put_in_place(
-        self,
+        mut self,
         transaction: &Transaction<'_>,
         meta: &mut Meta,
         key: (&str, &str),
@@ -303,10 +436,13 @@ impl Outcome<'_> {
     ) -> rusqlite::Result<usize> {
         let (namespace, lease) = key;
         if self.row.is_some() || self.is_deleted {
-            let mut select = transaction.prepare_cached(SELECT_CRC)?;
-            let old = select.query_row(params![namespace, lease], |row| row.get(0));
-            let old: Option<u32> = old.optional()?;
-            let new = match &self.row {
+            let mut select = transaction.prepare_cached(SELECT_BEFORE)?;
+            let before = select.query_row(params![namespace, lease], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            });
+            let before: Option<(u32, Vec<u8>)> = before.optional()?;
+            let (old, retired) = before.unzip();
+            let new = match self.whole_row(&retired.unwrap_or_default()) {
                 Some(row) => Some(row.write(&mut transaction.prepare_cached(UPSERT)?)?),
                 None => {
                     let mut delete = transaction.prepare_cached(DELETE)?;
@@ -319,14 +455,7 @@ impl Outcome<'_> {
         if self.forgets_terms {
             terms::delete(transaction, meta, key)?;
         }
-        if self.terms.is_empty() {
-            return Ok(1);
-        }
-        // Older ones would be forgotten at once.
-        for term in self.terms.into_values().rev().take(most_terms) {
-            terms::put(transaction, meta, term)?;
-        }
-        terms::prune(transaction, meta, key, most_terms)?;
-        Ok(3)
+        let terms = terms::put(transaction, meta, key, self.terms, most_terms)?;
+        Ok(1 + terms)
     }
 }

@@ -12,7 +12,7 @@ use tenure_core::{Epoch, UnixMillis};
 use super::backup::Contents;
 use super::folder::{FORMAT, Folder, check_file, private};
 use super::schema::{self, Meta, UPDATE_META};
-use super::{check, upgrade};
+use super::{backup, check, upgrade};
 use crate::clock;
 use crate::engine::{OpenError, wal};
 
@@ -156,8 +156,9 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
     let checked = check::load(&connection, backup, usize::MAX).map_err(refused)?;
     let (loaded, mut meta) = (checked.loaded, checked.meta);
-    if checked.format < FORMAT {
-        upgrade::to_this(&connection, checked.format, &mut meta).map_err(broken)?;
+    match checked.format {
+        FORMAT => backup::put_in_place(&connection, &mut meta).map_err(broken)?,
+        older => upgrade::to_this(&connection, older, &mut meta).map_err(broken)?,
     }
     let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
     let floor = far_above(loaded.last_epoch(), clock::wall());

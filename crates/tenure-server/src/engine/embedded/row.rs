@@ -27,12 +27,13 @@ pub(super) struct Row<'a> {
     metadata: Cow<'a, str>,
     reserved_for: Option<&'a str>,
     reserved_ms: Option<u64>,
-    retired: Cow<'a, [u8]>,
+    pub(super) retired: Cow<'a, [u8]>,
     pub(super) revision: u64,
 }
 
 impl<'a> Row<'a> {
-    pub(super) fn of(key: &'a Key, stored: &'a Stored, revision: u64) -> Self {
+    /// The row of a lease, with these of its retired ids.
+    pub(super) fn of(key: &'a Key, stored: &'a Stored, retired: &[LeaseId], revision: u64) -> Self {
         let grant = stored.grant.as_ref();
         let (state, break_ms) = match stored.state {
             StoredState::Available => ("available", None),
@@ -49,10 +50,6 @@ impl<'a> Row<'a> {
                 .unwrap_or_default()
                 .into(),
         };
-        let mut retired = Vec::with_capacity(16 * stored.retired.len());
-        for id in &stored.retired {
-            retired.extend_from_slice(&id.to_bytes());
-        }
         Self {
             namespace: key.namespace(),
             lease: key.lease(),
@@ -70,7 +67,7 @@ impl<'a> Row<'a> {
             metadata,
             reserved_for: reserved.map(|(to, _)| to.as_str()),
             reserved_ms: reserved.map(|&(_, within)| whole_millis(within)),
-            retired: retired.into(),
+            retired: bytes_of(retired).into(),
             revision,
         }
     }
@@ -125,7 +122,7 @@ impl<'a> Row<'a> {
             (None, None) => None,
             _ => return Err(nonsense("reserved_ms")),
         };
-        let retired: Option<Vec<LeaseId>> = self.retired.chunks(16).map(lease_id).collect();
+        let retired: Option<Vec<LeaseId>> = self.retired.chunks(ID).map(lease_id).collect();
         let stored = Stored {
             state,
             grant: Some(grant),
@@ -160,8 +157,7 @@ impl<'a> Row<'a> {
     }
 
     /// The row that [`Row::encode`] put there, and nothing behind it.
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, NotColumns> {
-        let mut columns = Columns(bytes);
+    pub(super) fn decode(mut columns: Columns<'a>) -> Result<Self, NotColumns> {
         let namespace = columns.text()?;
         let lease = columns.text()?;
         let state = columns.text()?;
@@ -251,6 +247,18 @@ impl<'a> Row<'a> {
     }
 }
 
+/// The size of a lease id.
+pub(super) const ID: usize = 16;
+
+/// Lease ids, one behind the other.
+pub(super) fn bytes_of(ids: &[LeaseId]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ID * ids.len());
+    for id in ids {
+        bytes.extend_from_slice(&id.to_bytes());
+    }
+    bytes
+}
+
 fn lease_id(bytes: &[u8]) -> Option<LeaseId> {
     bytes.try_into().ok().map(LeaseId::from_bytes)
 }
@@ -290,13 +298,13 @@ mod tests {
     fn a_lease_comes_back_from_its_row_as_it_was() {
         let key = Key::of_text("ns/lease");
         let stored = stored();
-        let row = Row::of(&key, &stored, 9);
+        let row = Row::of(&key, &stored, &stored.retired, 9);
         let mut bytes = Vec::new();
         row.encode(&mut bytes);
-        assert_eq!(Row::decode(&bytes), Ok(row.clone()));
-        assert_eq!(Row::decode(&bytes[1..]), Err(NotColumns));
+        assert_eq!(Row::decode(Columns(&bytes)), Ok(row.clone()));
+        assert_eq!(Row::decode(Columns(&bytes[1..])), Err(NotColumns));
         bytes.push(0);
-        assert_eq!(Row::decode(&bytes), Err(NotColumns));
+        assert_eq!(Row::decode(Columns(&bytes)), Err(NotColumns));
         assert_eq!(row.into_lease(), Ok((key.clone(), stored.clone(), 9)));
     }
 
@@ -310,7 +318,7 @@ mod tests {
     #[test]
     fn each_column_counts_for_the_checksum() {
         let (key, stored) = (Key::of_text("ns/lease"), stored());
-        let row = Row::of(&key, &stored, 9);
+        let row = Row::of(&key, &stored, &stored.retired, 9);
         let change: [fn(&mut Row<'_>); 15] = [
             |row| row.namespace = "nsx",
             |row| row.lease = "leasex",

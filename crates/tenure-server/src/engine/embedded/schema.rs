@@ -52,7 +52,8 @@ const CAREFUL: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;
 /// How long to wait while others use the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) const SELECT_CRC: &str = "SELECT crc FROM leases WHERE namespace = ?1 AND lease = ?2";
+pub(super) const SELECT_BEFORE: &str =
+    "SELECT crc, retired FROM leases WHERE namespace = ?1 AND lease = ?2";
 
 pub(super) const DELETE: &str = "DELETE FROM leases WHERE namespace = ?1 AND lease = ?2";
 
@@ -76,17 +77,17 @@ pub(super) const UPDATE_META: &str = "
     INSERT OR REPLACE INTO meta (id, revision, floor, row_count, digest, crc)
     VALUES (1, ?1, ?2, ?3, ?4, ?5)";
 
-/// What is known about all rows together.
+/// What is known about all that is in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
-    /// The greatest revision committed.
+    /// All changes up to this revision are in their places.
     pub(super) revision: u64,
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its
     /// lease, or one that a restore put here.
     pub(super) floor: Option<Epoch>,
-    /// How many leases, terms and batches there are.
+    /// How many rows have leases and terms in their places.
     pub(super) row_count: u64,
-    /// All rows' checksums, xor.
+    /// Their checksums, xor.
     pub(super) digest: u32,
 }
 

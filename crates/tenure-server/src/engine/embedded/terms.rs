@@ -1,14 +1,18 @@
-//! The terms that have ended, as rows.
+//! The terms that have ended.
 //!
-//! The term that goes on has no row, because the row of its lease says all about it; but for one
+//! The terms of a lease are in segments of some, in the order of their epochs: a lease that changes hands
+//! often writes the row that it wrote before, and not one more for each term. Of a full segment nothing
+//! changes any more until it is forgotten as a whole.
+//!
+//! The term that goes on has no place there, because the row of its lease says all about it; but for one
 //! that is to end and somebody has said why. What was noted last is in a batch of
-//! [`recent`](super::recent), and may be about a term that has a row already.
+//! [`recent`](super::recent), and may be about a term that has its place already.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{CachedStatement, Connection, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use tenure_core::lease::TermEnd;
 use tenure_core::{Epoch, Name, UnixMillis};
 
@@ -18,57 +22,54 @@ use super::schema::{self, Meta, corrupt};
 use crate::engine::{Archive, OpenError, Term};
 use crate::table::Key;
 
-/// `ended_at_ms` and `end` are null for a term that is to end, and will.
+/// `terms` is read by [`Segment`]; the first of them has the epoch `first_epoch`.
 pub(super) const TABLE: &str = "
-    CREATE TABLE terms (
+    CREATE TABLE history (
         namespace TEXT NOT NULL,
         lease TEXT NOT NULL,
-        epoch INTEGER NOT NULL,
-        holder TEXT NOT NULL,
-        began_at_ms INTEGER NOT NULL,
-        ended_at_ms INTEGER,
-        end TEXT,
-        reason TEXT,
+        first_epoch INTEGER NOT NULL,
+        terms BLOB NOT NULL,
         crc INTEGER NOT NULL,
-        PRIMARY KEY (namespace, lease, epoch)
+        PRIMARY KEY (namespace, lease, first_epoch)
     ) STRICT, WITHOUT ROWID;
 ";
 
-const INSERT: &str = "
-    INSERT INTO terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
-
-const UPDATE: &str = "
-    UPDATE terms SET holder = ?4, began_at_ms = ?5, ended_at_ms = ?6, end = ?7, reason = ?8, crc = ?9
-    WHERE namespace = ?1 AND lease = ?2 AND epoch = ?3";
+const UPSERT: &str = "
+    INSERT INTO history (namespace, lease, first_epoch, terms, crc) VALUES (?1, ?2, ?3, ?4, ?5)
+    ON CONFLICT (namespace, lease, first_epoch) DO UPDATE SET terms = ?4, crc = ?5";
 
 pub(super) const SELECT_ALL: &str = "
-    SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc FROM terms
-    ORDER BY namespace, lease, epoch";
+    SELECT namespace, lease, first_epoch, terms, crc FROM history
+    ORDER BY namespace, lease, first_epoch";
 
+/// From the newest one that has a term up to an epoch.
 const SELECT: &str = "
-    SELECT namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc FROM terms
-    WHERE namespace = ?1 AND lease = ?2 AND epoch <= ?3 ORDER BY epoch DESC LIMIT ?4";
+    SELECT namespace, lease, first_epoch, terms, crc FROM history
+    WHERE namespace = ?1 AND lease = ?2 AND first_epoch <= ?3 ORDER BY first_epoch DESC";
 
-const DELETE: &str = "DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 RETURNING crc";
+const DELETE: &str = "DELETE FROM history WHERE namespace = ?1 AND lease = ?2 RETURNING crc";
 
+/// All before the newest so many.
 const DELETE_OLD: &str = "
-    DELETE FROM terms WHERE namespace = ?1 AND lease = ?2 AND epoch <= (
-        SELECT epoch FROM terms WHERE namespace = ?1 AND lease = ?2
-        ORDER BY epoch DESC LIMIT 1 OFFSET ?3)
+    DELETE FROM history WHERE namespace = ?1 AND lease = ?2 AND first_epoch <= (
+        SELECT first_epoch FROM history WHERE namespace = ?1 AND lease = ?2
+        ORDER BY first_epoch DESC LIMIT 1 OFFSET ?3)
     RETURNING crc";
 
-/// The columns of a row, but for the checksum over them.
+/// How many terms a segment has, but for the newest one, which may have fewer. They fit into a page.
+pub(super) const SEGMENT: usize = 16;
+
+/// The columns of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) namespace: &'a str,
     pub(super) lease: &'a str,
     pub(super) epoch: u64,
-    holder: &'a str,
-    began_at_ms: u64,
-    ended_at_ms: Option<u64>,
-    end: Option<&'a str>,
-    reason: Option<&'a str>,
+    pub(super) holder: &'a str,
+    pub(super) began_at_ms: u64,
+    pub(super) ended_at_ms: Option<u64>,
+    pub(super) end: Option<&'a str>,
+    pub(super) reason: Option<&'a str>,
 }
 
 impl<'a> Row<'a> {
@@ -89,45 +90,13 @@ impl<'a> Row<'a> {
         (self.namespace, self.lease) == (key.namespace(), key.lease())
     }
 
-    /// The row, if it fits the checksum that stands in it, and that.
-    pub(super) fn read(row: &'a rusqlite::Row<'_>) -> Result<(Self, u32), String> {
-        let read = || -> rusqlite::Result<(Self, u32)> {
-            let text = |index| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_str()?);
-            let optional = |index| {
-                let text = row.get_ref(index)?.as_str_or_null()?;
-                Ok::<_, rusqlite::Error>(text)
-            };
-            let read = Self {
-                namespace: text(0)?,
-                lease: text(1)?,
-                epoch: row.get(2)?,
-                holder: text(3)?,
-                began_at_ms: row.get(4)?,
-                ended_at_ms: row.get(5)?,
-                end: optional(6)?,
-                reason: optional(7)?,
-            };
-            Ok((read, row.get(8)?))
-        };
-        let (read, crc) = read().map_err(|error| error.to_string())?;
-        if read.crc() == crc {
-            return Ok((read, crc));
-        }
-        let Self {
-            namespace, lease, ..
-        } = read;
-        Err(format!(
-            "the row of a term of {namespace:?}/{lease:?} does not fit its checksum"
-        ))
-    }
-
     /// The lease in this row, and its term.
     pub(super) fn into_term(self) -> Result<(Key, Term), String> {
         let nonsense = |column: &str| {
             let Self {
                 namespace, lease, ..
             } = self;
-            format!("the row of a term of {namespace:?}/{lease:?} has a senseless {column}")
+            format!("a term of {namespace:?}/{lease:?} has a senseless {column}")
         };
         let namespace: Name = self.namespace.parse().map_err(|_| nonsense("namespace"))?;
         let lease: Name = self.lease.parse().map_err(|_| nonsense("lease"))?;
@@ -170,8 +139,7 @@ impl<'a> Row<'a> {
     }
 
     /// The row that [`Row::encode`] put there, and nothing behind it.
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, NotColumns> {
-        let mut columns = Columns(bytes);
+    pub(super) fn decode(mut columns: Columns<'a>) -> Result<Self, NotColumns> {
         let row = Self {
             namespace: columns.text()?,
             lease: columns.text()?,
@@ -185,54 +153,169 @@ impl<'a> Row<'a> {
         columns.end()?;
         Ok(row)
     }
+}
 
-    fn crc(&self) -> u32 {
-        let mut bytes = Vec::with_capacity(256);
-        self.encode(&mut bytes);
-        crc32fast::hash(&bytes)
+/// Some terms of a lease that follow one another.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) namespace: String,
+    pub(super) lease: String,
+    first_epoch: u64,
+    /// Each term as a column.
+    terms: Vec<u8>,
+    pub(super) crc: u32,
+}
+
+impl Segment {
+    /// The segment, if it fits the checksum that stands in it.
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Self, String> {
+        let read = || -> rusqlite::Result<Self> {
+            Ok(Self {
+                namespace: row.get(0)?,
+                lease: row.get(1)?,
+                first_epoch: row.get(2)?,
+                terms: row.get(3)?,
+                crc: row.get(4)?,
+            })
+        };
+        let segment = read().map_err(|error| error.to_string())?;
+        let key = (segment.namespace.as_str(), segment.lease.as_str());
+        if crc(key, segment.first_epoch, &segment.terms) != segment.crc {
+            return Err(segment.damage("do not fit their checksum"));
+        }
+        Ok(segment)
     }
 
-    /// Writes it with either statement; tells how many rows that made or changed, and the checksum.
-    fn write(&self, statement: &mut CachedStatement<'_>) -> rusqlite::Result<(usize, u32)> {
-        let crc = self.crc();
-        let count = statement.execute(params![
-            self.namespace,
-            self.lease,
-            self.epoch,
-            self.holder,
-            self.began_at_ms,
-            self.ended_at_ms,
-            self.end,
-            self.reason,
-            crc,
-        ])?;
-        Ok((count, crc))
+    /// Its terms, in order. They fit their checksum, so if they make no sense they were written by
+    /// something else than a store of this format.
+    pub(super) fn terms(&self) -> Result<Vec<Row<'_>>, String> {
+        let mut columns = Columns(&self.terms);
+        let mut terms: Vec<Row<'_>> = Vec::new();
+        while columns.end().is_err() {
+            let term = columns.bytes().and_then(|term| Row::decode(Columns(term)));
+            let term = term.map_err(|NotColumns| self.damage("make no sense"))?;
+            let is_next = terms.last().is_none_or(|last| last.epoch < term.epoch);
+            let is_first = !terms.is_empty() || term.epoch == self.first_epoch;
+            let is_its_own = (term.namespace, term.lease) == (&self.namespace, &self.lease);
+            if !(is_next && is_first && is_its_own) {
+                return Err(self.damage("are not in their order"));
+            }
+            terms.push(term);
+        }
+        Ok(terms)
+    }
+
+    fn damage(&self, what: &str) -> String {
+        let Self {
+            namespace,
+            lease,
+            first_epoch,
+            ..
+        } = self;
+        format!("the terms of {namespace:?}/{lease:?} from epoch {first_epoch} on {what}")
     }
 }
 
-/// Puts a term in its place.
+fn crc((namespace, lease): (&str, &str), first_epoch: u64, terms: &[u8]) -> u32 {
+    let mut bytes = Vec::with_capacity(256);
+    columns::put(&mut bytes, Some(namespace.as_bytes()));
+    columns::put(&mut bytes, Some(lease.as_bytes()));
+    columns::put_number(&mut bytes, Some(first_epoch));
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&bytes);
+    sum.update(terms);
+    sum.finalize()
+}
+
+/// Puts terms of a lease in their places, and forgets old ones if there are more than `most` without them.
+/// Returns how many places were written to.
 pub(super) fn put(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
-    term: Row<'_>,
-) -> rusqlite::Result<()> {
-    let (count, crc) = term.write(&mut transaction.prepare_cached(INSERT)?)?;
-    if count == 1 {
-        meta.account(None, Some(crc));
-        return Ok(());
+    key: (&str, &str),
+    terms: BTreeMap<u64, Row<'_>>,
+    most: usize,
+) -> rusqlite::Result<usize> {
+    // Older ones would be forgotten at once.
+    let skipped = terms.len().saturating_sub(most);
+    if skipped == terms.len() {
+        return Ok(0);
     }
-    // Something was noted of it before.
-    let mut select = transaction.prepare_cached(SELECT)?;
-    let mut rows = select.query(params![term.namespace, term.lease, term.epoch, 1])?;
-    let Some(row) = rows.next()? else {
-        return Ok(());
+    let newest = newest(transaction, key)?;
+    let mut segment = match &newest {
+        Some(newest) => newest.terms().map_err(corrupt)?,
+        None => Vec::new(),
     };
-    let (earlier, old) = Row::read(row).map_err(corrupt)?;
-    let (_, crc) = term
-        .after(earlier)
-        .write(&mut transaction.prepare_cached(UPDATE)?)?;
-    meta.account(Some(old), Some(crc));
+    let mut replaced = newest.as_ref().map(|newest| newest.crc);
+    let mut places = 1;
+    for term in terms.into_values().skip(skipped) {
+        let is_full = segment.len() >= SEGMENT;
+        match segment.last_mut() {
+            // Something was noted of it before.
+            Some(last) if last.epoch == term.epoch => {
+                *last = term.after(*last);
+                continue;
+            }
+            // Epochs of a lease only grow.
+            Some(last) if last.epoch > term.epoch => {
+                return Err(corrupt(format!("the term {} came late", term.epoch)));
+            }
+            Some(_) if is_full => {
+                write(transaction, meta, key, &segment, replaced.take())?;
+                segment.clear();
+                places += 1;
+            }
+            _ => {}
+        }
+        segment.push(term);
+    }
+    write(transaction, meta, key, &segment, replaced)?;
+    if places > 1 {
+        places += forget_before(transaction, meta, key, segment.len(), most)?;
+    }
+    Ok(places)
+}
+
+/// Writes a segment, in the place of one with this checksum.
+fn write(
+    transaction: &Transaction<'_>,
+    meta: &mut Meta,
+    (namespace, lease): (&str, &str),
+    terms: &[Row<'_>],
+    replaced: Option<u32>,
+) -> rusqlite::Result<()> {
+    let (mut bytes, mut column) = (Vec::with_capacity(4_096), Vec::with_capacity(256));
+    for term in terms {
+        column.clear();
+        term.encode(&mut column);
+        columns::put(&mut bytes, Some(&column));
+    }
+    let first_epoch = terms.first().map_or(0, |first| first.epoch);
+    let crc = crc((namespace, lease), first_epoch, &bytes);
+    let mut upsert = transaction.prepare_cached(UPSERT)?;
+    upsert.execute(params![namespace, lease, first_epoch, bytes, crc])?;
+    meta.account(replaced, Some(crc));
     Ok(())
+}
+
+/// The newest segment of the lease.
+fn newest(
+    transaction: &Transaction<'_>,
+    (namespace, lease): (&str, &str),
+) -> rusqlite::Result<Option<Segment>> {
+    let mut select = transaction.prepare_cached(SELECT)?;
+    let newest = select.query_row(params![namespace, lease, Epoch::MAX.get()], |row| {
+        Segment::read(row).map_err(corrupt)
+    });
+    newest.optional()
+}
+
+/// How many segments there are with the last `most` terms, of which the newest one has so many.
+pub(super) const fn segments(newest: usize, most: usize) -> usize {
+    match most {
+        0 => 0,
+        _ => 1 + most.saturating_sub(newest).div_ceil(SEGMENT),
+    }
 }
 
 /// Forgets all terms of the lease.
@@ -249,19 +332,37 @@ pub(super) fn delete(
     Ok(())
 }
 
-/// Forgets the terms of the lease before its last so many.
-pub(super) fn prune(
+/// Forgets the segments of the lease that have none of its last so many terms.
+pub(super) fn forget_old(
+    transaction: &Transaction<'_>,
+    meta: &mut Meta,
+    key: (&str, &str),
+    most: usize,
+) -> rusqlite::Result<usize> {
+    let Some(newest) = newest(transaction, key)? else {
+        return Ok(0);
+    };
+    let newest = newest.terms().map_err(corrupt)?.len();
+    forget_before(transaction, meta, key, newest, most)
+}
+
+/// The same, where the newest segment has so many.
+fn forget_before(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
     (namespace, lease): (&str, &str),
+    newest: usize,
     most: usize,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<usize> {
+    let kept = segments(newest, most) as u64;
     let mut delete = transaction.prepare_cached(DELETE_OLD)?;
-    let mut rows = delete.query(params![namespace, lease, most as u64])?;
+    let mut rows = delete.query(params![namespace, lease, kept])?;
+    let mut forgotten = 0;
     while let Some(row) = rows.next()? {
         meta.account(Some(row.get(0)?), None);
+        forgotten += 1;
     }
-    Ok(())
+    Ok(forgotten)
 }
 
 /// A second connection, that only reads: readers don't wait for commits, nor commits for them.
@@ -318,16 +419,21 @@ impl Archive for Reader {
                     forgotten = true;
                     recent_terms.clear();
                 }
-                Change::Term(_) | Change::Deleted(_) | Change::Lease(_) => {}
+                Change::Term(_) | Change::Deleted(_) | Change::Lease(..) => {}
             }
         }
         if !forgotten {
             let mut select = transaction.prepare_cached(SELECT).map_err(text)?;
-            let (namespace, lease) = (key.namespace(), key.lease());
-            let of_lease = params![namespace, lease, last.get(), most as u64];
+            let of_lease = params![key.namespace(), key.lease(), last.get()];
             let mut rows = select.query(of_lease).map_err(text)?;
-            while let Some(row) = rows.next().map_err(text)? {
-                add(Row::read(row)?.0)?;
+            let mut found = 0;
+            while let Some(row) = rows.next().map_err(text)?.filter(|_| found < most) {
+                let segment = Segment::read(row)?;
+                let terms = segment.terms()?;
+                for term in terms.into_iter().filter(|term| term.epoch <= last.get()) {
+                    add(term)?;
+                    found += 1;
+                }
             }
         }
         recent_terms.into_iter().try_for_each(&mut add)?;
@@ -366,30 +472,24 @@ mod tests {
             let row = Row::of(&key, &term);
             let mut bytes = Vec::new();
             row.encode(&mut bytes);
-            assert_eq!(Row::decode(&bytes), Ok(row));
-            assert_eq!(Row::decode(&bytes[1..]), Err(NotColumns));
+            assert_eq!(Row::decode(Columns(&bytes)), Ok(row));
+            assert_eq!(Row::decode(Columns(&bytes[1..])), Err(NotColumns));
             assert_eq!(row.into_term(), Ok((key.clone(), term.clone())));
         }
     }
 
     #[test]
-    fn each_column_counts_for_the_checksum() {
-        let (key, term) = (Key::of_text("ns/lease"), term());
-        let row = Row::of(&key, &term);
-        let change: [fn(&mut Row<'_>); 8] = [
-            |row| row.namespace = "nt",
-            |row| row.lease = "leasf",
-            |row| row.epoch -= 1,
-            |row| row.holder = "a-2",
-            |row| row.began_at_ms += 1,
-            |row| row.ended_at_ms = None,
-            |row| row.end = Some("released"),
-            |row| row.reason = None,
-        ];
-        for change in change {
-            let mut changed = row;
-            change(&mut changed);
-            assert_ne!(changed.crc(), row.crc(), "{changed:?}");
+    fn as_many_segments_are_kept_as_have_the_last_terms() {
+        for (newest, most, kept) in [
+            (1, 0, 0),
+            (1, 1, 1),
+            (16, 16, 1),
+            (15, 16, 2),
+            (1, 17, 2),
+            (1, 18, 3),
+            (16, 100, 7),
+        ] {
+            assert_eq!(segments(newest, most), kept, "{newest} {most}");
         }
     }
 }

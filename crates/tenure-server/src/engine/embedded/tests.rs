@@ -5,7 +5,7 @@ use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::engine::{Content, Term};
+use crate::engine::{Content, Retired, Term};
 use crate::table::Key;
 
 /// Terms of a lease that are remembered.
@@ -32,6 +32,7 @@ fn write(revision: u64, metadata_len: usize) -> Write {
         key: Key::of_text(&format!("ns/job-{revision}")),
         revision,
         content: Content::Lease(stored(metadata_len).into()),
+        retired: None,
         term: None,
     }
 }
@@ -41,6 +42,7 @@ fn delete(revision: u64, of: u64, epoch: u64) -> Write {
         key: Key::of_text(&format!("ns/job-{of}")),
         revision,
         content: Content::Deleted(Epoch::new(epoch)),
+        retired: None,
         term: None,
     }
 }
@@ -58,6 +60,7 @@ fn end(revision: u64, epoch: u64) -> Write {
         key: Key::of_text("ns/job-1"),
         revision,
         content: Content::Lease(stored(10).into()),
+        retired: None,
         term: Some(term.into()),
     }
 }
@@ -69,7 +72,7 @@ fn commit(engine: &mut Embedded, writes: &[Write]) -> Result<(), CommitError> {
 
 /// How many batches are not in their places.
 fn recent(engine: &Embedded) -> u32 {
-    let count = "SELECT count(*) FROM recent";
+    let count = "SELECT count(*) FROM batches";
     let count = engine.connection.query_row(count, [], |row| row.get(0));
     count.unwrap()
 }
@@ -247,32 +250,50 @@ fn a_lost_log_is_noticed_also_after_one_was_moved_into_the_database() {
     assert!(open(lost().path(), MOST).is_ok());
 }
 
+/// How many rows have terms in their places.
+fn segments(engine: &Embedded) -> usize {
+    let count = "SELECT count(*) FROM history";
+    let count = engine.connection.query_row(count, [], |row| row.get(0));
+    count.unwrap()
+}
+
 #[test]
-fn old_terms_are_forgotten_with_the_next_checkpoint_and_the_newest_stay() {
+fn old_terms_are_forgotten_when_newer_ones_are_put_in_their_places() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let count = |engine: &Embedded| -> usize {
-        let count = "SELECT (SELECT count(*) FROM terms) + (SELECT count(*) FROM recent)";
-        let count = engine.connection.query_row(count, [], |row| row.get(0));
-        count.unwrap()
-    };
     for epoch in 1..=2 * PUT_IN_PLACE_AFTER as u64 {
         commit(&mut engine, &[end(epoch, epoch)]).unwrap();
         engine.tidy().unwrap();
-        assert!(count(&engine) <= MOST + PUT_IN_PLACE_AFTER);
+        assert!(recent(&engine) as usize <= PUT_IN_PLACE_AFTER);
+        assert!(segments(&engine) <= 2);
     }
     commit(&mut engine, &[end(9_000, 9_000)]).unwrap();
     engine.close();
-    assert_eq!(count(&engine), MOST);
     drop(engine);
     // All of it fits its checksums.
     let (_, engine) = open(folder.path(), MOST).unwrap();
     assert_eq!(epochs(&engine)[0], 9_000);
+}
 
+#[test]
+fn of_the_terms_as_many_segments_are_kept_as_have_the_last_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), 40).unwrap();
+    for epoch in 1..=200 {
+        commit(&mut engine, &[end(epoch, epoch)]).unwrap();
+        engine.rest().unwrap();
+        assert!(segments(&engine) <= 40 / terms::SEGMENT + 2);
+        let told = epochs(&engine);
+        let newest = (1..=epoch).rev().take(40);
+        assert!(told.iter().copied().take(40).eq(newest), "{told:?}");
+    }
     // More than are remembered, from a store that remembered more: the first chance is taken.
     drop(engine);
-    let (_, engine) = open(folder.path(), 1).unwrap();
-    assert_eq!(count(&engine), 1);
+    for (most, kept) in [(40, 3), (17, 2), (9, 2), (8, 1), (1, 1)] {
+        let (_, engine) = open(folder.path(), most).unwrap();
+        assert_eq!(segments(&engine), kept, "{most}");
+        assert_eq!(epochs(&engine)[0], 200);
+    }
 }
 
 #[test]
@@ -335,13 +356,13 @@ fn readers_and_commits_do_not_wait_for_each_other() {
     commit(&mut engine, &[write(1, 10), end(2, 7)]).unwrap();
     let other = Connection::open(folder.path().join("leases.db")).unwrap();
     other.execute_batch("BEGIN").unwrap();
-    let count = "SELECT count(*) FROM recent";
+    let count = "SELECT count(*) FROM batches";
     let seen: u32 = other.query_row(count, [], |row| row.get(0)).unwrap();
     commit(&mut engine, &[end(3, 8)]).unwrap();
     assert_eq!((seen, epochs(&engine)), (1, vec![8, 7]));
     // And while a transaction writes, what was committed is read.
     let transaction = engine.connection.unchecked_transaction().unwrap();
-    transaction.execute("DELETE FROM recent", []).unwrap();
+    transaction.execute("DELETE FROM batches", []).unwrap();
     assert_eq!(epochs(&engine), [8, 7]);
 }
 
@@ -393,19 +414,22 @@ fn what_was_noted_of_a_term_counts_the_same_before_and_after_it_is_put_in_its_pl
 #[test]
 fn what_was_committed_last_is_checked_too() {
     for damage in [
-        "UPDATE recent SET changes = zeroblob(length(changes))",
-        "UPDATE recent SET changes = x''",
-        "UPDATE recent SET revision = revision + 100",
-        "UPDATE recent SET crc = crc + 1",
-        "DELETE FROM recent WHERE revision = (SELECT max(revision) FROM recent)",
-        "DELETE FROM recent",
-        "DROP TABLE recent",
-        "INSERT INTO recent SELECT revision + 7, changes, crc FROM recent",
+        "UPDATE batches SET changes = zeroblob(length(changes))",
+        "UPDATE batches SET changes = x''",
+        "UPDATE batches SET revision = revision + 100",
+        "UPDATE batches SET previous = previous + 1",
+        "UPDATE batches SET crc = crc + 1",
+        "DELETE FROM batches WHERE revision = (SELECT min(revision) FROM batches)",
+        "DELETE FROM batches WHERE revision = 3",
+        "DROP TABLE batches",
+        "INSERT INTO batches SELECT revision + 7, previous + 7, changes, crc FROM batches",
+        "UPDATE meta SET revision = revision - 1",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let (_, mut engine) = open(folder.path(), MOST).unwrap();
         commit(&mut engine, &[write(1, 10), end(2, 7)]).unwrap();
         commit(&mut engine, &[end(3, 8)]).unwrap();
+        commit(&mut engine, &[end(4, 9)]).unwrap();
         drop(engine);
         let database = Connection::open(folder.path().join("leases.db")).unwrap();
         database.execute_batch(damage).unwrap();
@@ -461,6 +485,7 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
             .wrapping_add(1);
         (random >> 33) % below
     };
+    let mut retired: [Vec<LeaseId>; 4] = Default::default();
     for revision in 10..70 {
         let of = 1 + next(3);
         let mut write = match next(12) {
@@ -469,6 +494,18 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
             _ => end(revision, 3 + revision / 2),
         };
         write.key = Key::of_text(&format!("ns/job-{of}"));
+        // Each write of a lease but the first adds an id to those that are retired, and forgets some.
+        let list = &mut retired[of as usize];
+        match &mut write.content {
+            Content::Deleted(_) => list.clear(),
+            Content::Lease(stored) => {
+                let before = list.clone();
+                list.retain(|_| next(8) > 0);
+                list.push(LeaseId::from_random_bits(0, revision));
+                Arc::make_mut(stored).retired.clone_from(list);
+                write.retired = Retired::between(before, list);
+            }
+        }
         if let Some(term) = &mut write.term {
             term.reason = (next(2) == 0).then(|| format!("at {revision}").into());
             term.ended = term.ended.filter(|_| next(3) > 0);
@@ -481,6 +518,15 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
     let never = known_after(&batches, |_| false, false);
     assert!(!never.0.is_empty() && never.1.is_some());
     assert!(never.2.iter().any(|terms| terms.len() == MOST));
+    for (key, stored, _) in &never.0 {
+        let of: usize = key.lease()[4..].parse().unwrap();
+        assert_eq!(stored.retired, retired[of]);
+    }
+    let differences = batches
+        .iter()
+        .flatten()
+        .filter(|write| write.retired.is_some());
+    assert!(differences.count() > 10);
     for is_closed in [false, true] {
         assert_eq!(known_after(&batches, |_| false, is_closed), never);
         assert_eq!(known_after(&batches, |_| true, is_closed), never);
