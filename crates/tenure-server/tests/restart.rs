@@ -565,17 +565,34 @@ async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_miss
 
 #[tokio::test]
 async fn a_marker_that_is_gone_does_not_make_a_fresh_start() {
-    let folder = closed_folder().await;
-    fs::remove_file(folder.path().join("FORMAT")).unwrap();
-    match open(folder.path()) {
-        Err(error) => assert!(error.to_string().contains(folder.path().to_str().unwrap())),
-        Ok(store) => {
-            drop(store);
-            let database = Connection::open(folder.path().join("leases.db")).unwrap();
-            let leases: u32 = database
-                .query_row("SELECT count(*) FROM leases", [], |row| row.get(0))
-                .unwrap();
-            assert_eq!(leases, 40, "nothing is forgotten");
-        }
+    let closed = closed_folder().await;
+    let log = folder_with_a_log().await;
+    for folder in [&closed, &log] {
+        let copy = killed(folder.path());
+        fs::remove_file(copy.path().join("FORMAT")).unwrap();
+        assert_damaged(copy.path(), "FORMAT", "no marker");
     }
+}
+
+#[tokio::test]
+async fn a_file_that_tells_how_far_the_log_had_come_is_believed_only_if_it_fits_its_checksum() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(Config::embedded(folder.path()));
+    assert_ok(&server.api.acquire("job", 1).await);
+    let killed_at = killed(folder.path());
+    server.stop().await.unwrap();
+    let running = fs::read(killed_at.path().join("RUNNING")).unwrap();
+    for at in 0..running.len() - 1 {
+        let copy = killed(killed_at.path());
+        let mut damaged = running.clone();
+        damaged[at] ^= 1;
+        fs::write(copy.path().join("RUNNING"), damaged).unwrap();
+        assert_damaged(copy.path(), "RUNNING", &format!("byte {at}"));
+    }
+    for content in [b"".as_slice(), b"1\n", b"\xff\xff\n"] {
+        let copy = killed(killed_at.path());
+        fs::write(copy.path().join("RUNNING"), content).unwrap();
+        assert_damaged(copy.path(), "RUNNING", "another content");
+    }
+    drop(open(killed_at.path()).unwrap());
 }

@@ -50,7 +50,11 @@ pub(crate) trait Engine: Send {
     fn rest(&mut self) -> Result<(), CommitError>;
 
     /// Whatever makes the next start quick. Everything committed is durable without it.
-    fn close(&mut self);
+    ///
+    /// # Errors
+    ///
+    /// Something can't be written or synced, which whoever looks after the disk must hear of.
+    fn close(&mut self) -> Result<(), CommitError>;
 
     /// The terms that it keeps.
     fn archive(&self) -> Arc<dyn Archive>;

@@ -38,7 +38,10 @@ impl Inner {
                     rest = None;
                     engine.rest()
                 }
-                Taken::Closed => return engine.close(),
+                Taken::Closed => match engine.close() {
+                    Ok(()) => return,
+                    failed => failed,
+                },
             };
             if let Err(error) = kept {
                 // Not closed: nothing may be written any more, not even to tidy up.

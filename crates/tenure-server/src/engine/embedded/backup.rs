@@ -105,7 +105,7 @@ pub(crate) fn backup(
         error,
     };
     // Before the copy is made: a store that runs goes on.
-    let began = folder.began();
+    let began = folder.began(folder.format()?)?;
     // Its mode is 0600, and it is gone again if this fails.
     let copy = tempfile::Builder::new()
         .prefix(".tenure-backup-")

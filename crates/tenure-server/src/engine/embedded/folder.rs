@@ -195,7 +195,7 @@ impl Folder {
         let new = self.path.join("RUNNING.new");
         let mut file =
             private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
-        writeln!(file, "{revision}")?;
+        writeln!(file, "{revision} {}", checksum(&revision.to_string()))?;
         file.sync_all()?;
         // Whenever the power goes there is the old one or the new one, whole.
         fs::rename(&new, self.running())?;
@@ -209,10 +209,41 @@ impl Folder {
         let _ = fs::remove_file(self.running());
     }
 
-    /// The revision that a database which was not closed in order had come to at least.
-    pub(super) fn began(&self) -> Option<u64> {
-        let began = fs::read_to_string(self.running()).ok()?;
-        began.trim_end().parse().ok()
+    /// The revision that a database which was not closed in order had come to at least, in a folder that
+    /// is marked with this format.
+    pub(super) fn began(&self, marked: Option<u32>) -> Result<Option<u64>, OpenError> {
+        let path = self.running();
+        let text = match fs::read(&path) {
+            Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(OpenError::Io { path, error }),
+        };
+        let revision = match text.trim_end().split_once(' ') {
+            Some((revision, sum)) if sum == checksum(revision) => revision,
+            // Older formats had no checksum.
+            None if marked < Some(FORMAT) => text.trim_end(),
+            _ => "",
+        };
+        match revision.parse() {
+            Ok(revision) => Ok(Some(revision)),
+            Err(_) => Err(OpenError::Damaged {
+                path,
+                detail:
+                    "it should say a revision and its checksum; where the log leases.db-wal is \
+                         surely as it was, this file may be deleted"
+                        .into(),
+            }),
+        }
+    }
+
+    /// There are leases, and nothing that says so.
+    pub(super) fn marker_is_missing(&self) -> OpenError {
+        OpenError::Damaged {
+            path: self.marker(),
+            detail: format!(
+                "it is missing, and there is a store here; it should say {MARK:?} and a number"
+            ),
+        }
     }
 
     /// A database that was not closed in order needs its log, which has what was committed last.
@@ -282,6 +313,11 @@ fn page_size(start: [u8; MAGIC.len() + 2]) -> u64 {
         1 => 65_536,
         size => size.into(),
     }
+}
+
+/// Of a number as text.
+fn checksum(number: &str) -> String {
+    format!("{:08x}", crc32fast::hash(number.as_bytes()))
 }
 
 /// Readable by its owner only.

@@ -34,6 +34,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 use rusqlite::{Connection, ErrorCode, Transaction};
 use tracing::{error, warn};
 
@@ -105,7 +106,11 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
     let database = folder.database();
     folder.check_not_restoring()?;
     let marked = folder.format()?;
+    let began = folder.began(marked)?;
     if marked.is_none() {
+        if began.is_some() {
+            return Err(folder.marker_is_missing());
+        }
         schema::create(&database)?;
     } else {
         folder.check_database()?;
@@ -120,7 +125,10 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
         });
     }
     let mut loaded = checked.loaded;
-    folder.check_revision(folder.began(), loaded.revision)?;
+    if marked.is_none() && !loaded.leases.is_empty() {
+        return Err(folder.marker_is_missing());
+    }
+    folder.check_revision(began, loaded.revision)?;
     let mut engine = Embedded {
         reader: Reader::open(&database)?,
         connection,
@@ -214,7 +222,7 @@ impl Engine for Embedded {
         self.put_in_place()
     }
 
-    fn close(&mut self) {
+    fn close(&mut self) -> Result<(), CommitError> {
         self.reader.close();
         let closed = self.put_in_place().and_then(|()| {
             wal::checkpoint(&self.connection, Checkpoint::Truncate)
@@ -228,8 +236,12 @@ impl Engine for Embedded {
             ),
             Err(error) => {
                 error!(%error, "the write-ahead log was not moved into the database; nothing is lost");
+                if matches!(error, CommitError::Fatal(_)) {
+                    return Err(error);
+                }
             }
         }
+        Ok(())
     }
 
     fn archive(&self) -> Arc<dyn Archive> {
@@ -338,6 +350,13 @@ fn classify(error: &rusqlite::Error) -> CommitError {
         Some(ErrorCode::DiskFull) => CommitError::DiskFull(error.to_string()),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             CommitError::Busy(error.to_string())
+        }
+        // The index of the log could not grow. It is made anew from the log whenever it is gone, so
+        // nothing that counts was written.
+        _ if error.sqlite_error().map(|error| error.extended_code)
+            == Some(SQLITE_IOERR_SHMSIZE) =>
+        {
+            CommitError::DiskFull(error.to_string())
         }
         _ => CommitError::Fatal(error.to_string()),
     }

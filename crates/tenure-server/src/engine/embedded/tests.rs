@@ -209,7 +209,7 @@ fn the_log_is_moved_into_the_database_now_and_then() {
     }
     // Several times as much goes through it.
     assert!(most < 30_000_000, "{most}");
-    engine.close();
+    engine.close().unwrap();
     assert_eq!(log(), 0);
 }
 
@@ -246,7 +246,7 @@ fn a_lost_log_is_noticed_also_after_one_was_moved_into_the_database() {
         other => panic!("{other:?}"),
     }
     // After an end in order there is nothing to lose.
-    engine.close();
+    engine.close().unwrap();
     assert!(open(lost().path(), MOST).is_ok());
 }
 
@@ -268,7 +268,7 @@ fn old_terms_are_forgotten_when_newer_ones_are_put_in_their_places() {
         assert!(segments(&engine) <= 2);
     }
     commit(&mut engine, &[end(9_000, 9_000)]).unwrap();
-    engine.close();
+    engine.close().unwrap();
     drop(engine);
     // All of it fits its checksums.
     let (_, engine) = open(folder.path(), MOST).unwrap();
@@ -340,12 +340,12 @@ fn while_somebody_reads_nothing_is_written_before_what_a_failed_transaction_left
         assert!(matches!(error, CommitError::Busy(_)), "{error}");
     }
     // Nor is the folder said to be closed in order while the log is needed.
-    engine.close();
+    engine.close().unwrap();
     assert!(folder.path().join("RUNNING").exists());
     read("COMMIT");
     commit(&mut engine, &[write(3, 10)]).unwrap();
     assert!(!engine.has_leftovers);
-    engine.close();
+    engine.close().unwrap();
     assert!(!folder.path().join("RUNNING").exists());
 }
 
@@ -463,7 +463,7 @@ fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_clos
     }
     let told: Vec<_> = (1..=3).map(|of| terms(&engine, of)).collect();
     if is_closed {
-        engine.close();
+        engine.close().unwrap();
     }
     drop(engine);
     let (loaded, engine) = open(folder.path(), MOST).unwrap();

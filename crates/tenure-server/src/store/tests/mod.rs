@@ -3,7 +3,7 @@
 
 mod watching;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,6 +41,8 @@ struct Shelf {
     reading: Mutex<()>,
     /// How many have come to read.
     asked: AtomicUsize,
+    /// Whether the disk fails when the engine is closed.
+    fails_at_the_end: AtomicBool,
 }
 
 /// The test's end of a [`Scripted`].
@@ -69,7 +71,12 @@ impl Engine for Scripted {
         Ok(())
     }
 
-    fn close(&mut self) {}
+    fn close(&mut self) -> Result<(), CommitError> {
+        match self.shelf.fails_at_the_end.load(Ordering::SeqCst) {
+            true => Err(CommitError::Fatal("fsync: EIO".into())),
+            false => Ok(()),
+        }
+    }
 
     fn archive(&self) -> Arc<dyn Archive> {
         Arc::clone(&self.shelf) as Arc<dyn Archive>
@@ -587,4 +594,15 @@ async fn a_server_whose_engine_failed_ends_with_an_error() {
     assert_eq!(refusal(granted).await, Code::EngineUnavailable);
     let ended = timeout(SOON, serving).await.unwrap().unwrap();
     assert!(matches!(ended, Err(crate::ServeError::EngineFailed)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_engine_fails_while_it_is_closed_ends_with_an_error() {
+    for fails in [false, true] {
+        let (store, script) = scripted();
+        script.shelf.fails_at_the_end.store(fails, Ordering::SeqCst);
+        let server = crate::Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let ended = timeout(SOON, server.serve(std::future::ready(()))).await;
+        assert_eq!(ended.unwrap().is_err(), fails);
+    }
 }
