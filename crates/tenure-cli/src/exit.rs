@@ -132,7 +132,9 @@ impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Backup(error) | RestoreError::Folder(error) => error.into(),
-            RestoreError::Damaged { .. } => Self::new(BAD_DATA, error),
+            RestoreError::Damaged { .. } | RestoreError::EpochsUsedUp { .. } => {
+                Self::new(BAD_DATA, error)
+            }
             error => Self::new(1, error),
         }
     }

@@ -21,6 +21,14 @@ impl Epoch {
     /// below it. As a wall-clock time it is in the year 287396.
     pub const MAX: Self = Self((1 << 53) - 1);
 
+    /// How far ahead of the authority's wall clock a candidate may ask its epoch to be: a hundred years,
+    /// in milliseconds.
+    ///
+    /// It is more than clocks differ by that are merely wrong: an authority whose clock has begun at
+    /// 1970 takes the epochs of candidates with right ones. And it is little of what there is: above
+    /// it, numbers for 2,700 such spans are left.
+    pub const ASKED_AHEAD: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
+
     /// The epoch numbered `number`, or `None` if it is above [`Epoch::MAX`].
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
@@ -45,6 +53,19 @@ impl Epoch {
             wall.get()
         };
         Self::new(least.max(wall))
+    }
+
+    /// The greatest epoch that a candidate may ask for in a grant after `last` at wall-clock time
+    /// `wall`: one that is [`Epoch::ASKED_AHEAD`] of the clock, or the next one, if that is greater.
+    ///
+    /// Without a bound one request could ask for [`Epoch::MAX`], and no number would be left: neither
+    /// for that lease nor, once it is deleted, for any other that is numbered above it.
+    #[must_use]
+    pub fn most_asked_for(last: Option<Self>, wall: UnixMillis) -> Self {
+        // Measured from the clock and not from the last epoch, or request after request would climb.
+        let ahead = Self::following(None, wall).map_or(0, Self::get) + Self::ASKED_AHEAD;
+        let next = last.map_or(0, |last| last.0 + 1);
+        Self(ahead.max(next).min(Self::MAX.0))
     }
 
     /// The number.
@@ -112,6 +133,18 @@ mod tests {
     #[test]
     fn after_the_last_number_there_is_none() {
         assert_eq!(after(Epoch::MAX.get(), 5), None);
+    }
+
+    #[test]
+    fn an_epoch_may_be_asked_for_a_century_ahead_of_the_clock_and_no_further() {
+        let most = |last, wall| Epoch::most_asked_for(last, UnixMillis::new(wall)).get();
+        assert_eq!(most(None, 5_000), 5_000 + Epoch::ASKED_AHEAD);
+        // What was granted does not move it, or it could be moved again and again.
+        assert_eq!(most(Epoch::new(1 << 40), 5_000), 5_000 + Epoch::ASKED_AHEAD);
+        // But what raises nothing is not refused.
+        assert_eq!(most(Epoch::new(1 << 50), 5_000), (1 << 50) + 1);
+        assert_eq!(most(Some(Epoch::MAX), 5_000), Epoch::MAX.get());
+        assert_eq!(most(None, u64::MAX), Epoch::ASKED_AHEAD);
     }
 
     proptest! {

@@ -536,6 +536,27 @@ async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lease_whose_epoch_is_far_ahead_leaves_epochs_for_the_others_after_a_restore() {
+    let mut bench = Bench::new();
+    let wall = u64::try_from(chrono::Utc::now().timestamp_millis()).unwrap();
+    let mut ahead = minute(1);
+    ahead["min_epoch"] = json!(wall + 99 * 365 * 24 * 60 * 60 * 1000);
+    assert_ok(&bench.api().post("ahead", "acquire", ahead).await);
+    assert_ok(&bench.api().acquire("job", 2).await);
+    bench.backup(Existing::Keep).await.unwrap();
+    bench.stop().await;
+    let restored = restore(&bench.file(), &bench.restored()).unwrap();
+    let server = start(Config::embedded(bench.restored()));
+    assert_ok(&server.api.release("job", 2).await);
+    for (number, lease) in (3..).zip(["job", "new"]) {
+        let granted = server.api.acquire(lease, number).await;
+        assert_ok(&granted);
+        assert!(granted.1["epoch"].as_u64() > Some(restored.epochs_above));
+    }
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backup_of_a_restored_store_is_restored_again() {
     let bench = Bench::new();
     assert_ok(&bench.api().post("job", "acquire", minute(1)).await);

@@ -185,6 +185,43 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
 }
 
 #[tokio::test]
+async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(Config::embedded(folder.path()));
+    let asking = |number, least: u64| {
+        let mut body = minute(number);
+        body["min_epoch"] = json!(least);
+        body
+    };
+    let greatest = (1_u64 << 53) - 1;
+    let asked = server.api.post("job", "acquire", asking(1, greatest)).await;
+    assert_refused(&asked, 422, "out_of_range");
+    let detail = asked.1["detail"].as_str().unwrap();
+    assert!(detail.contains(&greatest.to_string()), "{detail}");
+
+    // What is taken is forgotten with its lease, and stays a floor for all that are made.
+    let wall = u64::try_from(chrono::Utc::now().timestamp_millis()).unwrap();
+    let ahead = wall + 99 * 365 * 24 * 60 * 60 * 1000;
+    let asked = server.api.post("job", "acquire", asking(2, ahead)).await;
+    assert_ok(&asked);
+    assert_eq!(asked.1["epoch"], ahead);
+    assert_ok(&server.api.release("job", 2).await);
+    assert_eq!(server.api.delete("job").await.0, 204);
+    assert_ok(&server.api.acquire("other", 3).await);
+    // It is no step to the next one.
+    let further = server
+        .api
+        .post("job", "acquire", asking(4, ahead + ahead))
+        .await;
+    assert_refused(&further, 422, "out_of_range");
+
+    let copy = killed(folder.path());
+    let server = start(Config::embedded(copy.path()));
+    let (status, granted) = server.api.acquire("another", 5).await;
+    assert_eq!((status, granted["epoch"].as_u64()), (200, Some(ahead + 1)));
+}
+
+#[tokio::test]
 async fn many_clients_killed_in_the_middle_find_all_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(Config::embedded(folder.path()));

@@ -25,7 +25,8 @@ pub struct Acquire {
     /// What the holder says about itself while it holds.
     pub metadata: Metadata,
     /// The least epoch of the grant. A candidate that is elected elsewhere, too, asks for the epoch
-    /// that it has there; then the wall clock does not count, so that both agree if they can.
+    /// that it has there; then the wall clock does not count, so that both agree if they can. It may
+    /// be so far ahead of that clock as [`Epoch::most_asked_for`] says.
     pub min_epoch: Option<Epoch>,
 }
 

@@ -258,6 +258,7 @@ impl From<&Rejection> for Problem {
             Rejection::NotHeld => Self::new(Code::LeaseNotHeld, detail),
             Rejection::Expired => Self::new(Code::LeaseExpired, detail),
             Rejection::IdRetired => Self::new(Code::LeaseIdRetired, detail),
+            Rejection::EpochTooFarAhead { .. } => Self::new(Code::OutOfRange, detail),
             Rejection::EpochsExhausted => Self::new(Code::EpochsExhausted, detail),
         }
     }

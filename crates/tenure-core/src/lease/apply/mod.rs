@@ -101,6 +101,17 @@ pub enum Rejection {
     /// This lease id's term has ended. Ask with a fresh one.
     #[error("the lease id belongs to a term that has ended")]
     IdRetired,
+    /// The least epoch that was asked for is too far ahead of the authority's wall clock.
+    #[error(
+        "min_epoch is {asked} and must be at most {most}, a hundred years ahead of the store's wall clock: \
+         one of the two clocks is wrong"
+    )]
+    EpochTooFarAhead {
+        /// The epoch asked for.
+        asked: Epoch,
+        /// The greatest that may be asked for: see [`Epoch::most_asked_for`].
+        most: Epoch,
+    },
     /// Every epoch up to [`Epoch::MAX`] was granted: no number is left that would fence.
     #[error("the lease has used up its epochs")]
     EpochsExhausted,
@@ -238,18 +249,15 @@ fn acquire(
                     remaining: until.since(now),
                 })
             }
-            _ => Err(held_by_another(record, grant, now)),
+            _ => {
+                // Nobody waits for what would be refused in the end.
+                next_epoch(record, request, wall)?;
+                Err(held_by_another(record, grant, now))
+            }
         };
     }
+    let epoch = next_epoch(record, request, wall)?;
     grantable(record, Some(&request.holder), now)?;
-
-    // Every grant has a number of its own, greater than all before: what the last holder still has
-    // in flight can be told apart for ever.
-    let epoch = match request.min_epoch {
-        None => Epoch::following(record.last_epoch(), wall),
-        Some(least) => Epoch::following(record.last_epoch(), UnixMillis::new(least.get())),
-    };
-    let epoch = epoch.ok_or(Rejection::EpochsExhausted)?;
     record.phase = leased(request.duration, now);
     record.grant = Some(Grant {
         lease_id: request.lease_id,
@@ -264,6 +272,23 @@ fn acquire(
     record.reserved = None;
     record.retired.retain(|&(id, _)| id != request.lease_id);
     durable(Change::Granted(epoch))
+}
+
+/// The number of the next grant. Every grant has one of its own, greater than all before: what the last
+/// holder still has in flight can be told apart for ever.
+fn next_epoch(record: &Record, request: &Acquire, wall: UnixMillis) -> Result<Epoch, Rejection> {
+    let last = record.last_epoch();
+    let least = match request.min_epoch {
+        None => wall,
+        Some(asked) => {
+            let most = Epoch::most_asked_for(last, wall);
+            if asked > most {
+                return Err(Rejection::EpochTooFarAhead { asked, most });
+            }
+            UnixMillis::new(asked.get())
+        }
+    };
+    Epoch::following(last, least).ok_or(Rejection::EpochsExhausted)
 }
 
 /// Whether a lease that nobody holds may be granted to `candidate`; to just anybody, if `None`.

@@ -88,7 +88,9 @@ impl From<Result<Change, Rejection>> for Answer {
             }
             Err(Rejection::Expired) => Self::Expired,
             Err(Rejection::IdMismatch | Rejection::NotHeld) => Self::Superseded,
-            Err(rejection @ Rejection::EpochsExhausted) => Self::Refused(rejection.to_string()),
+            Err(rejection @ (Rejection::EpochsExhausted | Rejection::EpochTooFarAhead { .. })) => {
+                Self::Refused(rejection.to_string())
+            }
         }
     }
 }

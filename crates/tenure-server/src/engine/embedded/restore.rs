@@ -21,6 +21,10 @@ use crate::engine::{OpenError, wal};
 /// ahead of this one's, and a day is more than a wrong time zone makes.
 const EPOCHS_AHEAD: u64 = 24 * 60 * 60 * 1000;
 
+/// How many numbers a restored store must have left, if it is to be worth anything: more than it grants
+/// in years, and a day for each of a thousand further restores.
+const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
+
 /// How far above the backup's revisions go on: more changes than a store makes in years.
 const REVISIONS_AHEAD: u64 = 1 << 40;
 
@@ -55,6 +59,20 @@ pub enum RestoreError {
     /// The folder can't be used: see [`OpenError`].
     #[error(transparent)]
     Folder(#[from] OpenError),
+    /// A store made of it could grant hardly anything: epochs must go on above the backup's greatest one,
+    /// and that is close to [`Epoch::MAX`].
+    #[error(
+        "{}: its greatest epoch is {last} of {}, which leaves too few above it; nothing was restored. Start a new \
+         store on an empty folder: its epochs are greater than those that came from a right clock",
+        path.display(),
+        Epoch::MAX
+    )]
+    EpochsUsedUp {
+        /// The backup.
+        path: PathBuf,
+        /// Its greatest epoch.
+        last: u64,
+    },
     /// There is a store in the folder, or a part of one. It is never overwritten: name another folder,
     /// or move the old one away.
     #[error("{} is there: nothing is restored over a store, use another folder", path.display())]
@@ -161,7 +179,11 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
         older => upgrade::to_this(&connection, older, &mut meta).map_err(broken)?,
     }
     let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
-    let floor = far_above(loaded.last_epoch(), clock::wall());
+    let last = loaded.last_epoch();
+    let floor = far_above(last, clock::wall()).ok_or_else(|| RestoreError::EpochsUsedUp {
+        path: backup.to_owned(),
+        last: last.map_or(0, Epoch::get),
+    })?;
     let raised = Meta {
         revision: meta.revision.saturating_add(REVISIONS_AHEAD),
         floor: Some(floor),
@@ -176,12 +198,42 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     })
 }
 
-/// Above what a store can have granted until now, whose last epoch was once `last`.
-fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Epoch {
+/// Above what a store can have granted until now, whose last epoch was once `last`; `None` if too few
+/// are left above that.
+fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Option<Epoch> {
     let last = last.map_or(0, Epoch::get);
     let floor = last.max(wall.get()).saturating_add(EPOCHS_AHEAD);
-    // Only a clock in the year 287396 uses them up. The backup's own are never granted again.
-    Epoch::new(floor)
-        .or_else(|| Epoch::new(last))
-        .unwrap_or(Epoch::MAX)
+    Epoch::new(floor).filter(|floor| floor.get() <= Epoch::MAX.get() - EPOCHS_LEFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Existing, backup, open};
+    use super::*;
+    use crate::engine::{Content, Engine, Write};
+    use crate::table::Key;
+
+    #[test]
+    fn a_backup_that_leaves_no_epochs_is_not_restored() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let last = Epoch::new(Epoch::MAX.get() - EPOCHS_LEFT).unwrap();
+        let (loaded, mut engine) = open(&at("store"), 1).unwrap();
+        let deleted = Write {
+            key: Key::of_text("ns/job"),
+            revision: loaded.revision + 1,
+            content: Content::Deleted(Some(last)),
+            term: None,
+        };
+        engine.commit(&[&deleted]).unwrap();
+        backup(&at("store"), &at("file"), Existing::Keep).unwrap();
+        let error = restore(&at("file"), &at("restored")).unwrap_err();
+        assert!(
+            matches!(error, RestoreError::EpochsUsedUp { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains(&last.to_string()), "{error}");
+        let left: Vec<_> = fs::read_dir(at("restored")).unwrap().collect();
+        assert_eq!(left.len(), 1, "but for the lock: {left:?}");
+    }
 }

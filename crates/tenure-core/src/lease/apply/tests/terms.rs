@@ -56,6 +56,37 @@ fn who_asks_for_an_epoch_gets_it_or_a_greater_one_and_the_wall_clock_does_not_co
 }
 
 #[test]
+fn an_epoch_that_would_use_up_the_numbers_is_not_granted_nor_waited_for() {
+    let mut lease = Lease::native();
+    let asking = |name, epoch| {
+        let asked = Acquire {
+            min_epoch: Some(epoch),
+            ..request(name, fixed(60))
+        };
+        Operation::Acquire(asked, UnixMillis::new(1_000))
+    };
+    let most = Epoch::new(1_000 + Epoch::ASKED_AHEAD).unwrap();
+    let beyond = Epoch::new(most.get() + 1).unwrap();
+    for asked in [beyond, Epoch::MAX] {
+        let refused = Rejection::EpochTooFarAhead { asked, most };
+        assert_eq!(lease.reject(&asking('a', asked)), refused);
+        lease.grant('b');
+        assert_eq!(lease.reject(&asking('a', asked)), refused);
+        lease.accept(&release('b'));
+        lease = Lease::native();
+    }
+    assert_eq!(lease.accept(&asking('a', most)), Change::Granted(most));
+    lease.accept(&release('a'));
+    // It leads no further than that, and what follows the last one is no leap.
+    let change = lease.accept(&asking('c', beyond));
+    assert_eq!(change, Change::Granted(beyond));
+    lease.accept(&release('c'));
+    let further = Epoch::new(beyond.get() + 2).unwrap();
+    let rejection = lease.reject(&asking('d', further));
+    assert!(matches!(rejection, Rejection::EpochTooFarAhead { .. }));
+}
+
+#[test]
 fn after_the_last_epoch_nobody_is_granted() {
     let mut lease = Lease::native();
     lease.accept(&acquire_when_the_wall_shows('a', Epoch::MAX.get()));
