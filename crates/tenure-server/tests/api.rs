@@ -88,6 +88,26 @@ async fn a_held_lease_is_refused_with_who_holds_it() {
 }
 
 #[tokio::test]
+async fn a_late_duplicate_of_the_holders_acquire_undoes_nothing() {
+    let api = in_memory().api;
+    let mut body = json!({"holder": "c1", "duration_ms": 1_500, "lease_id": id(1),
+        "metadata": {"version": "1"}});
+    assert_ok(&api.post("job", "acquire", body.clone()).await);
+    let said = json!({"lease_id": id(1), "metadata": {"version": "2"}});
+    let said = api.http.put(api.url("job", "metadata")).json(&said);
+    assert_ok(&answer(said.send().await.unwrap()).await);
+    let longer = json!({"lease_id": id(1), "duration_ms": 600_000});
+    assert_ok(&api.post("job", "renew", longer).await);
+    for metadata in [json!({"version": "1"}), json!({})] {
+        body["metadata"] = metadata;
+        let (status, view) = api.post("job", "acquire", body.clone()).await;
+        assert_eq!((status, &view["duration_ms"]), (200, &json!(600_000)));
+        assert!(view["remaining_ms"].as_u64() > Some(500_000), "{view}");
+        assert_eq!(view["metadata"], json!({"version": "2"}));
+    }
+}
+
+#[tokio::test]
 async fn a_released_lease_goes_to_the_next_with_a_greater_epoch() {
     let api = in_memory().api;
     let (_, first) = api.acquire("job", 1).await;

@@ -297,7 +297,8 @@ impl<'a> Lease<'a> {
                     lease_id,
                     duration: asked,
                 } if lease_id == grant.lease_id && done.sent >= grant.received => {
-                    duration = asked;
+                    // Asking again shortens nothing.
+                    duration = duration.max(asked);
                     end = end.max(until(done.sent, duration));
                 }
                 What::Renew {

@@ -19,6 +19,10 @@ pub struct Rules {
     /// allows it; natively a new term begins with a new acquire, so that an epoch is one
     /// *uninterrupted* reign.
     pub renew_after_expiry: bool,
+    /// Whether an acquire by the id that holds sets the duration that it names, also a shorter one.
+    /// Azure does; natively it never shortens what the holder has: it may be a late duplicate, and the
+    /// holder counts on what it was told since.
+    pub acquire_again_may_shorten: bool,
     /// Whether an acquire with the id of an ended term is refused. Azure grants it again; natively
     /// it may be a late duplicate of a request whose sender has gone, and would grant to nobody.
     pub refuse_retired_ids: bool,
@@ -31,6 +35,7 @@ impl Rules {
         max_duration: Duration::from_secs(24 * 60 * 60),
         max_break_period: Duration::from_secs(24 * 60 * 60),
         renew_after_expiry: false,
+        acquire_again_may_shorten: false,
         refuse_retired_ids: true,
     };
 
@@ -41,6 +46,7 @@ impl Rules {
         max_duration: Duration::from_secs(60),
         max_break_period: Duration::from_secs(60),
         renew_after_expiry: true,
+        acquire_again_may_shorten: true,
         refuse_retired_ids: false,
     };
 

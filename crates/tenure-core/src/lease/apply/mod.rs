@@ -242,7 +242,7 @@ fn acquire(
             // Asking again with the id that holds is a renewal, so that a candidate whose answer
             // was lost may ask again: it never competes with itself.
             Phase::Leased { .. } if grant.lease_id == request.lease_id => {
-                Ok(acquire_again(record, request, now))
+                Ok(acquire_again(record, request.duration, now, rules))
             }
             Phase::Breaking { until } if grant.lease_id == request.lease_id => {
                 Err(Rejection::Breaking {
@@ -267,7 +267,7 @@ fn acquire(
         duration: request.duration,
         lock_delay: request.lock_delay,
     });
-    record.metadata = boxed(request);
+    record.metadata = (!request.metadata.is_empty()).then(|| request.metadata.clone().into());
     record.barred_until = None;
     record.reserved = None;
     record.retired.retain(|&(id, _)| id != request.lease_id);
@@ -329,10 +329,6 @@ pub fn deletable(record: &Record, now: Instant) -> Result<(), Rejection> {
     }
 }
 
-fn boxed(request: &Acquire) -> Option<alloc::boxed::Box<super::Metadata>> {
-    (!request.metadata.is_empty()).then(|| request.metadata.clone().into())
-}
-
 fn leased(duration: LeaseDuration, now: Instant) -> Phase {
     let expires = match duration {
         LeaseDuration::Fixed(duration) => Some(now + duration),
@@ -351,20 +347,28 @@ fn held_by_another(record: &Record, grant: &Grant, now: Instant) -> Rejection {
     }
 }
 
-/// The holder asks again: a renewal with the duration, lock delay and metadata of this request.
-fn acquire_again(record: &mut Record, request: &Acquire, now: Instant) -> Applied {
-    let metadata = boxed(request);
-    let described_anew = metadata != record.metadata;
-    record.metadata = metadata;
-    let Some(grant) = &mut record.grant else {
+/// The holder asks again: a renewal. It may be a late duplicate of the request that began the term, so
+/// what the holder was told since stays so: metadata and lock delay are as they are, and the lease lasts
+/// as long as it would, or as long as is asked for now, whichever is longer.
+fn acquire_again(
+    record: &mut Record,
+    asked: LeaseDuration,
+    now: Instant,
+    rules: &Rules,
+) -> Applied {
+    let Some(grant) = &record.grant else {
         unreachable!("a held lease has a grant")
     };
-    let delayed_anew = grant.lock_delay != request.lock_delay;
-    grant.lock_delay = request.lock_delay;
-    let lasts_anew = restart_clock(record, Some(request.duration), now);
+    // What is left was counted from this duration, so it is at most that from now.
+    let duration = if rules.acquire_again_may_shorten {
+        asked
+    } else {
+        asked.max(grant.duration)
+    };
+    let lasts_anew = restart_clock(record, Some(duration), now);
     Applied {
         change: renewed(record),
-        durable: lasts_anew || described_anew || delayed_anew,
+        durable: lasts_anew,
     }
 }
 

@@ -101,10 +101,14 @@ impl World {
             }
             (Operation::Acquire(request, _), Change::Renewed(epoch)) => {
                 assert_eq!(self.last_epoch, Some(epoch));
+                let may_shorten = self.lease.rules.acquire_again_may_shorten;
                 let told = self.told_to(request.lease_id);
-                told.duration = request.duration;
-                told.lock_delay = request.lock_delay;
-                told.end = End::of(request.duration, now);
+                told.duration = if may_shorten {
+                    request.duration
+                } else {
+                    request.duration.max(told.duration)
+                };
+                told.end = End::of(told.duration, now);
             }
             (Operation::Renew(lease_id, duration), Change::Renewed(epoch)) => {
                 assert_eq!(self.last_epoch, Some(epoch));

@@ -176,22 +176,37 @@ fn as_many_retired_ids_are_remembered_as_the_limit_says() {
 }
 
 #[test]
-fn the_holder_who_asks_again_renews_with_what_it_asks_for_now() {
-    let mut lease = Lease::held_by_a();
-    let epoch = lease.record.last_epoch().unwrap();
-    let again = Acquire {
+fn the_holder_who_asks_again_renews_and_keeps_what_it_was_told_since() {
+    let mut lease = Lease::native();
+    let first = Acquire {
         metadata: metadata("here"),
         lock_delay: secs(5),
         ..request('a', fixed(30))
     };
-    lease.go_to(20);
-    let again = Operation::Acquire(again, UnixMillis::new(90_000));
-    assert_eq!(lease.accept(&again), Change::Renewed(epoch));
-    assert_eq!(lease.left(), secs(30));
-    assert_eq!(lease.record.metadata(lease.now), Some(&metadata("here")));
-    let grant = lease.record.last_grant().unwrap();
-    assert_eq!((grant.lock_delay, grant.duration), (secs(5), fixed(30)));
-    assert_eq!(grant.granted_at, UnixMillis::new(1_000));
+    let first = Operation::Acquire(first, UnixMillis::new(1_000));
+    let epoch = Epoch::new(1_000).unwrap();
+    assert_eq!(lease.accept(&first), Change::Granted(epoch));
+    lease.accept(&Operation::SetMetadata(id('a'), metadata("there")));
+    lease.accept(&Operation::Renew(id('a'), Some(fixed(60))));
+
+    // The first request arrives a second time, and others of the same id.
+    let bare = request('a', fixed(15));
+    let bare = Operation::Acquire(bare, UnixMillis::new(90_000));
+    for (at, again) in [(20, &first), (40, &bare)] {
+        assert_eq!(lease.go_to(at).accept(again), Change::Renewed(epoch));
+        assert_eq!(lease.left(), secs(60));
+        assert_eq!(lease.record.metadata(lease.now), Some(&metadata("there")));
+        let grant = lease.record.last_grant().unwrap();
+        assert_eq!((grant.lock_delay, grant.duration), (secs(5), fixed(60)));
+        assert_eq!(grant.granted_at, UnixMillis::new(1_000));
+    }
+    // Whoever asks for more has it.
+    lease.accept(&acquire('a', fixed(90)));
+    assert_eq!(lease.left(), secs(90));
+    lease.accept(&acquire('a', LeaseDuration::Infinite));
+    lease.accept(&acquire('a', fixed(90)));
+    let left = lease.record.remaining(lease.now);
+    assert_eq!(left, Some(Remaining::Forever));
 }
 
 #[test]
