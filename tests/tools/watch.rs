@@ -127,6 +127,47 @@ fn a_watch_that_missed_too_much_looks_and_prints_what_has_changed() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_prints_all_leases_of_another_store_that_did_more_meanwhile() {
+    let mut bench = Bench::new();
+    let url = bench.store.url();
+    let acquire = async |lease: &str| {
+        let body = json!({"holder": "a", "duration_ms": 60_000});
+        let lease = format!("{url}/v1/namespaces/tests/leases/{lease}/acquire");
+        assert_eq!(ask("POST", lease, body).await, 200);
+    };
+    let watch = Process::start(&["watch", "--namespace", "tests", "--json", "--server", &url]);
+    for lease in ["a", "b", "c"] {
+        acquire(lease).await;
+    }
+    wait_for("the leases of the first store", || {
+        (events(&watch).len() == 3).then_some(())
+    });
+    // It hears of nothing until there is another store, with greater numbers of changes.
+    watch.signal(Signal::SIGSTOP);
+    let address = bench.store.address().to_string();
+    bench.store.process.signal(Signal::SIGKILL);
+    bench.store.process.wait();
+    bench.store = StoreProcess::start_at(&bench.folder.path().join("another"), &address);
+    let second = ["d", "e", "f", "g", "h"];
+    for lease in second {
+        acquire(lease).await;
+    }
+    watch.signal(Signal::SIGCONT);
+    wait_for(
+        "word of all leases that are there, and that are not",
+        || {
+            let lines = lines(&watch);
+            let has = |lease: &str, deleted: bool| {
+                let mut lines = lines.iter().skip(3);
+                lines.any(|line| line["lease"] == lease && (line["event"] == "deleted") == deleted)
+            };
+            let gone = ["a", "b", "c"].into_iter().all(|lease| has(lease, true));
+            (gone && second.into_iter().all(|lease| has(lease, false))).then_some(())
+        },
+    );
+}
+
 #[test]
 fn a_watch_prints_each_change_and_survives_a_restart_of_the_store() {
     let mut bench = Bench::new();

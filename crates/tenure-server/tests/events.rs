@@ -115,6 +115,12 @@ async fn set_metadata(api: &Api, lease: &str, text: &str) {
     assert_ok(&answer(request.send().await.unwrap()).await);
 }
 
+/// The revision that the store is at.
+async fn revision(api: &Api) -> u64 {
+    let mut stream = Stream::open(namespace(api, "nobody")).await;
+    stream.expect("reset").await.0.unwrap()
+}
+
 fn with_limits(change: impl FnOnce(&mut Limits)) -> Running {
     let mut limits = Limits::default();
     change(&mut limits);
@@ -124,10 +130,11 @@ fn with_limits(change: impl FnOnce(&mut Limits)) -> Running {
 #[tokio::test]
 async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease_id() {
     let api = in_memory().api;
+    let begun = revision(&api).await;
     let mut stream = Stream::open(lease(&api, "job")).await;
     assert_eq!(
         stream.expect("reset").await,
-        (Some(0), "reset".into(), json!({"revision": 0}))
+        (Some(begun), "reset".into(), json!({"revision": begun}))
     );
 
     let granted = api.acquire("job", 1).await.1;
@@ -135,7 +142,7 @@ async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease
     let mut view = api.get("job").await.1;
     // Time goes on; everything else is as it was.
     view["remaining_ms"] = data["remaining_ms"].clone();
-    assert_eq!((event_id, &data), (Some(1), &view));
+    assert_eq!((event_id, &data), (Some(begun + 1), &view));
     assert_eq!(
         (&data["epoch"], &data["holder"]),
         (&granted["epoch"], &json!("c1"))
@@ -145,19 +152,19 @@ async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease
     let (event_id, _, data) = stream.expect("metadata").await;
     assert_eq!(
         (event_id, &data["metadata"]),
-        (Some(2), &json!({"key": "value"}))
+        (Some(begun + 2), &json!({"key": "value"}))
     );
 
     let change = json!({"lease_id": id(1), "proposed_lease_id": id(2)});
     assert_ok(&api.post("job", "change", change).await);
-    assert_eq!(stream.expect("changed").await.0, Some(3));
+    assert_eq!(stream.expect("changed").await.0, Some(begun + 3));
 
     let release = json!({"lease_id": id(2), "reason": "done for today"});
     assert_ok(&api.post("job", "release", release).await);
     let (event_id, _, data) = stream.expect("released").await;
     assert_eq!(
         (event_id, &data["reason"]),
-        (Some(4), &json!("done for today"))
+        (Some(begun + 4), &json!("done for today"))
     );
     assert_eq!(
         (&data["state"], &data["holder"]),
@@ -188,11 +195,11 @@ async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease
     let (event_id, _, data) = stream.expect("deleted").await;
     assert_eq!(
         (event_id, &data["lease"], &data["holder"]),
-        (Some(10), &json!("job"), &Value::Null)
+        (Some(begun + 10), &json!("job"), &Value::Null)
     );
     stream.expect_nothing().await;
 
-    let mut again = Stream::open(after(lease(&api, "job"), 0)).await;
+    let mut again = Stream::open(after(lease(&api, "job"), begun)).await;
     for _ in 0..10 {
         again.next().await;
     }
@@ -242,24 +249,26 @@ async fn a_watched_lease_that_nobody_touches_expires_in_the_stream() {
 #[tokio::test]
 async fn a_lease_that_is_watched_alone_expires_in_its_stream() {
     let api = in_memory().api;
+    let begun = revision(&api).await;
     let short = json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(1)});
     assert_ok(&api.post("job", "acquire", short).await);
     let mut stream = Stream::open(lease(&api, "job")).await;
     stream.expect("reset").await;
-    assert_eq!(stream.expect("expired").await.0, Some(2));
+    assert_eq!(stream.expect("expired").await.0, Some(begun + 2));
     // Nobody watches it when it is granted and when it expires: who comes then is told at once.
     drop(stream);
     let short = json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(2)});
     assert_ok(&api.post("job", "acquire", short).await);
     sleep(Duration::from_millis(1_200)).await;
-    let mut stream = Stream::open(after(lease(&api, "job"), 2)).await;
+    let mut stream = Stream::open(after(lease(&api, "job"), begun + 2)).await;
     stream.expect("granted").await;
-    assert_eq!(stream.expect("expired").await.0, Some(4));
+    assert_eq!(stream.expect("expired").await.0, Some(begun + 4));
 }
 
 #[tokio::test]
 async fn a_namespace_hears_of_its_own_leases_only() {
     let api = in_memory().api;
+    let begun = revision(&api).await;
     let mut ours = Stream::open(namespace(&api, "ns")).await;
     let mut other = Stream::open(namespace(&api, "ns2")).await;
     for stream in [&mut ours, &mut other] {
@@ -272,7 +281,10 @@ async fn a_namespace_hears_of_its_own_leases_only() {
     assert_ok(&api.acquire("second", 2).await);
     assert_eq!(other.expect("granted").await.2["namespace"], "ns2");
     let (event_id, _, data) = ours.expect("granted").await;
-    assert_eq!((event_id, &data["lease"]), (Some(2), &json!("first")));
+    assert_eq!(
+        (event_id, &data["lease"]),
+        (Some(begun + 2), &json!("first"))
+    );
     assert_eq!(ours.expect("granted").await.2["lease"], "second");
     other.expect_nothing().await;
 }
@@ -280,6 +292,7 @@ async fn a_namespace_hears_of_its_own_leases_only() {
 #[tokio::test]
 async fn a_stream_of_a_namespace_and_a_lease_called_events_are_both_there() {
     let api = in_memory().api;
+    let begun = revision(&api).await;
     let path = api.url("events", "");
     let asked = api.http.get(&path).header("accept", "application/json");
     assert_refused(&refusal(asked).await, 404, "unknown_lease");
@@ -301,7 +314,7 @@ async fn a_stream_of_a_namespace_and_a_lease_called_events_are_both_there() {
         }
     }
     let polled = format!("{}?after=0&wait_ms=0", api.url("events", ""));
-    assert_eq!(refusal(api.http.get(polled)).await.1["revision"], 2);
+    assert_eq!(refusal(api.http.get(polled)).await.1["revision"], begun + 2);
     assert_ok(&api.release("events", 1).await);
     assert_eq!(api.delete("events").await.0, 204);
 }
@@ -309,12 +322,13 @@ async fn a_stream_of_a_namespace_and_a_lease_called_events_are_both_there() {
 #[tokio::test]
 async fn renewals_are_told_on_request_and_are_nothing_to_resume_after() {
     let api = in_memory().api;
+    let begun = revision(&api).await;
     assert_ok(&api.acquire("job", 1).await);
-    let mut plain = Stream::open(after(lease(&api, "job"), 1)).await;
-    let mut with = Stream::open(after(asking(&api, "job", "?renewed=true"), 1)).await;
+    let mut plain = Stream::open(after(lease(&api, "job"), begun + 1)).await;
+    let mut with = Stream::open(after(asking(&api, "job", "?renewed=true"), begun + 1)).await;
     let all = api.url("events?renewed=true", "");
     let all = api.http.get(all).header("accept", "text/event-stream");
-    let mut all = Stream::open(after(all, 1)).await;
+    let mut all = Stream::open(after(all, begun + 1)).await;
     assert_ok(&api.renew("job", 1).await);
     // One that changes the duration is written down: it has a revision.
     let longer = json!({"lease_id": id(1), "duration_ms": 70_000});
@@ -322,14 +336,17 @@ async fn renewals_are_told_on_request_and_are_nothing_to_resume_after() {
     assert_ok(&api.release("job", 1).await);
     for stream in [&mut with, &mut all] {
         let (event_id, _, data) = stream.expect("renewed").await;
-        assert_eq!((event_id, &data["revision"]), (None, &json!(1)));
+        assert_eq!((event_id, &data["revision"]), (None, &json!(begun + 1)));
         let (event_id, _, data) = stream.expect("renewed").await;
-        assert_eq!((event_id, &data["duration_ms"]), (Some(2), &json!(70_000)));
-        assert_eq!(stream.expect("released").await.0, Some(3));
+        assert_eq!(
+            (event_id, &data["duration_ms"]),
+            (Some(begun + 2), &json!(70_000))
+        );
+        assert_eq!(stream.expect("released").await.0, Some(begun + 3));
     }
-    assert_eq!(plain.expect("released").await.0, Some(3));
-    let mut replayed = Stream::open(after(lease(&api, "job"), 1)).await;
-    assert_eq!(replayed.expect("released").await.0, Some(3));
+    assert_eq!(plain.expect("released").await.0, Some(begun + 3));
+    let mut replayed = Stream::open(after(lease(&api, "job"), begun + 1)).await;
+    assert_eq!(replayed.expect("released").await.0, Some(begun + 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -387,15 +404,19 @@ async fn a_stream_that_is_cut_again_and_again_loses_nothing_and_repeats_nothing(
 #[tokio::test]
 async fn who_asks_for_what_is_not_known_any_more_is_told_to_look() {
     let api = in_memory().api;
+    let begun = revision(&api).await;
     assert_ok(&api.acquire("job", 1).await);
-    // Another store's revision.
-    let mut stream = Stream::open(after(lease(&api, "job"), 7)).await;
-    assert_eq!(stream.expect("reset").await.2, json!({"revision": 1}));
+    // One that is yet to come.
+    let mut stream = Stream::open(after(lease(&api, "job"), begun + 7)).await;
+    assert_eq!(
+        stream.expect("reset").await.2,
+        json!({"revision": begun + 1})
+    );
     set_metadata(&api, "job", "after the reset").await;
-    assert_eq!(stream.expect("metadata").await.0, Some(2));
+    assert_eq!(stream.expect("metadata").await.0, Some(begun + 2));
     // More than the store remembers.
     overrun(&api).await;
-    let mut stream = Stream::open(after(lease(&api, "job"), 2)).await;
+    let mut stream = Stream::open(after(lease(&api, "job"), begun + 2)).await;
     let (event_id, _, data) = stream.expect("reset").await;
     let revision = api.get("job").await.1["revision"].clone();
     assert_eq!(
@@ -428,7 +449,7 @@ async fn a_reader_that_does_not_read_is_told_to_look_and_then_goes_on() {
     let request = "GET /v1/namespaces/ns/leases/job/events HTTP/1.1\r\nhost: x\r\n\r\n";
     slow.write_all(request.as_bytes()).await.unwrap();
     let mut attentive = Stream::open(lease(&api, "job")).await;
-    attentive.expect("reset").await;
+    let first = attentive.expect("reset").await.0.unwrap();
 
     // What the connection takes, and then what the store remembers.
     let overruns = async {
@@ -437,17 +458,17 @@ async fn a_reader_that_does_not_read_is_told_to_look_and_then_goes_on() {
         assert_ok(&api.release("job", 1).await);
     };
     let attention = async {
-        let mut last = 1;
+        let mut last = first;
         loop {
             let (event_id, name, _) = attentive.next().await;
             assert_eq!(event_id, Some(last + 1), "who reads misses nothing");
             last += 1;
             if name == "released" {
-                return last;
+                return last - first;
             }
         }
     };
-    let ((), last) = tokio::join!(overruns, attention);
+    let ((), told) = tokio::join!(overruns, attention);
 
     let (mut names, mut text) = (Vec::new(), String::new());
     let mut buffer = vec![0; 64 * 1024];
@@ -471,7 +492,7 @@ async fn a_reader_that_does_not_read_is_told_to_look_and_then_goes_on() {
     }
     let resets = names.iter().filter(|name| *name == "reset").count();
     assert_eq!(resets, 2, "the first, and one for what was missed");
-    assert!((names.len() as u64) < last, "{} of {last}", names.len());
+    assert!((names.len() as u64) < told, "{} of {told}", names.len());
 }
 
 #[tokio::test]
@@ -588,8 +609,28 @@ async fn after_a_restart_everybody_is_told_to_look() {
     assert_eq!(stream.expect("released").await.0, Some(reset + 1));
     drop(stream);
     server.stop().await.unwrap();
+}
 
-    let server = in_memory();
-    let mut stream = Stream::open(after(lease(&server.api, "job"), 3)).await;
-    assert_eq!(stream.expect("reset").await.0, Some(0));
+#[tokio::test]
+async fn revisions_of_a_store_that_was_here_before_are_never_taken_for_its_own() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let on_disk = [0, 1].map(|number: usize| Config::embedded(folders[number].path()));
+    for [first, second] in [on_disk, [Config::memory(), Config::memory()]] {
+        let server = start(first);
+        for lease in ["a", "b", "c"] {
+            assert_ok(&server.api.acquire(lease, 1).await);
+        }
+        let last = revision(&server.api).await;
+        server.stop().await.unwrap();
+        // Another store in its place does more than that one did.
+        let server = start(second);
+        for lease in ["d", "e", "f", "g", "h"] {
+            assert_ok(&server.api.acquire(lease, 1).await);
+        }
+        for known in [last, last - 1] {
+            let mut stream = Stream::open(after(namespace(&server.api, "ns"), known)).await;
+            assert!(stream.expect("reset").await.0 > Some(last + 5));
+        }
+        server.stop().await.unwrap();
+    }
 }

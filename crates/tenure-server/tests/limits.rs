@@ -394,7 +394,7 @@ async fn requests_wait_up_to_the_limit_in_all() {
     api.queue_of("one", 1).await;
     // A long poll counts as well.
     let mut poll = Wire::connect(&api).await;
-    let path = "/v1/namespaces/ns/leases/two?after=999999&wait_ms=60000";
+    let path = "/v1/namespaces/ns/leases/two?after=9007199254740991&wait_ms=60000";
     poll.send(head("GET", path, "")).await.unwrap();
     let until = Instant::now() + SOON;
     loop {

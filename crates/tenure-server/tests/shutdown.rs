@@ -13,11 +13,12 @@ use tokio::time::{Instant, timeout};
 async fn those_who_wait_are_told_at_once_and_the_server_ends() {
     let server = in_memory();
     let api = server.api.clone();
-    assert_ok(&api.acquire("job", 1).await);
+    let (_, held) = api.acquire("job", 1).await;
     let waiting = api.waiting("job", 2, &json!({}));
     api.queue_of("job", 1).await;
     let poll = {
-        let url = format!("{}?after=1&wait_ms=60000", api.url("job", ""));
+        let after = &held["revision"];
+        let url = format!("{}?after={after}&wait_ms=60000", api.url("job", ""));
         let request = api.http.get(url).send();
         tokio::spawn(async move { request.await.unwrap() })
     };

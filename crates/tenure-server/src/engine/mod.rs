@@ -14,8 +14,9 @@ use std::collections::LinkedList;
 use std::sync::Arc;
 
 use tenure_core::lease::{Record, Stored};
-use tenure_core::{Epoch, Instant};
+use tenure_core::{Epoch, Instant, UnixMillis};
 
+use crate::clock;
 use crate::config::EngineConfig;
 use crate::table::{Entry, Key};
 
@@ -120,11 +121,44 @@ pub(crate) fn open(
     config: &EngineConfig,
     max_history: usize,
 ) -> Result<(Loaded, Option<Box<dyn Engine>>), OpenError> {
+    let revision = first_revision(clock::wall());
     match config {
-        EngineConfig::Memory => Ok((Loaded::default(), None)),
+        EngineConfig::Memory => {
+            let loaded = Loaded {
+                revision,
+                ..Loaded::default()
+            };
+            Ok((loaded, None))
+        }
         EngineConfig::Embedded { data_dir } => {
-            let (loaded, engine) = embedded::open(data_dir, max_history)?;
+            let (loaded, engine) = embedded::open(data_dir, max_history, revision)?;
             Ok((loaded, Some(Box::new(engine))))
         }
+    }
+}
+
+/// The least revision of a store that starts now: the wall clock in microseconds.
+///
+/// Whoever watches resumes after a revision that may be another store's: one in memory that ended, or
+/// one on a folder that was lost. That one made less than a change a microsecond, so as long as the
+/// clock has not gone back past its start all its revisions are below this one, and none of them is
+/// taken for one after which this store has told everything.
+fn first_revision(wall: UnixMillis) -> u64 {
+    let micros = wall.get().saturating_mul(1_000);
+    // A clock past the year 2112 must not use up the numbers: JSON's readers know those below 2^53.
+    if micros < 1 << 52 { micros } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_revision_is_the_time_and_leaves_room_for_all_that_follow() {
+        let first = |wall| first_revision(UnixMillis::new(wall));
+        assert_eq!(first(1_795_230_310_385), 1_795_230_310_385_000);
+        assert_eq!((first(0), first(u64::MAX)), (0, 0));
+        let last = (1 << 52) / 1_000;
+        assert_eq!((first(last), first(last + 1)), (last * 1_000, 0));
     }
 }

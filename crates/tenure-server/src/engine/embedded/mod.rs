@@ -96,12 +96,17 @@ struct Recent {
     bytes: usize,
 }
 
-/// Opens the database in `data_dir`, or makes it, and reads all of it.
+/// Opens the database in `data_dir`, or makes it, and reads all of it. Its revisions go on from
+/// `revision` at least.
 ///
 /// A folder of an older format becomes one of this format, in two steps: the database in one
 /// transaction, then the marker. A start that is cut short between them finds a new database under
 /// an old marker, and does the second step.
-pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
+pub(super) fn open(
+    data_dir: &Path,
+    max_history: usize,
+    revision: u64,
+) -> Result<(Loaded, Embedded), OpenError> {
     let folder = Folder::open(data_dir)?;
     let database = folder.database();
     folder.check_not_restoring()?;
@@ -157,7 +162,7 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embed
     if marked != Some(FORMAT) {
         engine.folder.mark()?;
     }
-    loaded.revision = engine.begin().map_err(failed)?;
+    loaded.revision = engine.begin(revision).map_err(failed)?;
     let begun = engine.folder.begin(loaded.revision);
     begun.map_err(OpenError::io(engine.folder.path()))?;
     let placed = engine.put_in_place();
@@ -251,8 +256,8 @@ impl Engine for Embedded {
 
 impl Embedded {
     /// Takes a revision for the start itself, so that the log has something in it from now on.
-    fn begin(&mut self) -> rusqlite::Result<u64> {
-        let revision = self.revision + 1;
+    fn begin(&mut self, least: u64) -> rusqlite::Result<u64> {
+        let revision = least.max(self.revision + 1);
         let transaction = self.connection.unchecked_transaction()?;
         recent::append_row(&transaction, self.revision, revision, &[])?;
         transaction.commit()?;

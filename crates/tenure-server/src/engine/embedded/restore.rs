@@ -218,7 +218,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         let last = Epoch::new(Epoch::MAX.get() - EPOCHS_LEFT).unwrap();
-        let (loaded, mut engine) = open(&at("store"), 1).unwrap();
+        let (loaded, mut engine) = open(&at("store"), 1, 0).unwrap();
         let deleted = Write {
             key: Key::of_text("ns/job"),
             revision: loaded.revision + 1,

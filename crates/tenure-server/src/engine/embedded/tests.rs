@@ -11,6 +11,11 @@ use crate::table::Key;
 /// Terms of a lease that are remembered.
 const MOST: usize = 3;
 
+/// Opens the database, whose revisions are small here.
+fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
+    super::open(data_dir, max_history, 0)
+}
+
 fn stored(metadata_len: usize) -> Stored {
     let request = Acquire {
         lease_id: LeaseId::from_random_bits(0, 1),

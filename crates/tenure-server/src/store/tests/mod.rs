@@ -548,13 +548,13 @@ async fn a_closing_store_commits_what_is_queued_and_takes_nothing_more() {
 #[tokio::test]
 async fn nothing_is_left_of_requests_that_went_away() {
     let store = Store::open(crate::Config::memory()).unwrap();
-    answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
+    let held = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
     let waiters: Vec<Answer> = (2..20)
         .map(|number| acquire(&store, number, SOON))
         .collect();
     let poll = tokio::spawn({
         let store = store.clone();
-        async move { store.poll(&key(), 1, SOON).await }
+        async move { store.poll(&key(), held.revision, SOON).await }
     });
     queue_of(&store, 19).await;
     poll.abort();
