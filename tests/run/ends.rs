@@ -26,6 +26,29 @@ fn once_passes_the_exit_code_on_and_releases_the_lease() {
 }
 
 #[test]
+fn the_history_tells_why_a_candidate_ended_its_term() {
+    let unwell = ["--health-command", "false"];
+    for (flags, script, stop, reason) in [
+        (&unwell[..], "exec sleep 60", None, "unhealthy"),
+        (&[], "exit 7", None, "task_failed"),
+        (&["--once"], "exit 0", None, "task_returned"),
+        (&[], "exec sleep 60", Some(Signal::SIGTERM), "shut_down"),
+    ] {
+        let bench = Bench::new();
+        let leader = bench.run(&candidate("told"), flags, &["sh", "-c", script]);
+        if let Some(signal) = stop {
+            wait_for("a leader", || {
+                (bench.status()["state"] == "leased").then_some(())
+            });
+            leader.signal(signal);
+        }
+        let ended = wait_for("the end of a term", || bench.ended_terms().pop());
+        let told = (ended["end"].as_str(), ended["reason"].as_str());
+        assert_eq!(told, (Some("released"), Some(reason)), "{ended}");
+    }
+}
+
+#[test]
 fn once_tells_the_signal_that_ended_the_command() {
     let bench = Bench::new();
     for (signal, expected) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {

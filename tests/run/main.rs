@@ -111,6 +111,17 @@ impl Bench {
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
+    /// The terms that are over, as `tenure history` tells them.
+    fn ended_terms(&self) -> Vec<Value> {
+        let output = run(&["history", ELECTION, "--json", "--server", &self.store.url()]);
+        let history: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let terms = history["terms"].as_array().cloned().unwrap_or_default();
+        terms
+            .into_iter()
+            .filter(|term| !term["end"].is_null())
+            .collect()
+    }
+
     /// Waits until so many wait for the lease.
     fn wait_for_waiters(&self, count: u64) {
         wait_for("waiters", || {

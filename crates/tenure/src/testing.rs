@@ -303,7 +303,7 @@ impl TestLink {
                 min_epoch,
             } => self.acquire(lease_id, wait, min_epoch).await,
             Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None)),
-            Request::Release(lease_id) => self.apply(&Operation::Release(lease_id)),
+            Request::Release { lease_id, .. } => self.apply(&Operation::Release(lease_id)),
             Request::HandOver {
                 lease_id,
                 to,

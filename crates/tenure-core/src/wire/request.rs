@@ -189,7 +189,7 @@ impl ChangeRequest {
 pub struct ReleaseRequest {
     /// The lease id that holds.
     pub lease_id: String,
-    /// Why, for the store's log.
+    /// Why, for the store's log and the lease's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -213,7 +213,7 @@ pub struct BreakRequest {
     /// How long the holder has left at most; without it a fixed lease runs out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_period_ms: Option<Number>,
-    /// Why, for the store's log.
+    /// Why, for the store's log and the lease's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

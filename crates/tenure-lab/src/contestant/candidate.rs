@@ -129,7 +129,9 @@ impl Candidate {
                 }
             }
             (Request::Renew(_), Some(fresh)) => Request::Renew(fresh),
-            (Request::Release(_), Some(fresh)) => Request::Release(fresh),
+            (Request::Release { reason, .. }, Some(lease_id)) => {
+                Request::Release { lease_id, reason }
+            }
             (request, _) => request,
         }
     }

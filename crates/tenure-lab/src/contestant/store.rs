@@ -141,7 +141,7 @@ impl Store {
                 (Operation::Acquire(request, self.wall(here)), Some(wait))
             }
             Request::Renew(lease_id) => (Operation::Renew(lease_id, None), None),
-            Request::Release(lease_id) => (Operation::Release(self.known(lease_id)), None),
+            Request::Release { lease_id, .. } => (Operation::Release(self.known(lease_id)), None),
             Request::HandOver {
                 lease_id,
                 to,

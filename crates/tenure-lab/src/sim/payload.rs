@@ -60,7 +60,7 @@ impl Payload {
             Self::Ask { request, .. } => match request {
                 Request::Acquire { .. } => "acquire",
                 Request::Renew(_) => "renew",
-                Request::Release(_) => "release",
+                Request::Release { .. } => "release",
                 Request::HandOver { .. } => "handover",
             },
             Self::Answer { .. } => "answer",
@@ -123,9 +123,13 @@ impl Payload {
                         "wait_ms": u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                         "priority": 100,
                     })),
-                    Request::Renew(_) | Request::Release(_) => {
+                    Request::Renew(_) | Request::Release { reason: None, .. } => {
                         size(&json!({ "lease_id": lease_id }))
                     }
+                    Request::Release {
+                        reason: Some(reason),
+                        ..
+                    } => size(&json!({ "lease_id": lease_id, "reason": reason.as_str() })),
                     Request::HandOver { to, within, .. } => size(&json!({
                         "lease_id": lease_id,
                         "to": to.as_str(),

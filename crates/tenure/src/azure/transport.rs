@@ -64,7 +64,7 @@ impl BlobTransport {
                 renewed.map_or_else(|error| refused(&error), |()| Answer::Held(epoch))
             }
             // A candidate of choice can't be named there; the driver hands nothing over to one.
-            Request::Release(lease_id) | Request::HandOver { lease_id, .. } => {
+            Request::Release { lease_id, .. } | Request::HandOver { lease_id, .. } => {
                 let released = self.client.release(lease_id, timeout).await;
                 released.map_or_else(|error| refused(&error), |()| Answer::Released)
             }

@@ -203,7 +203,7 @@ const fn name(request: &Request) -> &'static str {
     match request {
         Request::Acquire { .. } => "acquire",
         Request::Renew(_) => "renew",
-        Request::Release(_) => "release",
+        Request::Release { .. } => "release",
         Request::HandOver { .. } => "handover",
     }
 }

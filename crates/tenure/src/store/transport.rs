@@ -64,10 +64,10 @@ impl Transport {
                 };
                 held(self.post("/renew", &body, timeout).await)
             }
-            Request::Release(lease_id) => {
+            Request::Release { lease_id, reason } => {
                 let body = ReleaseRequest {
                     lease_id: text(lease_id),
-                    reason: None,
+                    reason: reason.map(|reason| reason.as_str().to_owned()),
                 };
                 let answer = self.post("/release", &body, timeout).await;
                 answer.map_or_else(refused, |_| Answer::Released)

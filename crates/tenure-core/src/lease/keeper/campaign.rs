@@ -150,11 +150,11 @@ impl Campaign {
             return false;
         }
         // Nobody waits for the answer.
-        wire.send(
-            now,
-            Request::Release(self.lease_id),
-            timings.renew_interval() / 3,
-        );
+        let release = Request::Release {
+            lease_id: self.lease_id,
+            reason: None,
+        };
+        wire.send(now, release, timings.renew_interval() / 3);
         self.change_id(random);
         true
     }

@@ -23,7 +23,13 @@ pub enum Request {
     /// Count the duration from now again.
     Renew(LeaseId),
     /// Give the lease up.
-    Release(LeaseId),
+    Release {
+        /// The id that holds.
+        lease_id: LeaseId,
+        /// Why the term ends, for the store's history: `None` if no term has begun under this id, or if
+        /// the store is who has ended it.
+        reason: Option<EndReason>,
+    },
     /// Give the lease up to this candidate; for so long nobody else is granted.
     HandOver {
         /// The id that holds.

@@ -82,7 +82,10 @@ impl Release {
             let timeout = (timings.renew_interval() / 3).max(MIN_ATTEMPT);
             let lease_id = self.lease_id;
             let request = match &self.successor {
-                None => Request::Release(lease_id),
+                None => Request::Release {
+                    lease_id,
+                    reason: self.reason(),
+                },
                 Some(to) => Request::HandOver {
                     lease_id,
                     to: to.clone(),
@@ -120,6 +123,12 @@ impl Release {
         }
         // Released, or it was not held any more.
         self.finish()
+    }
+
+    /// What the store is told. It knows itself that the lease was broken, and what for.
+    fn reason(&self) -> Option<EndReason> {
+        let (_, reason) = self.term?;
+        (reason != EndReason::Broken).then_some(reason)
     }
 
     const fn finish(&self) -> Next {

@@ -287,7 +287,7 @@ fn a_command_out_of_place_has_no_effect() {
         .task_ended(TaskEnd::Panicked);
     bench.assert_trace(
         "0.010 cancel: resigned
-         0.010 #2 release id1, within 1.666666s
+         0.010 #2 release id1 as resigned, within 1.666666s
          0.010 ended 7: resigned",
     );
 }

@@ -16,7 +16,7 @@ fn who_resigns_goes_on_renewing_while_the_task_drains_and_releases_when_it_is_go
     bench.wait_until(60_000).assert_trace(
         "4.000 cancel: resigned
          5.000 #2 renew id1, within 1.666666s
-         7.000 #3 release id1, within 1.666666s
+         7.000 #3 release id1 as resigned, within 1.666666s
          7.010 ended 7: resigned",
     );
 }
@@ -35,7 +35,7 @@ fn who_resigned_and_does_not_stop_is_aborted_and_holds_the_lease_until_it_is_gon
          8.000 abort
          8.250 overrun
          10.000 #3 renew id1, within 1.666666s
-         12.000 #4 release id1, within 1.666666s
+         12.000 #4 release id1 as shut_down, within 1.666666s
          12.010 ended 7: shut_down",
     );
 }
@@ -78,7 +78,7 @@ fn a_task_that_ends_by_itself_gives_up_the_term_and_stands_back_before_the_next_
         bench.wait_until(2_000).campaign();
         bench.wait_until(7_000).assert_trace(&format!(
             "1.000 cancel: {reason}
-             1.000 #2 release id1, within 1.666666s
+             1.000 #2 release id1 as {reason}, within 1.666666s
              1.010 ended 7: {reason}
              6.010 #3 acquire id2, wait 15s, within 20s"
         ));
@@ -95,7 +95,7 @@ fn who_stands_back_does_so_also_after_withdrawing_meanwhile() {
     bench.campaign();
     bench.wait_until(7_000).assert_trace(
         "1.000 cancel: task_failed
-         1.000 #2 release id1, within 1.666666s
+         1.000 #2 release id1 as task_failed, within 1.666666s
          1.000 ended 7: task_failed
          2.000 withdrawn
          6.000 #3 acquire id2, wait 15s, within 20s",
@@ -111,7 +111,7 @@ fn who_resigned_may_campaign_again_at_once() {
         .answer(2, Answer::Released);
     bench.campaign().assert_trace(
         "1.000 cancel: resigned
-         1.000 #2 release id1, within 1.666666s
+         1.000 #2 release id1 as resigned, within 1.666666s
          1.000 ended 7: resigned
          1.000 #3 acquire id2, wait 15s, within 20s",
     );
@@ -124,9 +124,9 @@ fn a_release_is_tried_for_a_renew_interval_and_then_left_to_the_expiry() {
     bench.task_ended(TaskEnd::Returned);
     bench.wait_until(60_000).assert_trace(
         "1.000 cancel: shut_down
-         1.000 #2 release id1, within 1.666666s
-         2.917 #3 release id1, within 1.666666s
-         5.083 #4 release id1, within 1.666666s
+         1.000 #2 release id1 as shut_down, within 1.666666s
+         2.917 #3 release id1 as shut_down, within 1.666666s
+         5.083 #4 release id1 as shut_down, within 1.666666s
          6.000 ended 7: shut_down",
     );
 }
@@ -143,7 +143,7 @@ fn a_release_that_finds_nothing_to_release_is_done() {
         bench.task_ended(TaskEnd::Returned).answer(2, answer);
         bench.assert_trace(
             "1.000 cancel: resigned
-             1.000 #2 release id1, within 1.666666s
+             1.000 #2 release id1 as resigned, within 1.666666s
              1.000 ended 7: resigned",
         );
     }

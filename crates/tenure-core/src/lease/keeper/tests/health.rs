@@ -46,7 +46,7 @@ fn an_unhealthy_task_that_stops_lets_the_next_one_in_and_stands_back() {
     bench.campaign().wait_until(6_509);
     bench.assert_trace(
         "1.000 cancel: unhealthy
-         1.500 #2 release id1, within 1.666666s
+         1.500 #2 release id1 as unhealthy, within 1.666666s
          1.510 ended 7: unhealthy",
     );
     bench

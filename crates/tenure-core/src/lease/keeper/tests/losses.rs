@@ -62,7 +62,7 @@ fn a_task_that_stops_in_its_grace_is_not_aborted_and_what_is_left_of_the_lease_i
          8.963 renew: no answer; trying again in 1.0s
          9.963 #5 renew id1, within 100ms
          10.000 cancel: renew_deadline
-         10.500 #6 release id1, within 1.666666s
+         10.500 #6 release id1 as renew_deadline, within 1.666666s
          10.600 ended 7: renew_deadline",
     );
 }

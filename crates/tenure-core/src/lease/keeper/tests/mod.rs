@@ -202,7 +202,11 @@ impl Bench {
                         format!("acquire {}, wait {wait:?}", self.name(lease_id))
                     }
                     Request::Renew(lease_id) => format!("renew {}", self.name(lease_id)),
-                    Request::Release(lease_id) => format!("release {}", self.name(lease_id)),
+                    Request::Release { lease_id, reason } => {
+                        let reason =
+                            reason.map_or_else(String::new, |reason| format!(" as {reason}"));
+                        format!("release {}{reason}", self.name(lease_id))
+                    }
                     Request::HandOver {
                         lease_id,
                         to,

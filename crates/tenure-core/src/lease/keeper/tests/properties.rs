@@ -145,7 +145,7 @@ impl Watch {
                 let expected = match request {
                     Request::Acquire { .. } => self.term.is_none(),
                     Request::Renew(_) => task_is_going,
-                    Request::Release(_) | Request::HandOver { .. } => !task_is_going,
+                    Request::Release { .. } | Request::HandOver { .. } => !task_is_going,
                 };
                 assert!(expected, "{request:?} while {:?}", self.term);
             }

@@ -110,7 +110,7 @@ fn a_lease_that_has_had_greater_epochs_is_given_back_and_the_peers_elect_above_t
     let mut bench = Bench::new(1_000);
     bench.answer(Answer::Held(epoch(7_000)));
     assert_eq!(bench.said, []);
-    assert!(matches!(bench.request, Some((_, Request::Release(_)))));
+    assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
     bench.go(500);
     assert_eq!(bench.asked(), epoch(7_001));
@@ -202,7 +202,7 @@ fn who_resigns_says_so_once_and_keeps_both_halves_until_the_task_is_gone() {
     bench.act(|both, now, dice| both.resign(now, EndReason::ShutDown, dice));
     assert!(matches!(bench.standing(), Standing::Leading { .. }));
     bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
-    assert!(matches!(bench.request, Some((_, Request::Release(_)))));
+    assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
     let said = [
         OfPeers::Began(led),
@@ -217,7 +217,7 @@ fn a_campaign_that_is_given_up_gives_both_halves_back() {
     let mut bench = Bench::new(1_000);
     bench.act(|both, now, dice| both.resign(now, EndReason::Resigned, dice));
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
-    assert!(matches!(bench.request, Some((_, Request::Release(_)))));
+    assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
     assert_eq!(bench.said, [OfPeers::Withdrawn]);
     assert_eq!(bench.standing(), Standing::Idle);

@@ -322,7 +322,7 @@ impl World {
                 UnixMillis::new(self.store_wall + self.now),
             ),
             Request::Renew(lease_id) => Operation::Renew(lease_id, None),
-            Request::Release(lease_id) => Operation::Release(lease_id),
+            Request::Release { lease_id, .. } => Operation::Release(lease_id),
             Request::HandOver {
                 lease_id,
                 to,
