@@ -20,8 +20,17 @@ trap 'exit 143' TERM INT
 publish() {
     (
         flock 9
-        newest=$(cat "$target/epoch" 2>/dev/null || echo 0)
-        if [ "$TENURE_EPOCH" -lt "$newest" ]; then
+        newest=0
+        if [ -e "$target/epoch" ]; then newest=$(cat "$target/epoch"); fi
+        # What can't be read may have been any epoch: a fence that is damaged lets nobody through.
+        case $newest in
+            '' | *[!0-9]*)
+                echo "$target/epoch is no epoch: write there what \"tenure status\" shows" >&2
+                exit 1
+                ;;
+        esac
+        # Asked this way round: a number too great for the shell is no pass either.
+        if ! [ "$TENURE_EPOCH" -ge "$newest" ]; then
             echo "epoch $TENURE_EPOCH is stale: epoch $newest was seen" >&2
             exit 1
         fi

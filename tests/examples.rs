@@ -244,6 +244,53 @@ fn graceful_handover_finishes_what_it_has_begun() {
     assert!(second.wait().success(), "{}", second.stderr());
 }
 
+/// Waits until the process hears this signal itself, by which it would be ended otherwise.
+fn wait_for_handler(process: &Process, signal: Signal) {
+    let status = format!("/proc/{}/status", process.pid());
+    wait_for("a handler", || {
+        let status = fs::read_to_string(&status).ok()?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught?.trim(), 16).expect("a mask");
+        (caught & (1 << (signal as u32 - 1)) != 0).then_some(())
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_example_stops_in_order_however_it_is_told_to() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| path(&folder.path().join(name)).to_owned();
+    let (database, ledger) = (file("runs.db"), file("ledger"));
+    let (logs, summary) = (path(folder.path()), file("summary.db"));
+    // Those that lead in this store, with what they say then; the others have the usual one, which may
+    // not be there.
+    let examples: [(&str, &[&str], Option<&str>); 5] = [
+        ("axum_worker", &[], Some("tickets are handed out here")),
+        ("cron", &[LONG, &database, "true"], Some("tick 0: ")),
+        ("fenced_receiver", &[&ledger], None),
+        ("log_rollup", &[logs, &summary], None),
+        ("smallest", &[], None),
+    ];
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        for (name, arguments, leads) in examples {
+            // With the default lease of 15 s: who is not told that it is free waits for its end.
+            let mut process = Process::spawn(&mut example(name, &store, "worker", arguments));
+            if let Some(text) = leads {
+                line(&process, text);
+            }
+            wait_for_handler(&process, signal);
+            process.signal(signal);
+            assert!(process.wait().success(), "{name}: {}", process.stderr());
+            if leads.is_some() {
+                let lease = format!("{}v1/namespaces/examples/leases/{name}", store.url());
+                let view = reqwest::get(lease).await.expect("an answer").text().await;
+                let view = view.expect("text");
+                assert!(view.contains(r#""state":"available""#), "{name}: {view}");
+            }
+        }
+    }
+}
+
 /// A period so long that it does not end while a test runs.
 const LONG: &str = "36500d";
 
@@ -388,4 +435,27 @@ fn backup_runs_under_tenure_run_and_publishes_nothing_stale() {
     wait_for("the reason", || {
         alone.stderr().contains("tenure run").then_some(())
     });
+}
+
+#[test]
+fn backup_publishes_nothing_past_a_fence_that_it_can_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+    for folder in [&source, &target] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    let fence = target.join("epoch");
+    // The last has more digits than a shell can count.
+    for damaged in ["", "garbage", "7 8", "-1", "0x7", "99999999999999999999999"] {
+        fs::write(&fence, damaged).expect("a file");
+        let mut script = backup(&[path(&source), path(&target), "1"]);
+        let mut script = Process::spawn(script.env("TENURE_EPOCH", "3"));
+        assert!(!script.wait().success(), "{damaged:?}");
+        assert_eq!(fs::read_to_string(&fence).expect("a file"), damaged);
+        assert_eq!(names(&target), ["epoch", "lock"], "{damaged:?}");
+        wait_for("the reason", || {
+            let said = script.stderr();
+            (said.contains("is no epoch") || said.contains("is stale")).then_some(())
+        });
+    }
 }
