@@ -54,12 +54,14 @@ async fn main() -> anyhow::Result<()> {
         .route("/tickets", post(hand_out))
         .with_state(office)
         .merge(candidate.router());
+    // Each of the two hears of SIGTERM and Ctrl-C.
+    let (stop_serving, stop_leading) = (tenure::shutdown_signal()?, tenure::shutdown_signal()?);
     let serve = async {
-        let serve = axum::serve(listener, app).with_graceful_shutdown(shutdown());
+        let serve = axum::serve(listener, app).with_graceful_shutdown(stop_serving);
         serve.await.map_err(anyhow::Error::from)
     };
     let campaign = async {
-        let lead = candidate.run_while_leader(shutdown(), lead);
+        let lead = candidate.run_while_leader(stop_leading, lead);
         lead.await.map_err(anyhow::Error::from)
     };
     // Whichever fails ends the other: a worker that can't lead should be seen to be missing.
@@ -118,8 +120,4 @@ fn follow(mut observer: Observer, own: CandidateId) -> watch::Receiver<Option<St
         }
     });
     leader
-}
-
-async fn shutdown() {
-    tokio::signal::ctrl_c().await.unwrap_or_default();
 }

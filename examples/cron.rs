@@ -36,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
         arguments: arguments.collect(),
     };
     let candidate = Candidate::connect(Config::from_env()?).await?;
-    let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    let shutdown = tenure::shutdown_signal()?;
     candidate
         .run_while_leader(shutdown, |leadership| cron.clone().lead(leadership))
         .await?;

@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
         .with_state(Arc::new(ledger));
     let listener = TcpListener::bind(&listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    let shutdown = tenure::shutdown_signal()?;
     axum::serve(listener, app)
         .with_graceful_shutdown(shutdown)
         .await?;

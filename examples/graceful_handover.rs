@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tenure::{Candidate, Config, Epoch, Leadership};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// How long one file takes; stands for an upload. It must fit into the stop grace, 4 s by default:
 /// a task that has not ended by then is aborted.
@@ -35,10 +34,11 @@ async fn main() -> anyhow::Result<()> {
 
     let candidate = Candidate::connect(Config::from_env()?).await?;
     let worker = Worker { inbox, outbox };
+    let shutdown = tenure::shutdown_signal()?;
     // The lease is renewed until the task has ended, and released then: nobody waits for it to
     // expire.
     candidate
-        .run_while_leader(told_to_stop(), |leadership| worker.clone().lead(leadership))
+        .run_while_leader(shutdown, |leadership| worker.clone().lead(leadership))
         .await?;
     println!("handed over");
     Ok(())
@@ -93,14 +93,4 @@ fn oldest(inbox: &Path) -> anyhow::Result<Option<PathBuf>> {
     let paths = entries.map(|entry| Ok(entry?.path()));
     let paths: Vec<PathBuf> = paths.collect::<std::io::Result<_>>()?;
     Ok(paths.into_iter().min())
-}
-
-async fn told_to_stop() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
 }

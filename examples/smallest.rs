@@ -11,7 +11,7 @@ use tenure::{Candidate, Config, Leadership};
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt::init();
     let candidate = Candidate::connect(Config::new("clock".parse()?)).await?;
-    let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    let shutdown = tenure::shutdown_signal()?;
     candidate.run_while_leader(shutdown, tell_the_time).await?;
     Ok(())
 }

@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
         database,
         pace: Duration::from_secs(1),
     };
-    let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    let shutdown = tenure::shutdown_signal()?;
     candidate
         .run_while_leader(shutdown, |leadership| rollup.clone().lead(leadership))
         .await?;

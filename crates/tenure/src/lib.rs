@@ -9,9 +9,8 @@
 //! # async fn coordinate(leadership: tenure::Leadership) {}
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let candidate = Candidate::connect(Config::load("tenure.toml")?).await?;
-//! let shutdown = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
 //! candidate
-//!     .run_while_leader(shutdown, |leadership| async move {
+//!     .run_while_leader(tenure::shutdown_signal()?, |leadership| async move {
 //!         coordinate(leadership).await;
 //!     })
 //!     .await?;
@@ -41,6 +40,7 @@ mod guarantee;
 mod health;
 mod leadership;
 mod renewer;
+mod shutdown;
 mod task;
 
 mod azure;
@@ -67,6 +67,7 @@ pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use leadership::{Leadership, NotLeading, ProclaimError};
 pub use renewer::{ConnectError, Renewer};
+pub use shutdown::shutdown_signal;
 pub use task::TaskResult;
 pub use tenure_core::lease::keeper::{EndReason, Timings, TimingsError, TimingsOptions};
 pub use tenure_core::{CandidateId, ElectionName, Epoch, Name};

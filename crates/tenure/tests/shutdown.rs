@@ -1,0 +1,15 @@
+//! What tells a process to stop. A program of its own, because the signals stay caught after it.
+
+use nix::sys::signal::{Signal, raise};
+use tenure::shutdown_signal;
+
+/// Without a handler the signal would end this program.
+#[tokio::test]
+async fn both_ways_to_stop_a_process_are_heard_by_all_who_listen() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let (one, other) = (shutdown_signal().unwrap(), shutdown_signal().unwrap());
+        raise(signal).unwrap();
+        one.await;
+        other.await;
+    }
+}
