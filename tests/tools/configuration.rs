@@ -107,11 +107,11 @@ fn a_wrong_configuration_is_told_with_file_and_line() {
         ("[serve]\nlisten = \"nowhere\"", ":2: listen"),
         (
             "[serve]\nmax_metadata_bytes = 4097",
-            ":2: max_metadata_bytes = \"4097\": max_metadata_bytes is 4097 and must be from 0 to 4096",
+            ":2: max_metadata_bytes = 4097: must be a whole number, 0 to 4096",
         ),
         (
             "[serve]\nmax_history = 0",
-            ":2: max_history = \"0\": max_history is 0 and must be from 1 to 10000",
+            ":2: max_history = 0: must be a whole number, 1 to 10000",
         ),
         ("[serve]\nrequest_time = 5", ":2: request_time"),
         ("[serve]\nmax_waiting = -1", ":2: max_waiting"),
@@ -158,6 +158,8 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
             "1000000001",
         ),
         ("max_waiting", "0", "-1", "1000000000", "1000000001"),
+        ("max_watchers", "0", "-1", "1000000000", "1000000001"),
+        ("max_history", "1", "0", "10000", "99999999999999999999"),
         ("max_connections", "1", "0", "1000000000", "1000000001"),
         ("max_metadata_bytes", "0", "-1", "4096", "4097"),
         ("header_time", "\"10ms\"", "\"9ms\"", "\"5m\"", "\"301s\""),
@@ -167,16 +169,19 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
             let output = check(key, fine);
             assert_eq!(code(&output), 0, "{key} = {fine}: {output:?}");
         }
-        for wrong in [below, above] {
+        let no_number = if key.ends_with("time") { "5" } else { "1.5" };
+        for wrong in [below, above, no_number, "true", "[1]", "\"1\""] {
             let output = check(key, wrong);
             let said = stderr(&output);
             assert_eq!(code(&output), 2, "{key} = {wrong}: {said}");
-            let place = format!("tenure.toml:2: {key} = ");
+            let place = format!("tenure.toml:2: {key} = {wrong}: ");
             assert!(said.contains(&place), "{said}");
             let range = match wrong {
-                "-1" => "must be a whole number",
-                _ if key.ends_with("time") => "must be from 10ms to 300s",
-                _ => &format!("must be from {least} to {most}"),
+                _ if [below, above].contains(&wrong) && key.ends_with("time") => {
+                    "must be from 10ms to 300s"
+                }
+                _ if key.ends_with("time") => "a number and a unit, such as \"15s\"",
+                _ => &format!("must be a whole number, {least} to {most}"),
             };
             assert!(said.contains(range), "{said}");
         }

@@ -79,30 +79,26 @@ pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, 
         .iter()
         .map(|account| account.name().to_owned());
     let text = |key| {
-        let value = settings.list(key).first().map(|text| Value::from(*text));
-        (key, value.unwrap_or_default())
+        let value = settings.text(key)?.map(Value::from);
+        Ok((key, value.unwrap_or_default()))
     };
     Ok(vec![
         ("accounts", names.collect::<Vec<_>>().into()),
         ("max_blob_bytes", config.max_blob_bytes.into()),
         ("max_total_bytes", config.max_total_bytes.into()),
         ("behind_tls", config.behind_tls.into()),
-        text("bearer_keys"),
-        text("bearer_issuer"),
-        ("bearer_audience", audience(settings).into()),
+        text("bearer_keys")?,
+        text("bearer_issuer")?,
+        ("bearer_audience", audience(settings)?.into()),
     ])
 }
 
 fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {
     let mut config = AzureConfig::new(accounts(settings)?);
-    let number = |text: &str| {
-        text.parse()
-            .map_err(|_| "must be a whole number".to_owned())
-    };
-    if let Some(most) = settings.with("max_blob_bytes", number)? {
+    if let Some(most) = settings.number("max_blob_bytes", AzureConfig::BLOB_BYTES)? {
         config.max_blob_bytes = most;
     }
-    if let Some(most) = settings.with("max_total_bytes", number)? {
+    if let Some(most) = settings.number("max_total_bytes", AzureConfig::TOTAL_BYTES)? {
         config.max_total_bytes = most;
     }
     config.behind_tls = settings.flag("behind_tls")?.unwrap_or_default();
@@ -122,7 +118,7 @@ fn accounts(settings: &Settings) -> Result<Vec<AzureAccount>, ConfigError> {
             )
         })
     };
-    let accounts = settings.list("accounts").into_iter();
+    let accounts = settings.texts("accounts")?.into_iter();
     accounts
         .filter(|text| !text.is_empty())
         .map(account)
@@ -130,24 +126,24 @@ fn accounts(settings: &Settings) -> Result<Vec<AzureAccount>, ConfigError> {
 }
 
 fn bearer(settings: &Settings) -> Result<Option<AzureBearer>, ConfigError> {
-    let Some(path) = settings.list("bearer_keys").first().copied() else {
+    let Some(path) = settings.text("bearer_keys")? else {
         return Ok(None);
     };
     let keys = fs::read_to_string(path)
         .map_err(|error| settings.invalid("bearer_keys", error.to_string()))?;
-    let issuer = settings.list("bearer_issuer").first().copied();
+    let issuer = settings.text("bearer_issuer")?;
     let issuer = issuer.ok_or_else(|| ConfigError::Missing {
         key: "bearer_issuer",
         reason: "tokens are taken of one issuer only: name the value of their claim iss".into(),
     })?;
-    AzureBearer::new(&keys, issuer, audience(settings))
+    AzureBearer::new(&keys, issuer, audience(settings)?)
         .map(Some)
         .map_err(|error| settings.invalid("bearer_keys", error.to_string()))
 }
 
-fn audience(settings: &Settings) -> &str {
-    let audience = settings.list("bearer_audience").first().copied();
-    audience.unwrap_or(AzureBearer::AUDIENCE)
+fn audience(settings: &Settings) -> Result<&str, ConfigError> {
+    let audience = settings.text("bearer_audience")?;
+    Ok(audience.unwrap_or(AzureBearer::AUDIENCE))
 }
 
 fn check(settings: &Settings, config: &AzureConfig) -> Result<(), ConfigError> {

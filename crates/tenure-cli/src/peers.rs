@@ -48,7 +48,7 @@ fn settings(arguments: &Peers) -> Result<Settings, ConfigError> {
     if let Some(path) = &arguments.config {
         Config::read_file(&mut settings, path)?;
     }
-    Config::read_environment(&mut settings);
+    Config::read_environment(&mut settings)?;
     if let Some(election) = &arguments.election {
         let origin = Origin::Flag("--election".into());
         settings.set("election", [election], origin);

@@ -29,7 +29,7 @@ impl Section {
             None => Settings::new(self.keys),
         };
         let environment = std::env::vars_os().map(|(name, value)| (lossy(&name), lossy(&value)));
-        settings.read_environment(self.prefix, environment);
+        settings.read_environment(self.prefix, environment)?;
         Ok(settings)
     }
 

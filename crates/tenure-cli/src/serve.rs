@@ -206,11 +206,8 @@ fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
 fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
     let mut limits = Limits::default();
     for (key, count) in counts(&mut limits) {
-        let number = |text: &str| {
-            text.parse()
-                .map_err(|_| "must be a whole number".to_owned())
-        };
-        if let Some(number) = settings.with(key, number)? {
+        let range = Limits::range(key).expect("it is a limit");
+        if let Some(number) = settings.number(key, range)? {
             *count = number;
         }
     }

@@ -168,7 +168,7 @@ pub(crate) fn settings(arguments: &StoreArgs) -> Result<Settings, ConfigError> {
     if let Some(path) = &arguments.config {
         Config::read_file(&mut settings, path)?;
     }
-    Config::read_environment(&mut settings);
+    Config::read_environment(&mut settings)?;
     if !arguments.server.is_empty() {
         settings.set(
             "servers",

@@ -43,8 +43,8 @@ pub(crate) fn check_file(path: &Path) -> Result<(), ConfigError> {
 /// Each key with what it is now, all checked.
 pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, ConfigError> {
     open(settings)?;
-    let value = |key: &&'static str| (*key, file(settings, key).into());
-    Ok(SECTION.keys.iter().map(value).collect())
+    let value = |key: &&'static str| Ok((*key, file(settings, key)?.into()));
+    SECTION.keys.iter().map(value).collect()
 }
 
 fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
@@ -52,7 +52,7 @@ fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
         key,
         reason: format!("it belongs to tls.{other}: name both files, or neither"),
     };
-    let (certificate, key) = match (file(settings, "certificate"), file(settings, "key")) {
+    let (certificate, key) = match (file(settings, "certificate")?, file(settings, "key")?) {
         (None, None) => return Ok(None),
         (Some(certificate), Some(key)) => (certificate, key),
         (Some(_), None) => return Err(missing("tls.key", "certificate")),
@@ -64,9 +64,9 @@ fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
 }
 
 /// The file that is named, if one is.
-fn file<'a>(settings: &'a Settings, key: &str) -> Option<&'a str> {
-    let file = settings.list(key).first().copied();
-    file.filter(|file| !file.is_empty())
+fn file<'a>(settings: &'a Settings, key: &str) -> Result<Option<&'a str>, ConfigError> {
+    let file = settings.text(key)?;
+    Ok(file.filter(|file| !file.is_empty()))
 }
 
 /// Shows new connections what is in the files now. It blocks.

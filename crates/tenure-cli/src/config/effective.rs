@@ -89,7 +89,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
     };
     let rows = settings.keys().iter().map(|key| row(key));
     let mut rows = rows.collect::<Result<Vec<Row>, ConfigError>>()?;
-    let metadata = settings.table("metadata");
+    let metadata = settings.table("metadata")?;
     let first = metadata.keys().next();
     rows.push(Row {
         key: "metadata",

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 use core::time::Duration;
 
@@ -88,6 +89,11 @@ pub struct DetectionOptions {
     pub suspect_after: Option<Duration>,
     /// With `phi`: how rare a silence must be, 1 to 100: 8 for one in 10^8. Default 8.
     pub phi_threshold: Option<u32>,
+}
+
+impl DetectionOptions {
+    /// What [`phi_threshold`](Self::phi_threshold) may be.
+    pub const PHI_THRESHOLD: RangeInclusive<u32> = 1..=100;
 }
 
 /// How the members of a group notice that one of them is gone: a detector with all its parameters.

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use core::f64::consts::SQRT_2;
 use core::time::Duration;
 
+use super::detection::DetectionOptions;
 use super::options::{self, OptionsError};
 use super::push::Estimator;
 use crate::Instant;
@@ -123,7 +124,9 @@ impl Estimator for PhiAccrual {
     type Options = PhiOptions;
 
     fn new(interval: Duration, options: PhiOptions) -> Result<Self, OptionsError> {
-        options::number("phi threshold", options.threshold, 1.0, 100.0)?;
+        let range = DetectionOptions::PHI_THRESHOLD;
+        let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
+        options::number("phi threshold", options.threshold, least, most)?;
         options::number("window", options.window as f64, 2.0, 10_000.0)?;
         options::at_least(
             "least deviation",

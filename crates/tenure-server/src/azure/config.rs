@@ -1,6 +1,7 @@
 //! What the face is set up with.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -113,6 +114,12 @@ pub enum AzureConfigError {
 }
 
 impl AzureConfig {
+    /// What [`max_blob_bytes`](Self::max_blob_bytes) may be: one blob is in a row of the database.
+    pub const BLOB_BYTES: RangeInclusive<usize> = 1024..=64 << 20;
+
+    /// What [`max_total_bytes`](Self::max_total_bytes) may be: all of it is in memory.
+    pub const TOTAL_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
+
     /// For these accounts, with the usual limits.
     #[must_use]
     pub const fn new(accounts: Vec<AzureAccount>) -> Self {
@@ -148,18 +155,17 @@ impl AzureConfig {
         if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {
             return Err(AzureConfigError::BearerInTheOpen);
         }
-        // All of it is in memory, and one blob is in a row of the database.
         let limits = [
-            ("max_blob_bytes", self.max_blob_bytes, 64 << 20),
-            ("max_total_bytes", self.max_total_bytes, 1 << 30),
+            ("max_blob_bytes", self.max_blob_bytes, Self::BLOB_BYTES),
+            ("max_total_bytes", self.max_total_bytes, Self::TOTAL_BYTES),
         ];
-        for (name, value, most) in limits {
-            if !(1024..=most).contains(&value) {
+        for (name, value, range) in limits {
+            if !range.contains(&value) {
                 return Err(AzureConfigError::Limit {
                     name,
                     value,
-                    least: 1024,
-                    most,
+                    least: *range.start(),
+                    most: *range.end(),
                 });
             }
         }

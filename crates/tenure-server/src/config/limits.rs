@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tenure_core::name::MAX_NAME_LEN;
@@ -119,6 +120,22 @@ impl Limits {
     /// All of them, by the names of the settings; times in milliseconds, with `_ms`.
     pub(crate) fn by_name(&self) -> BTreeMap<&'static str, u64> {
         let Self {
+            header_time,
+            request_time,
+            ..
+        } = *self;
+        let times = [
+            ("header_time_ms", header_time),
+            ("request_time_ms", request_time),
+        ];
+        let counts = self.counts().map(|(name, count)| (name, count as u64));
+        let times = times.map(|(name, time)| (name, millis(time)));
+        counts.into_iter().chain(times).collect()
+    }
+
+    /// Those that are numbers, by their names.
+    const fn counts(&self) -> [(&'static str, usize); 10] {
+        let Self {
             max_body_bytes,
             max_header_bytes,
             max_name_bytes,
@@ -129,10 +146,10 @@ impl Limits {
             max_watchers,
             max_metadata_bytes,
             max_history,
-            header_time,
-            request_time,
+            header_time: _,
+            request_time: _,
         } = *self;
-        let counts = [
+        [
             ("max_body_bytes", max_body_bytes),
             ("max_header_bytes", max_header_bytes),
             ("max_name_bytes", max_name_bytes),
@@ -143,14 +160,24 @@ impl Limits {
             ("max_watchers", max_watchers),
             ("max_metadata_bytes", max_metadata_bytes),
             ("max_history", max_history),
-        ];
-        let times = [
-            ("header_time_ms", header_time),
-            ("request_time_ms", request_time),
-        ];
-        let counts = counts.map(|(name, count)| (name, count as u64));
-        let times = times.map(|(name, time)| (name, millis(time)));
-        counts.into_iter().chain(times).collect()
+        ]
+    }
+
+    /// What a limit may be that is a number, by its name; `None` for others.
+    #[must_use]
+    pub fn range(name: &str) -> Option<RangeInclusive<usize>> {
+        // So that no sum or product of limits overflows anywhere.
+        const MANY: usize = 1_000_000_000;
+        Some(match name {
+            "max_body_bytes" => 1024..=1024 * 1024,
+            "max_header_bytes" => 8 * 1024..=64 * 1024,
+            "max_name_bytes" => 1..=MAX_NAME_LEN,
+            "max_leases_per_namespace" | "max_connections" => 1..=MANY,
+            "max_waiters_per_lease" | "max_waiting" | "max_watchers" => 0..=MANY,
+            "max_metadata_bytes" => 0..=MAX_METADATA_BYTES,
+            "max_history" => 1..=10_000,
+            _ => return None,
+        })
     }
 
     /// Whether each is within its range.
@@ -159,37 +186,9 @@ impl Limits {
     ///
     /// [`LimitError`] names the first that is not, and its range.
     pub fn check(&self) -> Result<(), LimitError> {
-        // So that no sum or product of limits overflows anywhere.
-        const MANY: usize = 1_000_000_000;
-        let counts = [
-            ("max_body_bytes", self.max_body_bytes, 1024, 1024 * 1024),
-            (
-                "max_header_bytes",
-                self.max_header_bytes,
-                8 * 1024,
-                64 * 1024,
-            ),
-            ("max_name_bytes", self.max_name_bytes, 1, MAX_NAME_LEN),
-            (
-                "max_leases_per_namespace",
-                self.max_leases_per_namespace,
-                1,
-                MANY,
-            ),
-            ("max_waiters_per_lease", self.max_waiters_per_lease, 0, MANY),
-            ("max_waiting", self.max_waiting, 0, MANY),
-            ("max_connections", self.max_connections, 1, MANY),
-            ("max_watchers", self.max_watchers, 0, MANY),
-            (
-                "max_metadata_bytes",
-                self.max_metadata_bytes,
-                0,
-                MAX_METADATA_BYTES,
-            ),
-            ("max_history", self.max_history, 1, 10_000),
-        ];
-        for (name, value, least, most) in counts {
-            within(name, &value, &least, &most)?;
+        for (name, value) in self.counts() {
+            let range = Self::range(name).expect("it is a number");
+            within(name, &value, range.start(), range.end())?;
         }
         let least = Duration::from_millis(10);
         let most = Duration::from_secs(5 * 60);

@@ -21,7 +21,7 @@ const BLOB: &str = "azure_blob.blob";
 /// The blob that these settings name, for a candidate that is set up like this.
 pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<AzureBlob, ConfigError> {
     let account = account(settings)?;
-    let (container, blob) = (settings.text(CONTAINER), settings.text(BLOB));
+    let (container, blob) = (settings.text(CONTAINER)?, settings.text(BLOB)?);
     let election = &config.election;
     let named = AzureBlob::new(
         account,
@@ -69,7 +69,7 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
         (Some(key), None, None) => {
             let reason = "name the storage account that the key is of";
             let name = settings
-                .text(ACCOUNT)
+                .text(ACCOUNT)?
                 .ok_or_else(|| missing(ACCOUNT, reason))?;
             let account = AzureAccount::with_key(name, &key);
             let account = account.map_err(|error| wrong(settings, &KEY, &error))?;
@@ -81,7 +81,7 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
             }
         }
         (None, Some(sas), None) => {
-            let url = match (url(settings)?, settings.text(ACCOUNT)) {
+            let url = match (url(settings)?, settings.text(ACCOUNT)?) {
                 (Some(url), _) => url,
                 (None, Some(account)) => AzureAccount::public_url(account)
                     .map_err(|error| wrong(settings, &SAS, &error))?,
@@ -115,7 +115,7 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
 
 fn url(settings: &Settings) -> Result<Option<Url>, ConfigError> {
     let right = "write it like https://ACCOUNT.blob.core.windows.net";
-    let parsed = settings.text(URL).map(Url::parse).transpose();
+    let parsed = settings.text(URL)?.map(Url::parse).transpose();
     parsed.map_err(|error| invalid_url(settings, format!("{error}; {right}")))
 }
 

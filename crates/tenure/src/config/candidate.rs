@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::Url;
 use tenure_core::bully::Guarantee as Members;
 use tenure_core::lease::Rules;
-use tenure_core::lease::keeper::{Timings, TimingsOptions};
+use tenure_core::lease::keeper::{Timings, TimingsError, TimingsOptions};
 use tenure_core::wire::{DEFAULT_PRIORITY, MAX_METADATA_BYTES};
 use tenure_core::{CandidateId, ElectionName, Epoch, Name};
 
@@ -165,7 +165,7 @@ impl Config {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let mut settings = Self::settings();
         Self::read_file(&mut settings, path.as_ref())?;
-        Self::read_environment(&mut settings);
+        Self::read_environment(&mut settings)?;
         Self::from_settings(&settings)
     }
 
@@ -176,7 +176,7 @@ impl Config {
     /// [`ConfigError`] with variable, value and what would be right.
     pub fn from_env() -> Result<Self, ConfigError> {
         let mut settings = Self::settings();
-        Self::read_environment(&mut settings);
+        Self::read_environment(&mut settings)?;
         Self::from_settings(&settings)
     }
 
@@ -201,13 +201,18 @@ impl Config {
     }
 
     /// Reads a candidate's settings from this process's environment.
-    pub fn read_environment(settings: &mut Settings) {
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: two variables set one key.
+    pub fn read_environment(settings: &mut Settings) -> Result<(), ConfigError> {
         // Text that is no UTF-8 becomes text that no setting is.
         let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let environment = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));
-        for stranger in settings.read_environment(PREFIX, environment) {
+        for stranger in settings.read_environment(PREFIX, environment)? {
             tracing::debug!(name = stranger, "not a setting of a candidate");
         }
+        Ok(())
     }
 
     /// The environment variables that have secrets of a candidate: nobody else has use for them.
@@ -232,10 +237,7 @@ impl Config {
         if let Some(candidate) = settings.parse("candidate")? {
             config.candidate = candidate;
         }
-        if let Some(priority) = settings.with("priority", |text| {
-            text.parse()
-                .map_err(|_| format!("must be a whole number, 0 to {}", u32::MAX))
-        })? {
+        if let Some(priority) = settings.number("priority", 0..=u32::MAX)? {
             config.priority = priority;
         }
         config.servers = Self::servers_of(settings)?;
@@ -293,7 +295,7 @@ impl Config {
             }
         };
         let texts = settings
-            .list("servers")
+            .texts("servers")?
             .into_iter()
             .filter(|text| !text.is_empty());
         let servers: Vec<Url> = texts
@@ -363,18 +365,7 @@ impl Config {
             cool_down: settings.duration("cool_down")?,
             progress_deadline: settings.duration("progress_deadline")?,
         };
-        Timings::new(&options).map_err(|reason| ConfigError::Timings {
-            origins: [
-                "lease_duration",
-                "renew_interval",
-                "renew_deadline",
-                "stop_grace",
-            ]
-            .iter()
-            .filter_map(|key| settings.origin(key).cloned())
-            .collect::<Vec<Origin>>(),
-            reason,
-        })
+        Timings::new(&options).map_err(|reason| impossible(settings, reason))
     }
 
     /// The election that is competed in.
@@ -516,8 +507,29 @@ fn default_server() -> Url {
     Url::parse(DEFAULT_SERVER).expect("the default address is one")
 }
 
+/// Names those of the keys that the timings come from which were set.
+fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
+    let keys: &[&'static str] = match reason {
+        TimingsError::LeaseDuration { .. } => &["lease_duration"],
+        TimingsError::ProgressDeadline { .. } => &["progress_deadline"],
+        TimingsError::StopGrace { .. } => &["lease_duration", "stop_grace"],
+        _ => &[
+            "lease_duration",
+            "renew_interval",
+            "renew_deadline",
+            "stop_grace",
+        ],
+    };
+    let place = |&key: &&'static str| Some((key, settings.origin(key)?.clone()));
+    let origins: Vec<(&str, Origin)> = keys.iter().filter_map(place).collect();
+    match origins[..] {
+        [(key, _)] => settings.invalid(key, reason.to_string()),
+        _ => ConfigError::Timings { origins, reason },
+    }
+}
+
 fn metadata(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError> {
-    let metadata = settings.table("metadata");
+    let metadata = settings.table("metadata")?;
     let bytes: usize = metadata
         .iter()
         .map(|(key, value)| key.len() + value.len())

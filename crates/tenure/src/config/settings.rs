@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 /// Keys whose values are never shown.
 const SECRETS: &[&str] = &[
@@ -14,6 +16,8 @@ const SECRETS: &[&str] = &[
     "azure_blob.sas",
     "azure_blob.connection_string",
     "bully.key",
+    // Of the store's table for Azure's clients: each with its key.
+    "accounts",
 ];
 
 /// Where a setting came from.
@@ -30,6 +34,17 @@ pub enum Origin {
     Environment(String),
     /// A command-line flag.
     Flag(String),
+}
+
+impl Origin {
+    /// Whether this is another place of the same file, or another variable of the environment.
+    fn is_beside(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File { path, .. }, Self::File { path: other, .. }) if path != other => false,
+            (Self::Flag(_), _) | (_, Self::Flag(_)) => false,
+            _ => self != other && std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -73,13 +88,13 @@ pub enum ConfigError {
         hint: String,
     },
     /// A value that can't be.
-    #[error("{origin}: {key} = {value}: {reason}")]
+    #[error("{origin}: {key} = {}: {reason}", cut(.value))]
     Invalid {
         /// Where it stands.
         origin: Origin,
         /// The key.
         key: String,
-        /// What it was set to.
+        /// What it was set to, as it was written there; a message shows the beginning.
         value: String,
         /// What is wrong with it and what would be right.
         reason: String,
@@ -93,10 +108,10 @@ pub enum ConfigError {
         reason: String,
     },
     /// Timings that can't hold together.
-    #[error("impossible timings{}: {reason}", .origins.iter().map(|origin| format!(", {origin}")).collect::<String>())]
+    #[error("impossible timings, {}: {reason}", places(.origins))]
     Timings {
-        /// Where the timings that were set stand.
-        origins: Vec<Origin>,
+        /// The keys of those of them that were set, and where.
+        origins: Vec<(&'static str, Origin)>,
         /// Which two numbers.
         reason: tenure_core::lease::keeper::TimingsError,
     },
@@ -115,8 +130,77 @@ pub struct Settings {
 
 #[derive(Clone)]
 struct Setting {
-    value: Vec<String>,
+    value: Value,
     origin: Origin,
+}
+
+/// What a key was set to.
+#[derive(Clone)]
+struct Value {
+    texts: Vec<String>,
+    /// What it is in its file, in TOML's words. In the environment and in flags all is text.
+    kind: Option<String>,
+    /// As it is shown where it is wrong.
+    shown: String,
+}
+
+impl Value {
+    fn of_text(texts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
+        Self {
+            shown: format!("{:?}", texts.join(",")),
+            texts,
+            kind: None,
+        }
+    }
+
+    fn of_file(file: &str, value: &Spanned<DeValue<'_>>) -> Self {
+        let written = file.get(value.span()).unwrap_or_default();
+        let shown = written.split_whitespace().collect::<Vec<_>>().join(" ");
+        let texts = match value.get_ref() {
+            DeValue::String(text) => vec![text.to_string()],
+            DeValue::Integer(number) => {
+                let decimal = i128::from_str_radix(number.as_str(), number.radix());
+                vec![decimal.map_or_else(|_| number.to_string(), |number| number.to_string())]
+            }
+            DeValue::Array(items) => {
+                let texts = items.iter().map(|item| item.get_ref().as_str());
+                texts
+                    .map(|text| text.unwrap_or_default().to_owned())
+                    .collect()
+            }
+            _ => vec![shown.clone()],
+        };
+        let kind = value.get_ref().type_str();
+        let odd_one = |items: &DeArray<'_>| {
+            let mut items = items.iter().map(Spanned::get_ref);
+            items.find(|item| !item.is_str()).map(DeValue::type_str)
+        };
+        let kind = match value.get_ref().as_array().and_then(odd_one) {
+            Some(item) => format!("{kind} of {item}"),
+            None => kind.to_owned(),
+        };
+        Self {
+            texts,
+            kind: Some(kind),
+            shown,
+        }
+    }
+
+    /// That it is of one of these kinds, as far as it has one; `right` says what would be.
+    fn check(&self, kinds: &[&str], right: &str) -> Result<(), String> {
+        match &self.kind {
+            Some(kind) if !kinds.contains(&kind.as_str()) => {
+                Err(format!("{right}; this is of type {kind}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The text, as it is.
+    fn text(&self) -> &str {
+        self.texts.first().map_or("", String::as_str)
+    }
 }
 
 /// Values may be secrets.
@@ -175,49 +259,34 @@ impl Settings {
             path: path.into(),
             message: syntax(&text, &error),
         })?;
-        let line = |start: usize| text[..start].matches('\n').count() + 1;
+        let place = |key: &Spanned<DeString<'_>>| Origin::File {
+            path: path.into(),
+            line: text[..key.span().start].matches('\n').count() + 1,
+        };
+        let value_of = |value: &Spanned<DeValue<'_>>| Value::of_file(&text, value);
         for (key, value) in file.get_ref() {
-            let origin = Origin::File {
-                path: path.into(),
-                line: line(key.span().start),
-            };
             let name = key.get_ref().as_ref();
             match (section, value.get_ref()) {
                 (Some(section), DeValue::Table(table)) if section == name => {
                     for (key, value) in table {
-                        let line = line(key.span().start);
-                        let origin = Origin::File {
-                            path: path.into(),
-                            line,
-                        };
-                        self.take(key.get_ref().as_ref(), value.get_ref(), origin)?;
+                        self.take(key.get_ref().as_ref(), value_of(value), place(key))?;
                     }
                 }
                 (Some(_), _) => {}
                 (None, DeValue::Table(_)) if others.contains(&name) => {}
                 (None, DeValue::Table(table)) if self.tables.contains(&name) => {
                     for (key, value) in table {
-                        let line = line(key.span().start);
-                        let origin = Origin::File {
-                            path: path.into(),
-                            line,
-                        };
-                        let key = format!("{name}.{}", key.get_ref());
-                        self.insert(&key, value.get_ref(), origin)?;
+                        let name = format!("{name}.{}", key.get_ref());
+                        self.insert(&name, value_of(value), place(key))?;
                     }
                 }
                 (None, DeValue::Table(table)) if self.has_table(name) => {
                     for (key, value) in table {
-                        let line = line(key.span().start);
-                        let origin = Origin::File {
-                            path: path.into(),
-                            line,
-                        };
-                        let key = format!("{name}.{}", key.get_ref());
-                        self.take(&key, value.get_ref(), origin)?;
+                        let name = format!("{name}.{}", key.get_ref());
+                        self.take(&name, value_of(value), place(key))?;
                     }
                 }
-                (None, value) => self.take(name, value, origin)?,
+                (None, _) => self.take(name, value_of(value), place(key))?,
             }
         }
         Ok(())
@@ -232,11 +301,15 @@ impl Settings {
     /// Reads the environment: `PREFIX` and the key in upper case, a dot in it as `_`. Names that begin so and are no
     /// key are left alone, because container platforms make such names by themselves; they are
     /// returned, to be warned about.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`]: two variables set one key.
     pub fn read_environment(
         &mut self,
         prefix: &str,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Vec<String> {
+    ) -> Result<Vec<String>, ConfigError> {
         let mut strangers = Vec::new();
         for (name, value) in environment {
             let Some(rest) = name.strip_prefix(prefix) else {
@@ -246,11 +319,13 @@ impl Settings {
             let dotted = |key: &&str| key.replace('.', "_") == spelling;
             let key = self.known(&spelling);
             match key.or_else(|| self.known.iter().copied().find(dotted)) {
-                Some(key) => self.set(key, [value], Origin::Environment(name)),
+                Some(key) => {
+                    self.insert(key, Value::of_text([value]), Origin::Environment(name))?;
+                }
                 None => strangers.push(name),
             }
         }
-        strangers
+        Ok(strangers)
     }
 
     /// Sets one key, overriding what it was before.
@@ -260,7 +335,7 @@ impl Settings {
         value: impl IntoIterator<Item = impl Into<String>>,
         origin: Origin,
     ) {
-        let value = value.into_iter().map(Into::into).collect();
+        let value = Value::of_text(value);
         self.values.insert(key.into(), Setting { value, origin });
     }
 
@@ -296,9 +371,29 @@ impl Settings {
     ///
     /// [`ConfigError::Invalid`] if it has none, or is none.
     pub fn duration(&self, key: &str) -> Result<Option<Duration>, ConfigError> {
-        self.with(key, |text| {
-            humantime::parse_duration(text)
-                .map_err(|error| format!("{error}; write a number and a unit, such as \"15s\""))
+        let right = "write a number and a unit, such as \"15s\"";
+        self.read(key, &["string"], right, |text| {
+            humantime::parse_duration(text).map_err(|error| format!("{error}; {right}"))
+        })
+    }
+
+    /// A whole number within this range.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with both ends if it is none, or outside.
+    pub fn number<T>(&self, key: &str, range: RangeInclusive<T>) -> Result<Option<T>, ConfigError>
+    where
+        T: FromStr + PartialOrd + fmt::Display,
+    {
+        let right = format!(
+            "must be a whole number, {} to {}",
+            range.start(),
+            range.end()
+        );
+        self.read(key, &["integer"], &right, |text| {
+            let number = text.parse().ok().filter(|number| range.contains(number));
+            number.ok_or_else(|| right.clone())
         })
     }
 
@@ -308,12 +403,13 @@ impl Settings {
     ///
     /// [`ConfigError::Invalid`] if it is neither `true` nor `false`.
     pub fn flag(&self, key: &str) -> Result<Option<bool>, ConfigError> {
-        self.with(key, |text| {
-            text.parse().map_err(|_| "must be true or false".into())
+        let right = "must be true or false";
+        self.read(key, &["boolean"], right, |text| {
+            text.parse().map_err(|_| right.into())
         })
     }
 
-    /// One value, read by `read`, whose error says what would be right.
+    /// One text, read by `read`, whose error says what would be right.
     ///
     /// # Errors
     ///
@@ -323,28 +419,56 @@ impl Settings {
         key: &str,
         read: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<Option<T>, ConfigError> {
-        let Some(setting) = self.values.get(key) else {
+        self.read(key, &["string"], "must be text in quotes", read)
+    }
+
+    /// One value of these kinds, read by `read`.
+    fn read<T>(
+        &self,
+        key: &str,
+        kinds: &[&str],
+        right: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Some(Setting { value, .. }) = self.values.get(key) else {
             return Ok(None);
         };
-        let text = setting.value.join(",");
-        read(&text)
+        value
+            .check(kinds, right)
+            .and_then(|()| read(value.text()))
             .map(Some)
             .map_err(|reason| self.invalid(key, reason))
     }
 
-    /// One value as it is, without spaces around it; `None` if it was not set.
-    pub(super) fn text(&self, key: &str) -> Option<&str> {
-        let value = &self.values.get(key)?.value;
-        value.first().map(|text| text.trim())
-    }
-
-    /// Several values: an array in a file, separated by commas in the environment.
-    #[must_use]
-    pub fn list(&self, key: &str) -> Vec<&str> {
-        let values = self
+    /// One text, without spaces around it; `None` if it was not set.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if it is no text.
+    pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
+        self.with(key, |_| Ok(()))?;
+        Ok(self
             .values
             .get(key)
-            .map_or(&[][..], |setting| &setting.value);
+            .map(|setting| setting.value.text().trim()))
+    }
+
+    /// Several texts: an array in a file, separated by commas in the environment.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if it has something else.
+    pub fn texts(&self, key: &str) -> Result<Vec<&str>, ConfigError> {
+        let right = "must be texts in quotes, such as [\"one\", \"another\"]";
+        self.read(key, &["string", "array"], right, |_| Ok(()))?;
+        Ok(self.list(key))
+    }
+
+    /// The same of whatever it is, to be shown or compared.
+    #[must_use]
+    pub fn list(&self, key: &str) -> Vec<&str> {
+        let values = self.values.get(key);
+        let values = values.map_or(&[][..], |setting| &setting.value.texts);
         values
             .iter()
             .flat_map(|value| value.split(','))
@@ -352,17 +476,19 @@ impl Settings {
             .collect()
     }
 
-    /// The keys and values of a table.
-    #[must_use]
-    pub fn table(&self, name: &str) -> BTreeMap<String, String> {
+    /// The keys and texts of a table.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if one is no text.
+    pub fn table(&self, name: &str) -> Result<BTreeMap<String, String>, ConfigError> {
         let prefix = format!("{name}.");
-        let of_table = |(key, setting): (&String, &Setting)| {
-            Some((
-                key.strip_prefix(&prefix)?.to_owned(),
-                setting.value.join(","),
-            ))
-        };
-        self.values.iter().filter_map(of_table).collect()
+        let of_table = self.values.keys().filter_map(|key| {
+            let name = key.strip_prefix(&prefix)?;
+            let text = self.with(key, |text| Ok(text.to_owned())).transpose()?;
+            Some(text.map(|text| (name.to_owned(), text)))
+        });
+        of_table.collect()
     }
 
     /// Whether the value of this key is nobody's business, so that it must not be shown.
@@ -395,7 +521,7 @@ impl Settings {
                 value: if Self::is_secret(key) {
                     "(secret)".into()
                 } else {
-                    format!("{:?}", setting.value.join(","))
+                    setting.value.shown.clone()
                 },
                 reason,
             },
@@ -415,9 +541,17 @@ impl Settings {
         self.known.iter().copied().find(|known| *known == key)
     }
 
-    fn take(&mut self, key: &str, value: &DeValue<'_>, origin: Origin) -> Result<(), ConfigError> {
+    fn take(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         if let Some(key) = self.known(key) {
             return self.insert(key, value, origin);
+        }
+        if self.tables.contains(&key) || self.has_table(key) {
+            return Err(ConfigError::Invalid {
+                origin,
+                key: key.into(),
+                value: value.shown,
+                reason: format!("must be a table: write [{key}], and its keys below"),
+            });
         }
         let known = self.known.iter().chain(self.tables).copied();
         Err(ConfigError::UnknownKey {
@@ -427,35 +561,33 @@ impl Settings {
         })
     }
 
-    fn insert(
-        &mut self,
-        key: &str,
-        value: &DeValue<'_>,
-        origin: Origin,
-    ) -> Result<(), ConfigError> {
-        let scalar = |value: &DeValue<'_>| match value {
-            DeValue::String(text) => Some(text.to_string()),
-            DeValue::Integer(integer) => Some(integer.as_str().to_owned()),
-            DeValue::Boolean(boolean) => Some(boolean.to_string()),
-            _ => None,
-        };
-        let values = match value {
-            DeValue::Array(items) => items.iter().map(|item| scalar(item.get_ref())).collect(),
-            value => scalar(value).map(|value| vec![value]),
-        };
-        match values {
-            Some(values) => {
-                self.set(key, values, origin);
-                Ok(())
-            }
-            None => Err(ConfigError::Invalid {
-                origin,
-                key: key.into(),
-                value: format!("({})", value.type_str()),
-                reason: "must be text, a whole number, true, false, or an array of these".into(),
-            }),
+    /// Sets one key, unless the same source has set it by another name: nobody knows which one counts.
+    fn insert(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
+        let before = self.origin(key).filter(|before| before.is_beside(&origin));
+        if let Some(before) = before {
+            let reason =
+                format!("{before} sets the same by another name: leave one of the two out");
+            self.values.insert(key.into(), Setting { value, origin });
+            return Err(self.invalid(key, reason));
         }
+        self.values.insert(key.into(), Setting { value, origin });
+        Ok(())
     }
+}
+
+/// The beginning of a value, for a message: one may be as long as a file.
+fn cut(value: &str) -> String {
+    const LONGEST: usize = 60;
+    match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}... ({} bytes)", &value[..end], value.len()),
+        None => value.into(),
+    }
+}
+
+/// Keys with their places.
+fn places(origins: &[(&str, Origin)]) -> String {
+    let place = |(key, origin): &(&str, Origin)| format!("{origin}: {key}");
+    origins.iter().map(place).collect::<Vec<_>>().join(", ")
 }
 
 /// What the parser says, without the line itself if that may be a secret.

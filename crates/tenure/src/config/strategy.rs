@@ -323,7 +323,7 @@ pub(super) fn missing(key: &'static str, reason: &str) -> ConfigError {
 
 /// All members that these settings name, this one too.
 pub(super) fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
-    let peers = settings.list("bully.peers");
+    let peers = settings.texts("bully.peers")?;
     let peers = peers.into_iter().filter(|text| !text.is_empty());
     let peers: Vec<Peer> = peers
         .map(Peer::parse)
@@ -365,11 +365,8 @@ pub(super) fn secret<T>(
 }
 
 fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
-    let whole = |text: &str| {
-        let number = text.parse::<u32>();
-        number.map_err(|_| format!("must be a whole number, 0 to {}", u32::MAX))
-    };
-    let node = settings.with("bully.node", whole)?.ok_or_else(|| {
+    let node = settings.number("bully.node", 0..=u32::MAX)?;
+    let node = node.ok_or_else(|| {
         let reason = "say which of the peers this one is, such as node = 1 in [bully]";
         missing("bully.node", reason)
     })?;
@@ -400,7 +397,7 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
             .unwrap_or_default(),
         interval: settings.duration("bully.heartbeat_interval")?,
         suspect_after: settings.duration("bully.suspect_after")?,
-        phi_threshold: settings.with("bully.phi_threshold", whole)?,
+        phi_threshold: settings.number("bully.phi_threshold", DetectionOptions::PHI_THRESHOLD)?,
     };
     bully.rules(term).map_err(|error| {
         let set = |keys: &[&'static str]| settings.first_set(keys);

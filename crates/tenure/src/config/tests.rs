@@ -14,7 +14,7 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
         .iter()
         .map(|&(name, value)| (name.into(), value.into()));
     let config = Config::read_file(&mut settings, &path).and_then(|()| {
-        settings.read_environment("TENURE_", environment);
+        settings.read_environment("TENURE_", environment)?;
         Config::from_settings(&settings)
     });
     let folder = format!("{}/", folder.path().display());
@@ -97,9 +97,63 @@ fn a_wrong_value_is_told_with_file_line_key_value_and_what_is_right() {
         ),
         (
             "lease_duration = 15",
-            ["lease_duration", "\"15\"", "\"15s\""],
+            ["lease_duration = 15:", "number and a unit", "\"15s\""],
         ),
-        ("priority = -1", ["priority", "\"-1\"", "0 to 4294967295"]),
+        (
+            "lease_duration = [\"15s\"]",
+            ["lease_duration", "[\"15s\"]", "of type array"],
+        ),
+        ("priority = -1", ["priority", "= -1:", "0 to 4294967295"]),
+        (
+            "priority = 99999999999999999999",
+            ["priority", "99999999999999999999", "0 to 4294967295"],
+        ),
+        (
+            "priority = \"7\"",
+            ["priority = \"7\"", "0 to 4294967295", "of type string"],
+        ),
+        (
+            "priority = [7]",
+            ["priority = [7]", "0 to 4294967295", "array of integer"],
+        ),
+        (
+            "priority = 7.5",
+            ["priority = 7.5:", "0 to 4294967295", "float"],
+        ),
+        (
+            "require_fencing = \"true\"",
+            ["= \"true\"", "must be true or false", "string"],
+        ),
+        (
+            "strategy = [\"bully\"]",
+            ["strategy = [\"bully\"]", "must be text", "array"],
+        ),
+        ("metadata = 5", ["metadata = 5", "table", "[metadata]"]),
+        ("ca_file = 5", ["ca_file = 5", "must be text", "integer"]),
+        (
+            "servers = [\"http://a\", 5]",
+            ["servers = [\"http://a\", 5]", "texts", "array of integer"],
+        ),
+        (
+            "metadata = { a = [1] }",
+            ["metadata.a = [1]", "text", "array of integer"],
+        ),
+        (
+            "metadata = { a = 1 }",
+            ["metadata.a = 1:", "text in quotes", "integer"],
+        ),
+        (
+            "progress_deadline = \"0s\"",
+            ["progress_deadline = \"0s\"", "0ns", "at least 200ms"],
+        ),
+        (
+            "lease_duration = \"25h\"",
+            ["lease_duration = \"25h\"", "90000s", "1s to 24h"],
+        ),
+        (
+            "renew_interval = \"50ms\"",
+            ["renew_interval = \"50ms\"", "50ms", "100ms"],
+        ),
         (
             "candidate = \"a b\"",
             ["candidate", "\"a b\"", "visible ASCII"],
@@ -112,19 +166,26 @@ fn a_wrong_value_is_told_with_file_line_key_value_and_what_is_right() {
             "servers = [\"127.0.0.1:7400\"]",
             ["servers", "127.0.0.1:7400", "http://127.0.0.1:7400"],
         ),
-        ("servers = []", ["servers", "\"\"", "at least one"]),
+        ("servers = []", ["servers", "[]", "at least one"]),
         ("lock_delay = \"25h\"", ["lock_delay", "25h", "24h"]),
         (
             "on_overrun = \"panic\"",
             ["on_overrun", "panic", "\"exit\""],
         ),
-        ("cool_down = { a = 1 }", ["cool_down", "table", "text"]),
+        ("cool_down = { a = 1 }", ["cool_down", "table", "\"15s\""]),
         ("candidate = 1.5", ["candidate", "float", "text"]),
     ] {
         let error = refused(&format!("election = \"a\"\n\n{line}\n"));
         assert!(error.starts_with("tenure.toml:3: "), "{error}");
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
+    // A number is one however it is written.
+    assert!(load("election = \"a\"\npriority = 0x1_f", &[]).is_ok_and(|it| it.priority() == 31));
+    let error = refused("election = 5");
+    assert_eq!(
+        error,
+        "tenure.toml:1: election = 5: must be text in quotes; this is of type integer"
+    );
     let error = refused("election = \"a b\"");
     assert!(
         error.starts_with("tenure.toml:1: election = \"a b\": "),
@@ -180,7 +241,12 @@ fn a_missing_election_is_told() {
 #[test]
 fn impossible_timings_are_told_with_both_numbers_and_their_places() {
     let error = refused("election = \"a\"\nlease_duration = \"3s\"\nstop_grace = \"4s\"\n");
-    for part in ["3s", "4s", "tenure.toml:2", "tenure.toml:3"] {
+    for part in [
+        "3s",
+        "4s",
+        "tenure.toml:2: lease_duration",
+        "tenure.toml:3: stop_grace",
+    ] {
         assert!(error.contains(part), "{error}");
     }
 }
@@ -192,6 +258,27 @@ fn too_much_metadata_is_refused() {
         "x".repeat(4096)
     ));
     assert!(error.contains("4097") && error.contains("4096"), "{error}");
+    assert!(error.len() < 250, "{error}");
+}
+
+#[test]
+fn one_setting_under_two_names_is_refused_but_not_in_two_sources() {
+    let file = "election = \"a\"\nservers = [\"http://a\"]\nserver = \"http://b\"";
+    let error = refused(file);
+    for part in ["tenure.toml:2", "tenure.toml:3", "leave one"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let one = ("TENURE_SERVER", "http://b");
+    let error = load("election = \"a\"", &[one, ("TENURE_SERVERS", "http://a")]).unwrap_err();
+    for part in [
+        "variable TENURE_SERVERS",
+        "variable TENURE_SERVER ",
+        "leave",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let config = load("election = \"a\"\nservers = [\"http://a\"]", &[one]).unwrap();
+    assert_eq!(config.servers()[0].as_str(), "http://b/");
 }
 
 #[test]
