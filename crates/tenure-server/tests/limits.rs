@@ -396,21 +396,19 @@ async fn requests_wait_up_to_the_limit_in_all() {
     let mut poll = Wire::connect(&api).await;
     let path = "/v1/namespaces/ns/leases/two?after=9007199254740991&wait_ms=60000";
     poll.send(head("GET", path, "")).await.unwrap();
+    let parts = ["the store has 2 requests waiting", "at most 2"];
     let until = Instant::now() + SOON;
     loop {
         let mut wire = Wire::connect(&api).await;
-        let refused = wire
-            .get("/v1/namespaces/ns/leases/two?after=0&wait_ms=1")
-            .await;
+        let path = "/v1/namespaces/ns/leases/two?after=999999&wait_ms=1";
+        let refused = wire.get(path).await;
         if refused.answer.0 == 429 {
-            let parts = ["the store has 2 requests waiting", "at most 2"];
             assert_problem(&refused, 429, "over_limit", &parts);
             break;
         }
         assert!(Instant::now() < until, "the poll was never counted");
         sleep(Duration::from_millis(5)).await;
     }
-    let parts = ["the store has 2 requests waiting", "at most 2"];
     assert_429(&api, "three", 3, &parts).await;
     assert_eq!(api.get("three").await.1["waiters"], 0);
     assert_ok(&api.renew("one", 1).await);
@@ -422,6 +420,25 @@ async fn requests_wait_up_to_the_limit_in_all() {
     until_taken(&api, "three", 3).await;
     assert_ok(&api.release("one", 1).await);
     assert_ok(&outcome(again).await.0);
+}
+
+#[tokio::test]
+async fn a_long_poll_that_need_not_wait_takes_no_place() {
+    let api = limited(|limits| limits.max_waiting = 0).api;
+    assert_ok(&api.acquire("job", 1).await);
+    let mut wire = Wire::connect(&api).await;
+    let mut poll = async |lease: &str, query: &str| {
+        let path = format!("/v1/namespaces/ns/leases/{lease}?{query}");
+        wire.get(&path).await
+    };
+    // It has changed already; it is not to be waited for; there is nothing to wait for.
+    assert_ok(&poll("job", "after=0&wait_ms=60000").await.answer);
+    assert_ok(&poll("job", "after=999999&wait_ms=0").await.answer);
+    let unknown = poll("unknown", "after=0&wait_ms=60000").await;
+    assert_refused(&unknown.answer, 404, "unknown_lease");
+    let waits = poll("job", "after=999999&wait_ms=60000").await;
+    let parts = ["the store has 0 requests waiting", "at most 0"];
+    assert_problem(&waits, 429, "over_limit", &parts);
 }
 
 // Connections

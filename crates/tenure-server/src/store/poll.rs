@@ -1,5 +1,6 @@
 //! Long polls: waiting for a lease to change.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::wire::{LeaseView, Problem};
@@ -9,14 +10,16 @@ use tokio::time::{self, Instant};
 use super::operate::{at, unknown};
 use super::wait::Place;
 use super::work::{Unknown, Work};
-use super::{Store, stopping};
+use super::{Inner, Store, stopping};
 use crate::table::Key;
 
 /// One long poll. Dropped, it gives its room back.
 struct Poll {
-    place: Place,
+    inner: Arc<Inner>,
     key: Key,
     changed: Option<watch::Receiver<u64>>,
+    /// From when it waits on: one that is answered at once is a read like any other.
+    place: Option<Place>,
 }
 
 impl Store {
@@ -29,11 +32,11 @@ impl Store {
     ) -> Result<LeaseView, Problem> {
         self.ready()?;
         let until = Instant::now() + wait;
-        let place = Place::take(&self.inner)?;
         let mut poll = Poll {
-            place,
+            inner: Arc::clone(&self.inner),
             key: key.clone(),
             changed: None,
+            place: None,
         };
         loop {
             let subscribed = &mut poll.changed;
@@ -61,6 +64,9 @@ impl Store {
             let Some(changed) = &mut poll.changed else {
                 return Ok(at(view, seen.revision));
             };
+            if poll.place.is_none() {
+                poll.place = Some(Place::take(&self.inner)?);
+            }
             tokio::select! {
                 _ = changed.changed() => self.inner.turn().await,
                 () = self.inner.stopping.cancelled() => return Err(stopping()),
@@ -73,7 +79,7 @@ impl Store {
 impl Drop for Poll {
     fn drop(&mut self) {
         drop(self.changed.take());
-        let inner = &self.place.inner;
+        let inner = &self.inner;
         let mut shard = inner.table.lock(&self.key);
         if let Some(entry) = shard.get_mut(&self.key) {
             entry.drop_idle_interest();
