@@ -37,7 +37,8 @@ pub(crate) struct Door {
     store: Store,
     has_azure: bool,
     max_header_bytes: usize,
-    /// How long what was sent may go without being taken.
+    /// How long what was sent may go without being taken: as long as a connection may be idle. A
+    /// watcher may pause for so long; what it misses it need not take, so this costs a seat alone.
     send_time: Duration,
 }
 
@@ -51,7 +52,7 @@ impl Door {
             store: store.clone(),
             has_azure,
             max_header_bytes: limits.max_header_bytes,
-            send_time: limits.request_time,
+            send_time: limits.header_time,
         }
     }
 

@@ -11,7 +11,7 @@ use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use tenure_server::{Config, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Long enough to notice what should not come, if the machine is not very busy.
@@ -438,16 +438,25 @@ async fn overrun(api: &Api) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_does_not_read_is_told_to_look_and_then_goes_on() {
-    let api = in_memory().api;
-    assert_ok(&api.acquire("job", 1).await);
+/// A stream of the lease's events that is not read yet, and for which there is little room.
+async fn unread(api: &Api) -> TcpStream {
     let address = api.origin.strip_prefix("http://").unwrap().parse().unwrap();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 * 1024).unwrap();
-    let mut slow = socket.connect(address).await.unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
     let request = "GET /v1/namespaces/ns/leases/job/events HTTP/1.1\r\nhost: x\r\n\r\n";
-    slow.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_does_not_read_is_told_to_look_and_then_goes_on() {
+    // It pauses for longer than other requests may take.
+    let request_time = Duration::from_secs(1);
+    let server = with_limits(|limits| limits.request_time = request_time);
+    let api = server.api.clone();
+    assert_ok(&api.acquire("job", 1).await);
+    let mut slow = unread(&api).await;
     let mut attentive = Stream::open(lease(&api, "job")).await;
     let first = attentive.expect("reset").await.0.unwrap();
 
@@ -469,6 +478,7 @@ async fn a_reader_that_does_not_read_is_told_to_look_and_then_goes_on() {
         }
     };
     let ((), told) = tokio::join!(overruns, attention);
+    sleep(3 * request_time).await;
 
     let (mut names, mut text) = (Vec::new(), String::new());
     let mut buffer = vec![0; 64 * 1024];
@@ -493,6 +503,29 @@ async fn a_reader_that_does_not_read_is_told_to_look_and_then_goes_on() {
     let resets = names.iter().filter(|name| *name == "reset").count();
     assert_eq!(resets, 2, "the first, and one for what was missed");
     assert!((names.len() as u64) < told, "{} of {told}", names.len());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_never_reads_again_gives_its_place_back() {
+    let server = with_limits(|limits| {
+        limits.max_watchers = 1;
+        limits.header_time = Duration::from_secs(1);
+    });
+    let api = server.api.clone();
+    assert_ok(&api.acquire("job", 1).await);
+    let _deaf = unread(&api).await;
+    overrun(&api).await;
+    until_there_is_room(&api).await;
+}
+
+/// Until another one may watch.
+async fn until_there_is_room(api: &Api) {
+    let until = Instant::now() + SOON;
+    while lease(api, "other").send().await.unwrap().status() != 200 {
+        assert!(Instant::now() < until, "the place is not given back");
+        sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
@@ -533,11 +566,7 @@ async fn one_watcher_too_many_is_refused_until_another_one_has_gone() {
     assert_ok(&api.acquire("job", 1).await);
     first.expect("granted").await;
     drop(second);
-    let until = Instant::now() + SOON;
-    while lease(&api, "other").send().await.unwrap().status() != 200 {
-        assert!(Instant::now() < until, "the place is not given back");
-        sleep(Duration::from_millis(5)).await;
-    }
+    until_there_is_room(&api).await;
 }
 
 #[tokio::test]

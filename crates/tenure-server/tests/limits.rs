@@ -504,7 +504,7 @@ async fn a_leader_that_comes_back_to_a_full_store_renews() {
 async fn who_takes_no_answers_gives_its_seat_back() {
     let change = |limits: &mut Limits| {
         limits.max_connections = 1;
-        limits.request_time = Duration::from_millis(500);
+        limits.header_time = Duration::from_millis(500);
     };
     let api = limited(change).api;
     let mut deaf = Wire::connect(&api).await;

@@ -56,12 +56,13 @@ pub struct Limits {
     pub max_history: usize,
     /// How long a connection may be idle and its next request's head may then take, in all: there is
     /// one clock for both. Default 75 s: clients that renew once a minute keep their connections, and
-    /// those that say nothing don't pile up. 10 ms to 5 min. Over it the connection is closed.
+    /// those that say nothing don't pile up. 10 ms to 5 min. Over it the connection is closed. On Linux
+    /// also how long an answer, or an event, may go without any of it being taken: for so long a
+    /// watcher may pause, and so long one that is gone without a word keeps its place.
     pub header_time: Duration,
     /// How long a body may take, and then what is asked for, apart from the time that a request asks
     /// to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`, after which nothing is
-    /// known of what the store did. On Linux also how long an answer, or an event, may go without being
-    /// taken; over that the connection is closed.
+    /// known of what the store did.
     pub request_time: Duration,
 }
 
