@@ -49,6 +49,62 @@ async fn send(api: &Api, method: &str, path: &str, content_type: &str, body: &st
 const JSON: &str = "application/json";
 
 #[tokio::test]
+async fn a_page_of_another_origin_changes_nothing() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let before = api.get("job").await.1;
+    let lease = "/v1/namespaces/ns/leases/job";
+    let send = async |method: &str, path: &str, body: &str, headers: &[(&str, &str)]| {
+        let mut request = api.request(method.parse().unwrap(), path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if !body.is_empty() {
+            request = request.header("content-type", JSON).body(body.to_owned());
+        }
+        answer(request.send().await.unwrap()).await
+    };
+    let verbs = VERBS.map(|(method, verb)| (method, format!("{lease}/{verb}"), good_body(verb)));
+    let mut calls = Vec::from(verbs);
+    let renewals = json!({"leases": [{"lease": "job", "lease_id": id(1)}]}).to_string();
+    calls.push(("POST", "/v1/namespaces/ns/renew".into(), renewals));
+    calls.push(("POST", format!("{lease}/break"), String::new()));
+    calls.push(("DELETE", lease.into(), String::new()));
+    let elsewhere: [&[(&str, &str)]; 6] = [
+        &[("origin", "http://evil.example")],
+        &[("origin", "null")],
+        &[("origin", "http://127.0.0.1:1")],
+        &[("origin", &format!("{}.evil.example", api.origin))],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site"), ("origin", &api.origin)],
+    ];
+    for headers in elsewhere {
+        for (method, path, body) in &calls {
+            let refused = send(method, path, body, headers).await;
+            assert_refused(&refused, 403, "cross_origin");
+        }
+        // No page can read that.
+        assert_ok(&send("GET", lease, "", headers).await);
+    }
+    assert_eq!(api.get("job").await.1["revision"], before["revision"]);
+
+    let own: [&[(&str, &str)]; 4] = [
+        &[("origin", &api.origin)],
+        &[("sec-fetch-site", "same-origin"), ("origin", "http://a.proxy")],
+        &[("sec-fetch-site", "none")],
+        &[],
+    ];
+    for headers in own {
+        assert_ok(&api.acquire("job", 1).await);
+        let renewal = good_body("renew");
+        assert_ok(&send("POST", &format!("{lease}/renew"), &renewal, headers).await);
+        assert_ok(&send("POST", &format!("{lease}/break"), "", headers).await);
+        assert_ok(&api.release("job", 1).await);
+        assert_eq!(send("DELETE", lease, "", headers).await.0, 204);
+    }
+}
+
+#[tokio::test]
 async fn a_body_must_be_declared_as_json() {
     let api = in_memory().api;
     for (method, verb) in VERBS.into_iter().chain([("POST", "break")]) {

@@ -30,6 +30,8 @@ pub enum Code {
     Unauthenticated,
     /// 403: the credential does not allow this.
     Forbidden,
+    /// 403: a browser sent this for a page of another origin.
+    CrossOrigin,
     /// 404: no lease of this name was ever acquired (or it was deleted).
     UnknownLease,
     /// 404: no such path.
@@ -78,7 +80,7 @@ impl Code {
         match self {
             Self::Malformed | Self::UnknownField | Self::InvalidName => 400,
             Self::Unauthenticated => 401,
-            Self::Forbidden => 403,
+            Self::Forbidden | Self::CrossOrigin => 403,
             Self::UnknownLease | Self::UnknownRoute => 404,
             Self::MethodNotAllowed => 405,
             Self::RequestTimeout => 408,
@@ -112,6 +114,7 @@ impl Code {
             Self::NotJson => "The body must be JSON",
             Self::Unauthenticated => "A credential is needed",
             Self::Forbidden => "The credential does not allow this",
+            Self::CrossOrigin => "A page of another origin asks",
             Self::UnknownLease => "There is no such lease",
             Self::UnknownRoute => "There is no such path",
             Self::MethodNotAllowed => "The path does not take this method",
@@ -147,6 +150,7 @@ impl Code {
             Self::NotJson => "not_json",
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
+            Self::CrossOrigin => "cross_origin",
             Self::UnknownLease => "unknown_lease",
             Self::UnknownRoute => "unknown_route",
             Self::MethodNotAllowed => "method_not_allowed",

@@ -91,8 +91,7 @@ impl FromRequest<Store> for BreakBody {
     }
 }
 
-/// `application/json`, with or without parameters. A form of another site can't declare this
-/// without asking first, so no page can make a browser acquire a lease.
+/// `application/json`, with or without parameters.
 pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
     let declared = headers.get(CONTENT_TYPE).map(|value| value.to_str());
     let media_type = match declared {

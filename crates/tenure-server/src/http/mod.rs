@@ -5,6 +5,7 @@ mod events;
 mod head;
 mod health;
 mod leases;
+mod origin;
 mod path;
 mod problem;
 mod query;
@@ -17,7 +18,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Method, Uri};
-use axum::middleware::map_response;
+use axum::middleware::{map_request, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tenure_core::wire::{Code, Problem};
@@ -25,6 +26,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
 pub(crate) use self::head::{excess, too_large_head};
+use self::origin::check_request_origin;
 pub(crate) use self::problem::Failure;
 pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use crate::Store;
@@ -56,6 +58,7 @@ pub fn router(store: Store) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(map_request(check_request_origin))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(store)
 }
@@ -72,6 +75,7 @@ pub(crate) fn crowded(store: Store) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(too_many_connections)
         .method_not_allowed_fallback(too_many_connections)
+        .layer(map_request(check_request_origin))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(map_response(async |mut response: Response| {
             let close = HeaderValue::from_static("close");

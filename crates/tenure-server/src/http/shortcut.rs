@@ -16,6 +16,7 @@ use tenure_core::wire::LeaseView;
 
 use super::body::{Json, check_content_type};
 use super::leases::{Replied, renew_one};
+use super::origin::check_origin;
 use super::panicked;
 use crate::Store;
 use crate::table::Key;
@@ -43,7 +44,9 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let declared = check_content_type(request.headers());
+    let headers = request.headers();
+    let is_own = check_origin(request.method(), headers);
+    let declared = is_own.and_then(|()| check_content_type(headers));
     let body = request.into_body();
     caught(async move {
         let store = store.as_ref();
