@@ -145,7 +145,11 @@ impl Changes {
             }
         }
         for (kind, view) in changes {
-            let change = LeaseEvent { view, reason: None };
+            let change = LeaseEvent {
+                view,
+                term: None,
+                reason: None,
+            };
             if self.print(kind, &change)? == Reader::Gone {
                 return Ok(Reader::Gone);
             }
@@ -228,6 +232,9 @@ fn text(kind: Option<EventKind>, change: &LeaseEvent) -> String {
     let mut line = format!("{time}  {name}  {state:<9}  {holder}  {epoch}");
     if let Some(kind) = kind {
         line += &format!("  {}", kind.as_str());
+    }
+    if let Some(term) = &change.term {
+        line += &format!(" ({}, {})", tame(&term.holder), term.epoch);
     }
     if let Some(reason) = &change.reason {
         line += &format!(": {}", tame(reason));

@@ -159,6 +159,8 @@ async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease
     assert_ok(&api.post("job", "change", change).await);
     assert_eq!(stream.expect("changed").await.0, Some(begun + 3));
 
+    assert_eq!(data["term"], Value::Null);
+
     let release = json!({"lease_id": id(2), "reason": "done for today"});
     assert_ok(&api.post("job", "release", release).await);
     let (event_id, _, data) = stream.expect("released").await;
@@ -170,6 +172,9 @@ async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease
         (&data["state"], &data["holder"]),
         (&json!("available"), &Value::Null)
     );
+    // Whose term is over.
+    let of_c1 = json!({"epoch": granted["epoch"], "holder": "c1"});
+    assert_eq!(data["term"], of_c1);
 
     assert_ok(&api.acquire("job", 3).await);
     stream.expect("granted").await;
@@ -180,7 +185,7 @@ async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease
     let mut heir = minute(4);
     heir["holder"] = json!("c4");
     assert_ok(&api.post("job", "acquire", heir).await);
-    stream.expect("granted").await;
+    let granted = stream.expect("granted").await.2;
     let breaking = json!({"break_period_ms": 1_000, "reason": "it hangs"});
     assert_ok(&api.post("job", "break", breaking).await);
     let data = stream.expect("breaking").await.2;
@@ -189,7 +194,10 @@ async fn each_change_of_a_lease_is_told_with_its_revision_and_never_with_a_lease
         (&json!(1_000), &json!("it hangs"))
     );
     // Nobody asks; the store looks by itself.
-    assert_eq!(stream.expect("broken").await.2["state"], "broken");
+    let data = stream.expect("broken").await.2;
+    assert_eq!(data["state"], "broken");
+    let of_c4 = json!({"epoch": granted["epoch"], "holder": "c4"});
+    assert_eq!(data["term"], of_c4);
 
     assert_eq!(api.delete("job").await.0, 204);
     let (event_id, _, data) = stream.expect("deleted").await;

@@ -78,9 +78,21 @@ pub struct LeaseEvent {
     /// The lease as it was right after it, never with a lease id. How long it has left is as of then.
     #[serde(flatten)]
     pub view: LeaseView,
+    /// The term that is over, with `released`, `expired` and `broken`: the view has no holder then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<PastTerm>,
     /// Why, if there is a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// A term that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastTerm {
+    /// Its number.
+    pub epoch: u64,
+    /// Who held the lease.
+    pub holder: String,
 }
 
 /// The data of a `reset`.

@@ -11,7 +11,7 @@ mod problem;
 mod request;
 mod view;
 
-pub use event::{EventKind, LeaseEvent, Reset};
+pub use event::{EventKind, LeaseEvent, PastTerm, Reset};
 pub use number::{DurationMs, Number};
 pub use problem::{Code, Problem};
 pub use request::{

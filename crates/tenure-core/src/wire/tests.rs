@@ -122,6 +122,7 @@ fn metadata_are_bounded() {
 fn codes_have_one_name_for_serde_and_people() {
     for code in [
         Code::Malformed,
+        Code::CrossOrigin,
         Code::LeaseIdRetired,
         Code::EngineUnavailable,
         Code::Other,
@@ -154,16 +155,24 @@ fn events_are_named_the_same_in_json_and_on_the_line() {
 }
 
 #[test]
-fn an_event_is_a_view_with_a_reason() {
+fn an_event_is_a_view_with_a_term_and_a_reason() {
     let view = LeaseView::of("ns", "job", &Record::default(), Instant::default());
     let event = LeaseEvent {
         view,
+        term: Some(PastTerm {
+            epoch: 7,
+            holder: "c1".into(),
+        }),
         reason: Some("done".into()),
     };
     let json = serde_json::to_value(&event).unwrap();
     assert_eq!(
         (&json["lease"], &json["reason"]),
         (&"job".into(), &"done".into())
+    );
+    assert_eq!(
+        (&json["term"]["epoch"], &json["epoch"]),
+        (&7.into(), &serde_json::Value::Null)
     );
     assert_eq!(serde_json::from_value::<LeaseEvent>(json).unwrap(), event);
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use tenure_core::Instant;
 use tenure_core::lease::{Record, Stored};
-use tenure_core::wire::{EventKind, LeaseEvent, LeaseView};
+use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
 
 use crate::clock;
 use crate::engine::Content;
@@ -78,6 +78,7 @@ impl Told {
         self.data.get_or_init(|| {
             let event = LeaseEvent {
                 view: self.view(),
+                term: self.past_term(),
                 reason: self.step.event.reason().map(Into::into),
             };
             // It has text for keys, and no value that JSON has no form for.
@@ -107,6 +108,21 @@ impl Told {
             revision: write.revision,
             ..LeaseView::of(write.key.namespace(), write.key.lease(), &record, now)
         }
+    }
+
+    fn past_term(&self) -> Option<PastTerm> {
+        let kind = self.kind();
+        if !matches!(
+            kind,
+            EventKind::Released | EventKind::Expired | EventKind::Broken
+        ) {
+            return None;
+        }
+        let grant = self.stored()?.grant.as_ref()?;
+        Some(PastTerm {
+            epoch: grant.epoch.get(),
+            holder: grant.holder.as_str().into(),
+        })
     }
 
     pub(super) const fn bytes(&self) -> usize {

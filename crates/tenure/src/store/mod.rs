@@ -17,7 +17,7 @@ pub use roots::Roots;
 pub use tenure_core::lease::{State, TermEnd};
 pub use tenure_core::wire::{
     BreakRequest, Code, DurationMs, EventKind, HandOverRequest, History, LeaseEvent, LeaseList,
-    LeaseView, Problem, TermView,
+    LeaseView, PastTerm, Problem, TermView,
 };
 
 pub(crate) use client::{REQUEST_TIMEOUT, causes, http_client, read};
