@@ -90,7 +90,10 @@ async fn a_page_of_another_origin_changes_nothing() {
 
     let own: [&[(&str, &str)]; 4] = [
         &[("origin", &api.origin)],
-        &[("sec-fetch-site", "same-origin"), ("origin", "http://a.proxy")],
+        &[
+            ("sec-fetch-site", "same-origin"),
+            ("origin", "http://a.proxy"),
+        ],
         &[("sec-fetch-site", "none")],
         &[],
     ];

@@ -27,20 +27,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::lease::keeper::{Answer, EndReason, Request};
 use tenure_core::lease::{
-    self, Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules,
+    self, Acquire, Applied, Change, LeaseDuration, LeaseId, Metadata, Operation, Priority, Queue,
+    Record, Rejection, Rules, Running, Waiting,
 };
-use tenure_core::{ElectionName, Epoch, Instant, Name, UnixMillis};
+use tenure_core::{CandidateId, ElectionName, Epoch, Instant, Name, UnixMillis};
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 
 use crate::candidate::Candidate;
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
 use crate::renewer::{ConnectError, Renewer};
-use crate::store::{Code, LeaseView, Link, Problem, StoreError, Watcher};
+use crate::store::{Code, LeaseView, Link, Problem, StoreError, TermView, Watcher};
 
 /// How long the renewal thread may take for what is due, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,15 +72,25 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    leases: BTreeMap<ElectionName, (Record, u64)>,
+    leases: BTreeMap<ElectionName, Lease>,
     revision: u64,
     is_reachable: bool,
     replies_to_lose: usize,
     requests: u64,
 }
 
+#[derive(Debug, Default)]
+struct Lease {
+    record: Record,
+    /// The store's, when it last changed.
+    revision: u64,
+    waiting: Queue<oneshot::Sender<Answer>>,
+    /// Oldest first.
+    terms: Vec<TermView>,
+}
+
 impl TestStore {
-    /// Starts a store and a renewal thread for its candidates. It is midnight of an ordinary day.
+    /// Starts a store and a renewal thread for its candidates. It is early on a day in 1970.
     ///
     /// # Errors
     ///
@@ -161,7 +173,17 @@ impl TestStore {
     #[allow(clippy::must_use_candidate)] // It acts; who needs no answer needs none.
     pub fn break_lease(&self, election: &ElectionName, period: Duration) -> bool {
         self.shared
-            .apply(election, &Operation::Break(Some(period)))
+            .apply(election, &Operation::Break(Some(period)), None)
+            .is_ok()
+    }
+
+    /// Hands a lease over as an operator does: its holder has so long to stop, and `to` as long to
+    /// come. False if nobody holds it.
+    #[allow(clippy::must_use_candidate)] // As above.
+    pub fn hand_over(&self, election: &ElectionName, to: &CandidateId, within: Duration) -> bool {
+        let to = to.clone();
+        self.shared
+            .apply(election, &Operation::SwitchOver { to, within }, None)
             .is_ok()
     }
 
@@ -170,6 +192,17 @@ impl TestStore {
     pub fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.shared.settle(election);
         self.shared.view(election)
+    }
+
+    /// The terms of a lease, newest first, with how and why they ended.
+    #[must_use]
+    pub fn history(&self, election: &ElectionName) -> Vec<TermView> {
+        self.shared.settle(election);
+        let state = self.shared.lock();
+        let lease = state.leases.get(election);
+        lease.map_or_else(Vec::new, |lease| {
+            lease.terms.iter().rev().cloned().collect()
+        })
     }
 
     /// How many requests have reached the store so far; several renewals at once are one.
@@ -230,42 +263,73 @@ impl Shared {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn apply(&self, election: &ElectionName, operation: &Operation) -> Result<Change, Rejection> {
-        let now = self.now();
-        let mut state = self.lock();
-        let revision = state.revision + 1;
-        let (record, changed_at) = state.leases.entry(election.clone()).or_default();
-        let lapsed = record.settle(now).is_some();
-        let applied = lease::apply(record, operation, now, &Rules::NATIVE);
-        if lapsed || applied.as_ref().is_ok_and(|applied| applied.durable) {
-            *changed_at = revision;
-            state.revision = revision;
-            drop(state);
-            self.tell();
-        }
-        applied.map(|applied| applied.change)
+    fn apply(
+        &self,
+        election: &ElectionName,
+        operation: &Operation,
+        reason: Option<&str>,
+    ) -> Result<Change, Rejection> {
+        self.lock().leases.entry(election.clone()).or_default();
+        let applied = self.change(election, |lease, now| {
+            let applied = lease.apply(operation, reason, now);
+            let is_change = applied.as_ref().is_ok_and(|applied| applied.durable);
+            (is_change, applied)
+        });
+        // It was made above, and none is ever forgotten.
+        let applied = applied.unwrap_or(Err(Rejection::NotHeld))?;
+        Ok(applied.change)
     }
 
     /// A term that time has ended is a change like any other.
     fn settle(&self, election: &ElectionName) {
+        self.change(election, |_, _| (false, ()));
+    }
+
+    /// Lets this one wait, behind those who go before it.
+    fn join(
+        &self,
+        election: &ElectionName,
+        priority: Priority,
+        waiting: Waiting<oneshot::Sender<Answer>>,
+    ) {
+        // A request that this one replaces hears of it, though the lease is as it was.
+        self.change(election, |lease, _| {
+            let replaced = lease.waiting.join(priority, waiting);
+            (replaced.is_some(), ())
+        });
+    }
+
+    /// Does something to a lease, for which those who wait longer are served before and after; and
+    /// tells everybody if it is a change.
+    fn change<T>(
+        &self,
+        election: &ElectionName,
+        change: impl FnOnce(&mut Lease, Instant) -> (bool, T),
+    ) -> Option<T> {
         let now = self.now();
         let mut state = self.lock();
         let revision = state.revision + 1;
-        if let Some((record, changed_at)) = state.leases.get_mut(election)
-            && record.settle(now).is_some()
-        {
-            *changed_at = revision;
+        let lease = state.leases.get_mut(election)?;
+        let is_before = lease.settle(now);
+        let (is_change, result) = change(lease, now);
+        let is_after = lease.settle(now);
+        if is_before || is_change || is_after {
+            lease.revision = revision;
             state.revision = revision;
+            drop(state);
+            self.tell();
         }
+        Some(result)
     }
 
     fn view(&self, election: &ElectionName) -> Option<LeaseView> {
         let now = self.now();
         let state = self.lock();
-        let (record, revision) = state.leases.get(election)?;
-        let view = LeaseView::of(election.namespace(), election.name(), record, now);
+        let lease = state.leases.get(election)?;
+        let view = LeaseView::of(election.namespace(), election.name(), &lease.record, now);
         Some(LeaseView {
-            revision: *revision,
+            waiters: lease.waiting.len() as u64,
+            revision: lease.revision,
             ..view
         })
     }
@@ -277,6 +341,79 @@ impl Shared {
             () = self.clock.sleep_until(end) => false,
         }
     }
+}
+
+impl Lease {
+    /// Ends a term that time has ended, and grants the lease to the first who waits and may have it.
+    /// Whether that has changed anything.
+    fn settle(&mut self, now: Instant) -> bool {
+        let running = self.record.running();
+        let has_lapsed = self.record.settle(now).is_some();
+        self.note_end(running, None, now);
+        self.grant_next(now) || has_lapsed
+    }
+
+    fn grant_next(&mut self, now: Instant) -> bool {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.drop_where(|one| one.reply_to.is_closed());
+        let mut granted = None;
+        let next = waiting.take_first(|one| {
+            let acquire = Operation::Acquire(one.request.clone(), wall(now));
+            granted = self.apply(&acquire, None, now).ok();
+            granted.is_some()
+        });
+        self.waiting = waiting;
+        let (Some(next), Some(granted)) = (next, granted) else {
+            return false;
+        };
+        // Who has gone just now does not renew.
+        let _ = next.reply_to.send(Answer::from(Ok(granted.change)));
+        true
+    }
+
+    fn apply(
+        &mut self,
+        operation: &Operation,
+        reason: Option<&str>,
+        now: Instant,
+    ) -> Result<Applied, Rejection> {
+        let running = self.record.running();
+        let applied = lease::apply(&mut self.record, operation, now, &Rules::NATIVE)?;
+        self.note_end(running, reason, now);
+        if let (Change::Granted(epoch), Operation::Acquire(request, began)) =
+            (&applied.change, operation)
+        {
+            self.terms.push(TermView {
+                epoch: epoch.get(),
+                holder: request.holder.to_string(),
+                began_at: Some(rfc3339(*began)),
+                ended_at: None,
+                end: None,
+                reason: None,
+            });
+        }
+        Ok(applied)
+    }
+
+    /// Notes how the last step ended the term that was running before it, if it did.
+    fn note_end(&mut self, running: Option<Running>, reason: Option<&str>, now: Instant) {
+        let ended = running.and_then(|running| running.ended(&self.record, now));
+        if let (Some(term), Some((end, at))) = (self.terms.last_mut(), ended) {
+            term.end = Some(end);
+            term.ended_at = Some(rfc3339(wall(at)));
+            term.reason = reason.map(Into::into);
+        }
+    }
+}
+
+/// A wall clock that goes along with the test's time.
+const fn wall(now: Instant) -> UnixMillis {
+    UnixMillis::new(now.as_nanos() / 1_000_000)
+}
+
+fn rfc3339(wall: UnixMillis) -> String {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(wall.get());
+    humantime::format_rfc3339_millis(time).to_string()
 }
 
 /// A candidate's way to a [`TestStore`].
@@ -302,17 +439,22 @@ impl TestLink {
                 wait,
                 min_epoch,
             } => self.acquire(lease_id, wait, min_epoch).await,
-            Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None)),
-            Request::Release { lease_id, .. } => self.apply(&Operation::Release(lease_id)),
+            Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
+            Request::Release { lease_id, reason } => {
+                self.apply(&Operation::Release(lease_id), reason.map(EndReason::as_str))
+            }
             Request::HandOver {
                 lease_id,
                 to,
                 within,
-            } => self.apply(&Operation::HandOver {
-                lease_id,
-                to,
-                within,
-            }),
+            } => {
+                let hand_over = Operation::HandOver {
+                    lease_id,
+                    to,
+                    within,
+                };
+                self.apply(&hand_over, None)
+            }
         };
         if self.reply_is_lost() {
             self.no_answer(end).await
@@ -332,9 +474,8 @@ impl TestLink {
         if self.arrives() {
             for (name, lease_id) in renewals {
                 let election = ElectionName::new(namespace.clone(), name.clone());
-                let renewed = self
-                    .shared
-                    .apply(&election, &Operation::Renew(*lease_id, None));
+                let renewal = Operation::Renew(*lease_id, None);
+                let renewed = self.shared.apply(&election, &renewal, None);
                 answers.push(Answer::from(renewed));
             }
             if !self.reply_is_lost() {
@@ -353,7 +494,7 @@ impl TestLink {
             return Err(unreachable());
         }
         let operation = Operation::SetMetadata(lease_id, metadata);
-        let changed = self.shared.apply(&self.of.election, &operation);
+        let changed = self.shared.apply(&self.of.election, &operation, None);
         changed
             .map(|_| ())
             .map_err(|rejection| StoreError::Problem(Problem::from(&rejection)))
@@ -399,23 +540,39 @@ impl TestLink {
             min_epoch,
             metadata: self.of.metadata.clone(),
         };
+        let try_now = || {
+            let acquire = Operation::Acquire(request.clone(), wall(self.shared.now()));
+            self.shared.apply(&self.of.election, &acquire, None)
+        };
+        match try_now() {
+            Err(
+                Rejection::Held { .. } | Rejection::LockDelay { .. } | Rejection::Reserved { .. },
+            ) if !wait.is_zero() => {}
+            result => return Answer::from(result),
+        }
+        let (reply_to, mut reply) = oneshot::channel();
+        let waiting = Waiting {
+            request: request.clone(),
+            reply_to,
+        };
+        self.shared
+            .join(&self.of.election, self.of.priority, waiting);
         loop {
-            // A wall clock that goes along with the test's time.
-            let wall = UnixMillis::new(self.shared.now().as_nanos() / 1_000_000);
-            let operation = Operation::Acquire(request.clone(), wall);
-            let refused = match self.shared.apply(&self.of.election, &operation) {
-                Err(
-                    refused @ (Rejection::Held { .. }
-                    | Rejection::LockDelay { .. }
-                    | Rejection::Reserved { .. }),
-                ) => refused,
-                result => return Answer::from(result),
-            };
+            self.shared.settle(&self.of.election);
+            match reply.try_recv() {
+                Ok(answer) => return answer,
+                Err(TryRecvError::Empty) => {}
+                // A later request with this lease id waits instead.
+                Err(TryRecvError::Closed) => break,
+            }
             let lapse = self.next_lapse().map_or(end, |lapse| lapse.min(end));
             if !self.shared.change_before(&mut seen, lapse).await && self.shared.now() >= end {
-                return Answer::from(Err(refused));
+                break;
             }
         }
+        // From here on nobody can grant to it.
+        reply.close();
+        reply.try_recv().unwrap_or_else(|_| Answer::from(try_now()))
     }
 
     fn next_lapse(&self) -> Option<Instant> {
@@ -424,12 +581,12 @@ impl TestLink {
             .lock()
             .leases
             .get(&self.of.election)?
-            .0
+            .record
             .next_lapse(now)
     }
 
-    fn apply(&self, operation: &Operation) -> Answer {
-        Answer::from(self.shared.apply(&self.of.election, operation))
+    fn apply(&self, operation: &Operation, reason: Option<&str>) -> Answer {
+        Answer::from(self.shared.apply(&self.of.election, operation, reason))
     }
 
     fn arrives(&self) -> bool {
