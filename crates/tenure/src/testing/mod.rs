@@ -25,24 +25,27 @@
 //! # }
 //! ```
 
+mod lease;
+mod link;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tenure_core::lease::keeper::{Answer, EndReason, Request};
-use tenure_core::lease::{
-    self, Acquire, Applied, Change, LeaseDuration, LeaseId, Metadata, Operation, Priority, Queue,
-    Record, Rejection, Rules, Running, Waiting,
-};
-use tenure_core::{CandidateId, ElectionName, Epoch, Instant, Name, UnixMillis};
-use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::sync::watch;
+use tenure_core::lease::keeper::Answer;
+use tenure_core::lease::{Change, Operation, Priority, Rejection, Waiting};
+use tenure_core::{CandidateId, ElectionName, Instant};
+use tokio::sync::{oneshot, watch};
+
+use lease::Lease;
+
+pub(crate) use link::TestLink;
 
 use crate::candidate::Candidate;
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
 use crate::renewer::{ConnectError, Renewer};
-use crate::store::{Code, LeaseView, Link, Problem, StoreError, TermView, Watcher};
+use crate::store::{LeaseView, Link, TermView, Watcher};
 
 /// How long the renewal thread may take for what is due, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -77,16 +80,6 @@ struct State {
     is_reachable: bool,
     replies_to_lose: usize,
     requests: u64,
-}
-
-#[derive(Debug, Default)]
-struct Lease {
-    record: Record,
-    /// The store's, when it last changed.
-    revision: u64,
-    waiting: Queue<oneshot::Sender<Answer>>,
-    /// Oldest first.
-    terms: Vec<TermView>,
 }
 
 impl TestStore {
@@ -340,272 +333,5 @@ impl Shared {
             _ = seen.changed() => true,
             () = self.clock.sleep_until(end) => false,
         }
-    }
-}
-
-impl Lease {
-    /// Ends a term that time has ended, and grants the lease to the first who waits and may have it.
-    /// Whether that has changed anything.
-    fn settle(&mut self, now: Instant) -> bool {
-        let running = self.record.running();
-        let has_lapsed = self.record.settle(now).is_some();
-        self.note_end(running, None, now);
-        self.grant_next(now) || has_lapsed
-    }
-
-    fn grant_next(&mut self, now: Instant) -> bool {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.drop_where(|one| one.reply_to.is_closed());
-        let mut granted = None;
-        let next = waiting.take_first(|one| {
-            let acquire = Operation::Acquire(one.request.clone(), wall(now));
-            granted = self.apply(&acquire, None, now).ok();
-            granted.is_some()
-        });
-        self.waiting = waiting;
-        let (Some(next), Some(granted)) = (next, granted) else {
-            return false;
-        };
-        // Who has gone just now does not renew.
-        let _ = next.reply_to.send(Answer::from(Ok(granted.change)));
-        true
-    }
-
-    fn apply(
-        &mut self,
-        operation: &Operation,
-        reason: Option<&str>,
-        now: Instant,
-    ) -> Result<Applied, Rejection> {
-        let running = self.record.running();
-        let applied = lease::apply(&mut self.record, operation, now, &Rules::NATIVE)?;
-        self.note_end(running, reason, now);
-        if let (Change::Granted(epoch), Operation::Acquire(request, began)) =
-            (&applied.change, operation)
-        {
-            self.terms.push(TermView {
-                epoch: epoch.get(),
-                holder: request.holder.to_string(),
-                began_at: Some(rfc3339(*began)),
-                ended_at: None,
-                end: None,
-                reason: None,
-            });
-        }
-        Ok(applied)
-    }
-
-    /// Notes how the last step ended the term that was running before it, if it did.
-    fn note_end(&mut self, running: Option<Running>, reason: Option<&str>, now: Instant) {
-        let ended = running.and_then(|running| running.ended(&self.record, now));
-        if let (Some(term), Some((end, at))) = (self.terms.last_mut(), ended) {
-            term.end = Some(end);
-            term.ended_at = Some(rfc3339(wall(at)));
-            term.reason = reason.map(Into::into);
-        }
-    }
-}
-
-/// A wall clock that goes along with the test's time.
-const fn wall(now: Instant) -> UnixMillis {
-    UnixMillis::new(now.as_nanos() / 1_000_000)
-}
-
-fn rfc3339(wall: UnixMillis) -> String {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(wall.get());
-    humantime::format_rfc3339_millis(time).to_string()
-}
-
-/// A candidate's way to a [`TestStore`].
-#[derive(Clone, Debug)]
-pub(crate) struct TestLink {
-    shared: Arc<Shared>,
-    of: Arc<Config>,
-}
-
-impl TestLink {
-    pub(crate) fn is_same_store(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-
-    pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Answer {
-        let end = self.shared.now() + timeout;
-        if !self.arrives() {
-            return self.no_answer(end).await;
-        }
-        let answer = match request {
-            Request::Acquire {
-                lease_id,
-                wait,
-                min_epoch,
-            } => self.acquire(lease_id, wait, min_epoch).await,
-            Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
-            Request::Release { lease_id, reason } => {
-                self.apply(&Operation::Release(lease_id), reason.map(EndReason::as_str))
-            }
-            Request::HandOver {
-                lease_id,
-                to,
-                within,
-            } => {
-                let hand_over = Operation::HandOver {
-                    lease_id,
-                    to,
-                    within,
-                };
-                self.apply(&hand_over, None)
-            }
-        };
-        if self.reply_is_lost() {
-            self.no_answer(end).await
-        } else {
-            answer
-        }
-    }
-
-    pub(crate) async fn renew_many(
-        &self,
-        namespace: &Name,
-        renewals: &[(Name, LeaseId)],
-        timeout: Duration,
-    ) -> Vec<Answer> {
-        let end = self.shared.now() + timeout;
-        let mut answers = Vec::new();
-        if self.arrives() {
-            for (name, lease_id) in renewals {
-                let election = ElectionName::new(namespace.clone(), name.clone());
-                let renewal = Operation::Renew(*lease_id, None);
-                let renewed = self.shared.apply(&election, &renewal, None);
-                answers.push(Answer::from(renewed));
-            }
-            if !self.reply_is_lost() {
-                return answers;
-            }
-        }
-        vec![self.no_answer(end).await; renewals.len()]
-    }
-
-    pub(crate) fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Result<(), StoreError> {
-        let unreachable = || StoreError::Unreachable {
-            endpoint: self.of.servers[0].clone(),
-            reason: "the test has made it so".into(),
-        };
-        if !self.arrives() {
-            return Err(unreachable());
-        }
-        let operation = Operation::SetMetadata(lease_id, metadata);
-        let changed = self.shared.apply(&self.of.election, &operation, None);
-        changed
-            .map(|_| ())
-            .map_err(|rejection| StoreError::Problem(Problem::from(&rejection)))
-    }
-
-    pub(crate) async fn lease_after(
-        &self,
-        election: &ElectionName,
-        after: u64,
-        wait: Duration,
-    ) -> Result<Option<LeaseView>, StoreError> {
-        let mut seen = self.shared.changes.subscribe();
-        let end = self.shared.now() + wait;
-        loop {
-            if !self.shared.lock().is_reachable {
-                let detail = "the test has made the store unreachable";
-                return Err(StoreError::Problem(Problem::new(
-                    Code::EngineUnavailable,
-                    detail,
-                )));
-            }
-            self.shared.settle(election);
-            let view = self.shared.view(election);
-            if view.as_ref().is_none_or(|view| view.revision > after) {
-                return Ok(view);
-            }
-            let lapse = self.next_lapse().map_or(end, |lapse| lapse.min(end));
-            if !self.shared.change_before(&mut seen, lapse).await && self.shared.now() >= end {
-                return Ok(view);
-            }
-        }
-    }
-
-    /// Waits in the store until the lease is granted or the time is up.
-    async fn acquire(&self, lease_id: LeaseId, wait: Duration, min_epoch: Option<Epoch>) -> Answer {
-        let mut seen = self.shared.changes.subscribe();
-        let end = self.shared.now() + wait;
-        let request = Acquire {
-            lease_id,
-            holder: self.of.candidate.clone(),
-            duration: LeaseDuration::Fixed(self.of.timings.lease_duration()),
-            lock_delay: self.of.lock_delay,
-            min_epoch,
-            metadata: self.of.metadata.clone(),
-        };
-        let try_now = || {
-            let acquire = Operation::Acquire(request.clone(), wall(self.shared.now()));
-            self.shared.apply(&self.of.election, &acquire, None)
-        };
-        match try_now() {
-            Err(
-                Rejection::Held { .. } | Rejection::LockDelay { .. } | Rejection::Reserved { .. },
-            ) if !wait.is_zero() => {}
-            result => return Answer::from(result),
-        }
-        let (reply_to, mut reply) = oneshot::channel();
-        let waiting = Waiting {
-            request: request.clone(),
-            reply_to,
-        };
-        self.shared
-            .join(&self.of.election, self.of.priority, waiting);
-        loop {
-            self.shared.settle(&self.of.election);
-            match reply.try_recv() {
-                Ok(answer) => return answer,
-                Err(TryRecvError::Empty) => {}
-                // A later request with this lease id waits instead.
-                Err(TryRecvError::Closed) => break,
-            }
-            let lapse = self.next_lapse().map_or(end, |lapse| lapse.min(end));
-            if !self.shared.change_before(&mut seen, lapse).await && self.shared.now() >= end {
-                break;
-            }
-        }
-        // From here on nobody can grant to it.
-        reply.close();
-        reply.try_recv().unwrap_or_else(|_| Answer::from(try_now()))
-    }
-
-    fn next_lapse(&self) -> Option<Instant> {
-        let now = self.shared.now();
-        self.shared
-            .lock()
-            .leases
-            .get(&self.of.election)?
-            .record
-            .next_lapse(now)
-    }
-
-    fn apply(&self, operation: &Operation, reason: Option<&str>) -> Answer {
-        Answer::from(self.shared.apply(&self.of.election, operation, reason))
-    }
-
-    fn arrives(&self) -> bool {
-        let mut state = self.shared.lock();
-        if state.is_reachable {
-            state.requests += 1;
-        }
-        state.is_reachable
-    }
-
-    fn reply_is_lost(&self) -> bool {
-        let mut state = self.shared.lock();
-        let lost = state.replies_to_lose > 0;
-        state.replies_to_lose = state.replies_to_lose.saturating_sub(1);
-        lost || !state.is_reachable
-    }
-
-    async fn no_answer(&self, end: Instant) -> Answer {
-        self.shared.clock.sleep_until(end).await;
-        Answer::Unknown("no answer in time".into())
     }
 }
