@@ -365,15 +365,18 @@ pub(crate) struct Status {
 }
 
 /// End somebody's term: the lease goes to the next candidate
+///
+/// The holder is told with its next renewal, stops, and gives the lease up. Without "--period" nobody else
+/// leads before it has stopped, also if it can't be told.
 #[derive(Debug, Args)]
 pub(crate) struct Break {
     /// The lease
     #[arg(value_name = "[NAMESPACE/]NAME")]
     pub(crate) name: ElectionName,
-    /// How long the holder has to notice and stop; below its renew interval plus stop grace it may
-    /// still be acting when the next one starts
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
-    pub(crate) period: Duration,
+    /// How long the holder has at most to notice and stop; if that is shorter than the lease's duration it
+    /// may still act when the next one leads [default: the lease's duration; an infinite one has none]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) period: Option<Duration>,
     /// Why, for the store's log
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -437,10 +440,10 @@ pub(crate) struct Handover {
     /// Who shall lead: the id of a candidate that competes
     #[arg(long, value_name = "CANDIDATE")]
     pub(crate) to: CandidateId,
-    /// How long the holder has to notice and stop; below its renew interval plus stop grace it may
-    /// still be acting when the next one starts
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
-    pub(crate) within: Duration,
+    /// How long the holder has at most to notice and stop; if that is shorter than the lease's duration it
+    /// may still act when the next one leads [default: the lease's duration; an infinite one has none]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) within: Option<Duration>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print JSON, with the field names of the HTTP API

@@ -1,6 +1,5 @@
 //! How the command ends.
 
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
@@ -8,6 +7,8 @@ use tenure::config::StateError;
 use tenure::store::StoreError;
 use tenure::{ConfigError, ConnectError, RunError};
 use tenure_server::{AzureError, BackupError, OpenError, RestoreError};
+
+use crate::logging;
 
 /// Usage or configuration is wrong (clap uses the same for usage).
 pub(crate) const BAD_CONFIGURATION: u8 = 2;
@@ -70,7 +71,7 @@ impl Failure {
     /// Tells stderr, with all causes, and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         // Without anybody who listens the code still tells.
-        let _ = writeln!(anstream::stderr(), "tenure: {:#}", self.error);
+        logging::say(format_args!("tenure: {:#}", self.error));
         ExitCode::from(self.code)
     }
 }

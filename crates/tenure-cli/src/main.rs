@@ -37,10 +37,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = logging::start(cli.log_format).and_then(|()| dispatch(cli.command));
-    match done {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
-    }
+    let code = done.unwrap_or_else(Failure::report);
+    logging::finish(logging::LAST_LINES);
+    code
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Local, Utc};
 use comfy_table::Table;
+use humantime::format_duration;
 use tenure::config::{ConfigError, Origin, Settings, Strategy};
 use tenure::store::{
     AzureBlobClient, BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State,
@@ -16,8 +17,11 @@ use tenure::{Config, ElectionName, Name};
 use tracing::warn;
 
 use crate::cli::{Break, Handover, History, List, Status, StoreArgs};
-use crate::exit::{Failure, REFUSED};
+use crate::exit::{BAD_CONFIGURATION, Failure, REFUSED};
 use crate::output;
+
+/// How long a lease that nobody holds is kept for the candidate that it is handed over to.
+const NOBODY_HOLDS: Duration = Duration::from_secs(10);
 
 pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
     let client = client(&arguments.store)?;
@@ -84,8 +88,12 @@ fn unknown(name: &ElectionName) -> Failure {
 
 pub(crate) fn break_lease(arguments: &Break) -> Result<ExitCode, Failure> {
     let client = client(&arguments.store)?;
+    let Some(view) = ask(client.lease(&arguments.name))? else {
+        return Err(unknown(&arguments.name));
+    };
+    let period = time_to_stop(&view, arguments.period, "--period")?;
     let request = BreakRequest {
-        break_period_ms: Some(arguments.period.into()),
+        break_period_ms: Some(period.into()),
         reason: arguments.reason.clone(),
     };
     let view = ask(client.break_lease(&arguments.name, &request))?;
@@ -95,10 +103,14 @@ pub(crate) fn break_lease(arguments: &Break) -> Result<ExitCode, Failure> {
 
 pub(crate) fn hand_over(arguments: &Handover) -> Result<ExitCode, Failure> {
     let client = client(&arguments.store)?;
+    let Some(view) = ask(client.lease(&arguments.name))? else {
+        return Err(unknown(&arguments.name));
+    };
+    let within = time_to_stop(&view, arguments.within, "--within")?;
     let request = HandOverRequest {
         lease_id: None,
         to: arguments.to.to_string(),
-        within_ms: arguments.within.into(),
+        within_ms: within.into(),
     };
     let view = ask(client.hand_over(&arguments.name, &request))?;
     if view.waiters == 0 {
@@ -108,6 +120,44 @@ pub(crate) fn hand_over(arguments: &Handover) -> Result<ExitCode, Failure> {
     }
     show(&view, arguments.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How long the holder of this lease gets to stop: what the operator says, or else the lease's duration.
+///
+/// The store ends a break after the period, or when the lease ends anyway, if that is sooner. So a period
+/// of the whole duration shortens nothing: the holder stops before, as it does before any end of its lease
+/// (see `tenure_core::lease::keeper`), whether it hears of the break or not, and whatever its timings are. It
+/// does hear of it, with its next renewal, and gives the lease up as soon as its task is gone, so nobody waits for
+/// longer than that. With a shorter period that renewal may come too late, or never.
+fn time_to_stop(
+    view: &LeaseView,
+    asked: Option<Duration>,
+    flag: &str,
+) -> Result<Duration, Failure> {
+    let lease = &view.lease;
+    if view.duration_ms == Some(DurationMs::Infinite) {
+        let asked = asked.ok_or_else(|| {
+            let error = anyhow::anyhow!(
+                "the lease {lease} is infinite: its holder need not renew it, so no time is sure to be enough \
+                 for it to notice; say by {flag} how long it gets"
+            );
+            Failure::new(BAD_CONFIGURATION, error)
+        })?;
+        warn!(%lease, "this lease is infinite: its holder need not renew it, and if it does not notice in \
+            time it still acts when another leads");
+        return Ok(asked);
+    }
+    let Some(safe) = fixed(view.duration_ms) else {
+        return Ok(asked.unwrap_or(NOBODY_HOLDS));
+    };
+    let period = asked.unwrap_or(safe);
+    if period < safe {
+        let (period, safe) = (format_duration(period), format_duration(safe));
+        warn!(%lease, "after {period} another may lead while the holder still acts: it notices with its next \
+            renewal, and not at all while it can't reach the store; from {flag} {safe} on, the lease's duration, \
+            it has stopped for sure");
+    }
+    Ok(period)
 }
 
 /// The blob that has the lease, if candidates are elected by one.
@@ -301,12 +351,17 @@ pub(crate) const fn state(state: State) -> &'static str {
 fn duration(duration: Option<DurationMs>) -> String {
     match duration {
         Some(DurationMs::Infinite) => "infinite".into(),
-        Some(DurationMs::Fixed(number)) => number.within("duration_ms", 0, u64::MAX).map_or_else(
-            |_| none(),
-            |ms| humantime::format_duration(Duration::from_millis(ms)).to_string(),
-        ),
-        None => none(),
+        duration => fixed(duration).map_or_else(none, |fixed| format_duration(fixed).to_string()),
     }
+}
+
+/// A duration that is one and has an end.
+fn fixed(duration: Option<DurationMs>) -> Option<Duration> {
+    let Some(DurationMs::Fixed(number)) = duration else {
+        return None;
+    };
+    let ms = number.within("duration_ms", 0, u64::MAX).ok()?;
+    Some(Duration::from_millis(ms))
 }
 
 fn left(view: &LeaseView) -> String {
@@ -326,6 +381,6 @@ fn since(view: &LeaseView) -> String {
         return text.clone();
     };
     let ago = (Utc::now() - granted.to_utc()).to_std().unwrap_or_default();
-    let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
+    let ago = format_duration(Duration::from_secs(ago.as_secs()));
     format!("{} ({ago} ago)", local_time(text))
 }

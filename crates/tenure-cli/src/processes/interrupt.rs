@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
+use crate::logging;
 
 /// A signal has ended it; all its processes are stopped.
 #[derive(Debug)]
@@ -61,6 +62,7 @@ pub(crate) fn notice(second: Second) -> anyhow::Result<Arc<AtomicI32>> {
                 let order = Ordering::Relaxed;
                 let is_first = first.compare_exchange(0, signal, order, order);
                 if is_first.is_err() && second == Second::EndsAtOnce {
+                    logging::finish(logging::LAST_LINES);
                     std::process::exit(128 + signal);
                 }
             }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access};
@@ -20,17 +21,21 @@ use tenure::{Candidate, Config, EndReason, OnOverrun};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::cli::{CandidateArgs, Run};
 use crate::exit::{Failure, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
-use crate::{parent, store};
+use crate::{logging, parent, store};
 use supervise::supervise;
 
 pub(crate) use watchdog::{watchdog, watched};
 
 /// The store's secrets in the environment.
 const SECRETS_OF_STORE: &str = "TENURE_AZURE_ACCOUNTS";
+
+/// How long an overrun waits for who reads stderr. Others may lead soon; the watchdog, which was told so,
+/// has killed the command by now, if it can.
+const LAST_LINES_OF_OVERRUN: Duration = Duration::from_millis(100);
 
 /// Where the system looks for commands when there is no PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -180,12 +185,19 @@ fn config(arguments: &Run) -> Result<Config, ConfigError> {
     })?;
     // A command that can't be stopped is left behind with this process's end, and the watchdog
     // kills it then.
-    let chosen = settings.origin("on_overrun").is_some();
-    Ok(if chosen {
+    let only_reports = settings.list("on_overrun") == ["report"];
+    Ok(if only_reports {
         config
     } else {
-        config.with_on_overrun(OnOverrun::Exit)
+        config.with_on_overrun(OnOverrun::Call(Arc::new(|_| end_now())))
     })
+}
+
+/// As [`OnOverrun::Exit`], and what was logged last is read, if anybody reads.
+fn end_now() {
+    error!("exiting, so that the command ends");
+    logging::finish(LAST_LINES_OF_OVERRUN);
+    std::process::exit(OnOverrun::EXIT_CODE);
 }
 
 /// Takes this program's secrets out of what a command is given. Neither the command nor the health command

@@ -2,7 +2,7 @@
 //! for too long that the term goes on.
 //!
 //! `tenure run` stops the command by itself when the term ends. But `tenure run` may be killed, or
-//! frozen while the command is not (`kill -STOP`, a debugger, a full pipe on stderr). Then the
+//! frozen while the command is not (`kill -STOP`, a debugger). Then the
 //! watchdog, which leads the command's process group, kills the group and itself: at the end of the
 //! pipe, and when the last deadline it was told has passed. The deadline is on the clock that the
 //! term is counted on.
@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Context;
 use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{close, getpgrp, getpid};
+use nix::unistd::{Pid, close, getpgid, getpgrp, getpid, getppid, setpgid};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -63,13 +63,15 @@ async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
         SignalKind::user_defined2(),
     ]
     .map(signal);
-    let mut deadline = follow(arguments.deadlines)?;
+    // By its number: at last this process leaves it.
+    let group = getpgrp();
+    let mut deadline = follow(arguments.deadlines, group)?;
     // A term that has passed before the command has begun is not begun.
     deadline
         .wait_for(|deadline| !deadline.is_zero())
         .await
         .context("no deadline was told")?;
-    kill_if_passed(&deadline);
+    kill_if_passed(group, &deadline);
 
     let mut child = start(arguments)?;
     let pid = child.id();
@@ -78,21 +80,34 @@ async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
         tokio::select! {
             status = child.wait() => break code_of(status?),
             () = sleep(left.min(LOOK)) => {
-                kill_if_passed(&deadline);
+                kill_if_passed(group, &deadline);
                 orphans::collect_except(pid);
             }
         }
     };
     // Here, and not in `tenure run`: the deadline holds for what was left behind, too.
     if !orphans::collect_own_group() {
-        let _ = killpg(getpgrp(), Signal::SIGTERM);
+        let _ = killpg(group, Signal::SIGTERM);
         let patience = now() + LEFTOVER_GRACE;
         while !orphans::collect_own_group() && now() < patience {
-            kill_if_passed(&deadline);
+            kill_if_passed(group, &deadline);
             sleep(LEFTOVER_LOOK).await;
         }
     }
+    kill_the_others(group);
     Ok(ExitCode::from(code))
+}
+
+/// Kills who is left of the group. Nobody watches over it from here on: `tenure run`, which would kill it, may
+/// be frozen. No member escapes by starting another one: one signal goes to all, and who has it
+/// pending can't fork.
+fn kill_the_others(group: Pid) {
+    // SIGKILL spares nobody in the group, and this process still has to tell how the command ended: it
+    // goes over to the group of `tenure run`. If that is gone, nobody asks how it ended.
+    if let Ok(elsewhere) = getpgid(Some(getppid())) {
+        let _ = setpgid(Pid::from_raw(0), elsewhere);
+    }
+    let _ = killpg(group, Signal::SIGKILL);
 }
 
 fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
@@ -125,15 +140,15 @@ pub(crate) fn watched(arguments: &Watched) -> Result<ExitCode, Failure> {
 }
 
 /// Kills the whole group, this process with it, once the deadline has passed.
-fn kill_if_passed(deadline: &watch::Receiver<Duration>) {
+fn kill_if_passed(group: Pid, deadline: &watch::Receiver<Duration>) {
     if now() >= *deadline.borrow() {
-        let _ = killpg(getpgrp(), Signal::SIGKILL);
+        let _ = killpg(group, Signal::SIGKILL);
     }
 }
 
 /// Reads deadlines from an inherited pipe, on a thread of its own. The end of the pipe is the end
 /// of `tenure run`: the group is killed.
-fn follow(pipe: i32) -> anyhow::Result<watch::Receiver<Duration>> {
+fn follow(pipe: i32, group: Pid) -> anyhow::Result<watch::Receiver<Duration>> {
     // Opened anew it is closed when the command starts; the inherited one would not be.
     let mut file = File::open(format!("/proc/self/fd/{pipe}")).context("can't open the pipe")?;
     close(pipe)?;
@@ -143,7 +158,7 @@ fn follow(pipe: i32) -> anyhow::Result<watch::Receiver<Duration>> {
         while file.read_exact(&mut nanos).is_ok() {
             sender.send_replace(Duration::from_nanos(u64::from_le_bytes(nanos)));
         }
-        let _ = killpg(getpgrp(), Signal::SIGKILL);
+        let _ = killpg(group, Signal::SIGKILL);
     });
     Ok(receiver)
 }

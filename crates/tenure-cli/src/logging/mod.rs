@@ -1,12 +1,22 @@
 //! Talk goes to stderr.
 
+mod talk;
+
+use std::fmt::Display;
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::exit::{BAD_CONFIGURATION, Failure};
+use talk::Lines;
+
+pub(crate) use talk::finish;
+
+/// How long the end of this process waits for who reads stderr: one that is there needs microseconds.
+pub(crate) const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The environment variable that sets levels.
 const LEVELS: &str = "TENURE_LOG";
@@ -26,15 +36,18 @@ pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        // It would panic where stderr is a pipe that nobody reads any more.
-        .log_internal_errors(false);
+        .with_writer(|| Lines)
+        .with_target(false);
     match format {
         LogFormat::Text => builder.with_ansi(coloured).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// Says a line that is no event, after all that was logged before it.
+pub(crate) fn say(line: impl Display) {
+    talk::say(format!("{line}\n").as_bytes());
 }
 
 fn filter() -> Result<EnvFilter, Failure> {
