@@ -106,9 +106,13 @@ impl Store {
             }
             Ok(look)
         };
-        let seen = self
-            .answer(|| self.inner.work(key, Unknown::Refuse, work))
-            .await?;
+        let seen = match then {
+            Then::Stays => self.look_at(key, work).await?,
+            Then::Changes | Then::Goes => {
+                self.answer(|| self.inner.work(key, Unknown::Refuse, work))
+                    .await?
+            }
+        };
         Ok(seen
             .value
             .unwrap_or_else(|| may(&Record::default(), Instant::default()).map(|()| Look::NOTHING)))

@@ -8,7 +8,7 @@ use tracing::error;
 
 use super::Store;
 use super::operate::unknown;
-use super::work::{Unknown, Work};
+use super::work::Work;
 use crate::clock;
 use crate::engine::{Archive, Term};
 use crate::table::Key;
@@ -40,9 +40,7 @@ impl Store {
                 .flat_map(|past| past.terms())
                 .collect(),
         };
-        let seen = self
-            .answer(|| self.inner.work(key, Unknown::Refuse, look))
-            .await?;
+        let seen = self.look_at(key, look).await?;
         let seen = seen.value.ok_or_else(|| unknown(key))?;
         let most = self.inner.limits.max_history;
         let past = match (&self.inner.archive, seen.last) {

@@ -94,17 +94,16 @@ impl Store {
             let epoch = epoch.map(Epoch::get);
             Ok(VerifyReply { current, epoch })
         };
-        let seen = self
-            .answer(|| self.inner.work(key, Unknown::Refuse, work))
-            .await?;
+        let seen = self.look_at(key, work).await?;
         seen.value.ok_or_else(|| unknown(key))?
     }
 
     /// The lease as it is.
     pub(crate) async fn view(&self, key: &Key) -> Result<LeaseView, Problem> {
         self.ready()?;
-        self.with_lease(key, Unknown::Refuse, |work| Ok(work.view()))
-            .await
+        let seen = self.look_at(key, |work| work.view()).await?;
+        let view = seen.value.ok_or_else(|| unknown(key))?;
+        Ok(at(view, seen.revision))
     }
 
     /// Whether there is such a lease, as far as anybody can know just now.
@@ -151,7 +150,7 @@ impl Store {
                 let mut first = Some(first);
                 let again = || match first.take() {
                     Some(first) => Ok(first),
-                    None => self.inner.work(&key, Unknown::Refuse, |work| work.view()),
+                    None => self.inner.look_at(&key, |work| work.view()),
                 };
                 let seen = self.answer(again).await?;
                 leases.extend(seen.value.map(|view| at(view, seen.revision)));
@@ -179,6 +178,24 @@ impl Store {
             .await?;
         let view = seen.value.ok_or_else(|| unknown(key))??;
         Ok(at(view, seen.revision))
+    }
+
+    /// Looks at a lease that is there. `look` changes nothing.
+    pub(super) async fn look_at<T>(
+        &self,
+        key: &Key,
+        look: impl Fn(&mut Work<'_>) -> T,
+    ) -> Result<Seen<Option<T>>, Problem> {
+        let mut is_first = true;
+        self.answer(|| {
+            if std::mem::take(&mut is_first) {
+                self.inner.work(key, Unknown::Refuse, &look)
+            } else {
+                // What is due can't be written now. Whoever reads is answered all the same.
+                self.inner.look_at(key, &look)
+            }
+        })
+        .await
     }
 
     /// Does `attempt`, waits until what it saw is durable, and only then lets it be told.

@@ -38,6 +38,9 @@ impl Store {
             changed: None,
             place: None,
         };
+        // What is due can't be written now, as a look has found out: from then on that is left to the timer,
+        // or this poll and others would wake each other by trying, in a hot loop.
+        let mut only_looks = false;
         loop {
             let subscribed = &mut poll.changed;
             let look = |work: &mut Work<'_>| {
@@ -51,8 +54,12 @@ impl Store {
             let mut look = Some(look);
             let seen = self
                 .answer(|| match look.take() {
-                    Some(look) => self.inner.work(key, Unknown::Refuse, look),
-                    None => self.inner.work(key, Unknown::Refuse, |work| work.view()),
+                    Some(look) if !only_looks => self.inner.work(key, Unknown::Refuse, look),
+                    Some(look) => self.inner.look_at(key, look),
+                    None => {
+                        only_looks = true;
+                        self.inner.look_at(key, |work| work.view())
+                    }
                 })
                 .await?;
             let Some(view) = seen.value else {

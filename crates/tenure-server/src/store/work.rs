@@ -26,6 +26,15 @@ pub(super) struct Seen<T> {
     pub(super) repeatable: bool,
 }
 
+impl<T> Seen<Option<T>> {
+    const NOTHING: Self = Self {
+        value: None,
+        revision: 0,
+        ticket: None,
+        repeatable: true,
+    };
+}
+
 /// What to do with a lease that nobody acquired.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unknown {
@@ -48,6 +57,8 @@ pub(super) struct Work<'a> {
     asked: bool,
     /// Whether the timer looks, and not a request.
     timed: bool,
+    /// The term that time has ended, if that is shown and no step.
+    unwritten: Option<Term>,
 }
 
 /// One who waited and was granted.
@@ -77,12 +88,7 @@ impl Inner {
             made.map_err(|full| too_many_leases(key, full, most))?;
         }
         let Some(entry) = shard.get_mut(key) else {
-            return Ok(Seen {
-                value: None,
-                revision: 0,
-                ticket: None,
-                repeatable: true,
-            });
+            return Ok(Seen::NOTHING);
         };
         let mut seen = Seen {
             value: None,
@@ -109,6 +115,45 @@ impl Inner {
             self.table.tidy(&mut shard, key, self.journal.durable());
         }
         Ok(seen)
+    }
+
+    /// Locks the lease and lets `look` look at it as time has it, without a step. That is for whoever
+    /// has to be answered when the steps that are due can't be written.
+    ///
+    /// A term that time has ended is shown as ended though no disk knows of it. That grants nothing:
+    /// a grant is a step, and the lease stays as it was. The answer carries the revision of the last
+    /// step that is durable, because the end has none yet; who polls for more still waits for it. If the
+    /// store restarts before the end is written, the lease counts as renewed, as ever: the same
+    /// term may be seen again, under the same epoch, and nobody else had it meanwhile.
+    pub(super) fn look_at<T>(
+        &self,
+        key: &Key,
+        look: impl FnOnce(&mut Work<'_>) -> T,
+    ) -> Result<Seen<Option<T>>, Problem> {
+        let mut shard = self.table.lock(key);
+        self.check_open()?;
+        let Some(entry) = shard.get_mut(key) else {
+            return Ok(Seen::NOTHING);
+        };
+        let mut value = None;
+        if entry.is_known() {
+            let as_written = entry.record.clone();
+            let mut work = Work::new(self, key, entry);
+            let running = work.entry.record.running();
+            if work.entry.record.settle(work.now).is_some() {
+                work.unwritten = work.to_note(running, None);
+            }
+            value = Some(look(&mut work));
+            entry.record = as_written;
+        }
+        let revision = entry.revision;
+        entry.drop_idle_interest();
+        Ok(Seen {
+            value,
+            revision,
+            ticket: self.journal.ticket(revision),
+            repeatable: true,
+        })
     }
 
     /// Looks at a lease because time may have changed it, or nobody may wait for it any more; and says
@@ -147,6 +192,7 @@ impl<'a> Work<'a> {
             granted: Vec::new(),
             asked: false,
             timed: false,
+            unwritten: None,
         }
     }
 
@@ -360,8 +406,11 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The term that goes on.
+    /// The term that goes on, or has ended without a step.
     pub(super) fn running_term(&self) -> Option<Term> {
+        if self.unwritten.is_some() {
+            return self.unwritten.clone();
+        }
         let grant = self.entry.record.held(self.now)?;
         Some(Term {
             epoch: grant.epoch,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::Epoch;
-use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, TermEnd};
+use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, State, TermEnd};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -319,6 +319,67 @@ async fn on_a_full_disk_nothing_has_happened_and_renewals_go_on() {
     let released = operate(&store, Operation::Release(id(1)));
     on_engine(&script, Script::commit).await;
     assert_eq!(answer(released).await.unwrap().revision, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_full_disk_a_lease_that_has_expired_is_shown_so_and_stays_as_it_was() {
+    let (store, script) = scripted();
+    let brief = LeaseDuration::Fixed(Duration::from_secs(1));
+    let granted = tokio::spawn({
+        let (store, mut queued) = (store.clone(), queued(1, Duration::ZERO));
+        queued.request.duration = brief;
+        async move { store.acquire(&key(), &queued).await }
+    });
+    let epoch = epoch_of(&on_engine(&script, Script::commit).await[0]);
+    answer(granted).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+
+    let seen = view(&store);
+    on_engine(&script, Script::refuse).await;
+    let seen = answer(seen).await.unwrap();
+    // Its end has no revision yet, and nothing was granted.
+    assert_eq!((seen.state, seen.revision), (State::Expired, 1));
+    let polled = tokio::spawn({
+        let store = store.clone();
+        async move { store.poll(&key(), 1, Duration::from_millis(300)).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    let polled = answer(polled).await.unwrap();
+    assert_eq!((polled.state, polled.revision), (State::Expired, 1));
+    assert!(script.is_idle(), "a poll does not try in a loop");
+    let verified = tokio::spawn({
+        let store = store.clone();
+        let epoch = Epoch::new(epoch).unwrap();
+        async move { store.verify(&key(), epoch).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    assert!(!verified.await.unwrap().unwrap().current);
+    let listed = tokio::spawn({
+        let store = store.clone();
+        let namespace = key().namespace().to_owned();
+        async move { store.list(&namespace, "", None, 10).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    assert_eq!(listed.await.unwrap().unwrap().leases, [seen]);
+    let told = tokio::spawn({
+        let store = store.clone();
+        async move { store.history(&key()).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    let terms = told.await.unwrap().unwrap().terms;
+    let terms: Vec<_> = terms.iter().map(|term| (term.epoch, term.end)).collect();
+    assert_eq!(terms, [(epoch, Some(TermEnd::Expired))]);
+
+    // Once there is space its end is a step like any other, and told once.
+    let seen = view(&store);
+    let noted = on_engine(&script, Script::commit).await[0].term.clone();
+    assert_eq!(
+        noted.unwrap().ended.map(|(end, _)| end),
+        Some(TermEnd::Expired)
+    );
+    assert!(answer(seen).await.unwrap().revision > 1);
+    let terms = store.history(&key()).await.unwrap().terms;
+    assert_eq!(terms.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
