@@ -223,6 +223,7 @@ mod tests {
             key: Key::of_text("ns/job"),
             revision: loaded.revision + 1,
             content: Content::Deleted(Some(last)),
+            retired: None,
             term: None,
         };
         engine.commit(&[&deleted]).unwrap();
