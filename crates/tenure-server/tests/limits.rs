@@ -400,7 +400,7 @@ async fn requests_wait_up_to_the_limit_in_all() {
     let until = Instant::now() + SOON;
     loop {
         let mut wire = Wire::connect(&api).await;
-        let path = "/v1/namespaces/ns/leases/two?after=999999&wait_ms=1";
+        let path = "/v1/namespaces/ns/leases/two?after=9007199254740991&wait_ms=1";
         let refused = wire.get(path).await;
         if refused.answer.0 == 429 {
             assert_problem(&refused, 429, "over_limit", &parts);
@@ -433,10 +433,10 @@ async fn a_long_poll_that_need_not_wait_takes_no_place() {
     };
     // It has changed already; it is not to be waited for; there is nothing to wait for.
     assert_ok(&poll("job", "after=0&wait_ms=60000").await.answer);
-    assert_ok(&poll("job", "after=999999&wait_ms=0").await.answer);
+    assert_ok(&poll("job", "after=9007199254740991&wait_ms=0").await.answer);
     let unknown = poll("unknown", "after=0&wait_ms=60000").await;
     assert_refused(&unknown.answer, 404, "unknown_lease");
-    let waits = poll("job", "after=999999&wait_ms=60000").await;
+    let waits = poll("job", "after=9007199254740991&wait_ms=60000").await;
     let parts = ["the store has 0 requests waiting", "at most 0"];
     assert_problem(&waits, 429, "over_limit", &parts);
 }
