@@ -7,12 +7,14 @@
 
 mod event;
 mod number;
+mod object;
 mod problem;
 mod request;
 mod view;
 
 pub use event::{EventKind, LeaseEvent, PastTerm, Reset};
 pub use number::{DurationMs, Number};
+pub use object::Object;
 pub use problem::{Code, Problem};
 pub use request::{
     AcquireRequest, BreakRequest, ChangeRequest, DEFAULT_PRIORITY, HandOverRequest,

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Code, DurationMs, LeaseView, Number, Problem};
+use super::{Code, DurationMs, LeaseView, Number, Problem, object};
 use crate::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Priority, Rules};
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Random};
@@ -45,7 +45,11 @@ pub struct AcquireRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Number>,
     /// What the holder says about itself.
-    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Metadata::is_empty",
+        deserialize_with = "object::texts_or_null"
+    )]
     pub metadata: BTreeMap<String, String>,
     /// For how long after this term's expiry or break nobody is to be granted; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,6 +133,7 @@ pub const MAX_RENEWALS: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub struct RenewManyRequest {
     /// At most [`MAX_RENEWALS`].
+    #[serde(deserialize_with = "object::objects")]
     pub leases: Vec<RenewOne>,
 }
 
@@ -276,6 +281,7 @@ pub struct MetadataRequest {
     /// The lease id that holds.
     pub lease_id: String,
     /// What the holder says about itself, all of it.
+    #[serde(deserialize_with = "object::texts")]
     pub metadata: BTreeMap<String, String>,
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Instant;
 use crate::Random;
-use crate::lease::{LeaseDuration, Record, Rules};
+use crate::lease::{LeaseDuration, Metadata, Record, Rules};
 use alloc::string::ToString;
 use core::time::Duration;
 
@@ -93,6 +93,39 @@ fn a_wrong_shape_is_no_request() {
             serde_json::from_str::<AcquireRequest>(json).is_err(),
             "{json}"
         );
+    }
+}
+
+#[test]
+fn objects_are_no_arrays_and_name_each_thing_once() {
+    let of = |json: &str| serde_json::from_str::<Object<RenewManyRequest>>(json);
+    assert!(of(r#"{"leases": [{"lease": "b1", "lease_id": "x"}]}"#).is_ok());
+    for json in [
+        r#"{"leases": [["b1", "x"]]}"#,
+        r#"[[{"lease": "b1", "lease_id": "x"}]]"#,
+        r#"{"leases": [{"lease": "b1", "lease_id": "x", "extra": 1}]}"#,
+    ] {
+        assert!(of(json).is_err(), "{json}");
+    }
+    let acquire = |metadata: &str| {
+        let json =
+            alloc::format!(r#"{{"holder": "a", "duration_ms": 1000, "metadata": {metadata}}}"#);
+        serde_json::from_str::<AcquireRequest>(&json).map(|request| request.metadata)
+    };
+    assert_eq!(acquire("null").unwrap(), Metadata::new());
+    assert_eq!(acquire(r#"{"k": "v"}"#).unwrap()["k"], "v");
+    let twice = acquire(r#"{"k": "v", "k": "w"}"#).unwrap_err();
+    assert!(twice.to_string().contains("duplicate key `k`"), "{twice}");
+    for wrong in ["[]", r#"[["k", "v"]]"#, r#"{"k": 1}"#, r#""k""#] {
+        assert!(acquire(wrong).is_err(), "{wrong}");
+    }
+    let metadata = |metadata: &str| {
+        let json = alloc::format!(r#"{{"lease_id": "x", "metadata": {metadata}}}"#);
+        serde_json::from_str::<MetadataRequest>(&json)
+    };
+    assert!(metadata(r#"{"k": "v"}"#).is_ok());
+    for wrong in ["null", r#"{"k": "v", "k": "v"}"#] {
+        assert!(metadata(wrong).is_err(), "{wrong}");
     }
 }
 

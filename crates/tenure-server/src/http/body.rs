@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{BreakRequest, Code, Problem, RenewManyRequest};
+use tenure_core::wire::{BreakRequest, Code, Object, Problem, RenewManyRequest};
 
 use super::problem::Failure;
 use crate::Store;
@@ -144,7 +144,8 @@ where
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    let parsed = serde_json::from_slice(body).map_err(|error| {
+    let parsed = serde_json::from_slice(body).map(|Object(parsed)| parsed);
+    parsed.map_err(|error| {
         let detail = error.to_string();
         // The parser has no code for it, but its words are fixed by serde's trait for errors.
         let code = if detail.starts_with("unknown field") {
@@ -153,12 +154,5 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
             Code::Malformed
         };
         Failure(Problem::new(code, detail))
-    })?;
-    // Serde also takes an array for a struct, field by field: nobody means that.
-    if body.trim_ascii_start().first() == Some(&b'{') {
-        Ok(parsed)
-    } else {
-        let detail = "the body must be a JSON object";
-        Err(Failure(Problem::new(Code::Malformed, detail)))
-    }
+    })
 }

@@ -1,0 +1,87 @@
+//! JSON objects as they come in, where serde by itself is too lenient.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A value that came as a JSON object. Serde by itself also takes an array for a struct, field by field:
+/// nobody means that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// An array of objects.
+pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let objects = Vec::<Object<T>>::deserialize(deserializer)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
+}
+
+/// Texts by key. A key that comes twice is refused, as a field is that comes twice.
+pub(super) fn texts<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_map(TextsVisitor)
+}
+
+/// The same, or null for none.
+pub(super) fn texts_or_null<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let texts = Option::<Texts>::deserialize(deserializer)?;
+    Ok(texts.map_or_else(BTreeMap::new, |Texts(texts)| texts))
+}
+
+#[derive(Deserialize)]
+struct Texts(#[serde(deserialize_with = "texts")] BTreeMap<String, String>);
+
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of texts")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut texts = BTreeMap::new();
+        while let Some((key, text)) = map.next_entry::<String, String>()? {
+            if texts.contains_key(&key) {
+                return Err(M::Error::custom(format_args!("duplicate key `{key}`")));
+            }
+            texts.insert(key, text);
+        }
+        Ok(texts)
+    }
+}
