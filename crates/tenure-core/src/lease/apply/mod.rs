@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::record::Phase;
 use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Record, Remaining};
 use super::{Reservation, Rules};
+use crate::time::millis;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
 /// What an operation did.
@@ -63,13 +64,13 @@ pub enum Rejection {
         remaining: Remaining,
     },
     /// Nobody holds the lease and nobody is granted it yet (lock delay). Wait, or ask again later.
-    #[error("the lease's lock delay has {remaining:?} left")]
+    #[error("the lease's lock delay has {:?} left", in_millis(*remaining))]
     LockDelay {
         /// How long the lock delay has left.
         remaining: Duration,
     },
     /// The lease was handed over to another candidate. Wait, or ask again later.
-    #[error("the lease is reserved for {to} for another {remaining:?}")]
+    #[error("the lease is reserved for {to} for another {:?}", in_millis(*remaining))]
     Reserved {
         /// The only candidate to be granted.
         to: CandidateId,
@@ -84,13 +85,13 @@ pub enum Rejection {
     NotHeld,
     /// This lease id holds the lease, but a break is under way: it can't be acquired, changed,
     /// handed over or described any more.
-    #[error("the lease is breaking and has {remaining:?} left")]
+    #[error("the lease is breaking and has {:?} left", in_millis(*remaining))]
     Breaking {
         /// How long the holder has left.
         remaining: Duration,
     },
     /// This lease id holds or held the lease, and it was broken: it can't be renewed.
-    #[error("the lease was broken and has {remaining:?} left")]
+    #[error("the lease was broken and has {:?} left", in_millis(*remaining))]
     Broken {
         /// How long the holder has left; zero if the break is complete.
         remaining: Duration,
@@ -115,6 +116,11 @@ pub enum Rejection {
     /// Every epoch up to [`Epoch::MAX`] was granted: no number is left that would fence.
     #[error("the lease has used up its epochs")]
     EpochsExhausted,
+}
+
+/// For people: nobody wants to read nanoseconds.
+const fn in_millis(time: Duration) -> Duration {
+    Duration::from_millis(millis(time))
 }
 
 /// Applies one operation at `now`. Either it changes `record` as the table of states says and tells

@@ -1,6 +1,16 @@
 //! What time alone does: expiry, breaks, lock delays, reservations.
 
 use super::*;
+use alloc::string::ToString;
+
+#[test]
+fn who_is_refused_is_told_a_time_in_milliseconds() {
+    let mut lease = Lease::held_by_a();
+    lease.accept(&hand_over('a', 'd', 10));
+    lease.now = lease.now + Duration::from_nanos(9_646_150_115);
+    let refused = lease.reject(&acquire('b', fixed(60))).to_string();
+    assert_eq!(refused, "the lease is reserved for d for another 353ms");
+}
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
