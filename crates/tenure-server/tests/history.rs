@@ -125,6 +125,31 @@ async fn every_end_of_a_term_is_told_with_its_reason_newest_first() {
 }
 
 #[tokio::test]
+async fn who_is_the_first_to_say_why_a_term_ends_is_heard_also_if_that_moves_nothing() {
+    for (server, _folder) in both() {
+        let api = &server.api;
+        assert_ok(&api.acquire("job", 1).await);
+        let switch_over = json!({"to": "c2", "within_ms": 60_000});
+        assert_ok(&api.post("job", "handover", switch_over).await);
+        assert_ok(&api.acquire("other", 1).await);
+        assert_ok(&api.post("other", "break", json!({})).await);
+        for (lease, end) in [("job", "handed_over"), ("other", "broken")] {
+            // Neither is sooner than what is under way.
+            let why = json!({"reason": "deploy"});
+            assert_ok(&api.post(lease, "break", why).await);
+            break_lease(api, lease, 60_000, "too late").await;
+            assert_eq!(
+                told(api, lease).await,
+                [row("c1", Value::Null, "deploy")],
+                "{lease}"
+            );
+            assert_ok(&api.release(lease, 1).await);
+            assert_eq!(told(api, lease).await, [row("c1", end, "deploy")]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_term_ended_when_its_time_was_over_however_late_somebody_looks() {
     for (server, _folder) in both() {
         let body = json!({"holder": "c1", "lease_id": id(1), "duration_ms": 1_000});

@@ -233,7 +233,9 @@ impl<'a> Work<'a> {
             self.remember();
         }
         let applied = lease::apply(&mut self.entry.record, operation, self.now, rules)?;
-        if applied.durable {
+        // A break that moves nothing may be the first to say why: that is kept, too.
+        let says_why = reason.is_some() && matches!(applied.change, LeaseChange::Breaking(_));
+        if applied.durable || says_why {
             self.asked = true;
             let reason = reason.map(String::into_boxed_str);
             let term = self.to_note(running, reason.clone());
