@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tenure_tests::process::{Process, StoreProcess, command, run, tenure};
+use tenure_tests::process::{Process, StoreProcess, command, full_pipe, run, tenure};
 use tenure_tests::wait_for;
 
 use super::{acquire, address_of, ask, memory_store, stderr};
@@ -67,6 +67,53 @@ fn it_ends_at_once_when_nobody_wants_anything() {
 }
 
 #[test]
+fn a_store_whose_log_nobody_reads_works_on_and_tells_what_it_dropped() {
+    let (reader, writer) = full_pipe();
+    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
+    let mut store = Process::spawn_unread(&mut serve, writer);
+    let address = address_of(&mut store);
+    // Some 2.5 kB of log for each term; a MiB is kept.
+    let (holder, reason) = ("\"".repeat(256), "\"".repeat(512));
+    for _ in 0..600 {
+        let lease_id = acquire(address, "tests/job", &holder)["lease_id"].clone();
+        let body = json!({"lease_id": lease_id, "reason": reason});
+        let (status, view) = ask(address, "POST", "tests/leases/job/release", &body);
+        assert_eq!(status, 200, "{view}");
+    }
+    store.read_stderr(reader);
+    let told = wait_for("a word on what was dropped", || {
+        let said = store.stderr();
+        let line = said.lines().find(|line| line.contains("were dropped"))?;
+        Some(line.to_owned())
+    });
+    let (_, dropped) = told.split_once("dropped=").unwrap();
+    let dropped: usize = dropped.parse().unwrap();
+    let said = store.stderr();
+    let of_terms = said.lines().filter(|line| line.contains("lease=\"job\""));
+    assert_eq!(of_terms.count() + dropped, 2 * 600, "{told}");
+
+    acquire(address, "tests/later", "first");
+    wait_for("the next line", || {
+        store.stderr().contains("lease=\"later\"").then_some(())
+    });
+}
+
+#[test]
+fn a_command_ends_though_nobody_reads_its_last_words() {
+    let (_reader, writer) = full_pipe();
+    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
+    let mut store = Process::spawn_unread(&mut serve, writer);
+    acquire(address_of(&mut store), "tests/job", "first");
+    store.signal(Signal::SIGTERM);
+    assert_eq!(store.wait().code(), Some(0));
+
+    let (_reader, writer) = full_pipe();
+    let mut fails =
+        Process::spawn_unread(&mut command(&["status", "a/b", "--server", "x"]), writer);
+    assert_eq!(fails.wait().code(), Some(2));
+}
+
+#[test]
 fn it_makes_room_for_its_connections_as_far_as_it_may() {
     let serve = |limits: &str| {
         let line = format!(
@@ -82,7 +129,11 @@ fn it_makes_room_for_its_connections_as_far_as_it_may() {
             .lines()
             .find_map(|line| line.strip_prefix("Max open files"));
         let soft = files.unwrap().split_whitespace().next().unwrap();
-        (soft.parse::<u64>().unwrap(), store.stderr())
+        store.signal(Signal::SIGTERM);
+        let said = wait_for("all that it says", || {
+            Some(store.stderr()).filter(|said| said.contains("stopping"))
+        });
+        (soft.parse::<u64>().unwrap(), said)
     };
     // A tenth for those over the limit, and some.
     let (files, said) = serve("ulimit -Sn 100; export TENURE_MAX_CONNECTIONS=400");

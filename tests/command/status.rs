@@ -140,6 +140,79 @@ fn a_break_leaves_the_holder_the_period() {
 }
 
 #[test]
+fn without_a_period_a_break_and_a_hand_over_leave_the_holder_all_that_its_lease_has_left() {
+    let (_store, address) = memory_store();
+    let url = format!("http://{address}");
+    for arguments in [
+        &["break", "tests/broken"][..],
+        &["handover", "tests/given", "--to", "heir"],
+    ] {
+        acquire(address, arguments[1], "worker-1");
+        let output = run(&[arguments, &["--json", "--server", &url]].concat());
+        let view: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(view["state"], "breaking");
+        let left = view["remaining_ms"].as_u64().unwrap();
+        assert!((50_000..=60_000).contains(&left), "{arguments:?}: {left}");
+        assert!(!stderr(&output).contains("may lead"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_period_below_the_lease_s_duration_is_taken_with_a_warning_that_tells_what_is_safe() {
+    let (_store, address) = memory_store();
+    let url = format!("http://{address}");
+    let warned = |number: usize, verb: &str, flags: &[&str]| {
+        let lease = format!("tests/job-{number}");
+        acquire(address, &lease, "worker-1");
+        let output = run(&[&[verb, &lease, "--server", &url], flags].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    for (number, (verb, flags, safe)) in [
+        ("break", &["--period", "59s"][..], "from --period 1m on"),
+        ("break", &["--period", "0s"], "from --period 1m on"),
+        (
+            "handover",
+            &["--to", "a", "--within", "10s"],
+            "from --within 1m on",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let said = warned(number, verb, flags);
+        assert!(said.contains("WARN") && said.contains(safe), "{said}");
+    }
+    let said = warned(9, "break", &["--period", "1m"]);
+    assert_eq!(said, "");
+}
+
+#[test]
+fn an_infinite_lease_is_broken_with_a_period_and_a_warning_only() {
+    let (_store, address) = memory_store();
+    let url = format!("http://{address}");
+    let body = json!({"holder": "a", "duration_ms": "infinite"});
+    assert_eq!(
+        ask(address, "POST", "tests/leases/job/acquire", &body).0,
+        200
+    );
+    for (arguments, flag) in [
+        (&["break", "tests/job"][..], "--period"),
+        (&["handover", "tests/job", "--to", "b"], "--within"),
+    ] {
+        let output = run(&[arguments, &["--server", &url]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("infinite") && said.contains(flag), "{said}");
+    }
+    let (_, view) = ask(address, "GET", "tests/leases/job", &Value::Null);
+    assert_eq!(view["state"], "leased");
+    let output = run(&["break", "tests/job", "--period", "20s", "--server", &url]);
+    assert_eq!(row(&stdout(&output), "state"), "breaking");
+    assert!(stderr(&output).contains("infinite"), "{}", stderr(&output));
+}
+
+#[test]
 fn the_reason_of_a_break_is_in_the_log_of_the_store() {
     let (store, address) = memory_store();
     acquire(address, "tests/job", "worker-1");

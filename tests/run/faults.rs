@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
-use tenure_tests::process::StoreProcess;
+use tenure_tests::process::{Process, StoreProcess, full_pipe};
 use tenure_tests::wait_for;
 
 use super::{BEAT, Bench, LEASE, STUBBORN_BEAT, candidate, processes_of, wait_until_gone};
@@ -146,4 +146,22 @@ fn a_group_that_is_frozen_dies_with_its_term() {
     bench.next_epoch(epoch);
     assert!(processes_of(&first).is_empty());
     bench.assert_one_at_a_time();
+}
+
+#[test]
+fn a_run_whose_log_nobody_reads_leads_and_ends_like_any_other() {
+    let bench = Bench::new();
+    let id = candidate("unheard");
+    let journal = bench.journal_path();
+    let program = ["sh", "-c", BEAT, journal.to_str().unwrap()];
+    let (_reader, writer) = full_pipe();
+    let mut leader = Process::spawn_unread(&mut bench.command(&id, &[], &program), writer);
+    let epoch = bench.next_epoch(0);
+    let begin = Instant::now();
+    wait_for("renewals", || (begin.elapsed() >= 2 * LEASE).then_some(()));
+    assert_eq!(bench.status()["epoch"], epoch);
+    leader.signal(Signal::SIGTERM);
+    assert_eq!(leader.wait().code(), Some(0));
+    assert!(processes_of(&id).is_empty());
+    assert_eq!(bench.status()["state"], "available");
 }

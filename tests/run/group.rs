@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use tenure_tests::process::output;
 use tenure_tests::wait_for;
 
-use super::{Bench, candidate, processes_of, wait_until_gone};
+use super::{BEAT, Bench, candidate, processes_of, wait_until_gone};
 
 #[test]
 fn background_processes_do_not_survive_the_command() {
@@ -56,6 +56,32 @@ fn background_processes_die_with_a_run_that_is_killed_in_their_grace() {
     run.signal(Signal::SIGKILL);
     run.wait();
     wait_until_gone(&id);
+}
+
+#[test]
+fn background_processes_of_a_run_that_is_frozen_in_their_grace_die_before_another_leads() {
+    let bench = Bench::new();
+    let (first, second) = (candidate("first"), candidate("second"));
+    let script = r#"
+        (trap 'touch "$0.asked"' TERM; while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done) &
+        while ! [ -s "$0" ]; do sleep 0.01; done"#;
+    // Longer than the grace: it is not the end of the term that ends them.
+    let leader = bench.script(&first, &["--lease-duration", "6s"], script);
+    let epoch = bench.next_epoch(0);
+    let _follower = bench.script(&second, &[], BEAT);
+    wait_for("the grace of the background process", || {
+        bench
+            .folder
+            .path()
+            .join("journal.asked")
+            .exists()
+            .then_some(())
+    });
+    leader.signal(Signal::SIGSTOP);
+    bench.next_epoch(epoch);
+    assert!(processes_of(&first).is_empty());
+    leader.signal(Signal::SIGKILL);
+    bench.assert_one_at_a_time();
 }
 
 #[test]

@@ -140,3 +140,23 @@ fn a_command_stops_before_the_break_period_is_over() {
     bench.next_epoch(epoch);
     bench.assert_one_at_a_time();
 }
+
+#[test]
+fn a_break_of_a_long_lease_lets_nobody_in_before_the_command_has_stopped() {
+    let bench = Bench::new();
+    let (first, second) = (candidate("first"), candidate("second"));
+    // It hears of the break 12 to 16 s later, and has a second then.
+    let timings = ["--lease-duration", "24s", "--stop-grace", "1s"];
+    let journal = bench.journal_path();
+    let program = ["sh", "-c", STUBBORN_BEAT, journal.to_str().unwrap()];
+    let mut leader = bench.command(&first, &timings, &program);
+    let _leader = Process::spawn(leader.env("TENURE_RENEW_INTERVAL", "14s"));
+    let epoch = bench.next_epoch(0);
+    let _follower = bench.script(&second, &[], BEAT);
+    bench.wait_for_waiters(1);
+    let broken = run(&["break", ELECTION, "--server", &bench.store.url()]);
+    assert!(broken.status.success(), "{broken:?}");
+    bench.next_epoch(epoch);
+    assert!(processes_of(&first).is_empty());
+    bench.assert_one_at_a_time();
+}

@@ -1,13 +1,14 @@
 //! The `tenure` command as processes.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -124,18 +125,36 @@ impl Process {
     /// If it can't be started.
     #[must_use]
     pub fn spawn(command: &mut Command) -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let mut process = Self::spawn_unread(command, writer);
+        // It keeps the writing end, and then the pipe would not end with the process.
+        command.stderr(Stdio::null());
+        process.read_stderr(reader);
+        process
+    }
+
+    /// Starts this command with this for its stderr, which nobody reads before [`Process::read_stderr`].
+    ///
+    /// # Panics
+    ///
+    /// If it can't be started.
+    #[must_use]
+    pub fn spawn_unread(command: &mut Command, stderr: PipeWriter) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("the command starts");
-        let stdout = collect(child.stdout.take().expect("a pipe"));
-        let stderr = collect(child.stderr.take().expect("a pipe"));
         Self {
+            stdout: collect(child.stdout.take().expect("a pipe")),
+            stderr: Arc::default(),
             child: Ending(child),
-            stdout,
-            stderr,
         }
+    }
+
+    /// From now on what it writes to stderr is read from this end of the pipe.
+    pub fn read_stderr(&mut self, reader: PipeReader) {
+        self.stderr = collect(reader);
     }
 
     /// Its process id.
@@ -195,6 +214,20 @@ impl Process {
             .expect("a process to wait for")
             .is_some()
     }
+}
+
+/// A pipe that takes nothing more until somebody reads.
+///
+/// # Panics
+///
+/// If there is no pipe to be had.
+#[must_use]
+pub fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe that may be full");
+    while writer.write(&[b'\n'; 4096]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).expect("a pipe that makes wait");
+    (reader, writer)
 }
 
 fn collect(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
