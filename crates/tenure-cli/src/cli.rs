@@ -430,8 +430,8 @@ pub(crate) struct Watch {
 
 /// End somebody's term: the lease goes to the candidate that you name
 ///
-/// The holder is told as by a break, and has the time given to stop. After it, for as long again, nobody
-/// but the named candidate is granted the lease; then everybody may be.
+/// The holder is told as by a break, stops, and gives the lease up, within the time given at most. After that,
+/// for as long again, nobody but the named candidate is granted the lease; then everybody may be.
 #[derive(Debug, Args)]
 pub(crate) struct Handover {
     /// The lease

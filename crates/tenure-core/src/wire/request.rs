@@ -215,7 +215,8 @@ impl ReleaseRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BreakRequest {
-    /// How long the holder has left at most; without it a fixed lease runs out.
+    /// How long the holder has left at most; without it a fixed lease runs out. Where it shortens that, the
+    /// holder may still act when another is granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_period_ms: Option<Number>,
     /// Why, for the store's log and the lease's history.

@@ -187,7 +187,8 @@ impl StoreClient {
             .await
     }
 
-    /// Breaks a lease.
+    /// Breaks a lease. With a period that is shorter than the lease's duration the holder, which hears of it
+    /// with its next renewal, may still act when another is granted.
     ///
     /// # Errors
     ///
