@@ -44,6 +44,14 @@ fn a_doctor_tells_of_a_store_that_is_not_there_and_of_one_that_is_no_store() {
     let output = run(&["doctor", "--server", &nobody]);
     assert_eq!(code(&output), 69, "{output:?}");
     assert!(stdout(&output).contains("not reachable"), "{output:?}");
+    let other = fake(Duration::ZERO, |_| (404, "hello".into()));
+    let output = run(&["doctor", "--server", &format!("http://{other}")]);
+    assert_eq!(code(&output), 69, "{output:?}");
+    assert!(!stdout(&output).contains("not reachable"), "{output:?}");
+    assert!(
+        stdout(&output).contains("answers, and not as"),
+        "{output:?}"
+    );
     let other = fake(Duration::ZERO, |_| (200, "hello".into()));
     let output = run(&["doctor", "--server", &format!("http://{other}"), "--json"]);
     assert_eq!(code(&output), 69, "{output:?}");

@@ -1,5 +1,6 @@
 //! The tools around the command, as processes: what an operator uses.
 
+mod addresses;
 mod configuration;
 mod doctor;
 mod health;

@@ -7,11 +7,10 @@ use std::time::Duration;
 use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use nix::time::{ClockId, clock_gettime};
-use reqwest::Url;
 use serde::Serialize;
 use serde_json::Value;
 use tenure::config::{Settings, Strategy};
-use tenure::store::{AzureBlobClient, Pong, StoreClient, StoreError};
+use tenure::store::{AzureBlobClient, Endpoint, Pong, StoreClient, StoreError};
 use tenure::{Config, ElectionName, Timings};
 
 use crate::cli::Doctor;
@@ -50,6 +49,9 @@ struct Clock {
 #[derive(Debug, Serialize)]
 struct Store {
     server: String,
+    /// Whether anything does there.
+    answers: bool,
+    /// Whether it is a store, or the service that has the blob.
     reachable: bool,
     ready: bool,
     connect_ms: Option<f64>,
@@ -138,17 +140,17 @@ fn clock() -> Clock {
 
 /// A way to who grants the lease.
 enum Way {
-    Store(Url, StoreClient),
-    Blob(Url, AzureBlobClient),
+    Store(Endpoint, StoreClient),
+    Blob(Endpoint, AzureBlobClient),
 }
 
 /// All that there are: a store may have several addresses.
 fn ways(config: &Config) -> Result<Vec<Way>, reqwest::Error> {
     if let Strategy::AzureBlob(blob) = config.strategy() {
         let client = AzureBlobClient::trusting(blob, config.roots())?;
-        return Ok(vec![Way::Blob(blob.url().clone(), client)]);
+        return Ok(vec![Way::Blob(blob.url().clone().into(), client)]);
     }
-    let way = |server: &Url| {
+    let way = |server: &Endpoint| {
         let client = StoreClient::trusting(std::slice::from_ref(server), config.roots())?;
         Ok(Way::Store(server.clone(), client))
     };
@@ -156,9 +158,9 @@ fn ways(config: &Config) -> Result<Vec<Way>, reqwest::Error> {
 }
 
 impl Way {
-    const fn url(&self) -> &Url {
+    const fn endpoint(&self) -> &Endpoint {
         match self {
-            Self::Store(url, _) | Self::Blob(url, _) => url,
+            Self::Store(endpoint, _) | Self::Blob(endpoint, _) => endpoint,
         }
     }
 
@@ -173,7 +175,8 @@ impl Way {
 impl Store {
     async fn examine(way: &Way, election: &ElectionName) -> Self {
         let mut store = Self {
-            server: way.url().to_string(),
+            server: way.endpoint().to_string(),
+            answers: false,
             reachable: false,
             ready: false,
             connect_ms: None,
@@ -182,14 +185,16 @@ impl Store {
             limits: None,
             error: None,
         };
-        if let Err(error) = store.ask(way, election).await {
-            store.error = Some(error.to_string());
-        }
+        let asked = store.ask(way, election).await;
+        store.answers |= !matches!(asked, Err(StoreError::Unreachable { .. }));
+        store.reachable |= matches!(asked, Err(StoreError::Problem(_)));
+        store.error = asked.err().map(|error| error.to_string());
         store
     }
 
     async fn ask(&mut self, way: &Way, election: &ElectionName) -> Result<(), StoreError> {
         let first = way.ping().await?;
+        self.answers = true;
         self.connect_ms = Some(millis(first.round_trip));
         let mut round_trips = Vec::new();
         for _ in 0..PINGS {
@@ -262,10 +267,14 @@ fn print(report: &Report, timings: &Timings) -> anyhow::Result<()> {
     };
     row("clock", format_args!("{}: {state}", clock.source))?;
     for store in &report.stores {
-        let state = match (store.reachable, store.ready) {
-            (false, _) => "not reachable",
-            (true, false) => "not ready",
-            (true, true) => "ready",
+        let state = match store {
+            Store { ready: true, .. } => "ready",
+            Store {
+                reachable: true, ..
+            } => "not ready",
+            // What else it is, the error says.
+            Store { answers: true, .. } => "answers, and not as a store should",
+            _ => "not reachable",
         };
         row("store", format_args!("{}: {state}", store.server))?;
         if let (Some(trip), Some(connect)) = (store.round_trip_ms, store.connect_ms) {

@@ -266,6 +266,35 @@ async fn a_list_comes_in_pages_in_order_of_names() {
     assert_eq!(none, json!({"leases": [], "next": null}));
 }
 
+/// A client reads no answer of any size; a page must fit into what it takes.
+#[tokio::test]
+async fn a_page_of_large_leases_is_shorter_than_asked_for() {
+    let api = in_memory().api;
+    // Six bytes each in JSON.
+    let said = "\u{1}".repeat(2_600);
+    for number in 0..300 {
+        let mut body = minute(number);
+        body["metadata"] = json!({"said": said});
+        assert_ok(&api.post(&format!("job-{number:03}"), "acquire", body).await);
+    }
+    let (mut seen, mut query) = (0, "?limit=1000".to_owned());
+    loop {
+        let (_, page) = api.list(&query).await;
+        let bytes = page.to_string().len();
+        assert!(bytes < 5 << 20, "{bytes} bytes");
+        for view in page["leases"].as_array().unwrap() {
+            assert_eq!(view["lease"], format!("job-{seen:03}"));
+            seen += 1;
+        }
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        query = format!("?limit=1000&after={next}");
+    }
+    assert_eq!(seen, 300);
+    assert_ne!(query, "?limit=1000", "more than one page");
+}
+
 #[tokio::test]
 async fn a_deleted_lease_is_unknown_and_made_again_above_its_epochs() {
     let api = in_memory().api;

@@ -38,7 +38,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
             "candidate" if !is_set(key) => ("host-pid-random".into(), "default, new at each start"),
             "candidate" => (config.candidate().as_str().into(), ""),
             "servers" => {
-                let servers = config.servers().iter().map(|url| url.as_str());
+                let servers = config.servers().iter().map(ToString::to_string);
                 (servers.collect::<Vec<_>>().into(), DEFAULT)
             }
             "ca_file" => {

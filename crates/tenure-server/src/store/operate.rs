@@ -13,6 +13,10 @@ use crate::table::{Entry, Key};
 /// would spin on a full disk.
 const ATTEMPTS: u32 = 3;
 
+/// Most bytes of the leases on a page, as JSON: a client need not have room for a thousand leases with all
+/// that may be said of them. One lease always fits.
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
 impl Store {
     /// Does one operation on a lease that is there. The view is the lease as it is right after it.
     pub(crate) async fn operate(
@@ -123,7 +127,8 @@ impl Store {
         seen.value.ok_or_else(|| unknown(key))?
     }
 
-    /// Up to `limit` leases of `namespace` whose names start with `prefix`, after the name `after`.
+    /// Up to `limit` leases of `namespace` whose names start with `prefix`, after the name `after`; fewer if
+    /// they are large.
     pub(crate) async fn list(
         &self,
         namespace: &str,
@@ -133,9 +138,11 @@ impl Store {
     ) -> Result<LeaseList, Problem> {
         self.ready()?;
         let prefix = format!("{namespace}/{prefix}");
-        let mut leases = Vec::new();
+        let mut leases: Vec<LeaseView> = Vec::new();
+        let mut bytes = 0;
+        let mut has_more = false;
         let mut last = after.cloned();
-        loop {
+        'page: loop {
             // One more than asked for tells whether there are more. Leases that were deleted or
             // not made yet are passed over, so this may take several rounds.
             let count = limit + 1 - leases.len();
@@ -153,15 +160,22 @@ impl Store {
                     None => self.inner.look_at(&key, |work| work.view()),
                 };
                 let seen = self.answer(again).await?;
-                leases.extend(seen.value.map(|view| at(view, seen.revision)));
+                if let Some(view) = seen.value {
+                    let view = at(view, seen.revision);
+                    bytes += json_bytes(&view);
+                    let is_large = bytes > MAX_PAGE_BYTES && !leases.is_empty();
+                    has_more = is_large || leases.len() == limit;
+                    if has_more {
+                        break 'page;
+                    }
+                    leases.push(view);
+                }
                 last = Some(key);
             }
-            if found < count || leases.len() > limit {
+            if found < count {
                 break;
             }
         }
-        let has_more = leases.len() > limit;
-        leases.truncate(limit);
         let next = leases.last().filter(|_| has_more);
         let next = next.map(|view| view.lease.clone());
         Ok(LeaseList { leases, next })
@@ -231,6 +245,10 @@ impl Inner {
 /// The view, as of this revision.
 pub(super) fn at(view: LeaseView, revision: u64) -> LeaseView {
     LeaseView { revision, ..view }
+}
+
+fn json_bytes(view: &LeaseView) -> usize {
+    serde_json::to_vec(view).map_or(0, |json| json.len())
 }
 
 pub(super) fn unknown(key: &Key) -> Problem {

@@ -284,7 +284,7 @@ impl AzureBlobClient {
 
     pub(super) fn malformed(&self, reason: impl Into<String>) -> StoreError {
         StoreError::Malformed {
-            endpoint: self.blob.url().clone(),
+            endpoint: self.blob.url().clone().into(),
             reason: reason.into(),
         }
     }
@@ -319,7 +319,7 @@ impl AzureBlobClient {
     async fn ask(&self, asked: Asked<'_>, timeout: Duration) -> Result<HeaderMap, StoreError> {
         let account = self.blob.account();
         let unreachable = |error: reqwest::Error| StoreError::Unreachable {
-            endpoint: asked.resource.clone(),
+            endpoint: asked.resource.clone().into(),
             reason: causes(&error),
         };
         let mut headers = asked.headers;
@@ -345,7 +345,7 @@ impl AzureBlobClient {
         }
         let Some(code) = text(ERROR_CODE).filter(|_| !status.is_success()) else {
             return Err(StoreError::NotAStore {
-                endpoint: asked.resource.clone(),
+                endpoint: asked.resource.clone().into(),
                 status: status.as_u16(),
             });
         };

@@ -18,7 +18,7 @@ use crate::health::HealthCheck;
 use super::settings::{ConfigError, Origin, Settings};
 use super::strategy::{Peer, Strategy};
 use crate::guarantee::Guarantee;
-use crate::store::Roots;
+use crate::store::{Endpoint, Roots};
 
 /// Keys of a candidate's file; `TENURE_` and the key in upper case in the environment.
 const KEYS: &[&str] = &[
@@ -75,7 +75,7 @@ const DEFAULT_SERVER: &str = "http://127.0.0.1:7400";
 pub struct Config {
     pub(crate) election: ElectionName,
     pub(crate) candidate: CandidateId,
-    pub(crate) servers: Vec<Url>,
+    pub(crate) servers: Vec<Endpoint>,
     pub(crate) roots: Roots,
     pub(crate) priority: u32,
     pub(crate) metadata: BTreeMap<String, String>,
@@ -281,24 +281,29 @@ impl Config {
     /// # Errors
     ///
     /// [`ConfigError::Invalid`] for what is no `http` or `https` address.
-    pub fn servers_of(settings: &Settings) -> Result<Vec<Url>, ConfigError> {
+    pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
         if settings.origin("servers").is_none() {
             return Ok(vec![default_server()]);
         }
         let parse = |text: &str| {
             let right = "write it like http://127.0.0.1:7400";
-            let url = Url::parse(text).map_err(|error| format!("{text:?}: {error}; {right}"))?;
+            let shown = || Endpoint::shown(text);
+            let url =
+                Url::parse(text).map_err(|error| format!("{:?}: {error}; {right}", shown()))?;
             if matches!(url.scheme(), "http" | "https") && url.query().is_none() {
-                Ok(url)
+                Ok(url.into())
             } else {
-                Err(format!("{text:?} is no http or https address; {right}"))
+                Err(format!(
+                    "{:?} is no http or https address; {right}",
+                    shown()
+                ))
             }
         };
         let texts = settings
             .texts("servers")?
             .into_iter()
             .filter(|text| !text.is_empty());
-        let servers: Vec<Url> = texts
+        let servers: Vec<Endpoint> = texts
             .map(parse)
             .collect::<Result<_, String>>()
             .map_err(|reason| settings.invalid("servers", reason))?;
@@ -382,7 +387,7 @@ impl Config {
 
     /// The store's addresses.
     #[must_use]
-    pub fn servers(&self) -> &[Url] {
+    pub fn servers(&self) -> &[Endpoint] {
         &self.servers
     }
 
@@ -446,7 +451,7 @@ impl Config {
     /// the default.
     #[must_use]
     pub fn with_servers(self, servers: impl IntoIterator<Item = Url>) -> Self {
-        let servers: Vec<Url> = servers.into_iter().collect();
+        let servers: Vec<Endpoint> = servers.into_iter().map(Into::into).collect();
         if servers.is_empty() {
             self
         } else {
@@ -503,8 +508,9 @@ impl Config {
     }
 }
 
-fn default_server() -> Url {
-    Url::parse(DEFAULT_SERVER).expect("the default address is one")
+fn default_server() -> Endpoint {
+    let url = Url::parse(DEFAULT_SERVER);
+    url.expect("the default address is one").into()
 }
 
 /// Names those of the keys that the timings come from which were set.

@@ -29,7 +29,7 @@ fn refused(text: &str) -> String {
 fn one_line_is_a_configuration() {
     let config = load("election = \"billing/nightly\"", &[]).unwrap();
     assert_eq!(config.election().to_string(), "billing/nightly");
-    assert_eq!(config.servers()[0].as_str(), "http://127.0.0.1:7400/");
+    assert_eq!(config.servers()[0].to_string(), "http://127.0.0.1:7400/");
     assert_eq!(config.timings().lease_duration(), Duration::from_secs(15));
     let other = load("election = \"billing/nightly\"", &[]).unwrap();
     assert_ne!(
@@ -84,7 +84,7 @@ fn the_environment_overrides_the_file_and_other_names_are_left_alone() {
     )
     .unwrap();
     assert_eq!(config.election().to_string(), "b/c");
-    let servers: Vec<_> = config.servers().iter().map(|url| url.as_str()).collect();
+    let servers: Vec<_> = config.servers().iter().map(ToString::to_string).collect();
     assert_eq!(servers, ["http://x:1/", "http://y:2/"]);
 }
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
-use super::Roots;
+use super::{Endpoint, Roots};
 use crate::azure::AzureRefusal;
 
 /// How long a request that does not wait in the store may take.
@@ -22,14 +22,15 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// after so long, and not when a request that may wait for a lease would have ended.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Largest answer that is read: a full page of leases with full metadata fits.
-const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// Largest answer that is read. A thousand renewals in one request are answered with as many leases, each
+/// with metadata of 4 KiB, of which each byte may be twelve in JSON; they fit.
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// A client of one lease store, at one or several addresses. Clones are cheap and share connections.
 #[derive(Clone, Debug)]
 pub struct StoreClient {
     http: Client,
-    endpoints: Arc<[Url]>,
+    endpoints: Arc<[Endpoint]>,
     roots: Roots,
     /// The endpoint to ask next; moves on when one can't be reached.
     current: Arc<AtomicUsize>,
@@ -53,7 +54,7 @@ pub enum StoreError {
     #[error("can't reach the store at {endpoint}: {reason}")]
     Unreachable {
         /// Who was asked.
-        endpoint: Url,
+        endpoint: Endpoint,
         /// What went wrong, the last cause first.
         reason: String,
     },
@@ -67,7 +68,7 @@ pub enum StoreError {
     #[error("{endpoint}: {reason}")]
     Malformed {
         /// Who was asked.
-        endpoint: Url,
+        endpoint: Endpoint,
         /// What is wrong.
         reason: String,
     },
@@ -75,7 +76,7 @@ pub enum StoreError {
     #[error("{endpoint} answered {status}, which is not an answer of a lease store")]
     NotAStore {
         /// Who was asked.
-        endpoint: Url,
+        endpoint: Endpoint,
         /// The HTTP status that it answered with.
         status: u16,
     },
@@ -100,7 +101,8 @@ impl StoreClient {
     ///
     /// The HTTP client can't be set up, for example because the system's TLS roots can't be read.
     pub fn new(endpoints: &[Url]) -> Result<Self, reqwest::Error> {
-        Self::trusting(endpoints, &Roots::of_system())
+        let endpoints: Vec<_> = endpoints.iter().cloned().map(Endpoint::from).collect();
+        Self::trusting(&endpoints, &Roots::of_system())
     }
 
     /// The same, that believes stores at https addresses by these certificates.
@@ -108,14 +110,12 @@ impl StoreClient {
     /// # Errors
     ///
     /// As of [`StoreClient::new`].
-    pub fn trusting(endpoints: &[Url], roots: &Roots) -> Result<Self, reqwest::Error> {
-        let http = http_client(roots)?;
-        let (endpoints, current) = (endpoints.into(), Arc::default());
+    pub fn trusting(endpoints: &[Endpoint], roots: &Roots) -> Result<Self, reqwest::Error> {
         Ok(Self {
-            http,
-            endpoints,
+            http: http_client(roots)?,
+            endpoints: endpoints.into(),
             roots: roots.clone(),
-            current,
+            current: Arc::default(),
         })
     }
 
@@ -324,7 +324,7 @@ impl StoreClient {
         &self,
         path: &str,
         last_id: Option<u64>,
-    ) -> Result<(Response, Url), StoreError> {
+    ) -> Result<(Response, Endpoint), StoreError> {
         let mut tries = 1;
         loop {
             let index = self.current.load(Ordering::Relaxed);
@@ -422,7 +422,7 @@ impl StoreClient {
     }
 
     fn url(&self, index: usize, path: &str) -> String {
-        let endpoint = self.endpoints[index].as_str();
+        let endpoint = self.endpoints[index].url().as_str();
         format!("{}/{path}", endpoint.trim_end_matches('/'))
     }
 
@@ -459,6 +459,9 @@ pub(crate) fn http_client(roots: &Roots) -> Result<Client, reqwest::Error> {
         // A repeated request must be one that the keeper counts from.
         .retry(reqwest::retry::never())
         .redirect(reqwest::redirect::Policy::none())
+        // A proxy that only the environment names would see lease ids, and its refusals would pass for
+        // the store's. One that is meant is named as the store's address.
+        .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(5))
@@ -509,4 +512,45 @@ pub(crate) fn causes(error: &reqwest::Error) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::lease::State;
+    use tenure_core::wire::{MAX_METADATA_BYTES, MAX_RENEWALS};
+
+    /// The largest answer that a store gives: as many renewals as fit into a request, of leases of which
+    /// all has been said that may be, in letters that JSON makes long.
+    #[test]
+    fn an_answer_to_many_renewals_fits_however_much_is_said_of_the_leases() {
+        let controls: Vec<char> = (1..32).map(char::from).collect();
+        let of_one = controls.iter().map(char::to_string);
+        let of_two = controls
+            .iter()
+            .flat_map(|a| controls.iter().map(move |b| format!("{a}{b}")));
+        let mut metadata: BTreeMap<_, _> = of_one
+            .chain(of_two)
+            .map(|key| (key, String::new()))
+            .collect();
+        let bytes: usize = metadata.keys().map(String::len).sum();
+        let rest = "\u{1}".repeat(MAX_METADATA_BYTES - bytes - 1);
+        metadata.insert("k".into(), rest);
+        let view = LeaseView {
+            namespace: "n".repeat(128),
+            lease: "l".repeat(128),
+            state: State::Breaking,
+            holder: Some("\"".repeat(256)),
+            epoch: Some(u64::MAX),
+            duration_ms: None,
+            remaining_ms: Some(u64::MAX),
+            granted_at: Some("2026-11-21T03:05:09.701Z".into()),
+            metadata: Some(metadata),
+            waiters: u64::MAX,
+            revision: u64::MAX,
+            lease_id: None,
+        };
+        let bytes = serde_json::to_vec(&view).unwrap().len();
+        assert!(bytes * MAX_RENEWALS < MAX_ANSWER_BYTES, "{bytes}");
+    }
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use futures_util::stream::{self, StreamExt};
-use reqwest::{Response, Url};
+use reqwest::Response;
 use serde::de::DeserializeOwned;
 use sse_stream::{Sse, SseByteStream};
 use tenure_core::wire::{EventKind, LeaseEvent, Reset};
 use tenure_core::{ElectionName, Name};
 use tokio::time::timeout;
 
+use super::Endpoint;
 use super::client::{StoreClient, StoreError, causes, path};
 
 /// How long a stream may be silent. A store that has nothing to tell shows every 15 s that it lives; two
@@ -43,7 +44,7 @@ type Blocks = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>
 /// A stream of what happens.
 pub struct EventStream {
     blocks: Blocks,
-    endpoint: Url,
+    endpoint: Endpoint,
     last_id: Option<u64>,
 }
 
@@ -136,7 +137,7 @@ impl EventStream {
 impl fmt::Debug for EventStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventStream")
-            .field("endpoint", &self.endpoint.as_str())
+            .field("endpoint", &self.endpoint)
             .field("last_id", &self.last_id)
             .finish_non_exhaustive()
     }

@@ -5,6 +5,7 @@
 //! blob, [`AzureBlobClient`] shows it.
 
 mod client;
+mod endpoint;
 mod events;
 mod link;
 mod roots;
@@ -12,6 +13,7 @@ mod transport;
 
 pub use crate::azure::{AzureBlobClient, AzureRefusal};
 pub use client::{Pong, StoreClient, StoreError};
+pub use endpoint::Endpoint;
 pub use events::{EventStream, StoreEvent, Watched};
 pub use roots::Roots;
 pub use tenure_core::lease::{State, TermEnd};

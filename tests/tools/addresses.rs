@@ -1,0 +1,64 @@
+//! The addresses of a store: what may be in them is not shown, and nobody else is asked.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::Output;
+
+use tenure_tests::process::{Process, command};
+use tenure_tests::wait_for;
+
+use super::{Bench, ELECTION, code, stderr, stdout};
+
+const PASSWORD: &str = "open-sesame";
+
+/// An address where nobody listens, with a user and a password.
+fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    format!("http://worker:{PASSWORD}@{address}")
+}
+
+#[test]
+fn a_password_in_an_address_is_shown_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("tenure.toml");
+    fs::write(&config, format!("servers = [\"{}\"]\n", nobody())).unwrap();
+    let right = config.to_str().unwrap();
+    let assert_masked = |text: &str| {
+        assert!(text.contains("worker:***@127.0.0.1"), "{text}");
+        assert!(!text.contains(PASSWORD), "{text}");
+    };
+    for arguments in [
+        &["config", "show"][..],
+        &["config", "show", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["list"],
+        &["status", ELECTION],
+    ] {
+        let output = command(arguments).args(["--config", right]).output();
+        let output: Output = output.unwrap();
+        assert_masked(&(stdout(&output) + &stderr(&output)));
+    }
+    let mut run = command(&["run", "--election", ELECTION, "--config", right]);
+    let run = Process::spawn(run.args(["--", "true"]).env("RUST_LOG", "trace"));
+    let logged = wait_for("a warning", || {
+        let logged = run.stderr();
+        logged.contains("retrying").then_some(logged)
+    });
+    assert_masked(&logged);
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_not_asked() {
+    let bench = Bench::new();
+    let dead = nobody();
+    let url = bench.store.url();
+    let mut list = command(&["list", "--server", &url]);
+    for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+        list.env(name, &dead);
+    }
+    let output = list.env_remove("no_proxy").env_remove("NO_PROXY").output();
+    let output = output.unwrap();
+    assert_eq!(code(&output), 0, "{output:?}");
+}
