@@ -121,7 +121,7 @@ async fn the_leader_answers_200_and_the_others_say_where_it_is() {
     let (answer, body) = here.leader().await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.epoch, Some(epoch.to_string()));
-    assert_eq!(answer.leader, None);
+    assert_eq!(answer.leader.as_deref(), Some(HOME));
     let expected = json!({
         "election": "web/coordinator", "candidate": "worker-1", "leading": true, "leader": whole,
     });
@@ -129,11 +129,12 @@ async fn the_leader_answers_200_and_the_others_say_where_it_is() {
     let head = here.ask(Method::HEAD, "/leader").await;
     assert_eq!((head.status, head.body.as_str()), (StatusCode::OK, ""));
     assert_eq!(head.epoch, Some(epoch.to_string()));
+    assert_eq!(head.leader.as_deref(), Some(HOME));
 
     let (answer, body) = there.names(Some("worker-1")).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(answer.leader.as_deref(), Some(HOME));
-    assert_eq!(answer.epoch, None);
+    assert_eq!(answer.epoch, Some(epoch.to_string()));
     let expected = json!({
         "election": "web/coordinator", "candidate": "worker-2", "leading": false, "leader": whole,
     });
@@ -141,6 +142,7 @@ async fn the_leader_answers_200_and_the_others_say_where_it_is() {
     let head = there.ask(Method::HEAD, "/leader").await;
     assert_eq!(head.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(head.leader.as_deref(), Some(HOME));
+    assert_eq!(head.epoch, Some(epoch.to_string()));
 
     // Leading or not makes no difference to whether a process is alive and ready.
     for routes in [&here, &there] {
@@ -235,6 +237,7 @@ async fn an_address_that_is_no_header_stays_in_the_body() {
     let _term = forger.campaign().await.expect("a term");
     let (answer, body) = routes.names(Some("worker-1")).await;
     assert_eq!(answer.leader, None);
+    assert!(answer.epoch.is_some());
     assert_eq!(body["leader"]["address"], forged);
 }
 

@@ -45,7 +45,7 @@ Exit codes:
   3    the store or the peers refused, or there is no such lease
   65   serve, backup, restore: the data directory or the backup is damaged, or of a newer
        version; run: so is what a member among peers has promised
-  69   the store, or no peer at all, can be reached
+  69   the store can't be reached; peers: none of them can
   70   run: the command could not be stopped in time
   75   run --once: stopped before it led
   76   run --once: leadership was lost before the command had ended

@@ -6,6 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The least interval and the least timeout: asking all the time would keep a processor busy, and nothing
+/// could be well in no time.
+const LEAST: Duration = Duration::from_millis(100);
+
 type Answer = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A question asked from time to time while this candidate leads. An error, or no answer in time, ends
@@ -52,15 +56,17 @@ impl HealthCheck {
         }
     }
 
-    /// Asks so long after the last answer.
+    /// Asks so long after the last answer; default 5 s. Less than 100 ms counts as 100 ms.
     #[must_use]
     pub fn with_interval(self, interval: Duration) -> Self {
+        let interval = interval.max(LEAST);
         Self { interval, ..self }
     }
 
-    /// Waits so long for an answer.
+    /// Waits so long for an answer; default 5 s. Less than 100 ms counts as 100 ms.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
+        let timeout = timeout.max(LEAST);
         Self { timeout, ..self }
     }
 
@@ -75,5 +81,18 @@ impl fmt::Debug for HealthCheck {
             .field("interval", &self.interval)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_asked_all_the_time_nor_given_no_time() {
+        let check = HealthCheck::new(async || Ok::<(), String>(()))
+            .with_interval(Duration::ZERO)
+            .with_timeout(Duration::ZERO);
+        assert_eq!((check.interval, check.timeout), (LEAST, LEAST));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::lease::keeper::EndReason;
+use tenure_core::wire::MAX_METADATA_BYTES;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -138,9 +139,10 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`ProclaimError`]: the term is over, or the store did not take it. The term goes on in the
-    /// latter case.
+    /// [`ProclaimError`]: the term is over, it is too much, or the store did not take it. The term goes on
+    /// but in the first case.
     pub async fn proclaim(&self, metadata: BTreeMap<String, String>) -> Result<(), ProclaimError> {
+        check_metadata(&metadata).map_err(ProclaimError::Metadata)?;
         let (done, proclaimed) = oneshot::channel();
         let over = ProclaimError::NotLeading(NotLeading(self.epoch()));
         if !self.driver.command(Command::Proclaim {
@@ -182,10 +184,24 @@ pub enum ProclaimError {
     /// The term is over; nothing was sent.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
-    /// It is too much. Nothing was sent; what was said before holds.
+    /// It is more than 4 KiB, or, among peers, more than fits into a message as JSON. Nothing was sent; what
+    /// was said before holds. A store may take less (`max_metadata_bytes`): then it says so,
+    /// [`Code::TooLarge`](crate::store::Code::TooLarge) in a [`StoreError::Problem`].
     #[error("{0}")]
     Metadata(String),
     /// The store did not take it, or did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Whether a leader may say this about itself, whichever way it is elected.
+pub(crate) fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), String> {
+    let parts = metadata.iter().map(|(key, text)| key.len() + text.len());
+    let bytes: usize = parts.sum();
+    if bytes > MAX_METADATA_BYTES {
+        return Err(format!(
+            "the metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are taken"
+        ));
+    }
+    Ok(())
 }

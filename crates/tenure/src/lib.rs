@@ -31,9 +31,9 @@
 //! be written with the [epoch](Leadership::epoch), to a receiver that refuses smaller ones:
 //! [`fence`].
 //!
-//! Features, all off by default: `axum` for `Candidate::router`, routes that say who leads; `tower`
-//! for `fence::FenceLayer`, which refuses stale requests in front of an HTTP service; `bully` for
-//! elections among peers, without a store.
+//! Features, both off by default: `axum` for `Candidate::router`, routes that say who leads (what the
+//! library has of the crate axum in any case are the routes by which peers elect); `tower` for
+//! `fence::FenceLayer`, which refuses stale requests in front of an HTTP service.
 
 mod candidate;
 mod guarantee;

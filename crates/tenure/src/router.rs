@@ -19,7 +19,7 @@ use crate::fence::EPOCH_HEADER;
 use crate::observe::{Observed, Observer};
 use crate::term::TermState;
 
-/// The HTTP header with the leader's address, where another candidate leads that has told one.
+/// The HTTP header with the leader's address, if it has told one.
 pub const LEADER_HEADER: &str = "tenure-leader";
 
 /// The key under which a candidate tells its address in its
@@ -47,8 +47,8 @@ impl Candidate {
     /// }
     /// ```
     ///
-    /// On the leader the header [`EPOCH_HEADER`] has its epoch; elsewhere [`LEADER_HEADER`] has the
-    /// leader's address, if the leader has told one in its metadata, under [`ADDRESS`].
+    /// Wherever the leader is known, the header [`EPOCH_HEADER`] has its epoch, and [`LEADER_HEADER`] its
+    /// address, if it has told one in its metadata, under [`ADDRESS`]: a `HEAD` is enough for both.
     ///
     /// **200 means that this process leads at this instant**, by its own clock and nothing else. Who
     /// leads elsewhere comes from watching the store: it is a hint, and may be late.
@@ -166,12 +166,10 @@ async fn leader(State(view): State<View>) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(leader) = &leader {
-        if leading {
-            headers.insert(EPOCH_HEADER, leader.epoch.into());
-        } else if let Some(address) = &leader.address
-            // Another process chose this text; what can't stand in a header stays in the body.
-            && let Ok(address) = HeaderValue::from_str(address)
-        {
+        headers.insert(EPOCH_HEADER, leader.epoch.into());
+        // Another process may have chosen this text; what can't stand in a header stays in the body.
+        let address = leader.address.as_deref().map(HeaderValue::from_str);
+        if let Some(Ok(address)) = address {
             headers.insert(LEADER_HEADER, address);
         }
     }

@@ -8,7 +8,10 @@ use std::time::Duration;
 use tenure::observe::Observed;
 use tenure::store::TermEnd;
 use tenure::testing::TestStore;
-use tenure::{Config, ElectionName, EndReason, HealthCheck, Leadership, Timings, TimingsOptions};
+use tenure::{
+    Config, ElectionName, EndReason, HealthCheck, Leadership, ProclaimError, Timings,
+    TimingsOptions,
+};
 
 const fn s(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -305,6 +308,12 @@ async fn what_a_leader_proclaims_is_seen_and_gone_with_its_term() {
     let leadership = candidate.campaign().await.unwrap();
     let said = BTreeMap::from([("address".to_owned(), "http://10.0.0.7".to_owned())]);
     leadership.proclaim(said.clone()).await.unwrap();
+    let much = BTreeMap::from([("address".to_owned(), "x".repeat(4_090))]);
+    let refused = leadership.proclaim(much).await.unwrap_err();
+    assert!(
+        matches!(&refused, ProclaimError::Metadata(why) if why.contains("4097")),
+        "{refused}"
+    );
     loop {
         match observer.next().await {
             Observed::Leader { metadata, .. } if metadata == said => break,

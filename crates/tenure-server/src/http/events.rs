@@ -108,6 +108,10 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
         let detail = format!("{NAME} is there twice");
         return Err(Failure(Problem::new(Code::Malformed, detail)));
     }
+    // By the standard of these streams, an empty id is none.
+    if value.is_empty() {
+        return Ok(None);
+    }
     let text = String::from_utf8_lossy(value.as_bytes());
     number(NAME, &text)?
         .within(NAME, 0, u64::MAX)

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tenure_core::wire::MAX_METADATA_BYTES;
 use tenure_core::{Epoch, Incarnation, NodeId, bully, detector};
 
 use super::age::GoodUntil;
+use crate::leadership::check_metadata;
 
 /// The version of the protocol that this member speaks.
 pub(super) const VERSION: u32 = 1;
@@ -34,15 +34,7 @@ impl About {
     /// Whether these metadata may be said: at most 4 KiB, as in a store, and in JSON no more than a
     /// request has room for.
     pub(crate) fn check(metadata: &BTreeMap<String, String>) -> Result<(), String> {
-        let bytes: usize = metadata
-            .iter()
-            .map(|(key, text)| key.len() + text.len())
-            .sum();
-        if bytes > MAX_METADATA_BYTES {
-            return Err(format!(
-                "the metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are taken"
-            ));
-        }
+        check_metadata(metadata)?;
         let in_json = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
         if in_json > MAX_ABOUT_BYTES {
             return Err(format!(

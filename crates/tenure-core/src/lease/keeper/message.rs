@@ -132,7 +132,7 @@ pub enum EndReason {
     HandedOver,
     /// The leader's task hangs, or says that it is not well.
     Unhealthy,
-    /// Somebody broke the lease.
+    /// Somebody broke the lease, or an operator handed it over: the holder is told the same.
     Broken,
     /// Another candidate holds the lease, or the store no longer knows it.
     Superseded,
