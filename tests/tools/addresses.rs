@@ -21,9 +21,11 @@ fn nobody() -> String {
 #[test]
 fn a_password_in_an_address_is_shown_nowhere() {
     let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("tenure.toml");
-    fs::write(&config, format!("servers = [\"{}\"]\n", nobody())).unwrap();
-    let right = config.to_str().unwrap();
+    let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
+    let servers = |url: &str| format!("servers = [\"{url}\"]\n");
+    fs::write(&right, servers(&nobody())).unwrap();
+    fs::write(&wrong, servers(&nobody().replace("http", "ftp"))).unwrap();
+    let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
     let assert_masked = |text: &str| {
         assert!(text.contains("worker:***@127.0.0.1"), "{text}");
         assert!(!text.contains(PASSWORD), "{text}");
@@ -40,6 +42,10 @@ fn a_password_in_an_address_is_shown_nowhere() {
         let output: Output = output.unwrap();
         assert_masked(&(stdout(&output) + &stderr(&output)));
     }
+    let output = command(&["config", "check", wrong]).output().unwrap();
+    assert_eq!(code(&output), 2, "{output:?}");
+    assert_masked(&stderr(&output));
+
     let mut run = command(&["run", "--election", ELECTION, "--config", right]);
     let run = Process::spawn(run.args(["--", "true"]).env("RUST_LOG", "trace"));
     let logged = wait_for("a warning", || {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
+use crate::store::Endpoint;
+
 /// Keys whose values are never shown.
 const SECRETS: &[&str] = &[
     "azure_blob.key",
@@ -140,7 +142,7 @@ struct Value {
     texts: Vec<String>,
     /// What it is in its file, in TOML's words. In the environment and in flags all is text.
     kind: Option<String>,
-    /// As it is shown where it is wrong.
+    /// As it is shown where it is wrong, without passwords in addresses.
     shown: String,
 }
 
@@ -148,7 +150,7 @@ impl Value {
     fn of_text(texts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
         Self {
-            shown: format!("{:?}", texts.join(",")),
+            shown: Endpoint::shown(&format!("{:?}", texts.join(","))),
             texts,
             kind: None,
         }
@@ -157,6 +159,7 @@ impl Value {
     fn of_file(file: &str, value: &Spanned<DeValue<'_>>) -> Self {
         let written = file.get(value.span()).unwrap_or_default();
         let shown = written.split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown = Endpoint::shown(&shown);
         let texts = match value.get_ref() {
             DeValue::String(text) => vec![text.to_string()],
             DeValue::Integer(number) => {
@@ -602,9 +605,14 @@ fn syntax(text: &str, error: &toml::de::Error) -> String {
         let (_, name) = secret.split_once('.').unwrap_or(("", secret));
         key == *secret || key.trim_matches('"') == name
     });
+    let number = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
     if is_secret {
-        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        return format!("line {line}, {key} = (secret): {}", error.message());
+        return format!("line {number}, {key} = (secret): {}", error.message());
+    }
+    let shown = line.map(Endpoint::shown);
+    if shown.as_deref() != line {
+        let shown = shown.unwrap_or_default();
+        return format!("line {number}, {shown}: {}", error.message());
     }
     error.to_string().trim_end().into()
 }

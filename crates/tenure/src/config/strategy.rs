@@ -18,6 +18,7 @@ use super::candidate::Config;
 use super::settings::{ConfigError, Settings};
 use crate::azure::AzureBlob;
 use crate::bully::Key;
+use crate::store::Endpoint;
 
 /// Which way a candidate is elected; [`Guarantee`](crate::Guarantee) says what that promises.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +85,7 @@ impl Peer {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let right = "write number=address, such as 1=http://10.0.0.1:7500, or with a priority \
                      1@50=http://10.0.0.1:7500";
-        let wrong = |what: &str| format!("{text:?}: {what}; {right}");
+        let wrong = |what: &str| format!("{:?}: {what}; {right}", Endpoint::shown(text));
         let (name, url) = text.split_once('=').ok_or_else(|| wrong("no \"=\""))?;
         let (node, priority) = match name.split_once('@') {
             Some((node, priority)) => (node, Some(priority)),

@@ -278,7 +278,7 @@ fn one_setting_under_two_names_is_refused_but_not_in_two_sources() {
         assert!(error.contains(part), "{error}");
     }
     let config = load("election = \"a\"\nservers = [\"http://a\"]", &[one]).unwrap();
-    assert_eq!(config.servers()[0].as_str(), "http://b/");
+    assert_eq!(config.servers()[0].to_string(), "http://b/");
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn who_asks_for_fencing_is_not_given_less() {
 }
 
 #[test]
-fn a_key_is_not_told_back_whatever_is_wrong_with_it() {
+fn a_key_or_a_password_is_not_told_back_whatever_is_wrong_with_it() {
     let wrong = |text: &str| load(text, &[]).unwrap_err();
     for text in [
         "[bully]\nkey = \"hunter2",
@@ -470,6 +470,21 @@ fn a_key_is_not_told_back_whatever_is_wrong_with_it() {
         let error = wrong(text);
         assert!(
             error.contains("(secret)") && !error.contains("hunter2"),
+            "{error}"
+        );
+    }
+    for text in [
+        "servers = [\"http://me:hunter2@a:1\"",
+        "servers = [\n\"http://me:hunter2@a:1\" x]",
+        "election = \"a\"\nservers = \"ftp://me:hunter2@a:1\"",
+        "election = \"a\"\nservers = \"http://me:hunter2@a b\"",
+        "election = \"a\"\nserver = [\"http://a:1\", \"http://me:hunter2@a?b\"]",
+        "election = \"a\"\ncandidate = [\"http://me:hunter2@a:1\"]",
+        "election = \"a\"\nstrategy = \"bully\"\n[bully]\nnode = 1\npeers = [\"1=http://me:hunter2@a:1\"]",
+    ] {
+        let error = wrong(text);
+        assert!(
+            error.contains("***@a") && !error.contains("hunter2"),
             "{error}"
         );
     }
