@@ -43,6 +43,74 @@ fn a_check_of_peers_tells_the_bound_of_peers_and_not_that_of_a_lease() {
 }
 
 #[test]
+fn a_check_where_nobody_competes_tells_no_time_without_a_leader() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    fs::write(&path, "strategy = \"static\"\n").unwrap();
+    let path = path.to_str().unwrap();
+    let output = run(&["config", "check", path]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(!stdout(&output).contains("without a leader"), "{output:?}");
+    let checked = json_of(&run(&["config", "check", path, "--json"]));
+    assert!(checked["timings"]["worst_without_leader_ms"].is_null());
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let text = "[serve]\nengine = \"memory\"\nlisten = \"127.0.0.1:0\"\nmax_connections = 100\n\
+                max_body_bytes = 1024\n";
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let output = run(&["config", "check", path]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let told = |text: &str| {
+        let is_told = |limits| text.contains(limits);
+        is_told("max_connections = 100 is not above max_waiting = 50000")
+            && is_told("max_metadata_bytes = 4096 does not fit into max_body_bytes = 1024")
+    };
+    assert!(told(&stdout(&output)), "{output:?}");
+    let checked = json_of(&run(&["config", "check", path, "--json"]));
+    assert_eq!(
+        checked["warnings"].as_array().unwrap().len(),
+        2,
+        "{checked}"
+    );
+    let store = Process::start(&["serve", "--config", path]);
+    wait_for("the warnings", || told(&store.stderr()).then_some(()));
+}
+
+#[test]
+fn a_variable_that_nothing_knows_is_warned_of_with_the_name_that_is_like_it() {
+    let check = |name: &str| {
+        let mut check = command(&["config", "show"]);
+        let output = check.env(name, "7").output().unwrap();
+        assert_eq!(code(&output), 0, "{output:?}");
+        stderr(&output)
+    };
+    for (name, told) in [
+        ("TENURE_MAX_HISTRY", "did you mean TENURE_MAX_HISTORY?"),
+        ("TENURE_SERVRES", "did you mean TENURE_SERVERS?"),
+        ("TENURE_BULLY_NOED", "did you mean TENURE_BULLY_NODE?"),
+        ("TENURE_OF_MY_OWN_MAKING", "is no setting"),
+    ] {
+        let said = check(name);
+        assert!(said.contains(name) && said.contains(told), "{said}");
+    }
+    for name in [
+        "TENURE_EPOCH",
+        "TENURE_CANDIDATE",
+        "TENURE_MAX_HISTORY",
+        "TENURE_PORT_7400_TCP_ADDR",
+        "TENURE_SERVICE_HOST",
+        "TENURES",
+    ] {
+        assert_eq!(check(name), "", "{name}");
+    }
+}
+
+#[test]
 fn a_store_keeps_to_the_limits_that_are_set() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");

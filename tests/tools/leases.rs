@@ -55,6 +55,18 @@ fn a_hand_over_warns_when_nobody_waits_and_tells_what_it_can_not() {
 }
 
 #[test]
+fn a_hand_over_to_who_holds_the_lease_says_so() {
+    let bench = Bench::new();
+    let _first = bench.candidate("first", &[]);
+    bench.wait_for_leader("first");
+    let output = bench.run(&["handover", ELECTION, "--to", "first", "--within", "1s"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let said = stderr(&output);
+    assert!(said.contains("holds the lease now"), "{said}");
+    assert!(!said.contains("nobody waits"), "{said}");
+}
+
+#[test]
 fn a_history_says_who_held_a_lease_and_why_it_ended() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);

@@ -20,6 +20,10 @@ fn completions_are_for_what_users_see() {
             assert!(!script.contains(hidden), "{shell} has {hidden}");
         }
     }
+    let bash = stdout(&run(&["completions", "bash"]));
+    for values in ["embedded memory", "lease azure-blob bully both static"] {
+        assert!(bash.contains(&format!("-W \"{values}\"")), "{values}");
+    }
     let path = folder.path().join("tenure.bash");
     fs::write(&path, stdout(&run(&["completions", "bash"]))).unwrap();
     let parsed = Command::new("bash").arg("-n").arg(&path).output().unwrap();
@@ -28,6 +32,19 @@ fn completions_are_for_what_users_see() {
         "{parsed:?}"
     );
     assert_eq!(code(&run(&["completions", "cobol"])), 2);
+}
+
+#[test]
+fn what_is_of_a_health_command_needs_one() {
+    for flag in [
+        "--health-timeout=1s",
+        "--health-interval=1s",
+        "--health-arg=x",
+    ] {
+        let output = run(&["run", "--election", "a", flag, "--", "true"]);
+        assert_eq!(code(&output), 2, "{flag}: {output:?}");
+        assert!(stderr(&output).contains("--health-command"), "{output:?}");
+    }
 }
 
 #[test]

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tenure::config::Strategy;
 use tenure::{CandidateId, ElectionName, Name};
 
 use crate::exit;
 use crate::logging::LogFormat;
 use crate::processes::NetworkKind;
+use crate::serve;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -65,6 +67,21 @@ pub(crate) enum Command {
     DemoWorker(DemoWorker),
     #[command(hide = true)]
     CompareWorker(CompareWorker),
+}
+
+impl Command {
+    /// Whether the environment says something to it that its user has written.
+    pub(crate) const fn has_settings(&self) -> bool {
+        !matches!(
+            self,
+            Self::Completions(_)
+                | Self::Man(_)
+                | Self::Watchdog(_)
+                | Self::Watched(_)
+                | Self::DemoWorker(_)
+                | Self::CompareWorker(_)
+        )
+    }
 }
 
 /// Compare ways to elect a leader, in simulated time or live
@@ -193,8 +210,8 @@ pub(crate) struct Serve {
     /// Where the embedded engine keeps its data [default: tenure-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// "embedded" (on disk) or "memory" (forgets everything, for development) [default: embedded]
-    #[arg(long)]
+    /// Where leases are kept: on disk, or nowhere (forgets everything, for development) [default: embedded]
+    #[arg(long, value_parser = serve::ENGINES)]
     pub(crate) engine: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -255,7 +272,7 @@ pub(crate) struct CandidateArgs {
     /// Which way to elect: "lease" (in a store), "azure-blob" (by the lease of a blob), "bully" (among
     /// peers), "both" (on the way from one to the other), or "static" (nobody else competes)
     /// [default: lease]
-    #[arg(long)]
+    #[arg(long, value_parser = Strategy::NAMES, hide_possible_values = true)]
     pub(crate) strategy: Option<String>,
     /// Among peers: which of them this one is
     #[arg(long, value_name = "NUMBER")]
@@ -318,10 +335,22 @@ pub(crate) struct HealthArgs {
     )]
     pub(crate) health_arg: Vec<OsString>,
     /// How long after its end the health command is run again
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_100ms)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "health_command",
+        default_value = "5s",
+        value_parser = at_least_100ms
+    )]
     pub(crate) health_interval: Duration,
     /// How long the health command may take
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_100ms)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "health_command",
+        default_value = "5s",
+        value_parser = at_least_100ms
+    )]
     pub(crate) health_timeout: Duration,
 }
 

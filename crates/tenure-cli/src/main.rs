@@ -19,6 +19,7 @@ mod section;
 mod serve;
 mod shell;
 mod store;
+mod strangers;
 mod tls;
 mod watch;
 
@@ -36,7 +37,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = logging::start(cli.log_format).and_then(|()| dispatch(cli.command));
+    let done = logging::start(cli.log_format).and_then(|()| {
+        if cli.command.has_settings() {
+            strangers::warn_of_strangers();
+        }
+        dispatch(cli.command)
+    });
     let code = done.unwrap_or_else(Failure::report);
     logging::finish(logging::LAST_LINES);
     code

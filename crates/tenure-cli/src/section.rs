@@ -33,6 +33,12 @@ impl Section {
         Ok(settings)
     }
 
+    /// Its variables.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = String> {
+        let variable = |key: &&str| format!("{}{}", self.prefix, key.to_ascii_uppercase());
+        self.keys.iter().map(variable)
+    }
+
     /// Whether any of its keys was set.
     pub(crate) fn is_set(&self, settings: &Settings) -> bool {
         self.keys.iter().any(|key| settings.origin(key).is_some())

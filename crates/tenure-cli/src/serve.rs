@@ -42,6 +42,10 @@ pub(crate) const SECTION: Section = Section {
         "request_time",
     ],
 };
+/// Where leases are kept, by name.
+pub(crate) const ENGINES: [&str; 2] = [EMBEDDED, MEMORY];
+const EMBEDDED: &str = "embedded";
+const MEMORY: &str = "memory";
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR: &str = "tenure-data";
 
@@ -56,6 +60,9 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let listen = listen(&settings)?;
     let engine = engine(&settings)?;
     let limits = limits(&settings)?;
+    for warning in limits.warnings() {
+        warn!("{warning}");
+    }
     let tls = tls::of(arguments)?;
     let azure = azure::of(arguments, listen, tls.is_some())?;
     if !listen.ip().is_loopback() {
@@ -130,8 +137,8 @@ fn keep_current(tls: Tls) -> io::Result<()> {
 pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, ConfigError> {
     let listen = listen(settings)?;
     let (engine, data_dir) = match engine(settings)? {
-        EngineConfig::Memory => ("memory", Value::Null),
-        EngineConfig::Embedded { data_dir } => ("embedded", lossy(data_dir.as_os_str()).into()),
+        EngineConfig::Memory => (MEMORY, Value::Null),
+        EngineConfig::Embedded { data_dir } => (EMBEDDED, lossy(data_dir.as_os_str()).into()),
     };
     let mut values = vec![
         ("listen", listen.to_string().into()),
@@ -195,15 +202,15 @@ fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
         data_dir: data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
     };
     let engine = settings.with("engine", |text| match text {
-        "embedded" => Ok(embedded.clone()),
-        "memory" => Ok(EngineConfig::Memory),
-        _ => Err("must be \"embedded\" or \"memory\"".into()),
+        EMBEDDED => Ok(embedded.clone()),
+        MEMORY => Ok(EngineConfig::Memory),
+        _ => Err(format!("must be {EMBEDDED:?} or {MEMORY:?}")),
     })?;
     Ok(engine.unwrap_or(embedded))
 }
 
 /// The usual limits, but for those that are set.
-fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
+pub(crate) fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
     let mut limits = Limits::default();
     for (key, count) in counts(&mut limits) {
         let range = Limits::range(key).expect("it is a limit");

@@ -113,7 +113,10 @@ pub(crate) fn hand_over(arguments: &Handover) -> Result<ExitCode, Failure> {
         within_ms: within.into(),
     };
     let view = ask(client.hand_over(&arguments.name, &request))?;
-    if view.waiters == 0 {
+    if view.holder.as_deref() == Some(arguments.to.as_str()) {
+        warn!(lease = %arguments.name, candidate = %arguments.to,
+            "this candidate holds the lease now: its own term ends, and it must compete again");
+    } else if view.waiters == 0 {
         warn!(lease = %arguments.name, candidate = %arguments.to,
             "nobody waits for this lease now: the candidate must come, or nobody leads until its \
             time is over");

@@ -43,8 +43,10 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
         _ => None,
     };
     // The time without a leader follows from the lease alone where there is one.
-    let has_lease = !matches!(config.strategy(), Strategy::Bully(_));
-    let store = effective::store(&serve::SECTION.of_file(path)?)?;
+    let has_lease = !matches!(config.strategy(), Strategy::Bully(_) | Strategy::Static);
+    let store = serve::SECTION.of_file(path)?;
+    let warnings = serve::limits(&store)?.warnings();
+    let store = effective::store(&store)?;
     tls::check_file(path)?;
     azure::check_file(path)?;
     if arguments.json {
@@ -59,6 +61,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
             "peers": outlook.as_ref().map(outlook_json),
             "blob": blob.filter(|_| has_credential).map(|blob| blob.url().as_str()),
             "serve": effective::values(&store),
+            "warnings": warnings,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -92,6 +95,9 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
         }
     }
     output::line(format_args!("store      {}", store.join(", ")))?;
+    for warning in warnings {
+        output::line(format_args!("warning    {warning}"))?;
+    }
     if let Some(outlook) = outlook {
         output::line("among peers")?;
         for (name, fact) in outlook.facts() {

@@ -3,9 +3,9 @@
 mod talk;
 
 use std::fmt::Display;
-use std::io::IsTerminal;
 use std::time::Duration;
 
+use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -32,8 +32,8 @@ pub(crate) enum LogFormat {
 /// Levels by `TENURE_LOG`, in the syntax of tracing's `EnvFilter`; INFO without it.
 pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
     let filter = filter()?;
-    let coloured = std::io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    // As for all else that is printed: NO_COLOR and a terminal that can't (TERM=dumb) are heard.
+    let coloured = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Lines)

@@ -164,6 +164,31 @@ impl Limits {
         ]
     }
 
+    /// Which of them are possible, but not together.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        /// The shortest request that changes metadata, without the metadata.
+        const REQUEST: &str =
+            r#"{"lease_id":"00000000-0000-0000-0000-000000000000","metadata":{"":""}}"#;
+        let mut warnings = Vec::new();
+        if self.max_connections <= self.max_waiting {
+            warnings.push(format!(
+                "max_connections = {} is not above max_waiting = {}: each who waits has a connection, \
+                 so all may be taken by those",
+                self.max_connections, self.max_waiting
+            ));
+        }
+        let needed = self.max_metadata_bytes + REQUEST.len();
+        if self.max_metadata_bytes > 0 && self.max_body_bytes < needed {
+            warnings.push(format!(
+                "max_metadata_bytes = {} does not fit into max_body_bytes = {}: a request with as much \
+                 has {needed} bytes at least",
+                self.max_metadata_bytes, self.max_body_bytes
+            ));
+        }
+        warnings
+    }
+
     /// What a limit may be that is a number, by its name; `None` for others.
     #[must_use]
     pub fn range(name: &str) -> Option<RangeInclusive<usize>> {
@@ -239,6 +264,41 @@ mod tests {
     #[test]
     fn the_usual_limits_are_possible() {
         assert_eq!(Limits::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn limits_that_contradict_each_other_are_told() {
+        let usual = Limits::default();
+        assert!(usual.warnings().is_empty());
+        for (limits, told) in [
+            (
+                Limits {
+                    max_connections: 50_000,
+                    ..usual.clone()
+                },
+                ["max_connections = 50000", "max_waiting = 50000"],
+            ),
+            (
+                Limits {
+                    max_body_bytes: 4164,
+                    ..usual.clone()
+                },
+                ["max_metadata_bytes = 4096", "max_body_bytes = 4164"],
+            ),
+        ] {
+            let warnings = limits.warnings();
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(
+                told.iter().all(|part| warnings[0].contains(part)),
+                "{warnings:?}"
+            );
+        }
+        let enough = Limits {
+            max_connections: 50_001,
+            max_body_bytes: 4165,
+            ..usual
+        };
+        assert!(enough.warnings().is_empty());
     }
 
     #[test]

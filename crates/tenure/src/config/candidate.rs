@@ -64,6 +64,9 @@ const KEYS: &[&str] = &[
     "bully.phi_threshold",
 ];
 
+/// Other spellings of keys.
+const ALIASES: &[(&str, &str)] = &[("server", "servers")];
+
 /// The prefix of environment variables.
 const PREFIX: &str = "TENURE_";
 
@@ -187,7 +190,7 @@ impl Config {
     pub const fn settings() -> Settings {
         Settings::new(KEYS)
             .with_tables(&["metadata"])
-            .with_aliases(&[("server", "servers")])
+            .with_aliases(ALIASES)
     }
 
     /// Reads a candidate's settings from a file. Its tables `[serve]`, `[tls]` and `[azure]` are the
@@ -215,10 +218,16 @@ impl Config {
         Ok(())
     }
 
+    /// The environment variables that candidates are set up by.
+    pub fn variables() -> impl Iterator<Item = String> {
+        let spellings = ALIASES.iter().map(|(alias, _)| alias);
+        KEYS.iter().chain(spellings).map(|key| variable(key))
+    }
+
     /// The environment variables that have secrets of a candidate: nobody else has use for them.
     pub fn secret_variables() -> impl Iterator<Item = String> {
         let secrets = KEYS.iter().filter(|key| Settings::is_secret(key));
-        secrets.map(|key| format!("{PREFIX}{}", key.replace('.', "_").to_ascii_uppercase()))
+        secrets.map(|key| variable(key))
     }
 
     /// The configuration that these settings make.
@@ -506,6 +515,11 @@ impl Config {
     pub fn with_on_overrun(self, on_overrun: OnOverrun) -> Self {
         Self { on_overrun, ..self }
     }
+}
+
+/// The environment variable of a key.
+fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.replace('.', "_").to_ascii_uppercase())
 }
 
 fn default_server() -> Endpoint {

@@ -12,7 +12,7 @@ pub use crate::bully::{Key, KeyError, StartError, StateError};
 pub use candidate::{Config, OnOverrun};
 pub use outlook::Outlook;
 pub(crate) use outlook::is_bare;
-pub use settings::{ConfigError, Origin, Settings};
+pub use settings::{ConfigError, Origin, Settings, nearest};
 pub use strategy::{Bully, BullyError, Peer, Strategy};
 pub use tenure_core::detector::{DetectBy, DetectionOptions};
 

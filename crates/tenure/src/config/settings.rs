@@ -617,15 +617,18 @@ fn syntax(text: &str, error: &toml::de::Error) -> String {
     error.to_string().trim_end().into()
 }
 
+/// Of these names the one that is probably meant, if one is like it.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let with_distance = |known: &'a str| (strsim::damerau_levenshtein(name, known), known);
+    let (distance, known) = known.into_iter().map(with_distance).min()?;
+    (distance <= known.len() / 3 + 1).then_some(known)
+}
+
 /// `; did you mean X?`, or the list of what is known if nothing is near.
 fn hint<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    let nearest = known
-        .clone()
-        .map(|candidate| (strsim::damerau_levenshtein(key, candidate), candidate))
-        .min()
-        .filter(|(distance, candidate)| *distance <= candidate.len() / 3 + 1);
-    match nearest {
-        Some((_, candidate)) => format!("; did you mean {candidate}?"),
+    match nearest(key, known.clone()) {
+        Some(candidate) => format!("; did you mean {candidate}?"),
         None => format!("; known are {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

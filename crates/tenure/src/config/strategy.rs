@@ -44,6 +44,9 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// Their names in a configuration.
+    pub const NAMES: [&str; 5] = ["lease", "azure-blob", "bully", "both", "static"];
+
     /// Its name in a configuration.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -303,9 +306,14 @@ impl Bully {
 /// The strategy that these settings make. What they say of another one than that is left alone, so
 /// that one word changes it.
 pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<Strategy, ConfigError> {
-    let strategy = settings.with("strategy", |text| match text {
-        "lease" | "azure-blob" | "bully" | "both" | "static" => Ok(text.to_owned()),
-        _ => Err("must be \"lease\", \"azure-blob\", \"bully\", \"both\" or \"static\"".into()),
+    let strategy = settings.with("strategy", |text| {
+        if Strategy::NAMES.contains(&text) {
+            return Ok(text.to_owned());
+        }
+        Err(format!(
+            "must be one of {}",
+            Strategy::NAMES.map(|name| format!("{name:?}")).join(", ")
+        ))
     })?;
     let term = &config.timings;
     match strategy.as_deref() {
