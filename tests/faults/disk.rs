@@ -6,14 +6,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_tests::needs::{SmallDisk, can_run, has_program};
-use tenure_tests::process::{Process, StoreProcess};
+use tenure_tests::process::{Process, StoreProcess, run};
+use tenure_tests::receiver::now;
 use tenure_tests::{wait_for, wait_until};
 use tokio::runtime::Runtime;
 
-use super::{Answer, Client};
+use super::{Answer, Client, id};
 
 /// The calls that make a change durable.
 const SYNC: &str = "fsync,fdatasync";
@@ -240,51 +242,154 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
     let Some(disk) = SmallDisk::mount(test, 1_024) else {
         return;
     };
-    let folder = disk.path().join("store");
-    let runtime = Runtime::new().unwrap();
-    let mut store = StoreProcess::start(&folder);
-    let client = Client::new(store.address());
-    runtime.block_on(async {
-        let (_, held) = client.acquire("tests/held", 1).await.unwrap();
-        let ballast = disk.fill();
-        let mut acknowledged = vec![("tests/held".to_owned(), held)];
-        // What room the log has left is used up first.
-        let mut refused = None;
-        for number in 2..200 {
-            let name = format!("tests/lease-{number}");
-            match client.acquire(&name, number).await.unwrap() {
-                (200, view) => acknowledged.push((name, view)),
-                answer => {
-                    refused = Some((name, answer));
-                    break;
-                }
+    let mut bench = super::Bench::on(disk.path().join("store"));
+    let _leader = bench.candidate("leader");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let _second = bench.candidate("second");
+    bench.wait_for_waiters(1);
+    let tapped = bench.client();
+    let ask = |name: &'static str, number| tapped.acquire(name, number);
+    let (_, held) = bench.runtime.block_on(ask("tests/held", 1)).unwrap();
+    let brief = json!({"lease_id": id(2), "holder": "c2", "duration_ms": 1_000});
+    let brief = tapped.post("tests/brief", "acquire", brief);
+    let (_, brief) = bench.runtime.block_on(brief).unwrap();
+    let began = Instant::now();
+    let ballast = disk.fill();
+    let mut acknowledged = vec![("tests/held".to_owned(), held)];
+    // What room the log has left is used up first.
+    let refused = (3..200).find_map(|number| {
+        let name = format!("tests/lease-{number}");
+        match bench.runtime.block_on(tapped.acquire(&name, number)) {
+            Some((200, view)) => {
+                acknowledged.push((name, view));
+                None
             }
+            answer => Some((name, answer.unwrap())),
         }
-        let (refused, (status, problem)) = refused.expect("a full disk");
-        assert_eq!((status, &problem["code"]), (507, &"disk_full".into()));
-        assert_eq!(client.renew("tests/held", 1).await.unwrap().0, 200);
-        let (status, _) = client.view("tests/held").await.unwrap();
-        assert_eq!(status, 200, "reads work");
-        let (status, view) = client.view(&refused).await.unwrap();
-        assert!(status == 404 || view["holder"].is_null(), "{view}");
+    });
+    let (refused, (status, problem)) = refused.expect("a full disk");
+    assert_eq!((status, &problem["code"]), (507, &"disk_full".into()));
 
-        fs::remove_file(&ballast).unwrap();
+    // And what room is left for something smaller.
+    let mut refusals = 0;
+    for count in 0..1_000 {
+        let body = json!({"lease_id": id(1), "metadata": {"count": count.to_string()}});
+        let described = tapped.ask(Method::PUT, "tests/held", "/metadata", Some(body));
+        let (status, _) = bench.runtime.block_on(described).unwrap();
+        refusals = if status == 507 { refusals + 1 } else { 0 };
+        if refusals == 10 {
+            break;
+        }
+    }
+    assert_eq!(refusals, 10, "a full disk");
+
+    // The lease that nobody renews expires, which can't be written.
+    std::thread::sleep(Duration::from_millis(1_100).saturating_sub(began.elapsed()));
+    // The expiry has no revision, so the judge of what was said is not asked about it.
+    bench.runtime.block_on(reads_answer(&bench, &brief));
+    let url = bench.store.url();
+    for (arguments, says) in [
+        (&["list", "--namespace", "tests"][..], "expired"),
+        (&["status", "tests/brief"], "expired"),
+        (&["history", "tests/brief"], "expired"),
+    ] {
+        let output = run(&[arguments, &["--server", &url]].concat());
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(says), "{arguments:?}: {said}");
+    }
+    let output = run(&["break", "tests/held", "--server", &url]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the store's disk is full"), "{said}");
+    bench.runtime.block_on(async {
+        let refusal = tapped.acquire("tests/brief", 900).await.unwrap();
+        assert_eq!(refusal.0, 507, "{refusal:?}");
+        assert_eq!(tapped.renew("tests/held", 1).await.unwrap().0, 200);
+        let (status, view) = tapped.view(&refused).await.unwrap();
+        assert!(status == 404 || view["holder"].is_null(), "{view}");
+    });
+
+    // The leader was renewed all the time, and leads on for longer than its lease.
+    let full_since = now();
+    wait_for("the leader to go on", || {
+        let last = bench.receiver.last_of("leader", epoch);
+        (last.at > full_since + 2 * super::LEASE).then_some(())
+    });
+    assert!(
+        bench.receiver.notes().is_empty(),
+        "{:?}",
+        bench.receiver.notes()
+    );
+
+    // A start on the full disk does without writing, or says what is the matter.
+    let address = bench.store.address().to_string();
+    bench.store.process.signal(nix::sys::signal::SIGKILL);
+    bench.store.process.wait();
+    let data = bench.data.to_str().unwrap();
+    let mut second = Process::start(&["serve", "--listen", &address, "--data-dir", data]);
+    let is_up = wait_for("the store to come up or to end", || {
+        let is_up = !second.stdout().is_empty();
+        (is_up || second.has_ended()).then_some(is_up)
+    });
+    if is_up {
+        let view = bench.runtime.block_on(tapped.view("tests/held"));
+        assert_eq!(view.unwrap().0, 200);
+    } else {
+        assert_eq!(second.wait().code(), Some(1));
+        wait_for("the reason", || {
+            second.stderr().contains("full").then_some(())
+        });
+    }
+    drop(second);
+
+    fs::remove_file(&ballast).unwrap();
+    bench.store = StoreProcess::start_at(&bench.data, &address);
+    bench.runtime.block_on(async {
         let late = wait_until("the store to work again", async || {
-            let (status, view) = client.acquire("tests/late", 500).await?;
+            let (status, view) = tapped.acquire("tests/late", 500).await?;
             (status == 200).then_some(view)
         });
         acknowledged.push(("tests/late".to_owned(), late.await));
-        store.process.signal(nix::sys::signal::SIGKILL);
-        store.process.wait();
-        store = StoreProcess::start(&folder);
-        let client = Client::new(store.address());
         for (name, said) in acknowledged {
-            let (_, view) = client.view(&name).await.unwrap();
+            let (_, view) = tapped.view(&name).await.unwrap();
             assert_eq!(view["epoch"], said["epoch"], "{said} has become {view}");
             assert_eq!(view["holder"], said["holder"]);
         }
-        let (status, view) = client.view(&refused).await.unwrap();
+        let (status, view) = tapped.view(&refused).await.unwrap();
         assert!(status == 404 || view["holder"].is_null(), "{view}");
     });
-    drop(store);
+    bench.judge();
+}
+
+/// Everything that reads answers, and tells of this lease that it has expired.
+async fn reads_answer(bench: &super::Bench, brief: &Value) {
+    let client = Client::new(bench.store.address());
+    let (name, epoch) = ("tests/brief", &brief["epoch"]);
+    let (status, view) = client.view(name).await.unwrap();
+    assert_eq!((status, &view["state"]), (200, &"expired".into()), "{view}");
+    assert_eq!(view["revision"], brief["revision"], "its end has none yet");
+    let poll = format!("?after={}&wait_ms=300", brief["revision"]);
+    let (status, view) = client.ask(Method::GET, name, &poll, None).await.unwrap();
+    assert_eq!((status, &view["state"]), (200, &"expired".into()), "{view}");
+    let asked = json!({"epoch": epoch});
+    let (status, said) = client.post(name, "verify", asked).await.unwrap();
+    assert_eq!((status, &said["current"]), (200, &false.into()), "{said}");
+    let history = client.ask(Method::GET, name, "/history", None).await;
+    let (status, said) = history.unwrap();
+    assert_eq!(status, 200, "{said}");
+    let [term] = &said["terms"].as_array().unwrap()[..] else {
+        panic!("{said}");
+    };
+    assert_eq!((&term["epoch"], &term["end"]), (epoch, &"expired".into()));
+    let url = format!(
+        "http://{}/v1/namespaces/tests/leases",
+        bench.store.address()
+    );
+    let list = client.http.get(url).send().await.unwrap();
+    assert_eq!(list.status(), 200);
+    let list: Value = list.json().await.unwrap();
+    let mut leases = list["leases"].as_array().unwrap().iter();
+    let listed = leases.find(|view| view["lease"] == "brief").unwrap();
+    assert_eq!(listed["state"], "expired");
 }

@@ -33,6 +33,8 @@ const LEASE: Duration = Duration::from_millis(1500);
 struct Bench {
     runtime: Runtime,
     folder: TempDir,
+    /// Where the store has its data.
+    data: PathBuf,
     store: StoreProcess,
     tap: Tap,
     receiver: Receiver,
@@ -41,13 +43,24 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = StoreProcess::start(&folder.path().join("store"));
+        let data = folder.path().join("store");
+        Self::over(folder, data)
+    }
+
+    /// With the store's data in this folder.
+    fn on(data: PathBuf) -> Self {
+        Self::over(tempfile::tempdir().unwrap(), data)
+    }
+
+    fn over(folder: TempDir, data: PathBuf) -> Self {
+        let store = StoreProcess::start(&data);
         let runtime = Runtime::new().unwrap();
         let tap = runtime.block_on(Tap::start(store.address()));
         let receiver = Receiver::start();
         Self {
             runtime,
             folder,
+            data,
             store,
             tap,
             receiver,
@@ -84,7 +97,7 @@ impl Bench {
         let address = self.store.address().to_string();
         self.store.process.signal(nix::sys::signal::SIGKILL);
         self.store.process.wait();
-        self.store = StoreProcess::start_at(&self.folder.path().join("store"), &address);
+        self.store = StoreProcess::start_at(&self.data, &address);
     }
 
     fn client(&self) -> Client {
@@ -107,6 +120,7 @@ impl Bench {
 
     /// The judgement of both: of what leaders did, and of what the store said.
     fn judge(&self) {
+        assert!(!self.receiver.acts().is_empty(), "nobody has led");
         self.receiver.assert_one_at_a_time();
         self.tap.assert_possible();
     }

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
 use tenure::config::StateError;
-use tenure::store::StoreError;
+use tenure::store::{Code, StoreError};
 use tenure::{ConfigError, ConnectError, RunError};
 use tenure_server::{AzureError, BackupError, OpenError, RestoreError};
 
@@ -39,7 +39,7 @@ pub(crate) fn code_of(status: ExitStatus) -> u8 {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    failed, for a reason told on stderr (demo: a promise was not kept; doctor: there
+  1    failed, for a reason told on stderr, as that the store's disk is full (demo: a promise was not kept; doctor: there
        is something to look at; peers: no leader that all agree on)
   2    wrong usage or configuration
   3    the store or the peers refused, or there is no such lease
@@ -168,6 +168,8 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match &error {
             StoreError::Problem(problem) if !problem.code.is_transient() => REFUSED,
+            // It was reached and says what it lacks. It refused nobody: later it may do the same.
+            StoreError::Problem(problem) if problem.code == Code::DiskFull => 1,
             StoreError::Azure(refusal) if !refusal.is_transient() => REFUSED,
             _ => UNREACHABLE,
         };
