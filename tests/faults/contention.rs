@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tenure_tests::history::{self, Call, What};
 use tenure_tests::process::Process;
 use tenure_tests::proxy::Proxy;
+use tenure_tests::receiver::{Link, now};
 use tokio::task::JoinHandle;
 
 use super::{Answer, Bench, Client, ELECTION, LEASE, id};
@@ -32,6 +35,8 @@ fn two_hundred_hand_overs_among_fifty_candidates_keep_the_order() {
         let mut holder = 0;
         let mut queue: Vec<Waiter> = Vec::new();
         let mut slowest = Duration::ZERO;
+        let receiver = bench.receiver.address();
+        let mut held = Held::new(Link::connect(receiver, "c0"), epoch);
         for number in 1..CANDIDATES + HAND_OVERS {
             queue.push(enqueue(&client, number, queue.len() as u64 + 1).await);
             if number < CANDIDATES {
@@ -42,6 +47,8 @@ fn two_hundred_hand_overs_among_fifty_candidates_keep_the_order() {
                 .unwrap();
             let next = queue.remove(next);
             let begin = Instant::now();
+            // Who gives up acts up to the very question.
+            held.act();
             client.release(ELECTION, holder).await.unwrap();
             // A wake-up that was lost would be made up for by nothing for a minute.
             let granted = tokio::time::timeout(Duration::from_secs(10), next.answer).await;
@@ -52,10 +59,30 @@ fn two_hundred_hand_overs_among_fifty_candidates_keep_the_order() {
             assert!(view["epoch"].as_u64().unwrap() > epoch, "{view}");
             epoch = view["epoch"].as_u64().unwrap();
             holder = next.number;
+            held = Held::new(Link::connect(receiver, &format!("c{holder}")), epoch);
         }
         eprintln!("{HAND_OVERS} hand-overs, the slowest took {slowest:?}");
     });
     bench.judge();
+}
+
+/// One who holds, and acts at the receiver.
+struct Held {
+    link: Link,
+    epoch: u64,
+}
+
+impl Held {
+    fn new(link: Link, epoch: u64) -> Self {
+        let mut held = Self { link, epoch };
+        held.act();
+        held
+    }
+
+    fn act(&mut self) {
+        let now = now();
+        assert!(self.link.act(self.epoch, now, now), "the fence refused");
+    }
 }
 
 /// Lets one more wait, and returns when it does.
@@ -107,7 +134,56 @@ fn an_acquire_whose_answer_is_lost_is_granted_once_and_costs_no_lease() {
         assert!(revisions.clone().all(|step| step == 2), "{epochs:?}");
         assert!(begin.elapsed() < Duration::from_secs(60));
     });
+    bench.tap.assert_possible();
+}
+
+#[test]
+fn candidates_whose_grants_are_all_lost_once_follow_each_other_without_losing_a_lease() {
+    /// Who asked under another id, or not again, would wait for the end of the lease.
+    const LEASE: &str = "20000";
+    const AT_MOST: Duration = Duration::from_secs(8);
+    const COUNT: usize = 4;
+    let bench = Bench::new();
+    bench.tap.lose_grants();
+    let address = bench.tap.address();
+    let start = |id: &str| Process::spawn(&mut bench.candidate_with(id, address, LEASE));
+    let mut candidates: Vec<_> = ["a", "b", "c", "d"].map(|id| (id, start(id))).into();
+    assert_eq!(candidates.len(), COUNT);
+    let mut led = vec![bench.receiver.next_leader(0)];
+    while candidates.len() > 1 {
+        let leader = led[led.len() - 1].clone();
+        bench.wait_for_waiters(candidates.len() as u64 - 1);
+        let place = candidates
+            .iter()
+            .position(|(id, _)| *id == leader.candidate);
+        let (_, mut old) = candidates.remove(place.expect("one who has not led yet"));
+        old.signal(Signal::SIGTERM);
+        let stopped = bench.receiver.note(&leader.candidate, "stopped");
+        let next = bench.receiver.next_leader(leader.epoch);
+        let gap = next.at.saturating_sub(stopped.at);
+        eprintln!("another led {gap:?} after the task ended, though its grant was lost");
+        assert!(gap < AT_MOST, "{gap:?}");
+        assert!(old.wait().success());
+        led.push(next);
+    }
+    // Each was granted once, and each answer with a grant was lost.
+    assert_eq!(bench.tap.lost_grants(), COUNT);
+    let calls = bench.tap.calls();
+    let asked = |call: &&Call| matches!(call.what, What::Acquire { .. });
+    let told = calls.iter().filter(asked).filter_map(granted);
+    let mut told: Vec<u64> = told.collect();
+    told.dedup();
+    let epochs: Vec<u64> = led.iter().map(|act| act.epoch).collect();
+    assert_eq!(told, epochs);
     bench.judge();
+}
+
+/// The epoch that it was granted.
+fn granted(call: &Call) -> Option<u64> {
+    match &call.answer {
+        Some((_, history::Answer::Done(seen))) => seen.epoch,
+        _ => None,
+    }
 }
 
 #[test]

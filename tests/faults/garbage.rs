@@ -9,7 +9,12 @@ use serde_json::Value;
 use super::{Bench, id};
 
 /// Every route that takes a body, with one that is right.
-const WITH_BODY: [(&str, &str, &str); 8] = [
+const WITH_BODY: [(&str, &str, &str); 9] = [
+    (
+        "POST",
+        RENEW_MANY,
+        r#"{"leases":[{"lease":"job","lease_id":"ID"}]}"#,
+    ),
     ("POST", "acquire", r#"{"holder":"c","duration_ms":60000}"#),
     ("POST", "renew", r#"{"lease_id":"ID"}"#),
     (
@@ -26,6 +31,43 @@ const WITH_BODY: [(&str, &str, &str); 8] = [
     ),
     ("POST", "verify", r#"{"epoch":1}"#),
     ("PUT", "metadata", r#"{"lease_id":"ID","metadata":{}}"#),
+];
+
+/// The one that is not of one lease.
+const RENEW_MANY: &str = "renew many";
+
+/// Its path.
+fn path_of(namespace: &str, lease: &str, verb: &str) -> String {
+    match verb {
+        RENEW_MANY => format!("/v1/namespaces/{namespace}/renew"),
+        _ => format!("/v1/namespaces/{namespace}/leases/{lease}/{verb}"),
+    }
+}
+
+/// What is no duration, no time to wait and no priority. No limit is so high that it would be one.
+fn no_numbers() -> [Value; 9] {
+    [
+        (-1).into(),
+        0.5.into(),
+        1e300.into(),
+        u64::MAX.into(),
+        "1000".into(),
+        "endless".into(),
+        true.into(),
+        serde_json::json!([]),
+        serde_json::json!({}),
+    ]
+}
+
+/// Which fields for durations, times to wait and priorities there are.
+const NUMBERS: [(&str, &str); 7] = [
+    ("acquire", "duration_ms"),
+    ("acquire", "wait_ms"),
+    ("acquire", "priority"),
+    ("acquire", "lock_delay_ms"),
+    ("renew", "duration_ms"),
+    ("break", "break_period_ms"),
+    ("handover", "within_ms"),
 ];
 
 /// Every other one.
@@ -115,7 +157,7 @@ fn bad_input_to_every_route_is_refused_and_leaves_the_store_working() {
     let json = "application/json";
     for (method, verb, good) in WITH_BODY {
         let good = good.replace("ID", &id(1));
-        let path = format!("/v1/namespaces/ns/leases/job/{verb}");
+        let path = path_of("ns", "job", verb);
         let surprise = good.replacen('{', r#"{"surprise":1,"#, 1);
         let twice = good.replacen('{', &format!("{},", &good[..good.len() - 1]), 1);
         let large = format!(r#"{{"x":"{}"}}"#, "x".repeat(1_000_000));
@@ -144,6 +186,7 @@ fn bad_input_to_every_route_is_refused_and_leaves_the_store_working() {
             "to",
             "epoch",
             "metadata",
+            "leases",
         ] {
             let Value::Object(mut fields) = serde_json::from_str(&good).unwrap() else {
                 unreachable!("an object");
@@ -162,6 +205,15 @@ fn bad_input_to_every_route_is_refused_and_leaves_the_store_working() {
                 }
             }
         }
+        for (_, field) in NUMBERS.iter().filter(|(of, _)| *of == verb) {
+            let mut fields: Value = serde_json::from_str(&good).unwrap();
+            for bad in no_numbers() {
+                fields[*field] = bad;
+                let bad = fields.to_string();
+                let what = format!("{verb} {bad}");
+                assert_refused(&what, send(store, &request(method, &path, json, &bad)));
+            }
+        }
         for content_type in ["text/plain", "application/x-www-form-urlencoded", "json"] {
             let answer = send(store, &request(method, &path, content_type, &good));
             assert_refused(&format!("{verb} as {content_type}"), answer);
@@ -175,10 +227,11 @@ fn bad_input_to_every_route_is_refused_and_leaves_the_store_working() {
             "a b",
             &"x".repeat(129),
         ] {
-            for path in [
-                format!("/v1/namespaces/{name}/leases/job/{verb}"),
-                format!("/v1/namespaces/ns/leases/{name}/{verb}"),
-            ] {
+            let mut paths = vec![path_of(name, "job", verb)];
+            if verb != RENEW_MANY {
+                paths.push(path_of("ns", name, verb));
+            }
+            for path in paths {
                 let bytes = request(method, &path, json, &good);
                 match send(store, &bytes) {
                     // What is no request line is refused by the HTTP library, without a body.

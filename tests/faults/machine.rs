@@ -27,6 +27,9 @@ fn a_leader_whose_machine_was_suspended_stops_at_once() {
         .env("SUSPENDED_FOR", &clock);
     let _first = Process::spawn(&mut first);
     let epoch = bench.receiver.next_leader(0).epoch;
+    // On another machine, and it waits for nothing but its turn.
+    let _second = bench.candidate("second");
+    bench.wait_for_waiters(1);
     let suspended = now();
     // In one step, as a clock jumps.
     let next = bench.folder.path().join("next");
@@ -43,5 +46,9 @@ fn a_leader_whose_machine_was_suspended_stops_at_once() {
         last.before < suspended + Duration::from_millis(50),
         "{last:?}"
     );
+    let stopped = bench.receiver.note("first", "stopped");
+    let next = bench.receiver.next_leader(epoch);
+    assert_eq!(next.candidate, "second");
+    assert!(stopped.at < next.at, "the old leader stopped first");
     bench.judge();
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use tenure_tests::needs::skipped;
 use tenure_tests::process::{output, run};
 use tenure_tests::wait_for;
 
@@ -113,8 +114,9 @@ fn ignores_hangups() -> bool {
 fn a_run_that_is_stopped_ends_well_whichever_signal_it_is() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         if signal == Signal::SIGHUP && ignores_hangups() {
-            eprintln!(
-                "NOT TESTED: SIGHUP is ignored here, as under nohup, and `tenure run` keeps to that"
+            skipped(
+                "a_run_that_is_stopped_ends_well_whichever_signal_it_is, for SIGHUP",
+                "it is ignored here, as under nohup, and `tenure run` keeps to that",
             );
             continue;
         }

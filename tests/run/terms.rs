@@ -87,12 +87,18 @@ fn the_lease_is_released_after_the_command_has_ended_and_not_before() {
             (bench.journal().len() >= count).then_some(())
         });
     };
-    let mut first = bench.script(&candidate("first"), &["--lease-duration", "4s"], script);
+    // Whoever had to wait for the end of the lease would be late beyond all noise.
+    let mut first = bench.script(&candidate("first"), &["--lease-duration", "20s"], script);
     begun(1);
     let _second = bench.script(&candidate("second"), &[], script);
     bench.wait_for_waiters(1);
     first.signal(Signal::SIGTERM);
+    begun(2);
+    let ended = Instant::now();
     begun(3);
+    let gap = ended.elapsed();
+    eprintln!("another began {gap:?} after the command's end");
+    assert!(gap.as_secs() < 2, "{gap:?}: it was not released");
     let journal = bench.journal();
     let epoch = journal[0].strip_prefix("begin ").unwrap();
     assert_eq!(journal[1], format!("end {epoch}"), "{journal:?}");

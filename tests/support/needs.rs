@@ -22,9 +22,17 @@ pub fn can_run(test: &str, needs: &str, is_there: bool) -> bool {
             std::env::var_os("CI").is_none_or(|value| value != "true"),
             "{test} needs {needs}"
         );
-        eprintln!("SKIPPED: {test} needs {needs}");
+        skipped(test, &format!("it needs {needs}"));
     }
     is_there
+}
+
+/// Says that this was not tested, and why. It is seen also where the output of tests that pass is not:
+/// that is what they print, not what the process writes.
+pub fn skipped(test: &str, why: &str) {
+    // One write, so that other tests don't write in between.
+    let line = format!("SKIPPED {test}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Whether this program can be started.
@@ -125,5 +133,30 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Lazily: a process that was just killed may still have files there.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_can_not_run_says_so_where_output_is_captured() {
+        let inner = "TENURE_TESTS_CAN_NOT_RUN";
+        if std::env::var_os(inner).is_some() {
+            assert!(!can_run("journey", "a moon", false));
+            return;
+        }
+        let this = "needs::tests::a_test_that_can_not_run_says_so_where_output_is_captured";
+        let mut tests = Command::new(std::env::current_exe().unwrap());
+        tests
+            .args(["--exact", this])
+            .env(inner, "")
+            .env_remove("CI");
+        let output = tests.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let said = "SKIPPED journey: it needs a moon";
+        assert!(stderr.lines().any(|line| line == said), "{output:?}");
     }
 }

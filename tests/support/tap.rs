@@ -1,7 +1,9 @@
 //! A proxy that writes down what clients ask a store and what it answers.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 use serde_json::Value;
 use tenure_core::Instant;
-use tenure_core::lease::LeaseDuration;
+use tenure_core::lease::{LeaseDuration, LeaseId};
 use tokio::net::TcpListener;
 
 use crate::history::{Answer, Call, Seen, What, check};
@@ -23,6 +25,14 @@ pub struct Tap {
     address: SocketAddr,
     calls: Arc<Mutex<Vec<Call>>>,
     delay: Arc<AtomicU64>,
+    grants: Arc<Grants>,
+}
+
+/// Answers with grants, of which the first one of each lease id may be lost.
+#[derive(Debug, Default)]
+struct Grants {
+    are_lost: AtomicBool,
+    lost: Mutex<BTreeSet<LeaseId>>,
 }
 
 impl Tap {
@@ -45,8 +55,18 @@ impl Tap {
         let shared = calls.clone();
         let delay = Arc::<AtomicU64>::default();
         let late = delay.clone();
+        let grants = Arc::<Grants>::default();
+        let lossy = grants.clone();
         let router = axum::Router::new().fallback(move |method: Method, uri: Uri, body: Bytes| {
-            let answer = forward(http.clone(), shared.clone(), target, method, uri, body);
+            let answer = forward(
+                http.clone(),
+                shared.clone(),
+                lossy.clone(),
+                target,
+                method,
+                uri,
+                body,
+            );
             let late = late.clone();
             async move {
                 let answer = answer.await;
@@ -59,6 +79,7 @@ impl Tap {
             address,
             calls,
             delay,
+            grants,
         }
     }
 
@@ -72,6 +93,18 @@ impl Tap {
     pub fn delay_answers(&self, by: Duration) {
         let millis = by.as_millis().try_into().unwrap_or(u64::MAX);
         self.delay.store(millis, Ordering::SeqCst);
+    }
+
+    /// From now on the answer to every acquire that is granted is lost once: the store has acted, and the
+    /// connection breaks.
+    pub fn lose_grants(&self) {
+        self.grants.are_lost.store(true, Ordering::SeqCst);
+    }
+
+    /// How many of those were lost.
+    #[must_use]
+    pub fn lost_grants(&self) -> usize {
+        lock(&self.grants.lost).len()
     }
 
     /// Everything that was asked so far.
@@ -100,21 +133,27 @@ impl Tap {
 async fn forward(
     http: reqwest::Client,
     calls: Arc<Mutex<Vec<Call>>>,
+    grants: Arc<Grants>,
     target: SocketAddr,
     method: Method,
     uri: Uri,
     body: Bytes,
 ) -> Response {
-    let index = asked(&method, &uri, &body).map(|(lease, what)| {
+    let sent = instant();
+    let path = uri.path().to_owned();
+    let asked = asked(&method, &path, &body);
+    let begin = {
         let mut calls = lock(&calls);
-        calls.push(Call {
-            lease,
-            what,
-            sent: instant(),
+        let begin = calls.len();
+        calls.extend(asked.iter().map(|(lease, what)| Call {
+            lease: lease.clone(),
+            what: what.clone(),
+            sent,
             answer: None,
-        });
-        calls.len() - 1
-    });
+        }));
+        begin
+    };
+    let is_list = method == Method::GET && path.ends_with("/leases");
     let answer = http
         .request(method, format!("http://{target}{uri}"))
         .header("content-type", "application/json")
@@ -134,9 +173,39 @@ async fn forward(
         *response.status_mut() = StatusCode::BAD_GATEWAY;
         return response;
     };
-    if let Some(index) = index {
-        lock(&calls)[index].answer = answered(status, &body).map(|answer| (instant(), answer));
+    if let [(_, What::Acquire { lease_id, .. })] = asked[..]
+        && status.is_success()
+        && grants.are_lost.load(Ordering::SeqCst)
+        && lock(&grants.lost).insert(lease_id)
+    {
+        let broken = io::Error::from(io::ErrorKind::ConnectionReset);
+        let bytes = futures_util::stream::once(async { Err::<Bytes, _>(broken) });
+        return Response::new(Body::from_stream(bytes));
     }
+    let received = instant();
+    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut known = lock(&calls);
+    if is_list {
+        known.extend(said["leases"].as_array().into_iter().flatten().map(|view| {
+            let name = |field: &str| view[field].as_str().unwrap_or_default();
+            Call {
+                lease: format!("{}/{}", name("namespace"), name("lease")),
+                what: What::Read,
+                sent,
+                answer: seen(view).map(|seen| (received, Answer::Done(seen))),
+            }
+        }));
+    }
+    let answers = said["results"].as_array();
+    for (index, call) in known[begin..].iter_mut().take(asked.len()).enumerate() {
+        let answer = match answers.and_then(|answers| answers.get(index)) {
+            // A problem has a status of its own.
+            Some(one) => answered(one["status"].as_u64().unwrap_or(200), one),
+            None => answered(status.as_u16().into(), &said),
+        };
+        call.answer = answer.map(|answer| (received, answer));
+    }
+    drop(known);
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     for name in ["content-type", "retry-after"] {
@@ -147,57 +216,97 @@ async fn forward(
     response
 }
 
-/// The lease and the question, if it is one that the rules are about.
-fn asked(method: &Method, uri: &Uri, body: &[u8]) -> Option<(String, What)> {
-    let path = uri.path().strip_prefix("/v1/namespaces/")?;
-    let mut parts = path.split('/');
-    let (namespace, _, lease) = (parts.next()?, parts.next()?, parts.next()?);
+/// The leases and the questions, as far as the rules are about them. Deletions are not: the answer has
+/// no revision that would say when they happened.
+fn asked(method: &Method, path: &str, body: &[u8]) -> Vec<(String, What)> {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let lease_id = || body["lease_id"].as_str()?.parse().ok();
+    let parts = path.strip_prefix("/v1/namespaces/").unwrap_or_default();
+    let parts: Vec<&str> = parts.split('/').collect();
+    match (method.as_str(), &parts[..]) {
+        ("POST", [namespace, "renew"]) => {
+            let renewals = body["leases"].as_array().into_iter().flatten();
+            let renewal = |one: &Value| {
+                let lease = one["lease"].as_str()?;
+                Some((format!("{namespace}/{lease}"), what("POST", "renew", one)?))
+            };
+            renewals.filter_map(renewal).collect()
+        }
+        (method, [namespace, "leases", lease, verb @ ..]) if verb.len() < 2 => {
+            let verb = verb.first().copied().unwrap_or_default();
+            let what = what(method, verb, &body);
+            let lease = format!("{namespace}/{lease}");
+            what.into_iter().map(|what| (lease.clone(), what)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn what(method: &str, verb: &str, body: &Value) -> Option<What> {
+    let lease_id = |field: &str| body[field].as_str()?.parse().ok();
+    let candidate = |field: &str| body[field].as_str()?.parse().ok();
     let duration = || match &body["duration_ms"] {
         Value::Number(ms) => Some(LeaseDuration::Fixed(Duration::from_millis(ms.as_u64()?))),
         Value::String(_) => Some(LeaseDuration::Infinite),
         _ => None,
     };
-    let what = match (method.as_str(), parts.next()) {
-        ("GET", None) => What::Read,
-        ("POST", Some("acquire")) => What::Acquire {
-            lease_id: lease_id()?,
+    Some(match (method, verb) {
+        ("GET", "") => What::Read,
+        ("POST", "acquire") => What::Acquire {
+            lease_id: lease_id("lease_id")?,
             duration: duration()?,
+            holder: candidate("holder")?,
         },
-        ("POST", Some("renew")) => What::Renew {
-            lease_id: lease_id()?,
+        ("POST", "renew") => What::Renew {
+            lease_id: lease_id("lease_id")?,
             duration: duration(),
         },
-        ("POST", Some("release")) => What::Release {
-            lease_id: lease_id()?,
+        ("POST", "release") => What::Release {
+            lease_id: lease_id("lease_id")?,
         },
-        ("POST", Some("break")) => What::Break,
+        // Without an id an operator asks, which is a break.
+        ("POST", "handover") => match lease_id("lease_id") {
+            Some(lease_id) => What::HandOver {
+                lease_id,
+                to: candidate("to")?,
+                within: Duration::from_millis(body["within_ms"].as_u64()?),
+            },
+            None => What::Break,
+        },
+        ("POST", "change") => What::Change {
+            lease_id: lease_id("lease_id")?,
+            proposed: lease_id("proposed_lease_id")?,
+        },
+        ("PUT", "metadata") => What::Describe {
+            lease_id: lease_id("lease_id")?,
+        },
+        ("POST", "break") => What::Break,
         _ => return None,
-    };
-    Some((format!("{namespace}/{lease}"), what))
+    })
 }
 
 /// What the store said; a fault of its own leaves open what it did.
-fn answered(status: StatusCode, body: &[u8]) -> Option<Answer> {
-    if status.is_server_error() {
-        return None;
+fn answered(status: u64, said: &Value) -> Option<Answer> {
+    match status {
+        200..300 => seen(said).map(Answer::Done),
+        // Over a limit, or not heard in time: that says nothing of who holds.
+        408 | 429 | 500.. => None,
+        _ => Some(Answer::Refused),
     }
-    if !status.is_success() {
-        return Some(Answer::Refused);
-    }
-    let view: Value = serde_json::from_slice(body).ok()?;
-    Some(Answer::Done(Seen {
+}
+
+fn seen(view: &Value) -> Option<Seen> {
+    Some(Seen {
         revision: view["revision"].as_u64()?,
         state: serde_json::from_value(view["state"].clone()).ok()?,
+        holder: view["holder"].as_str().map(str::to_owned),
         epoch: view["epoch"].as_u64(),
-    }))
+    })
 }
 
 fn instant() -> Instant {
     Instant::default() + now()
 }
 
-fn lock(calls: &Mutex<Vec<Call>>) -> MutexGuard<'_, Vec<Call>> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

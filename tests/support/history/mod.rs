@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::lease::{
-    Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules, State, apply,
+    Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules, State,
+    apply,
 };
-use tenure_core::{Epoch, Instant, UnixMillis};
+use tenure_core::{CandidateId, Epoch, Instant, UnixMillis};
 
 /// One request and what came of it.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub enum What {
         lease_id: LeaseId,
         /// For so long.
         duration: LeaseDuration,
+        /// In this name.
+        holder: CandidateId,
     },
     /// To hold on.
     Renew {
@@ -46,6 +49,27 @@ pub enum What {
     /// To give up.
     Release {
         /// This id.
+        lease_id: LeaseId,
+    },
+    /// To give up in favour of another.
+    HandOver {
+        /// This id.
+        lease_id: LeaseId,
+        /// To this candidate.
+        to: CandidateId,
+        /// Who alone is granted for so long.
+        within: Duration,
+    },
+    /// To hold under another id.
+    Change {
+        /// Instead of this one.
+        lease_id: LeaseId,
+        /// This one.
+        proposed: LeaseId,
+    },
+    /// To say something of itself.
+    Describe {
+        /// As the holder under this id.
         lease_id: LeaseId,
     },
     /// To end whoever's term it is.
@@ -64,12 +88,14 @@ pub enum Answer {
 }
 
 /// A lease as an answer shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The store's revision.
     pub revision: u64,
     /// The state.
     pub state: State,
+    /// The holder.
+    pub holder: Option<String>,
     /// The holder's epoch.
     pub epoch: Option<u64>,
 }
@@ -86,6 +112,10 @@ pub enum Violation {
     EpochTwice { epoch: u64 },
     /// A term has a smaller number than one before it.
     EpochBackwards { epoch: u64, before: u64 },
+    /// Somebody was refused as not holding who certainly held.
+    RefusedHolder { epoch: u64 },
+    /// A term is told to be another one's than who asked for it.
+    WrongHolder { epoch: u64 },
     /// A renewal was confirmed to somebody whose term it is not.
     RenewedAnother { epoch: Option<u64> },
     /// An answer is older than one that had arrived before the question was sent.
@@ -110,7 +140,9 @@ pub fn check(calls: &[Call]) -> Result<(), (String, Violation)> {
             Lease::reads,
             Lease::truths,
             Lease::epochs,
+            Lease::holders,
             Lease::windows,
+            Lease::refusals,
             Lease::replay,
         ];
         for check in checks {
@@ -120,28 +152,63 @@ pub fn check(calls: &[Call]) -> Result<(), (String, Violation)> {
     Ok(())
 }
 
+impl What {
+    /// The id under which it is asked, if a holder asks for it.
+    const fn lease_id(&self) -> Option<LeaseId> {
+        match *self {
+            Self::Acquire { lease_id, .. }
+            | Self::Renew { lease_id, .. }
+            | Self::Release { lease_id }
+            | Self::HandOver { lease_id, .. }
+            | Self::Change { lease_id, .. }
+            | Self::Describe { lease_id } => Some(lease_id),
+            Self::Break | Self::Read => None,
+        }
+    }
+
+    /// The id that holds no more if it is done.
+    fn ends(&self) -> Option<LeaseId> {
+        let ends = matches!(
+            self,
+            Self::Release { .. } | Self::HandOver { .. } | Self::Change { .. }
+        );
+        self.lease_id().filter(|_| ends)
+    }
+
+    /// Whether only whoever holds gets it, and goes on holding.
+    const fn goes_on(&self) -> bool {
+        matches!(
+            self,
+            Self::Acquire { .. } | Self::Renew { .. } | Self::Change { .. } | Self::Describe { .. }
+        )
+    }
+}
+
 /// An answered call.
 #[derive(Clone, Copy)]
 struct Done<'a> {
     what: &'a What,
     sent: Instant,
     received: Instant,
-    seen: Seen,
+    seen: &'a Seen,
 }
 
 struct Lease<'a> {
     /// In order of revisions, then of questions.
     done: Vec<Done<'a>>,
     /// In order of revisions.
-    grants: Vec<Grant>,
+    grants: Vec<Grant<'a>>,
+    /// What only a holder may ask for and was refused: under which id, when it was asked and answered.
+    refused: Vec<(LeaseId, Instant, Instant)>,
     /// Ends of terms that were asked for and may have happened or not: whose, and since when.
     perhaps_ended: Vec<(Option<LeaseId>, Instant)>,
 }
 
 /// The begin of a term that somebody was told of.
 #[derive(Clone, Copy)]
-struct Grant {
+struct Grant<'a> {
     lease_id: LeaseId,
+    holder: &'a CandidateId,
     epoch: u64,
     duration: LeaseDuration,
     revision: u64,
@@ -154,6 +221,7 @@ impl<'a> Lease<'a> {
     fn new(calls: &[&'a Call]) -> Self {
         let mut done = Vec::new();
         let mut perhaps_ended = Vec::new();
+        let mut refused = Vec::new();
         let mut asked: BTreeMap<LeaseId, Instant> = BTreeMap::new();
         for call in calls {
             if let What::Acquire { lease_id, .. } = call.what {
@@ -165,20 +233,27 @@ impl<'a> Lease<'a> {
                     what: &call.what,
                     sent: call.sent,
                     received: *received,
-                    seen: *seen,
+                    seen,
                 }),
-                (What::Release { lease_id }, None) => {
-                    perhaps_ended.push((Some(*lease_id), call.sent));
-                }
                 (What::Break, None) => perhaps_ended.push((None, call.sent)),
-                _ => {}
+                (what, Some((received, Answer::Refused))) => {
+                    refused.extend(what.lease_id().map(|id| (id, call.sent, *received)));
+                }
+                (what, None) => perhaps_ended.extend(what.ends().map(|id| (Some(id), call.sent))),
             }
         }
         done.sort_by_key(|done| (done.seen.revision, done.sent));
         let mut grants: Vec<Grant> = Vec::new();
         for done in &done {
-            let (What::Acquire { lease_id, duration }, Some(epoch)) = (done.what, done.seen.epoch)
+            let What::Acquire {
+                lease_id,
+                duration,
+                holder,
+            } = done.what
             else {
+                continue;
+            };
+            let Some(epoch) = done.seen.epoch else {
                 continue;
             };
             let known = grants
@@ -188,6 +263,7 @@ impl<'a> Lease<'a> {
                 Some(grant) => grant.received = grant.received.min(done.received),
                 None => grants.push(Grant {
                     lease_id: *lease_id,
+                    holder,
                     epoch,
                     duration: *duration,
                     revision: done.seen.revision,
@@ -199,6 +275,7 @@ impl<'a> Lease<'a> {
         Self {
             done,
             grants,
+            refused,
             perhaps_ended,
         }
     }
@@ -228,7 +305,7 @@ impl<'a> Lease<'a> {
         for pair in self.done.windows(2) {
             let [one, other] = [pair[0].seen, pair[1].seen];
             let revision = one.revision;
-            if revision == other.revision && (one.epoch, one.state) != (other.epoch, other.state) {
+            if revision == other.revision && one != other {
                 return Err(Violation::TwoTruths { revision });
             }
         }
@@ -264,6 +341,35 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
+    /// A term is always told to be the one's who asked for it.
+    fn holders(&self) -> Result<(), Violation> {
+        for grant in &self.grants {
+            let told = |done: &&Done<'_>| done.seen.epoch == Some(grant.epoch);
+            let holder = Some(grant.holder.as_str());
+            let mut told = self.done.iter().filter(told);
+            if told.any(|done| done.seen.holder.as_deref() != holder) {
+                let epoch = grant.epoch;
+                return Err(Violation::WrongHolder { epoch });
+            }
+        }
+        Ok(())
+    }
+
+    /// Who certainly held, from the question to the answer, is not refused as one who does not.
+    fn refusals(&self) -> Result<(), Violation> {
+        for grant in &self.grants {
+            let (start, end, epoch) = self.window(grant);
+            let mut refused = self.refused.iter();
+            let is_refused = refused.any(|&(lease_id, sent, received)| {
+                lease_id == grant.lease_id && start <= sent && received <= end
+            });
+            if is_refused {
+                return Err(Violation::RefusedHolder { epoch });
+            }
+        }
+        Ok(())
+    }
+
     /// From when it knew of its grant until its last confirmed renewal was sent, and a duration
     /// more, or until it asked for the end, a holder certainly held. It does so alone.
     fn windows(&self) -> Result<(), Violation> {
@@ -281,7 +387,7 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    fn window(&self, grant: &Grant) -> (Instant, Instant, u64) {
+    fn window(&self, grant: &Grant<'_>) -> (Instant, Instant, u64) {
         let until = |since, duration| match duration {
             LeaseDuration::Fixed(fixed) => since + fixed,
             LeaseDuration::Infinite => since + Duration::MAX,
@@ -296,6 +402,7 @@ impl<'a> Lease<'a> {
                 What::Acquire {
                     lease_id,
                     duration: asked,
+                    ..
                 } if lease_id == grant.lease_id && done.sent >= grant.received => {
                     // Asking again shortens nothing.
                     duration = duration.max(asked);
@@ -308,10 +415,8 @@ impl<'a> Lease<'a> {
                     duration = asked.unwrap_or(duration);
                     end = end.max(until(done.sent, duration));
                 }
-                What::Release { lease_id } if lease_id == grant.lease_id => {
-                    cut = cut.min(done.sent);
-                }
                 What::Break if done.seen.revision > grant.revision => cut = cut.min(done.sent),
+                ref what if what.ends() == Some(grant.lease_id) => cut = cut.min(done.sent),
                 _ => {}
             }
         }
@@ -336,15 +441,28 @@ impl<'a> Lease<'a> {
             if let Some(grant) = granted.next_if(|grant| grant.revision <= done.seen.revision) {
                 self.begin(&mut record, grant)?;
             }
-            let step = match *done.what {
-                What::Acquire { lease_id, duration } => Operation::Renew(lease_id, Some(duration)),
+            let step = match done.what.clone() {
+                What::Acquire {
+                    lease_id, duration, ..
+                } => Operation::Renew(lease_id, Some(duration)),
                 What::Renew { lease_id, duration } => Operation::Renew(lease_id, duration),
                 What::Release { lease_id } => Operation::Release(lease_id),
+                What::HandOver {
+                    lease_id,
+                    to,
+                    within,
+                } => Operation::HandOver {
+                    lease_id,
+                    to,
+                    within,
+                },
+                What::Change { lease_id, proposed } => Operation::Change { lease_id, proposed },
+                What::Describe { lease_id } => Operation::SetMetadata(lease_id, Metadata::new()),
                 What::Break => Operation::Break(Some(Duration::ZERO)),
                 What::Read => continue,
             };
             // What begins a term was replayed with it; asking again later renews.
-            let is_renewal = matches!(step, Operation::Renew(..));
+            let is_renewal = done.what.goes_on();
             let current = record.last_grant().map(|grant| grant.epoch.get());
             if is_renewal && done.seen.epoch != current {
                 return Err(Violation::RenewedAnother {
@@ -352,6 +470,12 @@ impl<'a> Lease<'a> {
                 });
             }
             let now = done.sent.max(self.earliest(done.seen.revision));
+            if let (What::Change { .. } | What::Describe { .. } | What::HandOver { .. }, Some(id)) =
+                (done.what, done.what.lease_id())
+            {
+                // For the same reason.
+                let _ = apply(&mut record, &Operation::Renew(id, None), now, &rules);
+            }
             let refused = apply(&mut record, &step, now, &rules).is_err();
             if is_renewal && refused {
                 return Err(Violation::RenewedAnother {
@@ -362,7 +486,7 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    fn begin(&self, record: &mut Record, grant: &Grant) -> Result<(), Violation> {
+    fn begin(&self, record: &mut Record, grant: &Grant<'_>) -> Result<(), Violation> {
         let (earliest, latest) = (self.earliest(grant.revision), self.latest(grant.revision));
         let earliest = earliest.max(grant.sent);
         record.settle(latest);
@@ -380,7 +504,7 @@ impl<'a> Lease<'a> {
         }
         let request = Acquire {
             lease_id: grant.lease_id,
-            holder: "somebody".parse().expect("a candidate id"),
+            holder: grant.holder.clone(),
             duration: grant.duration,
             lock_delay: Duration::ZERO,
             min_epoch: None,
@@ -391,7 +515,12 @@ impl<'a> Lease<'a> {
             epoch: grant.epoch,
             why,
         };
-        match apply(record, &operation, earliest, &Rules::NATIVE) {
+        let mut applied = apply(record, &operation, earliest, &Rules::NATIVE);
+        if matches!(applied, Err(Rejection::Reserved { .. })) {
+            // Until when it was kept for another is not known better.
+            applied = apply(record, &operation, latest, &Rules::NATIVE);
+        }
+        match applied {
             Ok(applied) if applied.change == granted(grant.epoch) => Ok(()),
             Ok(applied) => Err(two(format!("{:?}", applied.change))),
             Err(error) => Err(two(error.to_string())),

@@ -14,9 +14,12 @@ fn id(number: u64) -> LeaseId {
 
 fn call(what: What, sent: u64, answer: Option<(u64, u64, State, Option<u64>)>) -> Call {
     let answer = answer.map(|(received, revision, state, epoch)| {
+        // Epochs and holders go together: those of 10 are c10's.
+        let holder = epoch.map(|epoch| format!("c{epoch}"));
         let seen = Seen {
             revision,
             state,
+            holder,
             epoch,
         };
         (at(received), Answer::Done(seen))
@@ -33,6 +36,7 @@ fn acquire(number: u64, epoch: u64, sent: u64, received: u64, revision: u64) -> 
     let what = What::Acquire {
         lease_id: id(number),
         duration: SECOND,
+        holder: format!("c{epoch}").parse().unwrap(),
     };
     let answer = (received, revision, State::Leased, Some(epoch));
     call(what, sent, Some(answer))
@@ -223,4 +227,77 @@ fn leases_do_not_mix() {
         ..acquire(2, 10, 0, 10, 2)
     };
     assert_eq!(violation(&[acquire(1, 10, 0, 10, 1), other]), None);
+}
+
+/// The same, refused.
+fn refused(call: Call) -> Call {
+    let answer = call.answer.map(|(received, _)| (received, Answer::Refused));
+    Call { answer, ..call }
+}
+
+#[test]
+fn a_holder_that_is_refused_is_found() {
+    let held = [acquire(1, 10, 0, 10, 1), renew(1, 10, 500, 510, 1)];
+    for call in [renew(1, 0, 900, 950, 0), acquire(1, 0, 900, 950, 0)] {
+        let calls = [&held[..], &[refused(call)]].concat();
+        let expected = Violation::RefusedHolder { epoch: 10 };
+        assert_eq!(violation(&calls), Some(expected));
+    }
+    // It may have expired, and whoever gives up holds no more.
+    let late = refused(renew(1, 0, 1_490, 1_510, 0));
+    assert_eq!(violation(&[&held[..], &[late]].concat()), None);
+    let lost = release(1, 600, None);
+    let after = refused(renew(1, 0, 700, 710, 0));
+    assert_eq!(violation(&[&held[..], &[lost, after]].concat()), None);
+}
+
+#[test]
+fn a_term_under_another_name_is_found() {
+    let mut seen = read(Some(10), State::Leased, 20, 30, 2);
+    if let Some((_, Answer::Done(seen))) = &mut seen.answer {
+        seen.holder = Some("c11".into());
+    }
+    let expected = Violation::WrongHolder { epoch: 10 };
+    let calls = [acquire(1, 10, 0, 10, 1), seen];
+    assert_eq!(violation(&calls), Some(expected));
+}
+
+#[test]
+fn a_grant_to_another_than_the_lease_was_handed_over_to_is_found() {
+    let hand_over = |to: &str| {
+        let what = What::HandOver {
+            lease_id: id(1),
+            to: to.parse().unwrap(),
+            within: Duration::from_secs(1),
+        };
+        call(what, 100, Some((110, 2, State::Available, None)))
+    };
+    let calls = |to| {
+        [
+            acquire(1, 10, 0, 10, 1),
+            hand_over(to),
+            acquire(2, 11, 200, 210, 3),
+        ]
+    };
+    assert_eq!(violation(&calls("c11")), None);
+    let found = violation(&calls("c12"));
+    assert!(
+        matches!(found, Some(Violation::TwoHolders { epoch: 11, .. })),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_term_goes_on_under_another_id_and_ends_under_the_old_one() {
+    let what = What::Change {
+        lease_id: id(1),
+        proposed: id(2),
+    };
+    let changed = call(what, 100, Some((110, 2, State::Leased, Some(10))));
+    let held = [acquire(1, 10, 0, 10, 1), changed, renew(2, 10, 200, 210, 2)];
+    let old = refused(renew(1, 10, 300, 310, 0));
+    assert_eq!(violation(&[&held[..], &[old]].concat()), None);
+    let expected = Violation::RenewedAnother { epoch: Some(10) };
+    let old = renew(1, 10, 300, 310, 2);
+    assert_eq!(violation(&[&held[..], &[old]].concat()), Some(expected));
 }
