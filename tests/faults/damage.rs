@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_tests::process::{Process, StoreProcess};
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
-use super::Client;
+use super::{Answer, Client, id};
 
 const LEASES: u64 = 8;
 
@@ -42,6 +43,7 @@ fn write(end: End) -> Written {
         let mut store = StoreProcess::start(folder.path());
         let client = Client::new(store.address());
         runtime.block_on(async {
+            remember(&client, *run.start()).await;
             for number in run.clone() {
                 let name = format!("tests/lease-{number}");
                 client.acquire(&name, number).await.unwrap();
@@ -69,6 +71,79 @@ fn write(end: End) -> Written {
         store.process.wait();
     }
     unreachable!("the second run is the last")
+}
+
+/// An epoch that no clock comes to.
+const FAR: u64 = 4_500_000_000_000;
+
+/// Lets the store remember what it does not show: a lock delay, for whom a lease is kept, an id that was
+/// changed, and the epoch of a lease that was deleted.
+async fn remember(client: &Client, run: u64) {
+    let acquire = |name: &'static str, more: Value| async move {
+        let name = format!("tests/{name}-{run}");
+        let mut body = json!({"lease_id": id(100), "holder": "c", "duration_ms": 600_000});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        done(client.post(&name, "acquire", body).await);
+        name
+    };
+    let barred = acquire("barred", json!({"lock_delay_ms": 600_000})).await;
+    done(
+        client
+            .post(&barred, "break", json!({"break_period_ms": 0}))
+            .await,
+    );
+    let kept = acquire("kept", json!({})).await;
+    let to = json!({"lease_id": id(100), "to": "heir", "within_ms": 600_000});
+    done(client.post(&kept, "handover", to).await);
+    let changed = acquire("changed", json!({"metadata": {"a": "b"}})).await;
+    let ids = json!({"lease_id": id(100), "proposed_lease_id": id(101)});
+    done(client.post(&changed, "change", ids).await);
+    let forgotten = acquire("forgotten", json!({"min_epoch": FAR + run})).await;
+    done(client.release(&forgotten, 100).await);
+    let deleted = client.ask(Method::DELETE, &forgotten, "", None).await;
+    // There is no body.
+    assert_eq!(deleted, None);
+}
+
+fn done(answer: Answer) {
+    let (status, said) = answer.unwrap();
+    assert_eq!(status, 200, "{said}");
+}
+
+/// Asks for what only a store that remembers all of it refuses and grants.
+async fn assert_remembered(client: &Client, damage: &Damage) {
+    let refused = |answer: Answer| answer.unwrap().1["code"].as_str().map(str::to_owned);
+    for number in 1..=LEASES {
+        let name = format!("tests/lease-{number}");
+        if number % 4 == 0 {
+            // The id of a term that has ended.
+            let again = refused(client.acquire(&name, number).await);
+            assert_eq!(again.as_deref(), Some("lease_id_retired"), "{damage:?}");
+        } else {
+            let renewed = client.renew(&name, number).await.unwrap();
+            assert_eq!(renewed.0, 200, "{damage:?}: {renewed:?}");
+        }
+    }
+    for run in [1, LEASES / 2 + 1] {
+        let changed = format!("tests/changed-{run}");
+        let renewed = client.renew(&changed, 101).await.unwrap();
+        assert_eq!(renewed.0, 200, "{damage:?}: {renewed:?}");
+        assert!(refused(client.renew(&changed, 100).await).is_some());
+        for name in ["barred", "kept"] {
+            let name = format!("tests/{name}-{run}");
+            let (status, said) = client.acquire(&name, 102).await.unwrap();
+            assert_eq!(status, 409, "{damage:?}: {said}");
+        }
+        let name = format!("tests/forgotten-{run}");
+        let (status, said) = client.acquire(&name, 102).await.unwrap();
+        assert_eq!(status, 200, "{damage:?}: {said}");
+        assert!(
+            said["epoch"].as_u64() > Some(FAR + run),
+            "{damage:?}: {said}"
+        );
+    }
 }
 
 /// Everything that the store says, but for what time alone changes.
@@ -118,7 +193,7 @@ fn damages(folder: &Path, per_file: usize, is_flip: bool) -> Vec<Damage> {
     damages
 }
 
-/// Starts a store on every damaged copy. It refuses and names a file of the folder, or says what was
+/// Starts a store on every damaged copy. It refuses and names the damaged file, or says what was
 /// acknowledged.
 fn every_damage_is_refused_or_harmless(written: &Written, damages: &[Damage]) {
     let next = AtomicUsize::new(0);
@@ -171,9 +246,13 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
     });
     let Some(address) = address else {
         assert_eq!(store.wait().code(), Some(65), "{damage:?}");
-        wait_for("the reason", || {
-            store.stderr().contains(folder).then_some(())
+        let file = copy.path().join(&damage.file);
+        let reason = wait_for("the reason", || {
+            let said = store.stderr();
+            said.contains(folder).then_some(said)
         });
+        let names = reason.contains(file.to_str().unwrap());
+        assert!(names, "{damage:?} is told as: {reason}");
         return true;
     };
     let mut said = runtime.block_on(all(&Client::new(address)));
@@ -187,14 +266,18 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
             // Cut off between two transactions it is the log of a store that was killed earlier.
             let is_earlier = said.len() >= LEASES as usize / 2
                 && said.iter().all(|(name, view)| {
-                    let word = &acknowledged[name];
-                    word["revision"].as_u64() >= view["revision"].as_u64()
+                    match acknowledged.get(name) {
+                        Some(word) => word["revision"].as_u64() >= view["revision"].as_u64(),
+                        // It was deleted later.
+                        None => name.starts_with("forgotten"),
+                    }
                 });
             assert!(is_earlier, "{damage:?}: {said:?}");
             return false;
         }
     }
     assert_eq!(said, acknowledged, "{damage:?}");
+    runtime.block_on(assert_remembered(&Client::new(address), damage));
     false
 }
 
