@@ -48,14 +48,22 @@ impl Bench {
         }
     }
 
-    /// From now on these calls of the store fare so. `how` is in the words of `strace --inject`.
+    /// From now on these calls of the store fare so, for its log: that is where changes go. `how` is in
+    /// the words of `strace --inject`.
     fn inject(&self, calls: &str, how: &str) -> Process {
+        let log = self.folder.path().join("leases.db-wal");
+        self.inject_where(&["-P", log.to_str().unwrap()], calls, how)
+    }
+
+    /// The same, for all files.
+    fn inject_anywhere(&self, calls: &str, how: &str) -> Process {
+        self.inject_where(&[], calls, how)
+    }
+
+    fn inject_where(&self, place: &[&str], calls: &str, how: &str) -> Process {
         let pid = self.store.process.pid().to_string();
         let mut strace = Command::new("strace");
-        // Of the log: that is where changes go. SQLite does without syncs of folders.
-        strace
-            .arg("-P")
-            .arg(self.folder.path().join("leases.db-wal"));
+        strace.args(place);
         strace.args(["-f", "-p", &pid, "-e"]);
         strace.arg(format!("trace={calls}"));
         strace.args(["-e", &format!("inject={calls}:{how}")]);
@@ -147,6 +155,59 @@ fn what_was_acknowledged_is_there_after_a_kill_at_any_sync() {
 fn what_was_acknowledged_is_there_after_a_kill_at_any_write() {
     let test = "what_was_acknowledged_is_there_after_a_kill_at_any_write";
     what_was_acknowledged_is_there_after_a_kill_at(WRITE, test);
+}
+
+/// Several clients at once, whose changes share commits. Returns the last word on each lease.
+fn work_together(bench: &Bench) -> Vec<(u64, Value)> {
+    let work = |first: u64| {
+        let client = bench.client.clone();
+        bench.runtime.spawn(async move {
+            let mut acknowledged = Vec::new();
+            for number in first..first + 8 {
+                let name = format!("tests/lease-{number}");
+                let mut said = client.acquire(&name, number).await.unwrap();
+                if number % 3 == 0 {
+                    said = client.release(&name, number).await.unwrap();
+                }
+                assert_eq!(said.0, 200, "{}", said.1);
+                acknowledged.push((number, said.1));
+            }
+            acknowledged
+        })
+    };
+    let clients: Vec<_> = (0..6).map(|client| work(1 + 10 * client)).collect();
+    let said = clients.into_iter();
+    said.flat_map(|client| bench.runtime.block_on(client).unwrap())
+        .collect()
+}
+
+/// In the end a store moves its log into the database, and notes that nothing is in the log: each sync of
+/// each of these files fares so, one after the other.
+#[test]
+fn what_was_acknowledged_is_there_whatever_sync_goes_wrong_at_the_end() {
+    let test = "what_was_acknowledged_is_there_whatever_sync_goes_wrong_at_the_end";
+    if !has_strace(test) {
+        return;
+    }
+    for how in ["signal=KILL", "error=EIO"] {
+        let mut hit = 0;
+        loop {
+            let mut bench = Bench::new();
+            let acknowledged = work_together(&bench);
+            let how = format!("{how}:when={}", hit + 1);
+            let _strace = bench.inject_anywhere(SYNC, &how);
+            bench.store.process.signal(nix::sys::signal::SIGTERM);
+            let ended = bench.store.process.wait();
+            bench.restart_and_check(&acknowledged);
+            if ended.success() {
+                break;
+            }
+            hit += 1;
+        }
+        eprintln!("{hit} syncs with {how}");
+        // At least one of the log and one of the database.
+        assert!(hit >= 2, "{how} hit {hit} syncs");
+    }
 }
 
 #[test]
