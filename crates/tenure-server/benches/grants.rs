@@ -61,8 +61,10 @@ const FORGET_TERMS: &str = "
         SELECT epoch FROM terms WHERE namespace = 'bench' AND lease = ?1
         ORDER BY epoch DESC LIMIT 1 OFFSET 100)";
 
-/// Rows of leases between two checkpoints: the log is some 10 or 20 MB then, as a store's is.
-const CHECKPOINT_AFTER_ROWS: u64 = 2_000;
+/// Rows of leases until old terms are forgotten, and pages of the log until it is moved into the database:
+/// as a store does it.
+const FORGET_AFTER_ROWS: u64 = 4_000;
+const CHECKPOINT_AFTER_PAGES: u64 = 4_000;
 
 /// What SQLite alone keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,17 +90,18 @@ fn main() {
     let memory = store(Config::memory());
     let server = Child::start(Kind::Embedded, 0, folders[2].path());
 
-    let mut rates: [Samples; 8] = Default::default();
+    let mut rates: [Samples; 9] = Default::default();
     // The first round warms up.
     for round in 0..=rounds {
         let measured = [
             leases.commit(CLIENTS, length),
             terms.commit(CLIENTS, length),
-            runtime.block_on(local_pairs(&local, length)),
+            runtime.block_on(local_pairs(&local, CLIENTS, length)),
             client_runtime.block_on(remote_pairs(&server, length)),
-            runtime.block_on(local_pairs(&memory, length)),
+            runtime.block_on(local_pairs(&memory, CLIENTS, length)),
             leases.commit(1, length),
             terms.commit(1, length),
+            runtime.block_on(local_pairs(&local, 1, length)),
             runtime.block_on(hand_overs(&local, length)),
         ];
         if round > 0 {
@@ -115,42 +118,60 @@ fn main() {
         memory,
         single_leases,
         single_terms,
+        single_here,
         handed,
     ] = rates;
-    let row = |name: &str, rate: &Samples, bases: [&Samples; 2]| {
-        let ratios = bases.map(|base| rate.over(base).text(2));
-        [vec![name.to_owned(), rate.text(0)], ratios.to_vec()].concat()
+    let row = |name: &str, rate: &Samples, bases: &[&Samples]| {
+        let ratios = bases.iter().map(|base| rate.over(base).text(2));
+        [name.to_owned(), rate.text(0)]
+            .into_iter()
+            .chain(ratios)
+            .collect::<Vec<_>>()
     };
-    let head = |what: &str| {
-        let cells = ["", what, "over leases alone", "over leases and terms"];
-        cells.map(String::from).to_vec()
-    };
+    let head = |cells: &[&str]| cells.iter().copied().map(String::from).collect();
     let bases = [&leases, &terms];
     let rows = [
-        head("durable changes a second"),
-        row("SQLite alone, 64 leases a transaction", &leases, bases),
-        row("SQLite alone, and the terms that end", &terms, bases),
-        row("the store, 64 clients, no sockets", &here, bases),
-        row("the store, 64 clients over HTTP", &behind, bases),
-        row("in memory, 64 clients, no sockets", &memory, bases),
+        head(&[
+            "",
+            "durable changes a second",
+            "over leases alone",
+            "over leases and terms",
+        ]),
+        row("SQLite alone, 64 leases a transaction", &leases, &bases),
+        row("SQLite alone, and the terms that end", &terms, &bases),
+        row("the store, 64 clients, no sockets", &here, &bases),
+        row("the store, 64 clients over HTTP", &behind, &bases),
+        row("in memory, 64 clients, no sockets", &memory, &bases),
     ];
     table(
-        "Acquire and release of 64 leases (target: over leases alone at least 0.8)",
+        "Acquire and release of 64 leases (target: over SQLite alone with the same content, which is leases \
+         and terms, at least 0.8)",
         &rows,
     );
-    let bases = [&single_leases, &single_terms];
+    let bases = [&single_leases, &single_terms, &single_here];
     let rows = [
-        head("a second"),
+        head(&[
+            "",
+            "a second",
+            "over leases alone",
+            "over leases and terms",
+            "over one client",
+        ]),
         row(
             "SQLite alone, one lease a transaction",
             &single_leases,
-            bases,
+            &bases,
         ),
-        row("SQLite alone, and the term that ends", &single_terms, bases),
-        row("the store, hand-overs among 64 candidates", &handed, bases),
+        row(
+            "SQLite alone, and the term that ends",
+            &single_terms,
+            &bases,
+        ),
+        row("the store, changes of one client", &single_here, &bases),
+        row("the store, hand-overs among 64 clients", &handed, &bases),
     ];
     table(
-        "One lease that 64 wait for (target: over leases alone at least 0.8)",
+        "One lease that 64 wait for (target: over SQLite alone at least 0.8)",
         &rows,
     );
 }
@@ -167,9 +188,11 @@ impl Alone {
         let database = Database::open(folder.join("alone.db")).expect("a database");
         let mode = database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
         mode.expect("a write-ahead log");
-        let pragmas = "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;
+        let pragmas = "PRAGMA synchronous = FULL; PRAGMA cache_size = -8192;
             PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;";
         database.execute_batch(pragmas).expect("pragmas");
+        let pages = database.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_AFTER_PAGES);
+        pages.expect("a pragma");
         database.execute_batch(TABLE).expect("a table");
         Self {
             database,
@@ -181,7 +204,7 @@ impl Alone {
     /// Changes of leases that it commits a second, so many in a transaction.
     fn commit(&mut self, changes: u64, length: Duration) -> f64 {
         let began = Instant::now();
-        let (mut written, mut since_checkpoint) = (0, 0);
+        let (mut written, mut unforgotten) = (0, 0);
         while began.elapsed() < length {
             let transaction = self.database.unchecked_transaction();
             let transaction = transaction.expect("a transaction");
@@ -191,28 +214,23 @@ impl Alone {
             }
             transaction.commit().expect("a commit");
             written += changes;
-            since_checkpoint += changes;
-            if since_checkpoint >= CHECKPOINT_AFTER_ROWS {
-                since_checkpoint = 0;
-                self.tidy();
+            unforgotten += changes;
+            if self.rows == Rows::LeasesAndTerms && unforgotten >= FORGET_AFTER_ROWS {
+                unforgotten = 0;
+                self.forget_terms();
             }
         }
         per_second(written, began.elapsed())
     }
 
-    fn tidy(&self) {
-        if self.rows == Rows::LeasesAndTerms {
-            let transaction = self.database.unchecked_transaction();
-            let transaction = transaction.expect("a transaction");
-            for number in 0..CLIENTS {
-                let mut forget = transaction.prepare_cached(FORGET_TERMS).expect("one");
-                forget.execute([lease(number)]).expect("old terms");
-            }
-            transaction.commit().expect("a commit");
+    fn forget_terms(&self) {
+        let transaction = self.database.unchecked_transaction();
+        let transaction = transaction.expect("a transaction");
+        for number in 0..CLIENTS {
+            let mut forget = transaction.prepare_cached(FORGET_TERMS).expect("one");
+            forget.execute([lease(number)]).expect("old terms");
         }
-        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
-        let checkpoint = self.database.query_row(checkpoint, [], |_| Ok(()));
-        checkpoint.expect("a checkpoint");
+        transaction.commit().expect("a commit");
     }
 }
 
@@ -243,10 +261,10 @@ fn lease(number: u64) -> String {
 }
 
 /// Changes a second of clients that acquire and release, each a lease of its own.
-async fn local_pairs(local: &Local, length: Duration) -> f64 {
+async fn local_pairs(local: &Local, clients: u64, length: Duration) -> f64 {
     let began = Instant::now();
     let mut tasks = JoinSet::new();
-    for client in 0..CLIENTS {
+    for client in 0..clients {
         let mut local = local.clone();
         tasks.spawn(async move {
             let mut done = 0;
