@@ -280,10 +280,10 @@ mod tests {
             ),
             (
                 Limits {
-                    max_body_bytes: 4164,
+                    max_body_bytes: 4165,
                     ..usual.clone()
                 },
-                ["max_metadata_bytes = 4096", "max_body_bytes = 4164"],
+                ["max_metadata_bytes = 4096", "max_body_bytes = 4165"],
             ),
         ] {
             let warnings = limits.warnings();
@@ -295,7 +295,7 @@ mod tests {
         }
         let enough = Limits {
             max_connections: 50_001,
-            max_body_bytes: 4165,
+            max_body_bytes: 4166,
             ..usual
         };
         assert!(enough.warnings().is_empty());
