@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -210,6 +211,52 @@ fn what_was_acknowledged_is_there_whatever_sync_goes_wrong_at_the_end() {
     }
 }
 
+/// Starts a store that is killed at the n-th sync. If it comes up before, it is killed then: that is told.
+fn start_and_kill_at(n: u32, folder: &Path) -> (Process, bool) {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-e", &format!("trace={SYNC}"), "-e"]);
+    strace.arg(format!("inject={SYNC}:signal=KILL:when={n}"));
+    strace.arg(tenure_tests::process::tenure());
+    strace.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    strace.arg(folder);
+    let mut store = Process::spawn(&mut strace);
+    let is_up = wait_for("the store to come up or to die", || {
+        let is_up = !store.stdout().is_empty();
+        (is_up || store.has_ended()).then_some(is_up)
+    });
+    if is_up {
+        // The store is the only child of strace.
+        let pid = store.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let child = nix::unistd::Pid::from_raw(children.trim().parse().unwrap());
+        nix::sys::signal::kill(child, nix::sys::signal::SIGKILL).unwrap();
+    }
+    (store, is_up)
+}
+
+/// What a store that was killed has left in its log is moved at the start: each sync of that is its last.
+#[test]
+fn what_was_acknowledged_is_there_after_a_kill_at_any_sync_of_the_next_start() {
+    let test = "what_was_acknowledged_is_there_after_a_kill_at_any_sync_of_the_next_start";
+    if !has_strace(test) {
+        return;
+    }
+    for n in 1..=12 {
+        let mut bench = Bench::new();
+        let acknowledged = work_together(&bench);
+        bench.store.process.signal(nix::sys::signal::SIGKILL);
+        bench.store.process.wait();
+        let (mut store, is_up) = start_and_kill_at(n, bench.folder.path());
+        store.wait();
+        bench.restart_and_check(&acknowledged);
+        if is_up {
+            assert!(n > 1, "nothing was synced before the store came up");
+            return;
+        }
+    }
+    panic!("it never came up");
+}
+
 #[test]
 fn a_store_that_is_killed_while_it_makes_its_folder_makes_it_the_next_time() {
     let test = "a_store_that_is_killed_while_it_makes_its_folder_makes_it_the_next_time";
@@ -218,24 +265,7 @@ fn a_store_that_is_killed_while_it_makes_its_folder_makes_it_the_next_time() {
     }
     for n in 1..=12 {
         let folder = tempfile::tempdir().unwrap();
-        let mut strace = Command::new("strace");
-        strace.args(["-f", "-e", &format!("trace={SYNC}"), "-e"]);
-        strace.arg(format!("inject={SYNC}:signal=KILL:when={n}"));
-        strace.arg(tenure_tests::process::tenure());
-        strace.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
-        strace.arg(folder.path());
-        let mut store = Process::spawn(&mut strace);
-        let is_up = wait_for("the store to come up or to die", || {
-            let is_up = !store.stdout().is_empty();
-            (is_up || store.has_ended()).then_some(is_up)
-        });
-        if is_up {
-            // The store is the only child of strace.
-            let pid = store.pid();
-            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-            let child = nix::unistd::Pid::from_raw(children.trim().parse().unwrap());
-            nix::sys::signal::kill(child, nix::sys::signal::SIGKILL).unwrap();
-        }
+        let (mut store, is_up) = start_and_kill_at(n, folder.path());
         store.wait();
         let store = StoreProcess::start(folder.path());
         let runtime = Runtime::new().unwrap();
@@ -402,6 +432,7 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
             second.stderr().contains("full").then_some(())
         });
     }
+    eprintln!("a start on the full disk: up: {is_up}; {}", second.stderr());
     drop(second);
 
     fs::remove_file(&ballast).unwrap();
@@ -421,6 +452,53 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
         assert!(status == 404 || view["holder"].is_null(), "{view}");
     });
     bench.judge();
+}
+
+#[test]
+fn a_disk_that_the_log_has_filled_is_like_any_full_one() {
+    let test = "a_disk_that_the_log_has_filled_is_like_any_full_one";
+    let Some(disk) = SmallDisk::mount(test, 1_024) else {
+        return;
+    };
+    let mut bench = super::Bench::on(disk.path().join("store"));
+    let client = bench.client();
+    let held = bench.runtime.block_on(client.acquire("tests/held", 1));
+    assert_eq!(held.unwrap().0, 200);
+    let describe = |count: u64| {
+        let filling = format!("{count} {}", "x".repeat(3_000));
+        let body = json!({"lease_id": id(1), "metadata": {"filling": filling}});
+        client.ask(Method::PUT, "tests/held", "/metadata", Some(body))
+    };
+    // One lease again and again: it is the log that grows.
+    let mut described = 0;
+    let (status, problem) = loop {
+        match bench.runtime.block_on(describe(described + 1)).unwrap() {
+            (200, _) => {
+                described += 1;
+                assert!(described < 5_000, "a disk that is never full");
+            }
+            answer => break answer,
+        }
+    };
+    assert_eq!((status, &problem["code"]), (507, &"disk_full".into()));
+    bench.runtime.block_on(async {
+        let is_last = |view: Value| {
+            let filling = view["metadata"]["filling"].as_str().unwrap();
+            filling.starts_with(&format!("{described} "))
+        };
+        assert_eq!(client.renew("tests/held", 1).await.unwrap().0, 200);
+        let (status, view) = client.view("tests/held").await.unwrap();
+        assert!(status == 200 && is_last(view), "{described}");
+    });
+    disk.grow(8_192);
+    described += 1;
+    let (status, problem) = bench.runtime.block_on(describe(described)).unwrap();
+    assert_eq!(status, 200, "{problem}");
+    bench.restart_store();
+    let (_, view) = bench.runtime.block_on(client.view("tests/held")).unwrap();
+    let filling = view["metadata"]["filling"].as_str().unwrap();
+    assert!(filling.starts_with(&format!("{described} ")), "{described}");
+    bench.tap.assert_possible();
 }
 
 /// Everything that reads answers, and tells of this lease that it has expired.

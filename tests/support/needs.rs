@@ -115,6 +115,19 @@ impl SmallDisk {
         self.0.path()
     }
 
+    /// From now on there is so much room.
+    ///
+    /// # Panics
+    ///
+    /// If there is not.
+    pub fn grow(&self, kibibytes: u32) {
+        let grown = Command::new("mount")
+            .args(["-o", &format!("remount,size={kibibytes}k")])
+            .arg(self.path())
+            .status();
+        assert!(grown.is_ok_and(|grown| grown.success()), "a larger disk");
+    }
+
     /// Takes all the room that there is, with a file that can be removed.
     ///
     /// # Panics
