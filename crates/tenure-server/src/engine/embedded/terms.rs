@@ -56,8 +56,9 @@ const DELETE_OLD: &str = "
         ORDER BY first_epoch DESC LIMIT 1 OFFSET ?3)
     RETURNING crc";
 
-/// How many terms a segment has, but for the newest one, which may have fewer. They fit into a page.
-pub(super) const SEGMENT: usize = 16;
+/// How many terms a segment has, but for the newest one, which may have fewer. So usual ones fit into the
+/// quarter of a page up to which a row stands beside others.
+pub(super) const SEGMENT: usize = 8;
 
 /// The columns of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +130,15 @@ impl<'a> Row<'a> {
 
     /// Puts all columns behind what is in `to`.
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
-        let texts = [self.namespace, self.lease, self.holder].map(Some);
-        for text in texts.into_iter().chain([self.end, self.reason]) {
+        for name in [self.namespace, self.lease] {
+            columns::put(to, Some(name.as_bytes()));
+        }
+        self.encode_term(to);
+    }
+
+    /// The same but for the lease's name.
+    fn encode_term(&self, to: &mut Vec<u8>) {
+        for text in [Some(self.holder), self.end, self.reason] {
             columns::put(to, text.map(str::as_bytes));
         }
         for number in [Some(self.epoch), Some(self.began_at_ms), self.ended_at_ms] {
@@ -140,9 +148,18 @@ impl<'a> Row<'a> {
 
     /// The row that [`Row::encode`] put there, and nothing behind it.
     pub(super) fn decode(mut columns: Columns<'a>) -> Result<Self, NotColumns> {
+        let key = (columns.text()?, columns.text()?);
+        Self::decode_term(key, columns)
+    }
+
+    /// The same for [`Row::encode_term`].
+    fn decode_term(
+        (namespace, lease): (&'a str, &'a str),
+        mut columns: Columns<'a>,
+    ) -> Result<Self, NotColumns> {
         let row = Self {
-            namespace: columns.text()?,
-            lease: columns.text()?,
+            namespace,
+            lease,
             holder: columns.text()?,
             end: columns.optional_text()?,
             reason: columns.optional_text()?,
@@ -179,8 +196,7 @@ impl Segment {
             })
         };
         let segment = read().map_err(|error| error.to_string())?;
-        let key = (segment.namespace.as_str(), segment.lease.as_str());
-        if crc(key, segment.first_epoch, &segment.terms) != segment.crc {
+        if crc(segment.key(), segment.first_epoch, &segment.terms) != segment.crc {
             return Err(segment.damage("do not fit their checksum"));
         }
         Ok(segment)
@@ -192,17 +208,21 @@ impl Segment {
         let mut columns = Columns(&self.terms);
         let mut terms: Vec<Row<'_>> = Vec::new();
         while columns.end().is_err() {
-            let term = columns.bytes().and_then(|term| Row::decode(Columns(term)));
+            let term = columns.bytes();
+            let term = term.and_then(|term| Row::decode_term(self.key(), Columns(term)));
             let term = term.map_err(|NotColumns| self.damage("make no sense"))?;
             let is_next = terms.last().is_none_or(|last| last.epoch < term.epoch);
             let is_first = !terms.is_empty() || term.epoch == self.first_epoch;
-            let is_its_own = (term.namespace, term.lease) == (&self.namespace, &self.lease);
-            if !(is_next && is_first && is_its_own) {
+            if !(is_next && is_first) {
                 return Err(self.damage("are not in their order"));
             }
             terms.push(term);
         }
         Ok(terms)
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (&self.namespace, &self.lease)
     }
 
     fn damage(&self, what: &str) -> String {
@@ -284,10 +304,10 @@ fn write(
     terms: &[Row<'_>],
     replaced: Option<u32>,
 ) -> rusqlite::Result<()> {
-    let (mut bytes, mut column) = (Vec::with_capacity(4_096), Vec::with_capacity(256));
+    let (mut bytes, mut column) = (Vec::with_capacity(1_024), Vec::with_capacity(128));
     for term in terms {
         column.clear();
-        term.encode(&mut column);
+        term.encode_term(&mut column);
         columns::put(&mut bytes, Some(&column));
     }
     let first_epoch = terms.first().map_or(0, |first| first.epoch);
@@ -483,11 +503,11 @@ mod tests {
         for (newest, most, kept) in [
             (1, 0, 0),
             (1, 1, 1),
-            (16, 16, 1),
-            (15, 16, 2),
-            (1, 17, 2),
-            (1, 18, 3),
-            (16, 100, 7),
+            (8, 8, 1),
+            (7, 8, 2),
+            (1, 9, 2),
+            (1, 10, 3),
+            (8, 100, 13),
         ] {
             assert_eq!(segments(newest, most), kept, "{newest} {most}");
         }

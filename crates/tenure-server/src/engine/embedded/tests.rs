@@ -294,7 +294,7 @@ fn of_the_terms_as_many_segments_are_kept_as_have_the_last_ones() {
     }
     // More than are remembered, from a store that remembered more: the first chance is taken.
     drop(engine);
-    for (most, kept) in [(40, 3), (17, 2), (9, 2), (8, 1), (1, 1)] {
+    for (most, kept) in [(40, 5), (17, 3), (9, 2), (8, 1), (1, 1)] {
         let (_, engine) = open(folder.path(), most).unwrap();
         assert_eq!(segments(&engine), kept, "{most}");
         assert_eq!(epochs(&engine)[0], 200);
