@@ -453,8 +453,9 @@ impl<'a> Work<'a> {
         self.push_content(Content::Lease(stored.into()), retired, event, term);
     }
 
-    /// How the last step changed the retired ids.
+    /// How the last step changed the retired ids, for an engine if there is one.
     fn newly_retired(&self, stored: &Stored) -> Option<Retired> {
+        self.inner.archive.as_ref()?;
         match self.steps.last().map(|step| &step.write.content) {
             Some(Content::Lease(before)) => {
                 Retired::between(before.retired.iter().copied(), &stored.retired)
