@@ -343,8 +343,8 @@ impl Pace {
 
     /// How long one who was granted a lease looks out for the commit before it sleeps.
     fn look_out(self) -> Duration {
-        match self.is_brisk() && self.commit <= QUICK {
-            true => QUICK,
+        match self.is_brisk() && self.commit <= LOOK_OUT_FOR_COMMIT {
+            true => LOOK_OUT_FOR_COMMIT,
             false => Duration::ZERO,
         }
     }
@@ -360,6 +360,10 @@ const STALL: Duration = Duration::from_micros(250);
 /// How long the one who commits looks out for the next one of few before it sleeps: as long as it would
 /// take to be woken. A lease that goes from hand to hand comes back in less.
 const LOOK_OUT: Duration = Duration::from_micros(100);
+
+/// How long one who was granted a lease looks out for the commit at most. After a longer one the wake
+/// does not count.
+const LOOK_OUT_FOR_COMMIT: Duration = Duration::from_millis(1);
 
 const FEW: usize = 4;
 
@@ -512,7 +516,22 @@ mod tests {
             let (expected, commit) = (64, micros(commit));
             let pace = Pace { expected, commit };
             assert_eq!(pace.patience(), micros(patience));
-            assert!(pace.look_out().is_zero());
+        }
+    }
+
+    #[test]
+    fn one_of_few_looks_out_for_a_commit_that_is_quick() {
+        let millis = Duration::from_millis;
+        for (expected, commit, looks) in [
+            (0, millis(0), false),
+            (1, millis(0), true),
+            (4, millis(1), true),
+            (1, millis(2), false),
+            (5, millis(0), false),
+        ] {
+            let pace = Pace { expected, commit };
+            assert_eq!(!pace.look_out().is_zero(), looks, "{pace:?}");
+            assert!(pace.look_out() <= millis(1));
         }
     }
 
