@@ -89,8 +89,10 @@ async fn an_epoch_whose_writing_was_not_acknowledged_is_never_led_under() {
         let asked = asked.iter().filter(|asked| asked.what == what);
         asked.map(|asked| asked.id.clone()).collect()
     };
-    let (acquired, released) = (ids("acquire"), ids("release"));
+    let (acquired, mut released) = (ids("acquire"), ids("release"));
     let different: BTreeSet<_> = ids("metadata").into_iter().collect();
+    // On a slow machine an id may be given up of which nothing has come yet.
+    released.retain(|id| different.contains(id));
     assert_eq!((different.len(), released.len()), (3, 2), "{asked:?}");
     for id in &released {
         let last = acquired.iter().rposition(|acquired| acquired == id);
