@@ -89,15 +89,13 @@ async fn an_epoch_whose_writing_was_not_acknowledged_is_never_led_under() {
         let asked = asked.iter().filter(|asked| asked.what == what);
         asked.map(|asked| asked.id.clone()).collect()
     };
-    let (acquired, mut released) = (ids("acquire"), ids("release"));
+    let (acquired, released) = (ids("acquire"), ids("release"));
     let different: BTreeSet<_> = ids("metadata").into_iter().collect();
-    // On a slow machine an id may be given up of which nothing has come yet.
-    released.retain(|id| different.contains(id));
-    assert_eq!((different.len(), released.len()), (3, 2), "{asked:?}");
+    // On a busy machine an id may be given up besides of which nothing has come before.
+    let given_up = released.iter().filter(|id| different.contains(id));
+    assert_eq!((different.len(), given_up.count()), (3, 2), "{asked:?}");
     for id in &released {
-        let last = acquired.iter().rposition(|acquired| acquired == id);
-        let next = acquired.len() - 1;
-        assert!(last.is_some_and(|last| last < next), "{asked:?}");
+        assert_ne!(acquired.last(), Some(id), "{asked:?}");
     }
 }
 
