@@ -1,5 +1,5 @@
-//! The rules of a lease: one [`Record`] per lease and one function, [`apply`], that every store,
-//! test and simulation calls.
+//! The rules of a lease: its [`Record`], one function, [`apply`], that changes it, and [`Lease`], a record with
+//! the acquires that wait for it. Every store, test and simulation uses these.
 //!
 //! The states and operations are those of Azure Blob leases, as the service documents them, with
 //! differences that [`Rules`] names:
@@ -28,6 +28,8 @@ mod term_end;
 mod usage;
 
 mod apply;
+#[allow(clippy::module_inception)] // The file is named after its type.
+mod lease;
 mod queue;
 
 pub mod keeper;
@@ -35,8 +37,9 @@ pub mod keeper;
 pub use apply::{Applied, Change, Rejection, apply, deletable};
 pub use duration::LeaseDuration;
 pub use id::{LeaseId, LeaseIdError};
+pub use lease::{Due, Lease, RequestNumber};
 pub use operation::{Acquire, Metadata, Operation};
-pub use queue::{Priority, Queue, Waiting};
+pub use queue::{Priority, Waiting};
 pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, State};
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};

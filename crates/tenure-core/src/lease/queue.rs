@@ -2,17 +2,17 @@
 
 use alloc::collections::BTreeMap;
 
-use super::{Acquire, LeaseId};
+use super::{Acquire, LeaseId, RequestNumber};
 
 /// Who goes first among those who wait; lower goes first.
 pub type Priority = u32;
 
 /// Those who wait for one lease: by priority, then first come first served.
 ///
-/// `T` is how the caller reaches the one who waits. A lease id waits once: asking again keeps the
-/// place and replaces `T`, because the earlier request's sender has given up on it.
-#[derive(Debug)]
-pub struct Queue<T> {
+/// `T` is the way back to the request that waits. A lease id waits once: asking again keeps the
+/// place and replaces `T`, because the client has given up the earlier request.
+#[derive(Clone, Debug)]
+pub(super) struct Queue<T> {
     waiting: BTreeMap<Place, Waiting<T>>,
     places: BTreeMap<LeaseId, Place>,
     arrivals: u64,
@@ -21,12 +21,14 @@ pub struct Queue<T> {
 /// Priority, then number of arrival.
 type Place = (Priority, u64);
 
-/// One who waits.
-#[derive(Debug)]
+/// A request that waits.
+#[derive(Clone, Debug)]
 pub struct Waiting<T> {
-    /// What is asked for.
+    /// Tells it apart from every other request.
+    pub number: RequestNumber,
+    /// What it asks for.
     pub request: Acquire,
-    /// How the caller reaches the one who waits.
+    /// The way back to it.
     pub reply_to: T,
 }
 
@@ -43,7 +45,7 @@ impl<T> Default for Queue<T> {
 impl<T> Queue<T> {
     /// Adds one who waits, at the end of its priority. Returns whom it replaces, if the same lease
     /// id waits already; the place is kept while the priority stays the same.
-    pub fn join(&mut self, priority: Priority, waiting: Waiting<T>) -> Option<Waiting<T>> {
+    pub(super) fn join(&mut self, priority: Priority, waiting: Waiting<T>) -> Option<Waiting<T>> {
         let lease_id = waiting.request.lease_id;
         let replaced = self.places.get(&lease_id).copied();
         let place = match replaced {
@@ -60,7 +62,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes out the first in order for whom `may_go` holds.
-    pub fn take_first(
+    pub(super) fn take_first(
         &mut self,
         mut may_go: impl FnMut(&Waiting<T>) -> bool,
     ) -> Option<Waiting<T>> {
@@ -71,7 +73,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes out the one who waits under `lease_id`, if `gone` holds: the request was given up.
-    pub fn leave(
+    pub(super) fn leave(
         &mut self,
         lease_id: LeaseId,
         gone: impl FnOnce(&Waiting<T>) -> bool,
@@ -85,7 +87,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes out everyone for whom `gone` holds: their requests were given up.
-    pub fn drop_where(&mut self, mut gone: impl FnMut(&Waiting<T>) -> bool) {
+    pub(super) fn drop_where(&mut self, mut gone: impl FnMut(&Waiting<T>) -> bool) {
         let places = &mut self.places;
         self.waiting.retain(|_, waiting| {
             let stays = !gone(waiting);
@@ -97,20 +99,17 @@ impl<T> Queue<T> {
     }
 
     /// Whether somebody waits under `lease_id`.
-    #[must_use]
-    pub fn has(&self, lease_id: LeaseId) -> bool {
+    pub(super) fn has(&self, lease_id: LeaseId) -> bool {
         self.places.contains_key(&lease_id)
     }
 
     /// How many wait.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Whether nobody waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
@@ -131,7 +130,11 @@ mod tests {
             min_epoch: None,
             metadata: Metadata::new(),
         };
-        Waiting { request, reply_to }
+        Waiting {
+            number: id,
+            request,
+            reply_to,
+        }
     }
 
     fn drain(mut queue: Queue<&'static str>) -> Vec<&'static str> {

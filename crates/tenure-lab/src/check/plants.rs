@@ -22,6 +22,7 @@ const STORMS: &[(&str, &[Planted])] = &[
             Planted::FreshIdOnRetry,
             Planted::NoMargin,
             Planted::RetiredIdGranted,
+            Planted::GiveBackUnchecked,
             Planted::RenewerOnTaskRuntime,
             Planted::ReleaseBeforeTaskEnd,
             Planted::ClockStopsWhenSuspended,

@@ -85,21 +85,37 @@ impl Candidate {
 
     fn fail(&mut self, here: &mut Here<'_>, why: &str) {
         if let Some((attempt, ..)) = self.in_flight {
+            self.close(here, attempt);
             self.answered(here, attempt, Answer::Unknown(why.into()));
         }
     }
 
+    /// Closes the connection of a request that it gives up.
+    fn close(&self, here: &mut Here<'_>, attempt: u64) {
+        let call = self.call(attempt);
+        here.send(self.store, Payload::Close { call });
+    }
+
+    const fn call(&self, attempt: u64) -> Call {
+        Call {
+            life: self.life,
+            attempt,
+        }
+    }
+
     fn send(&mut self, here: &mut Here<'_>, attempt: u64, request: Request, timeout: Duration) {
-        self.in_flight = Some((attempt, here.now, here.now + timeout));
+        if let Some((given_up, ..)) =
+            self.in_flight
+                .replace((attempt, here.now, here.now + timeout))
+        {
+            self.close(here, given_up);
+        }
         let request = if self.has(Planted::FreshIdOnRetry) {
             self.with_fresh_id(request, attempt)
         } else {
             request
         };
-        let call = Call {
-            life: self.life,
-            attempt,
-        };
+        let call = self.call(attempt);
         let candidate = self.name.clone();
         here.send(
             self.store,

@@ -1,12 +1,12 @@
-//! A lease store: the library's rules and queue, with one lease, a disk, and those who wait.
+//! A lease store: the core's lease and queue, with a disk, and requests on connections of their own.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tenure_core::lease::keeper::{Answer, Request, Timings};
 use tenure_core::lease::{
-    self, Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Queue, Record, Rejection,
-    Rules, Waiting,
+    self, Acquire, Change, Due, Lease, LeaseDuration, LeaseId, Metadata, Operation, Record,
+    Rejection, RequestNumber, Rules, Waiting,
 };
 use tenure_core::wire::DEFAULT_PRIORITY;
 use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
@@ -23,14 +23,19 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// With the late sweep planted: how long after it looked it ends what was over.
 const SWEEP: Duration = Duration::from_millis(300);
 
+/// How long it takes at most until the runtime polls the task of a waiting request that was granted, or
+/// whose connection was closed. Tasks are polled in any order.
+const POLLED: Duration = Duration::from_millis(2);
+
 #[derive(Debug)]
 pub(super) struct Store {
     duration: Duration,
     planted: Option<Planted>,
-    record: Record,
-    queue: Queue<Waiter>,
-    /// Until when each of those who wait does.
-    patience: BTreeMap<LeaseId, Instant>,
+    lease: Lease<Caller>,
+    /// The tasks of requests that wait, or waited and have not been polled since.
+    tasks: BTreeMap<RequestNumber, Task>,
+    /// How many requests have waited.
+    waited: RequestNumber,
     /// Records on their way to the disk, and answers that must not leave before.
     unwritten: u32,
     held: VecDeque<Effect>,
@@ -41,11 +46,24 @@ pub(super) struct Store {
     granted: BTreeMap<NodeId, Epoch>,
 }
 
-/// How one who waits is reached.
+/// The way back to a request.
 #[derive(Clone, Copy, Debug)]
-struct Waiter {
+struct Caller {
     from: NodeId,
     call: Call,
+}
+
+/// The task of a request that waits, as a server has one for each connection.
+#[derive(Debug)]
+struct Task {
+    caller: Caller,
+    request: Acquire,
+    /// When it is polled: its wait is over then, if nothing happens before.
+    polled_at: Instant,
+    /// The answer that it has not read yet.
+    unread: Option<Answer>,
+    /// Whether its connection was closed: it is dropped when it would be polled.
+    is_closed: bool,
 }
 
 impl Store {
@@ -63,9 +81,9 @@ impl Store {
         let mut store = Self {
             duration,
             planted,
-            record: Record::default(),
-            queue: Queue::default(),
-            patience: BTreeMap::new(),
+            lease: Lease::default(),
+            tasks: BTreeMap::new(),
+            waited: 0,
             unwritten: 0,
             held: VecDeque::new(),
             sweep_at: None,
@@ -77,7 +95,7 @@ impl Store {
             match planted {
                 Some(Planted::LeasesForgotten) => {
                     let last = stored.grant.as_ref().map(|grant| grant.epoch);
-                    store.record = Record::above(last);
+                    store.lease.restore(Record::above(last));
                     return store;
                 }
                 Some(Planted::EpochInMemory)
@@ -87,7 +105,8 @@ impl Store {
                 }
                 _ => {}
             }
-            store.record = Record::restore(stored, store.now(here));
+            let restored = Record::restore(stored, store.now(here));
+            store.lease.restore(restored);
         }
         store
     }
@@ -121,8 +140,8 @@ impl Store {
     }
 
     fn ask(&mut self, here: &mut Here<'_>, from: NodeId, call: Call, asked: Asked) {
-        self.look(here);
-        let waiter = Waiter { from, call };
+        self.serve(here);
+        let caller = Caller { from, call };
         let Asked { holder, request } = asked;
         let (operation, wait) = match request {
             Request::Acquire {
@@ -156,30 +175,45 @@ impl Store {
             }
         };
         match (self.apply(here, &operation, from), operation) {
-            (Err(rejection), Operation::Acquire(request, _)) if is_worth_waiting(&rejection) => {
+            (Err(rejection), Operation::Acquire(request, _)) if rejection.is_transient() => {
                 let until = here.now + wait.unwrap_or_default();
-                self.patience.insert(request.lease_id, until);
-                let waiting = Waiting {
-                    request,
-                    reply_to: waiter,
-                };
-                // Whoever it replaces has given that request up.
-                self.queue.join(PRIORITY, waiting);
+                self.wait(request, caller, until);
             }
             (Err(_), Operation::Renew(..)) if self.has(Planted::RenewAfterRegrant) => {
                 // It looks whether there is a lease, and not whose.
                 let epoch = self.granted.get(&from).copied();
                 let answer = epoch.map_or(Answer::Superseded, Answer::Held);
-                self.answer(here, waiter, answer);
+                self.answer(here, caller, answer);
             }
-            (result, _) => self.answer(here, waiter, Answer::from(result)),
+            (result, _) => self.answer(here, caller, Answer::from(result)),
         }
-        self.grant_next(here);
+        self.serve(here);
+    }
+
+    fn wait(&mut self, request: Acquire, caller: Caller, until: Instant) {
+        self.waited += 1;
+        let waiting = Waiting {
+            number: self.waited,
+            request: request.clone(),
+            reply_to: caller,
+        };
+        // The client has given up the request that this one replaces.
+        if let Some(replaced) = self.lease.wait(PRIORITY, waiting) {
+            self.tasks.remove(&replaced.number);
+        }
+        let task = Task {
+            caller,
+            request,
+            polled_at: until,
+            unread: None,
+            is_closed: false,
+        };
+        self.tasks.insert(self.waited, task);
     }
 
     /// The lease id that a release is taken to mean.
     fn known(&self, lease_id: LeaseId) -> LeaseId {
-        let current = self.record.last_grant().map(|grant| grant.lease_id);
+        let current = self.lease.record().last_grant().map(|grant| grant.lease_id);
         if self.has(Planted::ReleaseWithoutId) {
             current.unwrap_or(lease_id)
         } else {
@@ -195,32 +229,14 @@ impl Store {
         from: NodeId,
     ) -> Result<Change, Rejection> {
         let now = self.now(here);
-        let before = self.record.last_epoch();
+        let before = self.lease.record().last_epoch();
         let rules = self.rules();
-        let applied = lease::apply(&mut self.record, operation, now, &rules)?;
+        let applied = self.lease.apply(operation, now, &rules)?;
         if applied.durable {
             self.persist(here);
         }
         match applied.change {
-            Change::Granted(epoch) => {
-                self.granted.insert(from, epoch);
-                let id = self.record.last_grant().map_or(0, |grant| {
-                    let bytes = grant.lease_id.to_bytes();
-                    bytes
-                        .iter()
-                        .rev()
-                        .take(7)
-                        .fold(0, |id, &byte| (id << 8) | u64::from(byte))
-                });
-                let (to, at) = (from, here.now);
-                self.tell(here, Effect::Granted { epoch, to, id, at });
-                let counts = Effect::Counts(epoch, here.now, self.duration);
-                self.tell(here, counts);
-            }
-            Change::Renewed(epoch) => {
-                let counts = Effect::Counts(epoch, here.now, self.duration);
-                self.tell(here, counts);
-            }
+            Change::Granted(epoch) => self.tell_grant(here, epoch, from),
             Change::Released | Change::HandedOver | Change::Breaking(_) | Change::Broken => {
                 if let Some(epoch) = before {
                     // At once, be it on disk or not: nobody counts on the lease any more.
@@ -232,14 +248,31 @@ impl Store {
         Ok(applied.change)
     }
 
+    fn tell_grant(&mut self, here: &mut Here<'_>, epoch: Epoch, to: NodeId) {
+        self.granted.insert(to, epoch);
+        let grant = self.lease.record().last_grant();
+        let id = grant.map_or(0, |grant| {
+            let bytes = grant.lease_id.to_bytes();
+            let last = bytes.iter().rev().take(7);
+            last.fold(0, |id, &byte| (id << 8) | u64::from(byte))
+        });
+        let at = here.now;
+        self.tell(here, Effect::Granted { epoch, to, id, at });
+    }
+
     fn persist(&mut self, here: &mut Here<'_>) {
-        let stored = self.record.store(self.now(here));
+        let stored = self.lease.record().store(self.now(here));
         here.want(Effect::Write(Stable::Lease(stored.into())));
         self.unwritten += 1;
     }
 
-    fn answer(&mut self, here: &mut Here<'_>, waiter: Waiter, answer: Answer) {
-        let Waiter { from, call } = waiter;
+    fn answer(&mut self, here: &mut Here<'_>, caller: Caller, answer: Answer) {
+        let Caller { from, call } = caller;
+        if let Answer::Held(epoch) = answer {
+            // The holder is told, so from here on the lease must last.
+            let counts = Effect::Counts(epoch, here.now, self.duration);
+            self.tell(here, counts);
+        }
         self.tell(here, Effect::Send(from, Payload::Answer { call, answer }));
     }
 
@@ -252,63 +285,90 @@ impl Store {
         }
     }
 
-    /// Ends what time has ended, and grants to who waits.
-    fn look(&mut self, here: &mut Here<'_>) {
+    /// Does all that is due: ends a term that time has ended, and grants the lease to the first request
+    /// that waits.
+    fn serve(&mut self, here: &mut Here<'_>) {
         let now = self.now(here);
         self.looked = here.now;
         if self.has(Planted::LateSweep) {
             match self.sweep_at {
                 Some(at) if here.now >= at => {
                     self.sweep_at = None;
-                    self.record = Record::above(self.record.last_epoch());
+                    let last = self.lease.record().last_epoch();
+                    self.lease.restore(Record::above(last));
                     self.persist(here);
                 }
-                None if self.record.has_lapsed(now) => self.sweep_at = Some(here.now + SWEEP),
+                None if self.lease.record().has_lapsed(now) => {
+                    self.sweep_at = Some(here.now + SWEEP);
+                }
                 _ => {}
             }
         }
-        if self.record.settle(now).is_some() {
+        let (wall, rules) = (self.wall(here), self.rules());
+        // Nobody has told it yet which connections are closed: it finds out when it polls their tasks.
+        while let Some(due) = self.lease.poll(now, wall, &rules, |_| false) {
             self.persist(here);
-        }
-        self.grant_next(here);
-    }
-
-    fn grant_next(&mut self, here: &mut Here<'_>) {
-        let now = self.now(here);
-        if self.queue.is_empty() || self.record.held(now).is_some() {
-            return;
-        }
-        let wall = self.wall(here);
-        let rules = self.rules();
-        let record = &self.record;
-        let taken = self.queue.take_first(|waiting| {
-            let operation = Operation::Acquire(waiting.request.clone(), wall);
-            lease::apply(&mut record.clone(), &operation, now, &rules).is_ok()
-        });
-        if let Some(waiting) = taken {
-            self.patience.remove(&waiting.request.lease_id);
-            let from = waiting.reply_to.from;
-            let operation = Operation::Acquire(waiting.request, wall);
-            let result = self.apply(here, &operation, from);
-            self.answer(here, waiting.reply_to, Answer::from(result));
+            if let Due::Granted { to, epoch } = due {
+                self.tell_grant(here, epoch, to.reply_to.from);
+                self.leave_answer(here, to.number, Answer::Held(epoch));
+            }
         }
     }
 
-    /// Those who have waited long enough are told who holds the lease.
-    fn let_go(&mut self, here: &mut Here<'_>) {
-        let over = self
-            .patience
-            .iter()
-            .filter(|&(_, until)| here.now >= *until);
-        let over: Vec<LeaseId> = over.map(|(&id, _)| id).collect();
-        for lease_id in over {
-            self.patience.remove(&lease_id);
-            let Some(waiting) = self.queue.leave(lease_id, |_| true) else {
+    /// Leaves an answer for the task of a waiting request, which reads it when it is polled.
+    fn leave_answer(&mut self, here: &mut Here<'_>, number: RequestNumber, answer: Answer) {
+        let soon = here.now + here.dice.between(Duration::ZERO, POLLED);
+        if let Some(task) = self.tasks.get_mut(&number) {
+            task.unread = Some(answer);
+            task.polled_at = task.polled_at.min(soon);
+        }
+    }
+
+    /// The client has closed the connections of the requests for which `is_of` holds.
+    fn close(&mut self, here: &mut Here<'_>, is_of: impl Fn(&Caller) -> bool) {
+        for task in self.tasks.values_mut().filter(|it| is_of(&it.caller)) {
+            let soon = here.now + here.dice.between(Duration::ZERO, POLLED);
+            task.is_closed = true;
+            task.polled_at = task.polled_at.min(soon);
+        }
+    }
+
+    /// Polls the tasks whose turn it is.
+    fn poll_tasks(&mut self, here: &mut Here<'_>) {
+        let due = self.tasks.iter().filter(|(_, it)| here.now >= it.polled_at);
+        let due: Vec<RequestNumber> = due.map(|(&number, _)| number).collect();
+        for number in due {
+            let Some(task) = self.tasks.remove(&number) else {
                 continue;
             };
-            let operation = Operation::Acquire(waiting.request, self.wall(here));
-            let result = self.apply(here, &operation, waiting.reply_to.from);
-            self.answer(here, waiting.reply_to, Answer::from(result));
+            self.lease.leave(task.request.lease_id, number);
+            match task.unread {
+                Some(_) if task.is_closed => self.give_back(here, number, &task),
+                Some(answer) => self.answer(here, task.caller, answer),
+                None if task.is_closed => {}
+                None => {
+                    // It has waited long enough, and is told who holds the lease.
+                    let operation = Operation::Acquire(task.request, self.wall(here));
+                    let result = self.apply(here, &operation, task.caller.from);
+                    self.answer(here, task.caller, Answer::from(result));
+                }
+            }
+            self.serve(here);
+        }
+    }
+
+    /// The client went away before its task read that it was granted the lease.
+    fn give_back(&mut self, here: &mut Here<'_>, number: RequestNumber, task: &Task) {
+        let now = self.now(here);
+        let given_back = if self.has(Planted::GiveBackUnchecked) {
+            let release = Operation::Release(task.request.lease_id);
+            let rules = self.rules();
+            self.lease.apply(&release, now, &rules).is_ok()
+        } else {
+            self.lease.give_back(number, now).is_some()
+        };
+        if given_back {
+            self.persist(here);
         }
     }
 }
@@ -317,13 +377,6 @@ impl Store {
 struct Asked {
     holder: CandidateId,
     request: Request,
-}
-
-const fn is_worth_waiting(rejection: &Rejection) -> bool {
-    matches!(
-        rejection,
-        Rejection::Held { .. } | Rejection::LockDelay { .. } | Rejection::Reserved { .. }
-    )
 }
 
 impl Process for Store {
@@ -339,9 +392,14 @@ impl Process for Store {
                     },
                 ..
             } => self.ask(here, from, call, Asked { holder, request }),
+            Input::Message {
+                from,
+                payload: Payload::Close { call },
+                ..
+            } => self.close(here, |caller| caller.from == from && caller.call == call),
             Input::Wake => {
-                self.look(here);
-                self.let_go(here);
+                self.serve(here);
+                self.poll_tasks(here);
             }
             Input::Written => {
                 self.unwritten = self.unwritten.saturating_sub(1);
@@ -351,17 +409,11 @@ impl Process for Store {
                     }
                 }
             }
-            // Whoever waited from there has gone.
-            Input::Refused(node) => {
-                self.queue
-                    .drop_where(|waiting| waiting.reply_to.from == node);
-                let queue = &self.queue;
-                self.patience.retain(|&id, _| queue.has(id));
-            }
+            Input::Refused(node) => self.close(here, |caller| caller.from == node),
             Input::Break(period) => {
-                self.look(here);
+                self.serve(here);
                 let _ = self.apply(here, &Operation::Break(Some(period)), NodeId(0));
-                self.grant_next(here);
+                self.serve(here);
             }
             _ => {}
         }
@@ -372,11 +424,11 @@ impl Process for Store {
             // It is woken by the other clock.
             Some(self.looked + GLANCE)
         } else {
-            self.record.next_lapse(self.looked)
+            self.lease.record().next_lapse(self.looked)
         };
-        let lapse = lapse.filter(|_| !self.queue.is_empty() || self.has(Planted::LateSweep));
-        let patience = self.patience.values().min().copied();
-        [lapse, patience, self.sweep_at].into_iter().flatten().min()
+        let lapse = lapse.filter(|_| self.lease.waiting() > 0 || self.has(Planted::LateSweep));
+        let polled = self.tasks.values().map(|task| task.polled_at).min();
+        [lapse, polled, self.sweep_at].into_iter().flatten().min()
     }
 
     fn claim(&self, _now: Instant) -> Option<Claim> {

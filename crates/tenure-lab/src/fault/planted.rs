@@ -30,6 +30,9 @@ pub enum Planted {
     NoMargin,
     /// A store grants to a lease id whose term is over.
     RetiredIdGranted,
+    /// A store takes a grant back whose waiting request was given up, without asking whether another
+    /// request has told the holder of it.
+    GiveBackUnchecked,
     /// The task can keep renewals and the watchdog from running.
     RenewerOnTaskRuntime,
     /// A candidate releases when it tells its task to stop, not when the task is gone.
@@ -78,6 +81,7 @@ impl Planted {
         Self::FreshIdOnRetry,
         Self::NoMargin,
         Self::RetiredIdGranted,
+        Self::GiveBackUnchecked,
         Self::RenewerOnTaskRuntime,
         Self::ReleaseBeforeTaskEnd,
         Self::ClockStopsWhenSuspended,
@@ -156,6 +160,7 @@ impl Planted {
             Self::FreshIdOnRetry => "fresh-id-on-retry",
             Self::NoMargin => "no-margin",
             Self::RetiredIdGranted => "retired-id-granted",
+            Self::GiveBackUnchecked => "give-back-unchecked",
             Self::RenewerOnTaskRuntime => "renewer-on-task-runtime",
             Self::ReleaseBeforeTaskEnd => "release-before-task-end",
             Self::ClockStopsWhenSuspended => "clock-stops-when-suspended",

@@ -28,6 +28,11 @@ pub enum Payload {
         /// What.
         answer: Answer,
     },
+    /// A candidate closes the connection of a request: it has given up waiting for the answer.
+    Close {
+        /// Which request.
+        call: Call,
+    },
     /// A member says something to another one about the election.
     Election(Incarnation, bully::Message),
     /// The same, about who is alive.
@@ -64,6 +69,7 @@ impl Payload {
                 Request::HandOver { .. } => "handover",
             },
             Self::Answer { .. } => "answer",
+            Self::Close { .. } => "close",
             Self::Election(_, message) => match message {
                 Message::Halt { .. } => "Halt",
                 Message::Ack { .. } => "Ack",
@@ -107,6 +113,12 @@ impl Payload {
         matches!(self, Self::Detector(..))
     }
 
+    /// Whether somebody said it. A connection that is closed is no message.
+    #[must_use]
+    pub const fn is_message(&self) -> bool {
+        !matches!(self, Self::Close { .. })
+    }
+
     /// The size of its body as JSON, without the head of the request or the answer that carries it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -139,6 +151,7 @@ impl Payload {
             }
             // A view of the lease, or a problem that says as much.
             Self::Answer { .. } => 300,
+            Self::Close { .. } => 0,
             Self::Election(_, message) => size(message),
             Self::Detector(_, message) => size(message),
             Self::Classic(message) => size(message),

@@ -556,7 +556,9 @@ impl World {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
-        if self.habits.count_bytes {
+        if !payload.is_message() {
+            // It costs nothing worth counting.
+        } else if self.habits.count_bytes {
             let bytes = payload.bytes();
             self.traffic.count(&payload, bytes);
             self.ledger.enter(self.now, &payload, bytes);

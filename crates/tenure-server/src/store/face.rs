@@ -54,7 +54,12 @@ impl Store {
         };
         let work = |work: &mut Work<'_>| {
             let applied = work.apply_by(rules, operation, reason.clone())?;
-            let epoch = work.entry.record.last_grant().map(|grant| grant.epoch);
+            let epoch = work
+                .entry
+                .lease
+                .record()
+                .last_grant()
+                .map(|grant| grant.epoch);
             Ok((applied.change, epoch))
         };
         let seen = self.answer(|| self.inner.work(key, unknown, work)).await?;
@@ -88,14 +93,19 @@ impl Store {
             None => Ok(()),
         };
         let work = |work: &mut Work<'_>| {
-            may(&work.entry.record, work.now)?;
-            let look = Look::of(&work.entry.record, work.now);
+            may(work.entry.lease.record(), work.now)?;
+            let look = Look::of(work.entry.lease.record(), work.now);
             let ends = match then {
                 Then::Stays => false,
                 Then::Changes => matches!(look.state, State::Expired | State::Broken),
                 Then::Goes => look.state != State::Available,
             };
-            let last = work.entry.record.last_grant().map(|grant| grant.lease_id);
+            let last = work
+                .entry
+                .lease
+                .record()
+                .last_grant()
+                .map(|grant| grant.lease_id);
             if let (true, Some(last)) = (ends, last) {
                 // Its own id releases a lease in each of these states.
                 let _ = work.apply_by(&Rules::AZURE, &Operation::Release(last), None);

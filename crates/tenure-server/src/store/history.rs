@@ -32,7 +32,7 @@ impl Store {
         self.ready()?;
         let look = |work: &mut Work<'_>| Seen {
             running: work.running_term(),
-            last: work.entry.record.last_epoch(),
+            last: work.entry.lease.record().last_epoch(),
             past: work
                 .entry
                 .past

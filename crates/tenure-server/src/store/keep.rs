@@ -118,7 +118,7 @@ impl Inner {
             let Some(entry) = shard.get_mut(&change.key) else {
                 continue;
             };
-            entry.record = change.before.record;
+            entry.lease.restore(change.before.record);
             entry.revision = change.before.revision;
             if let Some(interest) = &mut entry.interest {
                 interest.changed.send_replace(entry.revision);

@@ -59,6 +59,8 @@ struct Inner {
     floor: AtomicU64,
     /// How many acquires and long polls wait.
     waiting: AtomicUsize,
+    /// How many acquires have waited since the start: the number of the next one.
+    waited: AtomicU64,
     /// How many watch.
     watching: AtomicUsize,
     /// Turns of those who are to be told of a change that many wait for.
@@ -121,6 +123,7 @@ impl Store {
             limits,
             archive: engine.as_ref().map(|engine| engine.archive()),
             waiting: AtomicUsize::new(0),
+            waited: AtomicU64::new(0),
             watching: AtomicUsize::new(0),
             turns: Semaphore::new(turns()),
             status: OnceLock::new(),

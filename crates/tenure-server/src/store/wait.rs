@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tenure_core::lease::{LeaseId, Operation, Rejection, Waiting};
+use tenure_core::lease::{LeaseId, Operation, Rejection, RequestNumber, Waiting};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
@@ -76,7 +76,7 @@ impl Store {
             let operation = Operation::Acquire(queued.request.clone(), clock::wall());
             match work.apply(&operation, None) {
                 Ok(_) => Tried::Granted(work.view()),
-                Err(rejection) if may_wait && is_worth_waiting(&rejection) => {
+                Err(rejection) if may_wait && rejection.is_transient() => {
                     self.join(work, key, queued, &rejection)
                 }
                 Err(rejection) => Tried::Refused((&rejection).into()),
@@ -101,12 +101,12 @@ impl Store {
         rejection: &Rejection,
     ) -> Tried {
         let revision = work.entry.revision;
-        let interest = work.entry.interest();
-        let place = if interest.queue.has(queued.request.lease_id) {
-            // Who waits already keeps the place and makes no new one.
+        let lease_id = queued.request.lease_id;
+        let place = if work.entry.lease.is_waiting(lease_id) {
+            // The same lease id keeps the place in the queue and makes no new one.
             Place::again(&self.inner)
         } else {
-            let waiters = interest.queue.len();
+            let waiters = work.entry.lease.waiting();
             let most = self.inner.limits.max_waiters_per_lease;
             if waiters >= most {
                 return Tried::Refused(over_limit("the lease", waiters, most));
@@ -116,12 +116,14 @@ impl Store {
                 Err(problem) => return Tried::Refused(problem),
             }
         };
+        let number = self.inner.waited.fetch_add(1, Ordering::Relaxed);
         let (reply_to, reply) = oneshot::channel();
         let waiting = Waiting {
+            number,
             request: queued.request.clone(),
             reply_to,
         };
-        if let Some(replaced) = interest.queue.join(queued.priority, waiting) {
+        if let Some(replaced) = work.entry.wait(queued.priority, waiting) {
             let ticket = self.inner.journal.ticket(revision);
             let problem = Problem {
                 detail: format!("{rejection}; a later request with this lease id waits instead"),
@@ -135,7 +137,8 @@ impl Store {
         Tried::Waiting(Waiter {
             place,
             key: key.clone(),
-            lease_id: queued.request.lease_id,
+            lease_id,
+            number,
             reply,
         })
     }
@@ -149,13 +152,6 @@ impl Seen<Tried> {
             Tried::Refused(problem) => Err(problem),
         }
     }
-}
-
-const fn is_worth_waiting(rejection: &Rejection) -> bool {
-    matches!(
-        rejection,
-        Rejection::Held { .. } | Rejection::LockDelay { .. } | Rejection::Reserved { .. }
-    )
 }
 
 fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
@@ -203,6 +199,7 @@ struct Waiter {
     place: Place,
     key: Key,
     lease_id: LeaseId,
+    number: RequestNumber,
     reply: oneshot::Receiver<Reply>,
 }
 
@@ -215,11 +212,7 @@ impl Waiter {
         let inner = &self.place.inner;
         let mut shard = inner.table.lock(&self.key);
         if let Some(entry) = shard.get_mut(&self.key) {
-            if let Some(interest) = &mut entry.interest {
-                let is_gone =
-                    |waiting: &Waiting<oneshot::Sender<Reply>>| waiting.reply_to.is_closed();
-                interest.queue.leave(self.lease_id, is_gone);
-            }
+            entry.lease.leave(self.lease_id, self.number);
             entry.drop_idle_interest();
             inner
                 .table
@@ -232,14 +225,13 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         if let Some(Reply::Granted(..)) = self.leave() {
-            // Granted at the very moment at which the client went away: it will not know. It gives
-            // the lease up rather than let all others wait for its expiry. Best effort: if the store
-            // is closing, the lease expires.
-            let release = Operation::Release(self.lease_id);
+            // Granted at the very moment at which the client went away, and the answer was never
+            // read: this request's client does not know. Whether the holder knows by another
+            // request with the same lease id is for the record to say. Best effort: if the store is
+            // closing, the lease expires.
             let inner = &self.place.inner;
-            let _ = inner.work(&self.key, Unknown::Refuse, |work| {
-                work.apply(&release, None).is_ok()
-            });
+            let number = self.number;
+            let _ = inner.work(&self.key, Unknown::Refuse, |work| work.give_back(number));
         }
     }
 }

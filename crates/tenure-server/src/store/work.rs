@@ -1,8 +1,8 @@
 //! What is done to one lease under its shard's lock.
 
 use tenure_core::lease::{
-    self, Applied, Change as LeaseChange, LeaseId, Operation, Record, Rejection, Remaining, Rules,
-    Running, Stored,
+    Applied, Change as LeaseChange, Due, Operation, Record, Rejection, Remaining, RequestNumber,
+    Rules, Running, Stored, Waiting,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, LeaseView, Problem};
@@ -61,17 +61,17 @@ pub(super) struct Work<'a> {
     unwritten: Option<Term>,
 }
 
-/// One who waited and was granted.
+/// A request that waited and was granted the lease.
 struct ToTell {
-    lease_id: LeaseId,
+    number: RequestNumber,
     reply_to: oneshot::Sender<Reply>,
     view: Box<LeaseView>,
     step: usize,
 }
 
 impl Inner {
-    /// Locks the lease and lets `work` be done on it, for which there is a lease, or `None`. Those
-    /// who wait longer are served before.
+    /// Locks the lease and lets `work` be done on it, or returns `None` if there is no lease. Requests
+    /// that wait are served before and after.
     pub(super) fn work<T>(
         &self,
         key: &Key,
@@ -98,12 +98,11 @@ impl Inner {
         };
         if entry.is_known() || unknown == Unknown::Make {
             let mut step = Work::new(self, key, entry);
-            step.settle();
-            step.grant_next();
+            step.serve();
             seen.value = Some(work(&mut step));
             seen.repeatable = !step.asked;
             let steps_seen = step.steps.len();
-            step.grant_next();
+            step.serve();
             let first = step.finish();
             if steps_seen > 0 {
                 seen.revision = first + steps_seen as u64 - 1;
@@ -137,14 +136,19 @@ impl Inner {
         };
         let mut value = None;
         if entry.is_known() {
-            let as_written = entry.record.clone();
             let mut work = Work::new(self, key, entry);
-            let running = work.entry.record.running();
-            if work.entry.record.settle(work.now).is_some() {
+            let record = work.entry.lease.record();
+            let as_written = record.has_lapsed(work.now).then(|| record.clone());
+            if let Some(mut ended) = as_written.clone() {
+                let running = ended.running();
+                ended.settle(work.now);
+                work.entry.lease.restore(ended);
                 work.unwritten = work.to_note(running, None);
             }
             value = Some(look(&mut work));
-            entry.record = as_written;
+            if let Some(as_written) = as_written {
+                entry.lease.restore(as_written);
+            }
         }
         let revision = entry.revision;
         entry.drop_idle_interest();
@@ -169,8 +173,7 @@ impl Inner {
                 }
                 let mut step = Work::new(self, key, entry);
                 step.timed = true;
-                step.settle();
-                step.grant_next();
+                step.serve();
                 step.finish();
                 entry.drop_idle_interest();
             }
@@ -196,14 +199,21 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Makes a term that time has ended an ended one.
-    fn settle(&mut self) {
-        if self.entry.record.has_lapsed(self.now) {
+    /// Does all that is due: ends a term that time has ended, and grants a free lease to the first
+    /// request that waits.
+    fn serve(&mut self) {
+        while self.entry.lease.is_due(self.now) {
             self.remember();
-            let running = self.entry.record.running();
-            if let Some(lapse) = self.entry.record.settle(self.now) {
-                let term = self.to_note(running, None);
-                self.push(Event::Lapsed(lapse), term);
+            let running = self.entry.lease.record().running();
+            let is_gone = oneshot::Sender::is_closed;
+            let lease = &mut self.entry.lease;
+            match lease.poll(self.now, clock::wall(), &Rules::NATIVE, is_gone) {
+                Some(Due::Ended(lapse)) => {
+                    let term = self.to_note(running, None);
+                    self.push(Event::Lapsed(lapse), term);
+                }
+                Some(Due::Granted { to, epoch }) => self.hand_to(to, epoch),
+                None => return,
             }
         }
     }
@@ -224,7 +234,7 @@ impl<'a> Work<'a> {
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
-        let running = self.entry.record.running();
+        let running = self.entry.lease.record().running();
         // These two never change anything that must be durable, so there is nothing to undo; but for
         // a renewal that brings a term back which time has ended, where the rules have that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
@@ -232,25 +242,43 @@ impl<'a> Work<'a> {
         if !changes_nothing {
             self.remember();
         }
-        let applied = lease::apply(&mut self.entry.record, operation, self.now, rules)?;
+        let applied = self.entry.lease.apply(operation, self.now, rules)?;
         // A break that moves nothing may be the first to say why: that is kept, too.
         let says_why = reason.is_some() && matches!(applied.change, LeaseChange::Breaking(_));
         if applied.durable || says_why {
             self.asked = true;
-            let reason = reason.map(String::into_boxed_str);
-            let term = self.to_note(running, reason.clone());
-            self.push(Event::Asked(applied.change.clone(), reason), term);
+            self.push_asked(&applied, running, reason.map(String::into_boxed_str));
         } else if matches!(applied.change, LeaseChange::Renewed(_)) {
             self.tell_renewal(&applied.change);
         }
         Ok(applied)
     }
 
+    /// Gives a grant back that the waiting request of this number never heard of, if nothing has
+    /// happened to the lease since.
+    pub(super) fn give_back(&mut self, number: RequestNumber) {
+        self.remember();
+        let running = self.entry.lease.record().running();
+        if let Some(released) = self.entry.lease.give_back(number, self.now) {
+            self.push_asked(&released, running, None);
+        }
+    }
+
+    fn push_asked(
+        &mut self,
+        applied: &Applied,
+        running: Option<Running>,
+        reason: Option<Box<str>>,
+    ) {
+        let term = self.to_note(running, reason.clone());
+        self.push(Event::Asked(applied.change.clone(), reason), term);
+    }
+
     /// A renewal is no step, and told only to those who asked for it.
     fn tell_renewal(&self, change: &LeaseChange) {
         // With a step before it, it rests on what has no revision yet.
         if self.inner.events.wants_renewals(self.key) && self.steps.is_empty() {
-            let stored = self.entry.record.store(self.now);
+            let stored = self.entry.lease.record().store(self.now);
             let content = Content::Lease(stored.into());
             let mut step = self.step(content, Event::Asked(change.clone(), None), None);
             step.write.revision = self.entry.revision;
@@ -260,69 +288,25 @@ impl<'a> Work<'a> {
 
     /// Forgets the lease, but for the greatest epoch.
     pub(super) fn delete(&mut self) -> Result<(), Rejection> {
-        lease::deletable(&self.entry.record, self.now)?;
         self.remember();
+        let last = self.entry.lease.record().last_epoch();
+        self.entry.lease.delete(self.inner.floor(), self.now)?;
         self.asked = true;
-        let last = self.entry.record.last_epoch();
         let above = last.map_or(0, |last| last.get() + 1);
         self.inner
             .floor
             .fetch_max(above, std::sync::atomic::Ordering::Relaxed);
-        self.entry.record = Record::above(self.inner.floor());
         self.entry.past = None;
         self.push_content(Content::Deleted(last), None, Event::Deleted, None);
         Ok(())
     }
 
-    /// Grants the lease to the first who waits and may have it.
-    fn grant_next(&mut self) {
-        let Some(interest) = &mut self.entry.interest else {
-            return;
-        };
-        let record = &mut self.entry.record;
-        if interest.queue.is_empty() || record.held(self.now).is_some() {
-            return;
-        }
-        let before = Before {
-            record: record.clone(),
-            revision: self.entry.revision,
-        };
-        let (now, wall) = (self.now, clock::wall());
-        let (mut epoch, mut barred) = (None, false);
-        let taken = interest.queue.take_first(|waiting| {
-            if barred || waiting.reply_to.is_closed() {
-                return false;
-            }
-            let operation = Operation::Acquire(waiting.request.clone(), wall);
-            match lease::apply(record, &operation, now, &Rules::NATIVE) {
-                Ok(Applied {
-                    change: LeaseChange::Granted(granted),
-                    ..
-                }) => {
-                    epoch = Some(granted);
-                    true
-                }
-                // It can't be a renewal, for nobody held the lease.
-                Ok(_) => false,
-                Err(rejection) => {
-                    // That is so for everybody.
-                    barred = matches!(rejection, Rejection::LockDelay { .. });
-                    false
-                }
-            }
-        });
-        if let (Some(waiting), Some(epoch)) = (taken, epoch) {
-            self.before.get_or_insert(before);
-            self.hand_to(waiting.request.lease_id, waiting.reply_to, epoch);
-        }
-    }
-
-    fn hand_to(&mut self, lease_id: LeaseId, reply_to: oneshot::Sender<Reply>, epoch: Epoch) {
+    fn hand_to(&mut self, waiting: Waiting<oneshot::Sender<Reply>>, epoch: Epoch) {
         let step = self.steps.len();
         self.push(Event::Asked(LeaseChange::Granted(epoch), None), None);
         self.granted.push(ToTell {
-            lease_id,
-            reply_to,
+            number: waiting.number,
+            reply_to: waiting.reply_to,
             view: view(self.key, self.entry, self.now).into(),
             step,
         });
@@ -346,19 +330,17 @@ impl<'a> Work<'a> {
             let first = last + 1 - count;
             first_of_all.get_or_insert(first);
             self.entry.revision = last;
-            for lease_id in self.tell_granted(first) {
-                // Who waited left at this very moment and will never know. Nobody was told of the
-                // grant, so it is given up in the same breath, and the next one is served.
-                if self.apply(&Operation::Release(lease_id), None).is_ok() {
-                    self.grant_next();
-                }
+            for number in self.tell_granted(first) {
+                // Its client went away at this very moment. The next request is served at once.
+                self.give_back(number);
+                self.serve();
             }
         }
         let revision = self.entry.revision;
         let Entry {
-            record, interest, ..
+            lease, interest, ..
         } = self.entry;
-        let next = || record.next_lapse(self.now);
+        let next = || lease.record().next_lapse(self.now);
         if let Some(interest) = interest {
             if first_of_all.is_some() {
                 interest.changed.send_replace(revision);
@@ -380,15 +362,15 @@ impl<'a> Work<'a> {
         first_of_all.unwrap_or(revision)
     }
 
-    /// Tells those who were granted. Returns the ids of those who have gone.
-    fn tell_granted(&mut self, first_revision: u64) -> Vec<LeaseId> {
+    /// Answers the requests that were granted. Returns the numbers of those that were given up.
+    fn tell_granted(&mut self, first_revision: u64) -> Vec<RequestNumber> {
         let ticket = self.inner.journal.ticket(self.entry.revision);
         let mut gone = Vec::new();
         for mut told in self.granted.drain(..) {
             told.view.revision = first_revision + told.step as u64;
             let reply = Reply::Granted(told.view, ticket.clone());
             if told.reply_to.send(reply).is_err() {
-                gone.push(told.lease_id);
+                gone.push(told.number);
             }
         }
         gone
@@ -403,7 +385,7 @@ impl<'a> Work<'a> {
 
     fn as_it_is(&self) -> Before {
         Before {
-            record: self.entry.record.clone(),
+            record: self.entry.lease.record().clone(),
             revision: self.entry.revision,
         }
     }
@@ -413,7 +395,7 @@ impl<'a> Work<'a> {
         if self.unwritten.is_some() {
             return self.unwritten.clone();
         }
-        let grant = self.entry.record.held(self.now)?;
+        let grant = self.entry.lease.record().held(self.now)?;
         Some(Term {
             epoch: grant.epoch,
             holder: grant.holder.clone(),
@@ -426,7 +408,7 @@ impl<'a> Work<'a> {
     /// What the last step leaves to be noted of the term that was running before it: its end. If it
     /// goes on, only what somebody has said of why it is to end.
     fn to_note(&self, running: Option<Running>, reason: Option<Box<str>>) -> Option<Term> {
-        let ended = running?.ended(&self.entry.record, self.now);
+        let ended = running?.ended(self.entry.lease.record(), self.now);
         if ended.is_none() && reason.is_none() {
             return None;
         }
@@ -437,7 +419,7 @@ impl<'a> Work<'a> {
                 UnixMillis::new(clock::wall().get().saturating_sub(ago)),
             )
         });
-        let grant = self.entry.record.last_grant()?;
+        let grant = self.entry.lease.record().last_grant()?;
         Some(Term {
             epoch: grant.epoch,
             holder: grant.holder.clone(),
@@ -448,7 +430,7 @@ impl<'a> Work<'a> {
     }
 
     fn push(&mut self, event: Event, term: Option<Term>) {
-        let stored = self.entry.record.store(self.now);
+        let stored = self.entry.lease.record().store(self.now);
         let retired = self.newly_retired(&stored);
         self.push_content(Content::Lease(stored.into()), retired, event, term);
     }
@@ -485,7 +467,7 @@ impl<'a> Work<'a> {
     }
 
     fn step(&self, content: Content, event: Event, term: Option<Term>) -> Step {
-        let remaining_ms = match self.entry.record.remaining(self.now) {
+        let remaining_ms = match self.entry.lease.record().remaining(self.now) {
             Some(Remaining::Time(time)) => u64::try_from(time.as_millis()).ok(),
             Some(Remaining::Forever) | None => None,
         };
@@ -530,8 +512,8 @@ fn too_many_leases(key: &Key, full: Full, most: usize) -> Problem {
 }
 
 fn view(key: &Key, entry: &Entry, now: Instant) -> LeaseView {
-    let mut view = LeaseView::of(key.namespace(), key.lease(), &entry.record, now);
-    let granted = entry.record.held(now);
+    let mut view = LeaseView::of(key.namespace(), key.lease(), entry.lease.record(), now);
+    let granted = entry.lease.record().held(now);
     view.granted_at = granted.and_then(|grant| clock::rfc3339(grant.granted_at));
     view.waiters = entry.waiters();
     view

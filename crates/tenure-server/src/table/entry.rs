@@ -1,7 +1,7 @@
 //! One lease in the table, and those who wait for something to happen to it.
 
 use tenure_core::Instant;
-use tenure_core::lease::{Queue, Record};
+use tenure_core::lease::{Lease, Priority, Record, Waiting};
 use tenure_core::wire::{LeaseView, Problem};
 use tokio::sync::{oneshot, watch};
 
@@ -11,27 +11,26 @@ use crate::journal::Ticket;
 /// One lease.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) record: Record,
+    /// Its record, and the acquires that wait for it.
+    pub(crate) lease: Lease<oneshot::Sender<Reply>>,
     /// The journal's number of the last change; zero if there was none.
     pub(crate) revision: u64,
-    /// Most leases have nobody waiting: a pointer's room for these.
+    /// Most leases have no request waiting: a pointer's room for those that do.
     pub(crate) interest: Option<Box<Interest>>,
     /// Its terms, if no engine keeps them.
     pub(crate) past: Option<Box<Past>>,
 }
 
-/// Those who wait.
+/// What a lease has more if requests wait for it.
 #[derive(Debug)]
 pub(crate) struct Interest {
-    /// Acquires, in order.
-    pub(crate) queue: Queue<oneshot::Sender<Reply>>,
     /// Long polls; the value is the revision.
     pub(crate) changed: watch::Sender<u64>,
     /// The earliest time at which the timer will look.
     pub(crate) armed: Option<Instant>,
 }
 
-/// What one who waits is told.
+/// What a waiting request is told.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// The lease is granted; tell it when the ticket is good.
@@ -41,9 +40,9 @@ pub(crate) enum Reply {
 }
 
 impl Entry {
-    pub(crate) const fn new(record: Record, revision: u64) -> Self {
+    pub(crate) fn new(record: Record, revision: u64) -> Self {
         Self {
-            record,
+            lease: record.into(),
             revision,
             interest: None,
             past: None,
@@ -52,7 +51,7 @@ impl Entry {
 
     /// Whether the lease was acquired at least once since it was made or deleted.
     pub(crate) const fn is_known(&self) -> bool {
-        self.record.last_grant().is_some()
+        self.lease.record().last_grant().is_some()
     }
 
     /// Whether it may be taken out of the table: nothing is known of it, durably so, and nobody
@@ -62,28 +61,37 @@ impl Entry {
         !self.is_known() && self.revision <= durable && self.interest.is_none()
     }
 
+    /// Lets an acquire wait. Returns the one that it replaces.
+    pub(crate) fn wait(
+        &mut self,
+        priority: Priority,
+        waiting: Waiting<oneshot::Sender<Reply>>,
+    ) -> Option<Waiting<oneshot::Sender<Reply>>> {
+        // The timer needs the room.
+        self.interest();
+        self.lease.wait(priority, waiting)
+    }
+
     pub(crate) fn interest(&mut self) -> &mut Interest {
         let revision = self.revision;
         self.interest.get_or_insert_with(|| {
             Box::new(Interest {
-                queue: Queue::default(),
                 changed: watch::Sender::new(revision),
                 armed: None,
             })
         })
     }
 
-    /// How many wait to be granted.
+    /// How many acquires wait.
     pub(crate) fn waiters(&self) -> u64 {
-        let queue = self.interest.as_ref().map(|interest| &interest.queue);
-        queue.map_or(0, |queue| queue.len() as u64)
+        self.lease.waiting() as u64
     }
 
-    /// Gives the room of the interest back once nobody waits.
+    /// Gives the room of the interest back once no request waits.
     pub(crate) fn drop_idle_interest(&mut self) {
-        let idle = |interest: &mut Box<Interest>| {
-            interest.queue.is_empty() && interest.changed.receiver_count() == 0
-        };
-        drop(self.interest.take_if(|interest| idle(interest)));
+        let has_waiters = self.lease.waiting() > 0;
+        let is_idle =
+            |interest: &mut Box<Interest>| !has_waiters && interest.changed.receiver_count() == 0;
+        drop(self.interest.take_if(is_idle));
     }
 }

@@ -4,50 +4,45 @@ use std::time::{Duration, SystemTime};
 
 use tenure_core::lease::keeper::Answer;
 use tenure_core::lease::{
-    self, Applied, Change, Operation, Queue, Record, Rejection, Rules, Running,
+    self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running,
 };
-use tenure_core::{Instant, UnixMillis};
+use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::oneshot;
 
 use crate::store::TermView;
 
-/// One lease, who waits for it, and the terms that it has had.
+/// One lease, and the terms that it has had.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    pub(super) record: Record,
+    pub(super) lease: lease::Lease<oneshot::Sender<Answer>>,
     /// The store's, when it last changed.
     pub(super) revision: u64,
-    pub(super) waiting: Queue<oneshot::Sender<Answer>>,
     /// Oldest first.
     pub(super) terms: Vec<TermView>,
 }
 
 impl Lease {
-    /// Ends a term that time has ended, and grants the lease to the first who waits and may have it.
-    /// Whether that has changed anything.
-    pub(super) fn settle(&mut self, now: Instant) -> bool {
-        let running = self.record.running();
-        let has_lapsed = self.record.settle(now).is_some();
-        self.note_end(running, None, now);
-        self.grant_next(now) || has_lapsed
-    }
-
-    fn grant_next(&mut self, now: Instant) -> bool {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.drop_where(|one| one.reply_to.is_closed());
-        let mut granted = None;
-        let next = waiting.take_first(|one| {
-            let acquire = Operation::Acquire(one.request.clone(), wall(now));
-            granted = self.apply(&acquire, None, now).ok();
-            granted.is_some()
-        });
-        self.waiting = waiting;
-        let (Some(next), Some(granted)) = (next, granted) else {
-            return false;
-        };
-        // Who has gone just now does not renew.
-        let _ = next.reply_to.send(Answer::from(Ok(granted.change)));
-        true
+    /// Does all that is due: ends a term that time has ended, and grants the lease to the first request
+    /// that waits. Whether that has changed anything.
+    pub(super) fn serve(&mut self, now: Instant) -> bool {
+        // The candidate's task has stopped waiting.
+        self.lease
+            .drop_where(|waiting| waiting.reply_to.is_closed());
+        let mut has_changed = false;
+        loop {
+            let running = self.lease.record().running();
+            let is_gone = oneshot::Sender::is_closed;
+            match self.lease.poll(now, wall(now), &Rules::NATIVE, is_gone) {
+                Some(Due::Ended(_)) => self.note_end(running, None, now),
+                Some(Due::Granted { to, epoch }) => {
+                    self.note_grant(&to.request, epoch, wall(now));
+                    // A candidate that went away just now does not renew.
+                    let _ = to.reply_to.send(Answer::Held(epoch));
+                }
+                None => return has_changed,
+            }
+            has_changed = true;
+        }
     }
 
     pub(super) fn apply(
@@ -56,27 +51,31 @@ impl Lease {
         reason: Option<&str>,
         now: Instant,
     ) -> Result<Applied, Rejection> {
-        let running = self.record.running();
-        let applied = lease::apply(&mut self.record, operation, now, &Rules::NATIVE)?;
+        let running = self.lease.record().running();
+        let applied = self.lease.apply(operation, now, &Rules::NATIVE)?;
         self.note_end(running, reason, now);
         if let (Change::Granted(epoch), Operation::Acquire(request, began)) =
             (&applied.change, operation)
         {
-            self.terms.push(TermView {
-                epoch: epoch.get(),
-                holder: request.holder.to_string(),
-                began_at: Some(rfc3339(*began)),
-                ended_at: None,
-                end: None,
-                reason: None,
-            });
+            self.note_grant(request, *epoch, *began);
         }
         Ok(applied)
     }
 
+    fn note_grant(&mut self, request: &Acquire, epoch: Epoch, began: UnixMillis) {
+        self.terms.push(TermView {
+            epoch: epoch.get(),
+            holder: request.holder.to_string(),
+            began_at: Some(rfc3339(began)),
+            ended_at: None,
+            end: None,
+            reason: None,
+        });
+    }
+
     /// Notes how the last step ended the term that was running before it, if it did.
     fn note_end(&mut self, running: Option<Running>, reason: Option<&str>, now: Instant) {
-        let ended = running.and_then(|running| running.ended(&self.record, now));
+        let ended = running.and_then(|running| running.ended(self.lease.record(), now));
         if let (Some(term), Some((end, at))) = (self.terms.last_mut(), ended) {
             term.end = Some(end);
             term.ended_at = Some(rfc3339(wall(at)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::lease::keeper::{Answer, EndReason, Request};
 use tenure_core::lease::{
-    Acquire, LeaseDuration, LeaseId, Metadata, Operation, Rejection, Waiting,
+    Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Waiting,
 };
 use tenure_core::{ElectionName, Epoch, Instant, Name};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -29,15 +29,15 @@ impl TestLink {
 
     pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Answer {
         let end = self.shared.now() + timeout;
-        if !self.arrives() {
+        let Some(number) = self.arrives() else {
             return self.no_answer(end).await;
-        }
+        };
         let answer = match request {
             Request::Acquire {
                 lease_id,
                 wait,
                 min_epoch,
-            } => self.acquire(lease_id, wait, min_epoch).await,
+            } => self.acquire(number, lease_id, wait, min_epoch).await,
             Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
             Request::Release { lease_id, reason } => {
                 self.apply(&Operation::Release(lease_id), reason.map(EndReason::as_str))
@@ -70,7 +70,7 @@ impl TestLink {
     ) -> Vec<Answer> {
         let end = self.shared.now() + timeout;
         let mut answers = Vec::new();
-        if self.arrives() {
+        if self.arrives().is_some() {
             for (name, lease_id) in renewals {
                 let election = ElectionName::new(namespace.clone(), name.clone());
                 let renewal = Operation::Renew(*lease_id, None);
@@ -89,7 +89,7 @@ impl TestLink {
             endpoint: self.of.servers[0].clone(),
             reason: "the test has made it so".into(),
         };
-        if !self.arrives() {
+        if self.arrives().is_none() {
             return Err(unreachable());
         }
         let operation = Operation::SetMetadata(lease_id, metadata);
@@ -128,7 +128,13 @@ impl TestLink {
     }
 
     /// Waits in the store until the lease is granted or the time is up.
-    async fn acquire(&self, lease_id: LeaseId, wait: Duration, min_epoch: Option<Epoch>) -> Answer {
+    async fn acquire(
+        &self,
+        number: RequestNumber,
+        lease_id: LeaseId,
+        wait: Duration,
+        min_epoch: Option<Epoch>,
+    ) -> Answer {
         let mut seen = self.shared.changes.subscribe();
         let end = self.shared.now() + wait;
         let request = Acquire {
@@ -144,13 +150,12 @@ impl TestLink {
             self.shared.apply(&self.of.election, &acquire, None)
         };
         match try_now() {
-            Err(
-                Rejection::Held { .. } | Rejection::LockDelay { .. } | Rejection::Reserved { .. },
-            ) if !wait.is_zero() => {}
+            Err(rejection) if rejection.is_transient() && !wait.is_zero() => {}
             result => return Answer::from(result),
         }
         let (reply_to, mut reply) = oneshot::channel();
         let waiting = Waiting {
+            number,
             request: request.clone(),
             reply_to,
         };
@@ -180,7 +185,8 @@ impl TestLink {
             .lock()
             .leases
             .get(&self.of.election)?
-            .record
+            .lease
+            .record()
             .next_lapse(now)
     }
 
@@ -188,12 +194,14 @@ impl TestLink {
         Answer::from(self.shared.apply(&self.of.election, operation, reason))
     }
 
-    fn arrives(&self) -> bool {
+    /// The number of a request that reaches the store.
+    fn arrives(&self) -> Option<RequestNumber> {
         let mut state = self.shared.lock();
-        if state.is_reachable {
-            state.requests += 1;
+        if !state.is_reachable {
+            return None;
         }
-        state.is_reachable
+        state.requests += 1;
+        Some(state.requests)
     }
 
     fn reply_is_lost(&self) -> bool {

@@ -287,7 +287,7 @@ impl Shared {
     ) {
         // A request that this one replaces hears of it, though the lease is as it was.
         self.change(election, |lease, _| {
-            let replaced = lease.waiting.join(priority, waiting);
+            let replaced = lease.lease.wait(priority, waiting);
             (replaced.is_some(), ())
         });
     }
@@ -303,9 +303,9 @@ impl Shared {
         let mut state = self.lock();
         let revision = state.revision + 1;
         let lease = state.leases.get_mut(election)?;
-        let is_before = lease.settle(now);
+        let is_before = lease.serve(now);
         let (is_change, result) = change(lease, now);
-        let is_after = lease.settle(now);
+        let is_after = lease.serve(now);
         if is_before || is_change || is_after {
             lease.revision = revision;
             state.revision = revision;
@@ -319,9 +319,14 @@ impl Shared {
         let now = self.now();
         let state = self.lock();
         let lease = state.leases.get(election)?;
-        let view = LeaseView::of(election.namespace(), election.name(), &lease.record, now);
+        let view = LeaseView::of(
+            election.namespace(),
+            election.name(),
+            lease.lease.record(),
+            now,
+        );
         Some(LeaseView {
-            waiters: lease.waiting.len() as u64,
+            waiters: lease.lease.waiting() as u64,
             revision: lease.revision,
             ..view
         })

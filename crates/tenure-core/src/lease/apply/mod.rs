@@ -118,6 +118,17 @@ pub enum Rejection {
     EpochsExhausted,
 }
 
+impl Rejection {
+    /// Whether it ends by itself, so that an acquire can wait for it to end.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::Held { .. } | Self::LockDelay { .. } | Self::Reserved { .. }
+        )
+    }
+}
+
 /// For people: nobody wants to read nanoseconds.
 const fn in_millis(time: Duration) -> Duration {
     Duration::from_millis(millis(time))

@@ -1,0 +1,188 @@
+//! Waiting, granting and giving back, step by step; and in every order, in [`model`].
+
+mod model;
+
+use core::time::Duration;
+
+use super::*;
+use crate::lease::{Acquire, LeaseDuration, Metadata};
+
+/// How long every lease lasts here.
+const DURATION: u64 = 3;
+
+fn at(secs: u64) -> Instant {
+    Instant::default() + Duration::from_secs(secs)
+}
+
+fn id(client: u64) -> LeaseId {
+    LeaseId::from_random_bits(0, client)
+}
+
+fn request(client: u64) -> Acquire {
+    Acquire {
+        lease_id: id(client),
+        holder: alloc::format!("client-{client}").parse().unwrap(),
+        duration: LeaseDuration::Fixed(Duration::from_secs(DURATION)),
+        lock_delay: Duration::ZERO,
+        min_epoch: None,
+        metadata: Metadata::new(),
+    }
+}
+
+fn acquire(client: u64) -> Operation {
+    Operation::Acquire(request(client), UnixMillis::new(0))
+}
+
+fn waiting(client: u64, number: RequestNumber) -> Waiting<()> {
+    Waiting {
+        number,
+        request: request(client),
+        reply_to: (),
+    }
+}
+
+fn poll(lease: &mut Lease<()>, now: Instant) -> Option<Due<()>> {
+    lease.poll(now, UnixMillis::new(0), &Rules::NATIVE, |()| false)
+}
+
+/// Client 1 holds the lease, and clients 2 and 3 wait with requests of these numbers.
+fn contended() -> Lease<()> {
+    let mut lease = Lease::default();
+    lease.apply(&acquire(1), at(0), &Rules::NATIVE).unwrap();
+    assert!(lease.wait(100, waiting(2, 20)).is_none());
+    assert!(lease.wait(100, waiting(3, 30)).is_none());
+    lease
+}
+
+/// Time ends the first term, and request 20 is granted the second one.
+fn granted_to_20() -> Lease<()> {
+    let mut lease = contended();
+    assert!(matches!(
+        poll(&mut lease, at(3)),
+        Some(Due::Ended(Lapse::Expired))
+    ));
+    let granted = poll(&mut lease, at(3));
+    assert!(matches!(granted, Some(Due::Granted { to, .. }) if to.number == 20));
+    assert!(poll(&mut lease, at(3)).is_none());
+    lease
+}
+
+fn holder(lease: &Lease<()>, now: Instant) -> Option<LeaseId> {
+    lease.record().held(now).map(|grant| grant.lease_id)
+}
+
+#[test]
+fn a_free_lease_goes_to_the_first_request_that_waits() {
+    let lease = granted_to_20();
+    assert_eq!(holder(&lease, at(3)), Some(id(2)));
+    assert_eq!(lease.waiting(), 1);
+    assert!(lease.is_waiting(id(3)) && !lease.is_waiting(id(2)));
+}
+
+#[test]
+fn polling_is_due_at_the_end_of_a_term_and_while_a_free_lease_is_waited_for() {
+    let mut lease = contended();
+    assert!(!lease.is_due(at(2)) && lease.is_due(at(3)));
+    while poll(&mut lease, at(3)).is_some() {}
+    assert!(!lease.is_due(at(3)));
+    lease
+        .apply(&Operation::Release(id(2)), at(4), &Rules::NATIVE)
+        .unwrap();
+    assert!(lease.is_due(at(4)));
+}
+
+#[test]
+fn a_grant_that_nobody_heard_of_is_given_back_and_goes_to_the_next() {
+    let mut lease = granted_to_20();
+    let released = lease.give_back(20, at(3)).unwrap();
+    assert_eq!(
+        (released.change, released.durable),
+        (Change::Released, true)
+    );
+    assert!(lease.record().is_retired(id(2)));
+    let next = poll(&mut lease, at(3));
+    assert!(matches!(next, Some(Due::Granted { to, .. }) if to.number == 30));
+}
+
+#[test]
+fn only_the_request_that_was_granted_gives_back() {
+    let mut lease = granted_to_20();
+    assert_eq!(lease.give_back(30, at(3)), None);
+    assert_eq!(lease.give_back(10, at(3)), None);
+    assert_eq!(holder(&lease, at(3)), Some(id(2)));
+}
+
+/// The holder gave up the request that waited, asked again, and was answered that it holds the lease.
+#[test]
+fn a_holder_that_was_answered_over_another_connection_keeps_the_lease() {
+    let operations = [
+        acquire(2),
+        Operation::Renew(id(2), None),
+        Operation::SetMetadata(id(2), Metadata::from([("a".into(), "b".into())])),
+        Operation::Change {
+            lease_id: id(2),
+            proposed: id(4),
+        },
+        Operation::Break(Some(Duration::from_secs(2))),
+    ];
+    for operation in operations {
+        let mut lease = granted_to_20();
+        lease.apply(&operation, at(3), &Rules::NATIVE).unwrap();
+        let before = lease.record().clone();
+        assert_eq!(lease.give_back(20, at(3)), None, "{operation:?}");
+        assert_eq!(lease.record(), &before);
+    }
+}
+
+#[test]
+fn to_verify_an_epoch_tells_the_holder_nothing() {
+    let mut lease = granted_to_20();
+    let epoch = lease.record().last_epoch().unwrap();
+    lease
+        .apply(&Operation::Verify(epoch), at(3), &Rules::NATIVE)
+        .unwrap();
+    assert!(lease.give_back(20, at(3)).is_some());
+}
+
+#[test]
+fn nothing_is_given_back_after_the_term_or_of_a_grant_that_was_undone() {
+    let mut lease = granted_to_20();
+    assert_eq!(lease.give_back(20, at(6)), None, "it has expired");
+
+    let before = contended().record().clone();
+    let mut lease = granted_to_20();
+    lease.restore(before);
+    assert_eq!(lease.give_back(20, at(1)), None);
+    assert_eq!(holder(&lease, at(1)), Some(id(1)));
+}
+
+#[test]
+fn a_request_leaves_the_queue_but_not_in_the_place_of_the_one_that_replaced_it() {
+    let mut lease = contended();
+    let replaced = lease.wait(100, waiting(2, 21)).unwrap();
+    assert_eq!(replaced.number, 20);
+    assert!(lease.leave(id(2), 20).is_none());
+    assert_eq!(lease.leave(id(2), 21).unwrap().number, 21);
+    assert_eq!(lease.waiting(), 1);
+}
+
+#[test]
+fn a_lease_without_requests_that_wait_takes_a_pointer_more_than_its_record() {
+    let mut lease = granted_to_20();
+    lease.leave(id(3), 30);
+    lease.apply(&acquire(2), at(3), &Rules::NATIVE).unwrap();
+    assert!(lease.contention.is_none());
+    let (lease, record) = (size_of::<Lease<()>>(), size_of::<Record>());
+    assert_eq!(lease, record + size_of::<usize>());
+}
+
+#[test]
+fn a_lease_that_is_deleted_keeps_its_epochs_and_its_queue() {
+    let mut lease = contended();
+    let held = lease.delete(None, at(1));
+    assert!(matches!(held, Err(Rejection::Held { .. })));
+    let last = lease.record().last_epoch();
+    assert_eq!(lease.delete(None, at(3)), Ok(()));
+    assert_eq!(lease.record(), &Record::above(last));
+    assert_eq!(lease.waiting(), 2);
+}

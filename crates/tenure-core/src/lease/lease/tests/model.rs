@@ -1,0 +1,248 @@
+//! Two clients that give requests up and ask again with the same lease id, over another connection, and
+//! a server that notices each of these when it comes to it: every order of these steps.
+
+extern crate std;
+
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+use stateright::{Checker, Model, Property};
+
+use super::*;
+
+/// The last second that there is.
+const END: u64 = 6;
+
+/// How often each client asks for the lease: once, and twice again.
+const ASKS: usize = 3;
+
+/// Which of the two clients, who use lease ids of the same numbers.
+type Client = u64;
+
+/// The clients and the server.
+struct Connections {
+    /// The mistake: the server takes back a grant whose answer was not read, without a look at what has
+    /// happened to the lease since.
+    unchecked: bool,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    now: u64,
+    lease: Lease<()>,
+    /// Each is on a connection of its own. Their numbers are their places here.
+    requests: Vec<Request>,
+    /// What each client was told: that it holds the lease, at least until then.
+    told: [Option<u64>; 2],
+    /// How often a grant was given back.
+    given_back: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    client: Client,
+    /// Until when the lease lasts that it was granted, while the server has not sent the answer.
+    unread: Option<u64>,
+    /// The client has closed the connection.
+    is_closed: bool,
+    /// The server has answered it or dropped it.
+    is_over: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// A second passes.
+    Tick,
+    /// The server's timer looks at the lease.
+    Timer,
+    /// The client gives up its request and closes the connection.
+    GiveUp(Client),
+    /// The same, and the client asks for the lease over another connection. The server handles the new
+    /// request at once.
+    Ask(Client),
+    /// The client releases the lease.
+    Release(Client),
+    /// The server comes to the task of a request: it sends the answer, or notices that the connection
+    /// was closed.
+    Poll(usize),
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        alloc::format!("{self:?}").hash(state);
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        alloc::format!("{self:?}") == alloc::format!("{other:?}")
+    }
+}
+
+impl State {
+    fn serve(&mut self) {
+        let now = at(self.now);
+        while let Some(due) = poll(&mut self.lease, now) {
+            if let Due::Granted { to, .. } = due {
+                let request = &mut self.requests[to.number as usize];
+                request.unread = Some(self.now + DURATION);
+            }
+        }
+    }
+
+    fn told_mut(&mut self, client: Client) -> &mut Option<u64> {
+        &mut self.told[client as usize - 1]
+    }
+
+    fn give_up(&mut self, client: Client) {
+        for request in &mut self.requests {
+            request.is_closed |= request.client == client && !request.is_over;
+        }
+    }
+
+    fn ask(&mut self, client: Client) {
+        self.give_up(client);
+        let number = self.requests.len();
+        let mut request = Request {
+            client,
+            unread: None,
+            is_closed: false,
+            is_over: true,
+        };
+        self.serve();
+        match (self.lease).apply(&acquire(client), at(self.now), &Rules::NATIVE) {
+            Ok(_) => *self.told_mut(client) = Some(self.now + DURATION),
+            Err(rejection) if rejection.is_transient() => {
+                request.is_over = false;
+                let replaced = self.lease.wait(100, waiting(client, number as u64));
+                if let Some(replaced) = replaced {
+                    self.requests[replaced.number as usize].is_over = true;
+                }
+            }
+            Err(_) => {}
+        }
+        self.requests.push(request);
+        self.serve();
+    }
+
+    fn poll(&mut self, number: usize, unchecked: bool) {
+        let request = &mut self.requests[number];
+        let (client, unread) = (request.client, request.unread.take());
+        request.is_over = true;
+        let now = at(self.now);
+        match unread {
+            Some(until) if !request.is_closed => *self.told_mut(client) = Some(until),
+            Some(_) if unchecked => {
+                let release = Operation::Release(id(client));
+                let released = self.lease.apply(&release, now, &Rules::NATIVE);
+                self.given_back |= released.is_ok();
+            }
+            Some(_) => self.given_back |= self.lease.give_back(number as u64, now).is_some(),
+            None => drop(self.lease.leave(id(client), number as u64)),
+        }
+        self.serve();
+    }
+
+    /// Whether each client that was told so holds the lease.
+    fn keeps_its_word(&self) -> bool {
+        let holder = holder(&self.lease, at(self.now));
+        let told = (1..).zip(self.told);
+        let mut holding = told.filter(|(_, until)| until.is_some_and(|until| self.now < until));
+        holding.all(|(client, _)| holder == Some(id(client)))
+    }
+}
+
+impl Model for Connections {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        Vec::from([State {
+            now: 0,
+            lease: Lease::default(),
+            requests: Vec::new(),
+            told: [None; 2],
+            given_back: false,
+        }])
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.now < END {
+            actions.push(Action::Tick);
+        }
+        if state.lease.is_due(at(state.now)) {
+            actions.push(Action::Timer);
+        }
+        for client in [1, 2] {
+            let asked = state.requests.iter().filter(|it| it.client == client);
+            if asked.count() < ASKS {
+                actions.push(Action::Ask(client));
+            }
+            let mut open = state
+                .requests
+                .iter()
+                .filter(|it| !it.is_over && !it.is_closed);
+            if open.any(|it| it.client == client) {
+                actions.push(Action::GiveUp(client));
+            }
+            if state.told[client as usize - 1].is_some() {
+                actions.push(Action::Release(client));
+            }
+        }
+        let has_work = |request: &Request| request.unread.is_some() || request.is_closed;
+        let requests = state.requests.iter().enumerate();
+        let open = requests.filter(|(_, request)| !request.is_over && has_work(request));
+        actions.extend(open.map(|(number, _)| Action::Poll(number)));
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        match action {
+            Action::Tick => next.now += 1,
+            Action::Timer => next.serve(),
+            Action::GiveUp(client) => next.give_up(client),
+            Action::Ask(client) => next.ask(client),
+            Action::Release(client) => {
+                *next.told_mut(client) = None;
+                next.serve();
+                let release = Operation::Release(id(client));
+                // It may have expired by now.
+                let _ = next.lease.apply(&release, at(next.now), &Rules::NATIVE);
+                next.serve();
+            }
+            Action::Poll(number) => next.poll(number, self.unchecked),
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        Vec::from([
+            Property::always(
+                "a client that was told that it holds the lease holds it",
+                |_, state: &State| state.keeps_its_word(),
+            ),
+            Property::sometimes("a grant is given back", |_, state: &State| state.given_back),
+        ])
+    }
+}
+
+fn explored(unchecked: bool) -> impl Checker<Connections> {
+    Connections { unchecked }.checker().spawn_bfs().join()
+}
+
+#[test]
+fn a_client_that_was_told_that_it_holds_the_lease_keeps_it_in_every_order_of_events() {
+    let explored = explored(false);
+    std::println!("{} states", explored.unique_state_count());
+    explored.assert_properties();
+}
+
+#[test]
+fn a_grant_that_is_taken_back_unchecked_is_found() {
+    let explored = explored(true);
+    let found = explored.discovery("a client that was told that it holds the lease holds it");
+    let steps = found.expect("a way to it").into_actions();
+    std::println!("{steps:?}");
+    // The client that loses the lease asked twice: one request waited, and the other one was answered.
+    assert!(steps.len() >= 4, "{steps:?}");
+}

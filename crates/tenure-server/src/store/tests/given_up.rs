@@ -1,0 +1,86 @@
+//! Requests that wait and are given up, at the very moment at which they are granted the lease.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::config::Config;
+
+type Request<'a> = Pin<Box<dyn Future<Output = Result<LeaseView, Problem>> + 'a>>;
+
+fn request(store: &Store, number: u64) -> Request<'_> {
+    Box::pin(async move { store.acquire(&key(), &queued(number, SOON)).await })
+}
+
+/// Runs the request's task once, as a runtime does when it has something for it.
+fn poll(request: &mut Request<'_>) -> Poll<Result<LeaseView, Problem>> {
+    request
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn acquire_now(store: &Store, number: u64) -> Result<LeaseView, Problem> {
+    store.acquire(&key(), &queued(number, Duration::ZERO)).await
+}
+
+async fn release(store: &Store, number: u64) {
+    let release = Operation::Release(id(number));
+    store.operate(&key(), &release, None).await.unwrap();
+}
+
+async fn holder(store: &Store) -> String {
+    let view = store.view(&key()).await.unwrap();
+    view.holder
+        .map(|holder| holder.to_string())
+        .unwrap_or_default()
+}
+
+/// Candidate 1 holds the lease.
+async fn held() -> Store {
+    let store = Store::open(Config::memory()).unwrap();
+    acquire_now(&store, 1).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn a_holder_that_was_answered_keeps_its_lease_when_its_older_request_is_dropped() {
+    let store = held().await;
+    let (mut first, mut next) = (request(&store, 2), request(&store, 3));
+    assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
+    release(&store, 1).await;
+    // The grant to candidate 2 has not been read. It has given up that request and asks again.
+    let granted = acquire_now(&store, 2).await.unwrap();
+    drop(first);
+    assert!(poll(&mut next).is_pending());
+    assert_eq!(holder(&store).await, "candidate-2");
+    let renew = Operation::Renew(id(2), None);
+    let renewed = store.operate(&key(), &renew, None).await.unwrap();
+    assert_eq!(renewed.epoch, granted.epoch);
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_the_lease_as_well_when_the_request_that_waited_is_dropped() {
+    let store = held().await;
+    let (mut first, mut next) = (request(&store, 2), request(&store, 3));
+    assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
+    release(&store, 1).await;
+    let renew = Operation::Renew(id(2), None);
+    store.operate(&key(), &renew, None).await.unwrap();
+    drop(first);
+    assert!(poll(&mut next).is_pending());
+    assert_eq!(holder(&store).await, "candidate-2");
+}
+
+#[tokio::test]
+async fn a_grant_that_nobody_heard_of_goes_to_the_next_request_at_once() {
+    let store = held().await;
+    let (mut first, mut next) = (request(&store, 2), request(&store, 3));
+    assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
+    release(&store, 1).await;
+    assert_eq!(holder(&store).await, "candidate-2");
+    drop(first);
+    let Poll::Ready(granted) = poll(&mut next) else {
+        panic!("the next request was not granted the lease");
+    };
+    assert_eq!(granted.unwrap().holder.unwrap().to_string(), "candidate-3");
+}
