@@ -93,12 +93,20 @@ fn a_group_dies_before_another_leads_after(
     let _follower = bench.script(&new, &lease, BEAT);
     bench.wait_for_waiters(1);
     let [one, other] = [one, other].map(|(guard, signal)| (guard.pid(&leader, &old), signal));
+    if apart.is_zero() {
+        // Neither of the two does anything between the first failure and the second one.
+        kill(one.0, SIGSTOP).unwrap();
+        kill(other.0, SIGSTOP).unwrap();
+    }
     kill(one.0, one.1).unwrap();
     thread::sleep(apart);
     // The first failure may have ended it.
     let _ = kill(other.0, other.1);
     bench.next_epoch(epoch);
     let left = processes_of(&old);
+    for pid in &left {
+        let _ = kill(Pid::from_raw(*pid), SIGKILL);
+    }
     assert!(left.is_empty(), "{one:?}, {other:?}: {left:?} still live");
     let begin = Instant::now();
     wait_for("beats of the new leader", || {
