@@ -90,15 +90,16 @@ fn a_group_dies_before_another_leads_after(
     let lease = ["--lease-duration", "2s"];
     let leader = bench.script(&old, &lease, FAMILY);
     let epoch = bench.next_epoch(0);
+    let [one, other] = [one, other].map(|(guard, signal)| (guard.pid(&leader, &old), signal));
     let _follower = bench.script(&new, &lease, BEAT);
     bench.wait_for_waiters(1);
-    let [one, other] = [one, other].map(|(guard, signal)| (guard.pid(&leader, &old), signal));
     if apart.is_zero() {
         // Neither of the two does anything between the first failure and the second one.
-        kill(one.0, SIGSTOP).unwrap();
-        kill(other.0, SIGSTOP).unwrap();
+        for (guard, _) in [one, other] {
+            kill(guard, SIGSTOP).unwrap_or_else(|_| panic!("{}", leader.stderr()));
+        }
     }
-    kill(one.0, one.1).unwrap();
+    kill(one.0, one.1).unwrap_or_else(|_| panic!("{}", leader.stderr()));
     thread::sleep(apart);
     // The first failure may have ended it.
     let _ = kill(other.0, other.1);

@@ -20,7 +20,7 @@
 //! | killed | alive, frozen, killed | a watchdog, at once |
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -163,7 +163,7 @@ pub(crate) fn watched(arguments: &Watched) -> Result<ExitCode, Failure> {
     let error = std::process::Command::new(program)
         .args(program_arguments)
         .exec();
-    let missing = error.kind() == std::io::ErrorKind::NotFound;
+    let missing = error.kind() == ErrorKind::NotFound;
     let code = if missing { NOT_FOUND } else { NOT_EXECUTABLE };
     let error = anyhow::Error::new(error);
     let error = error.context(format!("can't run {}", program.display()));
@@ -185,9 +185,20 @@ fn follow(pipe: i32, group: Pid) -> anyhow::Result<watch::Receiver<Duration>> {
     close(pipe)?;
     let (sender, receiver) = watch::channel(Duration::ZERO);
     std::thread::spawn(move || {
-        let mut nanos = [0; 8];
-        while file.read_exact(&mut nanos).is_ok() {
-            sender.send_replace(Duration::from_nanos(u64::from_le_bytes(nanos)));
+        // Whole deadlines, because each is written at once. Only the newest one of those that wait counts: a watchdog
+        // that starts late must not judge by one that has passed meanwhile.
+        let mut told = [0; 128 * size_of::<u64>()];
+        loop {
+            match file.read(&mut told) {
+                Ok(length) => match told[..length].last_chunk() {
+                    Some(nanos) => {
+                        sender.send_replace(Duration::from_nanos(u64::from_le_bytes(*nanos)));
+                    }
+                    None => break,
+                },
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
         }
         let _ = killpg(group, Signal::SIGKILL);
     });
