@@ -190,12 +190,12 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
         "proxy"
     };
     let before = interfaces();
-    // Candidates, the store if there is one, and the leader's watchdog and command.
+    // Candidates, the store if there is one, and the leader's two watchdogs and command.
     for (strategy, network, processes, signals, codes) in [
         (
             "lease",
             "proxy",
-            3 + 1 + 2,
+            3 + 1 + 3,
             &[Signal::SIGINT][..],
             &[130][..],
         ),
@@ -203,7 +203,7 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
         (
             "bully",
             namespaces,
-            3 + 2,
+            3 + 3,
             &[Signal::SIGINT, Signal::SIGTERM],
             &[130, 143],
         ),

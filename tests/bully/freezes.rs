@@ -31,7 +31,7 @@ fn what_a_leader_writes_that_was_frozen_with_its_command_is_refused() {
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
     let all = descendants(group.member(leader.member).pid());
-    assert!(all.len() >= 3, "a run, its watchdog and the command");
+    assert!(all.len() >= 4, "a run, its watchdogs and the command");
     signal(&all, Signal::SIGSTOP);
     let next = group.settled(leader.epoch, &Group::all_but(&[leader.member]));
     assert_ne!(next.member, leader.member);

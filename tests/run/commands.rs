@@ -184,15 +184,20 @@ fn it_goes_on_when_nobody_reads_its_stderr_any_more() {
     wait_until_gone(&id);
 }
 
+/// This command as `nohup` starts it.
+fn without_hangups(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    shell.arg(command.get_program()).args(command.get_args());
+    shell
+}
+
 #[test]
 fn it_survives_its_terminal_under_nohup() {
     let bench = Bench::new();
     let mut plain = bench.command(&candidate("nohup"), &[], &["sh", "-c", BEAT]);
     plain.arg(bench.journal_path());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
-    shell.arg(plain.get_program()).args(plain.get_args());
-    let mut run = Process::spawn(&mut shell);
+    let mut run = Process::spawn(&mut without_hangups(&plain));
     bench.next_epoch(0);
     run.signal(Signal::SIGHUP);
     let beats = bench.beats().len();
@@ -200,4 +205,19 @@ fn it_survives_its_terminal_under_nohup() {
         assert!(!run.has_ended(), "{}", run.stderr());
         (bench.beats().len() > beats + 20).then_some(())
     });
+}
+
+#[test]
+fn a_command_under_nohup_ignores_sighup_like_one_without_tenure() {
+    let bench = Bench::new();
+    let program = ["grep", "SigIgn", "/proc/self/status"];
+    let mut direct = Command::new(program[0]);
+    direct.args(&program[1..]);
+    let led = bench.command(&candidate("nohup"), &["--once"], &program);
+    let [direct, led] = [direct, led].map(|command| output(&mut without_hangups(&command)).stdout);
+    assert!(direct.starts_with(b"SigIgn"));
+    assert_eq!(
+        String::from_utf8_lossy(&led),
+        String::from_utf8_lossy(&direct)
+    );
 }

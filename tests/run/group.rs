@@ -90,9 +90,9 @@ fn a_whole_family_ends_when_the_run_is_stopped() {
     let id = candidate("family");
     let script = "sh -c 'sleep 1000; true' & sh -c 'sh -c \"sleep 1001; true\"; true' & wait";
     let mut run = bench.script(&id, &[], script);
-    // Watchdog, shell, two shells with a sleep, and one in between.
+    // Two watchdogs, shell, two shells with a sleep, and one in between.
     wait_for("the family", || {
-        (processes_of(&id).len() == 7).then_some(())
+        (processes_of(&id).len() == 8).then_some(())
     });
     run.signal(Signal::SIGTERM);
     assert!(run.wait().success());

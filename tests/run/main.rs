@@ -5,6 +5,7 @@ mod ends;
 mod faults;
 mod group;
 mod terms;
+mod watchdogs;
 mod wrong;
 
 use std::ffi::OsStr;

@@ -62,6 +62,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Watchdog(Watchdog),
     #[command(hide = true)]
+    SecondWatchdog(SecondWatchdog),
+    #[command(hide = true)]
     Watched(Watched),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
@@ -77,6 +79,7 @@ impl Command {
             Self::Completions(_)
                 | Self::Man(_)
                 | Self::Watchdog(_)
+                | Self::SecondWatchdog(_)
                 | Self::Watched(_)
                 | Self::DemoWorker(_)
                 | Self::CompareWorker(_)
@@ -652,6 +655,13 @@ pub(crate) struct Watchdog {
     pub(crate) deadlines: i32,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SecondWatchdog {
+    /// The inherited file descriptor to read deadlines from
+    #[arg(long)]
+    pub(crate) deadlines: i32,
 }
 
 #[derive(Debug, Args)]

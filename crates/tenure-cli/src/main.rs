@@ -68,6 +68,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),
         Command::Watchdog(arguments) => run::watchdog(&arguments),
+        Command::SecondWatchdog(arguments) => run::second_watchdog(&arguments),
         Command::Watched(arguments) => run::watched(&arguments),
         Command::DemoWorker(arguments) => demo::worker(arguments),
         Command::CompareWorker(arguments) => compare::worker(&arguments),

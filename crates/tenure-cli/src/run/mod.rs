@@ -28,7 +28,7 @@ use crate::exit::{Failure, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
 use crate::{logging, parent, store};
 use supervise::supervise;
 
-pub(crate) use watchdog::{watchdog, watched};
+pub(crate) use watchdog::{second_watchdog, watchdog, watched};
 
 /// The store's secrets in the environment.
 const SECRETS_OF_STORE: &str = "TENURE_AZURE_ACCOUNTS";

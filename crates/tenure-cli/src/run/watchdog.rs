@@ -1,14 +1,26 @@
-//! The watchdog of a command: a process of its own that kills the command when nobody has told it
-//! for too long that the term goes on.
+//! The watchdogs of a command: two processes that kill the command when `tenure run` does not.
 //!
 //! `tenure run` stops the command by itself when the term ends. But `tenure run` may be killed, or
-//! frozen while the command is not (`kill -STOP`, a debugger). Then the
-//! watchdog, which leads the command's process group, kills the group and itself: at the end of the
-//! pipe, and when the last deadline it was told has passed. The deadline is on the clock that the
-//! term is counted on.
+//! frozen while the command is not (`kill -STOP`, a debugger). So may a watchdog. A frozen process can't
+//! kill the command, and a killed one leaves the command's children alive, so two watchdogs guard each
+//! command: at least one of the three processes acts unless all of them are frozen or killed.
+//!
+//! The first watchdog leads the command's process group, starts the command and tells how it ended. The
+//! second one is a member of that group and only guards. Each of them has a pipe of its own from
+//! `tenure run`, and kills the group, itself included, when the pipe ends or the last deadline has passed.
+//! The deadline is on the clock that the term is counted on. Both are members of the group, so its number
+//! can't pass to other processes while one of them lives.
+//!
+//! | `tenure run` | first watchdog | who kills the group, and when |
+//! |---|---|---|
+//! | alive | alive, frozen | `tenure run`, when the term ends |
+//! | alive | killed | the kernel kills the command at once, then `tenure run` the group |
+//! | frozen | alive, frozen | a watchdog, at the deadline |
+//! | frozen | killed | the kernel kills the command at once, the second watchdog the group at the deadline |
+//! | killed | alive, frozen, killed | a watchdog, at once |
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,8 +34,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::orphans;
-use crate::cli::{Watchdog, Watched};
+use super::{is_ignored, orphans};
+use crate::cli::{SecondWatchdog, Watchdog, Watched};
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND, code_of};
 use crate::parent;
 
@@ -52,8 +64,9 @@ pub(crate) fn watchdog(arguments: &Watchdog) -> Result<ExitCode, Failure> {
 
 async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
     // The command gets the signals of its group; this process outlives them to tell how it ended.
-    // Handlers, because ignored signals would be inherited by the command.
-    let _handled = [
+    // Handlers, because ignored signals would be inherited by the command. `nohup` wants the command to inherit it.
+    let is_left_alone = |kind| kind == SignalKind::hangup() && is_ignored(Signal::SIGHUP);
+    let kinds = [
         SignalKind::terminate(),
         SignalKind::interrupt(),
         SignalKind::hangup(),
@@ -61,8 +74,9 @@ async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
         SignalKind::alarm(),
         SignalKind::user_defined1(),
         SignalKind::user_defined2(),
-    ]
-    .map(signal);
+    ];
+    let handled = kinds.into_iter().filter(|kind| !is_left_alone(*kind));
+    let _handled: Vec<_> = handled.map(signal).collect();
     // By its number: at last this process leaves it.
     let group = getpgrp();
     let mut deadline = follow(arguments.deadlines, group)?;
@@ -98,8 +112,25 @@ async fn watch_over(arguments: &Watchdog) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// Kills who is left of the group. Nobody watches over it from here on: `tenure run`, which would kill it, may
-/// be frozen. No member escapes by starting another one: one signal goes to all, and who has it
+/// Guards the group and does nothing else. It is told the first deadline before the command starts.
+///
+/// It inherits a mask that blocks all signals: the group's signals are for the command.
+pub(crate) fn second_watchdog(arguments: &SecondWatchdog) -> Result<ExitCode, Failure> {
+    let group = getpgrp();
+    let deadline = follow(arguments.deadlines, group)?;
+    loop {
+        let told = *deadline.borrow();
+        if told.is_zero() {
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        kill_if_passed(group, &deadline);
+        std::thread::sleep(told.saturating_sub(now()).min(LOOK));
+    }
+}
+
+/// Kills who is left of the group, the second watchdog included: this process ends next, and `tenure run`, which
+/// would kill it, may be frozen. No member escapes by starting another one: one signal goes to all, and who has it
 /// pending can't fork.
 fn kill_the_others(group: Pid) {
     // SIGKILL spares nobody in the group, and this process still has to tell how the command ended: it
@@ -132,7 +163,7 @@ pub(crate) fn watched(arguments: &Watched) -> Result<ExitCode, Failure> {
     let error = std::process::Command::new(program)
         .args(program_arguments)
         .exec();
-    let missing = error.kind() == std::io::ErrorKind::NotFound;
+    let missing = error.kind() == ErrorKind::NotFound;
     let code = if missing { NOT_FOUND } else { NOT_EXECUTABLE };
     let error = anyhow::Error::new(error);
     let error = error.context(format!("can't run {}", program.display()));
@@ -154,9 +185,20 @@ fn follow(pipe: i32, group: Pid) -> anyhow::Result<watch::Receiver<Duration>> {
     close(pipe)?;
     let (sender, receiver) = watch::channel(Duration::ZERO);
     std::thread::spawn(move || {
-        let mut nanos = [0; 8];
-        while file.read_exact(&mut nanos).is_ok() {
-            sender.send_replace(Duration::from_nanos(u64::from_le_bytes(nanos)));
+        // Whole deadlines, because each is written at once. Only the newest one of those that wait counts: a watchdog
+        // that starts late must not judge by one that has passed meanwhile.
+        let mut told = [0; 128 * size_of::<u64>()];
+        loop {
+            match file.read(&mut told) {
+                Ok(length) => match told[..length].last_chunk() {
+                    Some(nanos) => {
+                        sender.send_replace(Duration::from_nanos(u64::from_le_bytes(*nanos)));
+                    }
+                    None => break,
+                },
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
         }
         let _ = killpg(group, Signal::SIGKILL);
     });
