@@ -45,6 +45,7 @@ mod engine;
 
 mod clock;
 mod random;
+mod scans;
 mod timer;
 
 pub use azure::{Azure, AzureAccount, AzureBearer, AzureConfig, AzureConfigError, AzureError};

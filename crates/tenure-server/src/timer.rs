@@ -10,7 +10,8 @@ use crate::table::Key;
 
 /// Keys, each with the time at which to look at it.
 ///
-/// It knows only leases with waiters, long polls or watchers; expiry itself needs no timer. A time may be too
+/// It knows only leases with waiters or long polls, and leases that somebody watches or watched a moment
+/// ago (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may be too
 /// early (renewals move the expiry, nobody tells the timer): looking too early is harmless, whoever
 /// looks arms the timer again. A key has one time, so requests that come and go can't fill it.
 #[derive(Debug, Default)]
@@ -74,6 +75,12 @@ impl Timer {
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.earlier.notify_all();
+    }
+
+    /// How many keys it knows.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().due.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

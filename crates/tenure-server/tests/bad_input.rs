@@ -54,10 +54,10 @@ async fn a_page_of_another_origin_changes_nothing() {
     assert_ok(&api.acquire("job", 1).await);
     let before = api.get("job").await.1;
     let lease = "/v1/namespaces/ns/leases/job";
-    let send = async |method: &str, path: &str, body: &str, headers: &[(&str, &str)]| {
+    let send = async |method: &str, path: &str, body: &str, headers: &[(&str, String)]| {
         let mut request = api.request(method.parse().unwrap(), path);
         for (name, value) in headers {
-            request = request.header(*name, *value);
+            request = request.header(*name, value);
         }
         if !body.is_empty() {
             request = request.header("content-type", JSON).body(body.to_owned());
@@ -70,41 +70,95 @@ async fn a_page_of_another_origin_changes_nothing() {
     calls.push(("POST", "/v1/namespaces/ns/renew".into(), renewals));
     calls.push(("POST", format!("{lease}/break"), String::new()));
     calls.push(("DELETE", lease.into(), String::new()));
-    let elsewhere: [&[(&str, &str)]; 6] = [
-        &[("origin", "http://evil.example")],
-        &[("origin", "null")],
-        &[("origin", "http://127.0.0.1:1")],
-        &[("origin", &format!("{}.evil.example", api.origin))],
-        &[("sec-fetch-site", "cross-site")],
-        &[("sec-fetch-site", "same-site"), ("origin", &api.origin)],
-    ];
-    for headers in elsewhere {
+    for headers in of_another_origin(&api) {
         for (method, path, body) in &calls {
-            let refused = send(method, path, body, headers).await;
+            let refused = send(method, path, body, &headers).await;
             assert_refused(&refused, 403, "cross_origin");
         }
         // No page can read that.
-        assert_ok(&send("GET", lease, "", headers).await);
+        assert_ok(&send("GET", lease, "", &headers).await);
     }
     assert_eq!(api.get("job").await.1["revision"], before["revision"]);
 
-    let own: [&[(&str, &str)]; 4] = [
-        &[("origin", &api.origin)],
-        &[
-            ("sec-fetch-site", "same-origin"),
-            ("origin", "http://a.proxy"),
-        ],
-        &[("sec-fetch-site", "none")],
-        &[],
-    ];
-    for headers in own {
+    for headers in of_no_other_origin(&api) {
         assert_ok(&api.acquire("job", 1).await);
         let renewal = good_body("renew");
-        assert_ok(&send("POST", &format!("{lease}/renew"), &renewal, headers).await);
-        assert_ok(&send("POST", &format!("{lease}/break"), "", headers).await);
+        assert_ok(&send("POST", &format!("{lease}/renew"), &renewal, &headers).await);
+        assert_ok(&send("POST", &format!("{lease}/break"), "", &headers).await);
         assert_ok(&api.release("job", 1).await);
-        assert_eq!(send("DELETE", lease, "", headers).await.0, 204);
+        assert_eq!(send("DELETE", lease, "", &headers).await.0, 204);
     }
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_is_given_no_stream_of_events() {
+    let api = in_memory().api;
+    let leases = "/v1/namespaces/ns/leases";
+    // An `EventSource`, and something that takes anything.
+    let streams = [
+        (format!("{leases}/job/events"), "text/event-stream"),
+        (format!("{leases}/job/events"), "*/*"),
+        (format!("{leases}/events"), "text/event-stream"),
+        (format!("{leases}/events"), "*/*"),
+    ];
+    for (path, accept) in &streams {
+        let open = async |headers: &[(&str, String)]| {
+            let mut request = api.request(Method::GET, path).header("accept", *accept);
+            for (name, value) in headers {
+                request = request.header(*name, value);
+            }
+            request.send().await.unwrap()
+        };
+        for headers in of_another_origin(&api) {
+            let refused = answer(open(&headers).await).await;
+            assert_refused(&refused, 403, "cross_origin");
+        }
+        for headers in of_no_other_origin(&api) {
+            let stream = open(&headers).await;
+            assert_eq!(stream.headers()["content-type"], "text/event-stream");
+        }
+    }
+    // On the path of the namespace's stream a lease is read like any other.
+    assert_ok(&api.acquire("events", 1).await);
+    for headers in of_another_origin(&api) {
+        let mut request = api.request(Method::GET, &format!("{leases}/events"));
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request = request.header("accept", "application/json");
+        assert_ok(&answer(request.send().await.unwrap()).await);
+    }
+}
+
+type Headers = Vec<(&'static str, String)>;
+
+/// What a browser says of a page of another origin.
+fn of_another_origin(api: &Api) -> [Headers; 6] {
+    let own = &api.origin;
+    [
+        vec![("origin", "http://evil.example".into())],
+        vec![("origin", "null".into())],
+        vec![("origin", "http://127.0.0.1:1".into())],
+        vec![("origin", format!("{own}.evil.example"))],
+        vec![("sec-fetch-site", "cross-site".into())],
+        vec![
+            ("sec-fetch-site", "same-site".into()),
+            ("origin", own.clone()),
+        ],
+    ]
+}
+
+/// What a browser says of a page of the store's own origin or of no page, and other clients say.
+fn of_no_other_origin(api: &Api) -> [Headers; 4] {
+    [
+        vec![("origin", api.origin.clone())],
+        vec![
+            ("sec-fetch-site", "same-origin".into()),
+            ("origin", "http://a.proxy".into()),
+        ],
+        vec![("sec-fetch-site", "none".into())],
+        vec![],
+    ]
 }
 
 #[tokio::test]

@@ -70,7 +70,6 @@ pub(crate) struct Subscription {
     renewed: bool,
     /// Taken when it is dropped.
     receiver: Option<broadcast::Receiver<Weak<Told>>>,
-    is_first: bool,
 }
 
 impl Events {
@@ -191,19 +190,13 @@ impl Subscription {
     /// history: whoever subscribes first and reads the history then misses nothing, and knows what
     /// comes twice by its revision.
     pub(crate) fn new(events: &Arc<Events>, topic: Topic, renewed: bool) -> Self {
-        let (receiver, is_first) = events.topics.join(&topic, renewed);
+        let receiver = events.topics.join(&topic, renewed);
         Self {
             events: Arc::clone(events),
             topic,
             renewed,
             receiver: Some(receiver),
-            is_first,
         }
-    }
-
-    /// Whether nobody watched this before.
-    pub(crate) const fn is_first(&self) -> bool {
-        self.is_first
     }
 
     /// The next page of what was published after `revision`; `None` if something may be missing. The

@@ -47,7 +47,7 @@ impl Told {
         }
     }
 
-    pub(super) const fn key(&self) -> &Key {
+    pub(crate) const fn key(&self) -> &Key {
         &self.step.write.key
     }
 

@@ -83,14 +83,9 @@ impl Topics {
         of_both.any(|text| channels.get(text).is_some_and(&is_it))
     }
 
-    /// Begins to watch; and whether nobody watched this before.
-    pub(super) fn join(
-        &self,
-        topic: &Topic,
-        renewed: bool,
-    ) -> (broadcast::Receiver<Weak<Told>>, bool) {
+    /// Begins to watch.
+    pub(super) fn join(&self, topic: &Topic, renewed: bool) -> broadcast::Receiver<Weak<Told>> {
         let mut channels = self.write();
-        let is_first = !channels.contains_key(topic.text());
         let channel = channels.entry(topic.text().into()).or_insert_with(|| {
             let (sender, _) = broadcast::channel(topic.ahead());
             Channel { sender, renewed: 0 }
@@ -100,7 +95,7 @@ impl Topics {
         self.count.store(channels.len(), Ordering::Relaxed);
         self.renewed
             .fetch_add(usize::from(renewed), Ordering::Relaxed);
-        (receiver, is_first)
+        receiver
     }
 
     /// Watches no more. A topic that nobody watches leaves nothing behind.

@@ -13,6 +13,7 @@ use futures_util::stream;
 use tenure_core::wire::{Code, EventKind, Problem, Reset};
 
 use super::leases;
+use super::origin::check_page;
 use super::path::Lease;
 use super::problem::Failure;
 use super::query::{PollQuery, number, values};
@@ -25,7 +26,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// What a stream is asked for.
+/// What a stream is asked for. Each route that opens a stream takes it from the request, so the checks of
+/// all streams are here. A page of another origin opens no stream: it can't read the events, but the store
+/// would have a stream to serve for each `EventSource` of such a page.
 pub(super) struct Asked {
     renewed: bool,
     /// What the client has heard of last.
@@ -84,6 +87,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        check_page(&parts.headers)?;
         let [renewed] = values(parts, ["renewed"])?;
         let renewed = match renewed.as_deref() {
             None | Some("false") => false,

@@ -1,6 +1,8 @@
-//! What the store's threads do: one commits what is queued, one looks at leases when time changes them.
-//! (The third tells those who watch: [`Events::tell`](crate::events::Events::tell).)
+//! What the store's threads do: one commits what is queued, one looks at leases when time changes them,
+//! one scans namespaces that somebody begins to watch.
+//! (The fourth tells those who watch: [`Events::tell`](crate::events::Events::tell).)
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
@@ -14,6 +16,14 @@ use crate::table::Key;
 /// a full disk is not asked in a hot loop.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How many leases of a namespace are scanned before the next namespace has its turn: a shard is locked for
+/// some 10 us to copy their keys.
+const SCAN_PAGE: usize = 128;
+
+/// How long the scans work, and then how long they rest. A request that waits for a processor meanwhile
+/// waits no longer than it may wait for another request.
+const SCAN_TIME: Duration = Duration::from_millis(1);
+
 /// How long nothing must be queued until the engine does what is better done then.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
@@ -22,6 +32,23 @@ impl Inner {
     pub(super) fn watch_time(&self) {
         while let Some(key) = self.timer.next(&self.clock) {
             self.look(&key);
+        }
+    }
+
+    /// Scans namespaces that somebody watches, until the scans are closed. It rests as long as it works,
+    /// so all scans together take some half of a processor.
+    pub(super) fn scan(&self) {
+        let mut began = Instant::now();
+        while let Some((namespace, place)) = self.scans.next(&self.clock) {
+            let (keys, next) = self.table.scan(&namespace, place, SCAN_PAGE);
+            for key in &keys {
+                self.look(key);
+            }
+            self.scans.scanned(namespace, next, !keys.is_empty());
+            if began.elapsed() >= SCAN_TIME {
+                thread::sleep(SCAN_TIME);
+                began = Instant::now();
+            }
         }
     }
 
@@ -124,7 +151,7 @@ impl Inner {
                 interest.changed.send_replace(entry.revision);
                 interest.armed = None;
             }
-            if entry.interest.is_some() || self.events.is_watched(&change.key) {
+            if entry.interest.is_some() || self.needs_timer(&change.key) {
                 waited_for.push(change.key.clone());
             }
             self.table.tidy(shard, &change.key, self.journal.durable());

@@ -31,6 +31,7 @@ use crate::config::{Config, Limits};
 use crate::engine::{self, Archive, Engine, Loaded, OpenError};
 use crate::events::Events;
 use crate::journal::{Journal, Keeping};
+use crate::scans::Scans;
 use crate::table::Table;
 use crate::timer::Timer;
 
@@ -51,6 +52,7 @@ struct Inner {
     journal: Journal,
     events: Arc<Events>,
     timer: Timer,
+    scans: Scans,
     clock: Clock,
     limits: Limits,
     /// The terms on disk; without an engine each lease in the table has its own.
@@ -119,6 +121,7 @@ impl Store {
             floor: AtomicU64::new(loaded.floor.map_or(0, |floor| floor.get() + 1)),
             table: Table::new(loaded.entries(clock.now())),
             timer: Timer::default(),
+            scans: Scans::default(),
             clock,
             limits,
             archive: engine.as_ref().map(|engine| engine.archive()),
@@ -223,6 +226,8 @@ impl Running {
         };
         let inner = Arc::clone(&self.inner);
         spawn("tenure-timer", Box::new(move || inner.watch_time()))?;
+        let inner = Arc::clone(&self.inner);
+        spawn("tenure-scans", Box::new(move || inner.scan()))?;
         let events = Arc::clone(&self.inner.events);
         spawn("tenure-events", Box::new(move || events.tell()))?;
         if let Some(engine) = engine {
@@ -240,6 +245,7 @@ impl Running {
         inner.journal.close();
         drop(shards);
         inner.timer.close();
+        inner.scans.close();
         inner.events.close();
         let threads = std::mem::take(&mut *self.lock());
         for thread in threads {

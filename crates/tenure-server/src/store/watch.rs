@@ -8,11 +8,13 @@ use tenure_core::wire::{Code, Problem};
 
 use super::{Inner, Store};
 use crate::events::{Page, Subscription, Told, Topic};
+use crate::table::Key;
 
 /// One who watches. Dropped, it gives its room back.
 pub(crate) struct Watcher {
     // Before the seat: it watches no more when another may.
     subscription: Subscription,
+    _watched: Option<Watched>,
     seat: Seat,
     /// Up to this revision everything was told, or passed over by a reset.
     told: u64,
@@ -56,17 +58,16 @@ impl Store {
         let subscription = Subscription::new(&inner.events, topic.clone(), renewed);
         // From here on every step of these leases arms the timer. What time has done to them already,
         // or will do next, must be looked at once.
-        match topic {
-            Topic::Lease(key) => inner.look(&key),
-            Topic::Namespace(namespace) if subscription.is_first() => {
-                let inner = Arc::clone(inner);
-                // It may have a hundred thousand leases.
-                tokio::task::spawn_blocking(move || inner.look_at_all(&namespace));
+        let watched = match topic {
+            Topic::Lease(key) => {
+                inner.look(&key);
+                None
             }
-            Topic::Namespace(_) => {}
-        }
+            Topic::Namespace(namespace) => Some(Watched::new(inner, namespace)),
+        };
         Ok(Watcher {
             subscription,
+            _watched: watched,
             seat,
             told: after.unwrap_or(0),
             standing: after.map_or(Standing::Lost, |_| Standing::Behind),
@@ -146,13 +147,32 @@ impl Watcher {
 }
 
 impl Inner {
-    /// Looks at all leases of a namespace that time will change.
-    fn look_at_all(&self, namespace: &str) {
-        for shard in self.table.namespace(namespace) {
-            for key in shard {
-                self.look(&key);
-            }
+    /// Whether the timer must know when this lease ends, though no acquire and no long poll waits for it.
+    pub(super) fn needs_timer(&self, key: &Key) -> bool {
+        self.events.is_watched(key) || self.scans.has(key.namespace())
+    }
+}
+
+/// A namespace that a stream watches.
+struct Watched {
+    inner: Arc<Inner>,
+    namespace: Box<str>,
+}
+
+impl Watched {
+    fn new(inner: &Arc<Inner>, namespace: Box<str>) -> Self {
+        inner.scans.watch(&namespace);
+        Self {
+            inner: Arc::clone(inner),
+            namespace,
         }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let now = self.inner.clock.now();
+        self.inner.scans.leave(&self.namespace, now);
     }
 }
 

@@ -166,8 +166,8 @@ impl Inner {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
-            let is_watched = self.events.is_watched(key);
-            if self.check_open().is_ok() && (entry.interest.is_some() || is_watched) {
+            let needs_timer = entry.interest.is_some() || self.needs_timer(key);
+            if self.check_open().is_ok() && needs_timer {
                 if let Some(interest) = &mut entry.interest {
                     interest.armed = None;
                 }
@@ -354,7 +354,7 @@ impl<'a> Work<'a> {
         }
         // Not at renewals: the timer then looks too early, and arms itself again.
         if (first_of_all.is_some() || self.timed)
-            && self.inner.events.is_watched(self.key)
+            && self.inner.needs_timer(self.key)
             && let Some(at) = next()
         {
             self.inner.timer.arm(at, self.key.clone());

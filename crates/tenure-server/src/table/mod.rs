@@ -29,6 +29,14 @@ pub(crate) struct Table {
     counts: Counts,
 }
 
+/// Where a scan of a namespace stands. By default it is at its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    shard: usize,
+    /// The last key of that shard that was seen.
+    after: Option<Key>,
+}
+
 /// All shards, locked.
 pub(crate) struct Locked<'a> {
     shards: Vec<MutexGuard<'a, Shard>>,
@@ -85,16 +93,32 @@ impl Table {
         first
     }
 
-    /// The keys of all leases of a namespace, shard by shard; one shard is locked at a time.
-    pub(crate) fn namespace(&self, namespace: &str) -> impl Iterator<Item = Vec<Key>> {
+    /// The next keys of a namespace from `place` on, at most `count`, and the place behind them; no place
+    /// if these are the last. They are of one shard, which is locked no longer than for these.
+    pub(crate) fn scan(
+        &self,
+        namespace: &str,
+        place: Place,
+        count: usize,
+    ) -> (Vec<Key>, Option<Place>) {
         let prefix = format!("{namespace}/");
-        self.shards.iter().map(move |shard| {
+        let mut after = place.after;
+        for shard in self.shards.iter().skip(place.shard) {
+            let start = match &after {
+                Some(after) => Bound::Excluded(after.as_str()),
+                None => Bound::Included(prefix.as_str()),
+            };
             let shard = lock(shard);
-            let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
-            let keys = shard.keys(from);
+            let keys = shard.keys((start, Bound::Unbounded));
             let keys = keys.take_while(|key| key.as_str().starts_with(&prefix));
-            keys.cloned().collect()
-        })
+            let keys: Vec<Key> = keys.take(count).cloned().collect();
+            if let Some(last) = keys.last() {
+                let place = Place::behind(last);
+                return (keys, Some(place));
+            }
+            after = None;
+        }
+        (Vec::new(), None)
     }
 
     /// Makes a lease that is not there, unless its namespace has `most` of them already.
@@ -117,6 +141,16 @@ impl Table {
         if shard.get(key).is_some_and(|entry| entry.is_vacant(durable)) {
             shard.remove(key);
             self.counts.remove(key);
+        }
+    }
+}
+
+impl Place {
+    /// The place behind a key that was scanned.
+    pub(crate) fn behind(key: &Key) -> Self {
+        Self {
+            shard: index(key),
+            after: Some(key.clone()),
         }
     }
 }
@@ -165,6 +199,29 @@ mod tests {
         assert_eq!(keys(&table, "ns/a", Some("ns/a1"), 9), ["ns/a2"]);
         assert_eq!(keys(&table, "ns/b", Some("ns/a1"), 9), ["ns/b"]);
         assert!(keys(&table, "ns/a", Some("ns/c"), 9).is_empty());
+    }
+
+    #[test]
+    fn a_scan_finds_each_lease_of_its_namespace_once_in_pages() {
+        let names = (0..1_000).map(|number| format!("ns/{number}"));
+        let names: Vec<String> = names.chain(["ns2/a".into(), "n/a".into()]).collect();
+        let entries = names
+            .iter()
+            .map(|name| (Key::of_text(name), Entry::new(Record::default(), 1)));
+        let table = Table::new(entries);
+        for count in [1, 7, 1_000] {
+            let (mut found, mut place) = (Vec::new(), Some(Place::default()));
+            while let Some(at) = place.take() {
+                let (keys, next) = table.scan("ns", at, count);
+                assert!(keys.len() <= count);
+                found.extend(keys);
+                place = next;
+            }
+            let distinct: BTreeSet<&Key> = found.iter().collect();
+            assert_eq!((found.len(), distinct.len()), (1_000, 1_000));
+            assert!(found.iter().all(|key| key.namespace() == "ns"));
+        }
+        assert_eq!(table.scan("none", Place::default(), 9), (Vec::new(), None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use tenure_core::wire::EventKind;
 
 use super::*;
+use crate::config::Config;
 use crate::events::Topic;
 use crate::store::{Heard, Watcher};
 
@@ -90,6 +91,93 @@ async fn an_expiry_that_could_not_be_kept_is_told_when_there_is_room_again() {
     let (kind, _) = next(&mut watcher).await.unwrap();
     assert_eq!(kind, EventKind::Expired);
     keep.await.unwrap();
+}
+
+fn watch_all(store: &Store) -> Watcher {
+    let namespace = Topic::Namespace("ns".into());
+    store.watch(namespace, false, None).unwrap()
+}
+
+/// Acquires a lease of this name for so long. Returns the revision.
+async fn hold(store: &Store, lease: &str, time: Duration) -> u64 {
+    let mut request = queued(1, Duration::ZERO);
+    request.request.duration = LeaseDuration::Fixed(time);
+    let key = Key::of_text(&format!("ns/{lease}"));
+    store.acquire(&key, &request).await.unwrap().revision
+}
+
+/// Waits until no namespace is being scanned.
+async fn scans_at_rest(store: &Store) {
+    let at_rest = async {
+        while !store.inner.scans.are_at_rest() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(SOON, at_rest).await.expect("an end of the scan");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_ends_with_its_last_watcher_and_goes_on_with_the_next() {
+    const LEASES: usize = 20_000;
+    let store = Store::open(Config::memory()).unwrap();
+    for lease in 0..LEASES {
+        hold(&store, &lease.to_string(), Duration::from_secs(600)).await;
+    }
+    let known = || store.inner.timer.len();
+    let watcher = watch_all(&store);
+    while known() == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(watcher);
+    scans_at_rest(&store).await;
+    assert!(known() < LEASES, "the scan went on");
+    // Streams that are opened and closed bring it to its end, because none begins it anew.
+    let mut flaps = 0;
+    while known() < LEASES {
+        let watcher = watch_all(&store);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(watcher);
+        flaps += 1;
+        assert!(flaps < LEASES, "the timer knows {} leases", known());
+    }
+    let watcher = watch_all(&store);
+    scans_at_rest(&store).await;
+    drop(watcher);
+    let _next = watch_all(&store);
+    assert!(store.inner.scans.are_at_rest(), "no second scan");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
+    let store = Store::open(Config::memory()).unwrap();
+    let ms = Duration::from_millis;
+    hold(&store, "renewed", ms(1_000)).await;
+    let after = hold(&store, "held", ms(2_000)).await;
+    let watcher = watch_all(&store);
+    scans_at_rest(&store).await;
+    drop(watcher);
+    // Nobody watches while one is acquired, and while the timer looks too early at one that was renewed.
+    hold(&store, "acquired", ms(2_000)).await;
+    tokio::time::sleep(ms(300)).await;
+    let renewed = Key::of_text("ns/renewed");
+    let renewal = Operation::Renew(id(1), None);
+    store.operate(&renewed, &renewal, None).await.unwrap();
+    tokio::time::sleep(ms(800)).await;
+    let topic = Topic::Namespace("ns".into());
+    let mut watcher = store.watch(topic, false, Some(after)).unwrap();
+    assert!(store.inner.scans.are_at_rest(), "no second scan");
+    let mut expired = Vec::new();
+    while expired.len() < 3 {
+        let heard = timeout(SOON, watcher.next()).await.expect("an event");
+        let Some(Heard::Event(told)) = heard else {
+            panic!("no event");
+        };
+        if told.kind() == EventKind::Expired {
+            expired.push(told.key().lease().to_owned());
+        }
+    }
+    expired.sort_unstable();
+    assert_eq!(expired, ["acquired", "held", "renewed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,375 @@
+//! Scans of watched namespaces, which make the timer know when each lease ends.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_core::Instant;
+
+use crate::clock::Clock;
+use crate::table::Place;
+
+/// How long a namespace is kept after its last watcher left. Browsers connect again after 3 to 5 s.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// The namespaces that somebody watches or watched until a moment ago, and how far each is scanned.
+///
+/// The timer must know every lease of a watched namespace. While a namespace is in here, each change of
+/// one of its leases arms the timer. Leases that do not change are found by a scan. One thread does all
+/// scans, a page of each namespace in turn, so the number of streams that clients open decides
+/// neither how many threads scan nor how much processor time the scans take.
+///
+/// A scan stops when the last watcher leaves. The namespace is kept for some seconds, so that a client
+/// that opens and closes streams does not start the scan again: the next watcher finds the leases on
+/// the timer, and the scan goes on where it stopped.
+#[derive(Debug)]
+pub(crate) struct Scans {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// How many namespaces there are: while there is none, no change takes the lock.
+    count: AtomicUsize,
+    keep: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    namespaces: HashMap<Box<str>, Namespace>,
+    /// Namespaces that are watched and have leases to scan. The one in hand is not among them.
+    waiting: BTreeSet<Box<str>>,
+    /// The namespace whose turn was last.
+    last: Box<str>,
+    /// Namespaces without watchers, and when to forget each.
+    left: BTreeSet<(Instant, Box<str>)>,
+    closing: bool,
+}
+
+#[derive(Debug)]
+struct Namespace {
+    watchers: usize,
+    scan: Scan,
+    /// Whether the scan has found a lease.
+    has_leases: bool,
+    /// When to forget it, if nobody watches it.
+    forget_at: Option<Instant>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Scan {
+    /// The scan goes on from this place.
+    At(Place),
+    /// The thread that scans has it in hand.
+    InHand,
+    /// The timer knows all leases.
+    Done,
+}
+
+impl Default for Scans {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            count: AtomicUsize::new(0),
+            keep: KEEP,
+        }
+    }
+}
+
+impl Scans {
+    /// One more watches this namespace.
+    pub(crate) fn watch(&self, namespace: &str) {
+        let mut state = self.lock();
+        let State {
+            namespaces,
+            waiting,
+            left,
+            ..
+        } = &mut *state;
+        let entry = namespaces
+            .entry(namespace.into())
+            .or_insert_with(Namespace::new);
+        entry.watchers += 1;
+        if let Some(at) = entry.forget_at.take() {
+            left.remove(&(at, namespace.into()));
+        }
+        let is_new = matches!(entry.scan, Scan::At(_)) && waiting.insert(namespace.into());
+        self.count.store(namespaces.len(), Ordering::Relaxed);
+        drop(state);
+        if is_new {
+            self.wake.notify_one();
+        }
+    }
+
+    /// One less watches this namespace.
+    pub(crate) fn leave(&self, namespace: &str, now: Instant) {
+        let mut state = self.lock();
+        let State {
+            namespaces,
+            waiting,
+            left,
+            ..
+        } = &mut *state;
+        let Some(entry) = namespaces.get_mut(namespace) else {
+            return;
+        };
+        entry.watchers -= 1;
+        if entry.watchers > 0 {
+            return;
+        }
+        waiting.remove(namespace);
+        if entry.has_leases || entry.scan == Scan::InHand {
+            let at = now + self.keep;
+            entry.forget_at = Some(at);
+            left.insert((at, namespace.into()));
+            self.wake.notify_one();
+        } else {
+            // The scan put no lease on the timer, so there is nothing to keep. Names that clients make up
+            // take no memory.
+            namespaces.remove(namespace);
+            self.count.store(namespaces.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether changes of this namespace's leases arm the timer.
+    pub(crate) fn has(&self, namespace: &str) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.lock().namespaces.contains_key(namespace)
+    }
+
+    /// Blocks until there is something to scan: a namespace, and the place to go on from. Namespaces take
+    /// turns. `None` when the scans are closed. The caller scans a page and calls [`Scans::scanned`].
+    pub(crate) fn next(&self, clock: &Clock) -> Option<(Box<str>, Place)> {
+        let mut state = self.lock();
+        while !state.closing {
+            state.forget(clock.now());
+            self.count.store(state.namespaces.len(), Ordering::Relaxed);
+            if let Some(turn) = state.take_turn() {
+                return Some(turn);
+            }
+            let forget_in = state.left.first().map(|(at, _)| clock.until(*at));
+            state = match forget_in {
+                None => self
+                    .wake
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(time) => {
+                    self.wake
+                        .wait_timeout(state, time)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+        None
+    }
+
+    /// A page of the namespace that [`Scans::next`] gave is scanned. `next` is the place behind the page,
+    /// if the scan is not at its end; `found` tells whether there was a lease.
+    pub(crate) fn scanned(&self, namespace: Box<str>, next: Option<Place>, found: bool) {
+        let mut state = self.lock();
+        // Nothing takes it out while it is in hand, so all changes meanwhile have armed the timer.
+        let Some(entry) = state.namespaces.get_mut(&namespace) else {
+            return;
+        };
+        entry.has_leases |= found;
+        entry.scan = next.map_or(Scan::Done, Scan::At);
+        if entry.watchers > 0 && entry.scan != Scan::Done {
+            state.waiting.insert(namespace);
+        }
+    }
+
+    /// Ends the thread that waits in [`Scans::next`].
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.wake.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes the namespace whose turn it is: the first one behind the last, in order of names.
+    fn take_turn(&mut self) -> Option<(Box<str>, Place)> {
+        let behind_last = (Bound::Excluded(&*self.last), Bound::Unbounded);
+        let mut behind_last = self.waiting.range::<str, _>(behind_last);
+        let namespace = behind_last.next().or_else(|| self.waiting.first())?.clone();
+        self.waiting.remove(&namespace);
+        let entry = self.namespaces.get_mut(&namespace)?;
+        let Scan::At(place) = std::mem::replace(&mut entry.scan, Scan::InHand) else {
+            return None;
+        };
+        self.last.clone_from(&namespace);
+        Some((namespace, place))
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while self.left.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, namespace)) = self.left.pop_first() {
+                self.namespaces.remove(&namespace);
+            }
+        }
+    }
+}
+
+impl Namespace {
+    fn new() -> Self {
+        Self {
+            watchers: 0,
+            scan: Scan::At(Place::default()),
+            has_leases: false,
+            forget_at: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Scans {
+    /// Whether no scan goes on or waits for its turn.
+    pub(crate) fn are_at_rest(&self) -> bool {
+        let state = self.lock();
+        let mut namespaces = state.namespaces.values();
+        state.waiting.is_empty() && namespaces.all(|entry| entry.scan != Scan::InHand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Key;
+
+    const NOW: Instant = Instant::from_nanos(0);
+
+    /// The namespace whose turn it is and the place, if a scan waits.
+    fn turn(scans: &Scans) -> Option<(Box<str>, Place)> {
+        scans.lock().take_turn()
+    }
+
+    /// A place that is not the start of a scan.
+    fn behind(lease: &str) -> Place {
+        Place::behind(&Key::of_text(lease))
+    }
+
+    #[test]
+    fn a_namespace_is_scanned_once_however_many_watch_it() {
+        let scans = Scans::default();
+        scans.watch("ns");
+        scans.watch("ns");
+        let (namespace, _) = turn(&scans).unwrap();
+        scans.watch("ns");
+        assert_eq!(turn(&scans), None);
+        scans.scanned(namespace, None, true);
+        scans.watch("ns");
+        assert_eq!(turn(&scans), None);
+    }
+
+    #[test]
+    fn a_scan_stops_with_the_last_watcher_and_goes_on_with_the_next() {
+        let scans = Scans::default();
+        let mut place = Place::default();
+        for lease in ["ns/a", "ns/b", "ns/c"] {
+            // One of two leaves: the scan goes on.
+            scans.watch("ns");
+            scans.watch("ns");
+            scans.leave("ns", NOW);
+            let (namespace, at) = turn(&scans).unwrap();
+            assert_eq!(at, place);
+            place = behind(lease);
+            scans.scanned(namespace, Some(place.clone()), true);
+            // The last one leaves between two pages.
+            scans.leave("ns", NOW);
+            assert_eq!(turn(&scans), None);
+            assert!(scans.has("ns"), "its changes arm the timer");
+        }
+    }
+
+    #[test]
+    fn a_page_in_hand_counts_if_the_last_watcher_leaves_meanwhile() {
+        let scans = Scans::default();
+        scans.watch("ns");
+        let (namespace, _) = turn(&scans).unwrap();
+        scans.leave("ns", NOW);
+        assert!(scans.has("ns"), "its changes arm the timer");
+        scans.scanned(namespace, Some(behind("ns/a")), true);
+        assert_eq!(turn(&scans), None);
+        scans.watch("ns");
+        assert_eq!(turn(&scans), Some(("ns".into(), behind("ns/a"))));
+    }
+
+    #[test]
+    fn a_namespace_is_forgotten_some_time_after_its_last_watcher_left() {
+        let scans = Scans::default();
+        scans.watch("ns");
+        let (namespace, _) = turn(&scans).unwrap();
+        scans.scanned(namespace, None, true);
+        scans.leave("ns", NOW);
+        scans.watch("ns");
+        scans.lock().forget(NOW + KEEP * 2);
+        assert!(scans.has("ns"), "it is watched");
+        scans.leave("ns", NOW + KEEP);
+        scans.lock().forget(NOW + KEEP);
+        assert!(scans.has("ns"));
+        scans.lock().forget(NOW + KEEP * 2);
+        assert!(scans.lock().namespaces.is_empty() && scans.lock().left.is_empty());
+        // Changes since then did not arm the timer.
+        scans.watch("ns");
+        assert_eq!(turn(&scans), Some(("ns".into(), Place::default())));
+    }
+
+    #[test]
+    fn a_namespace_without_leases_leaves_nothing_behind() {
+        let scans = Scans::default();
+        scans.watch("not scanned");
+        scans.leave("not scanned", NOW);
+        scans.watch("empty");
+        let (namespace, _) = turn(&scans).unwrap();
+        scans.scanned(namespace, None, false);
+        scans.leave("empty", NOW);
+        let state = scans.lock();
+        assert!(state.namespaces.is_empty() && state.waiting.is_empty() && state.left.is_empty());
+    }
+
+    #[test]
+    fn namespaces_take_turns() {
+        let scans = Scans::default();
+        for namespace in ["b", "a", "c"] {
+            scans.watch(namespace);
+        }
+        let turns: Vec<String> = std::iter::repeat_with(|| {
+            let (namespace, place) = turn(&scans).unwrap();
+            let text = namespace.to_string();
+            scans.scanned(namespace, Some(place), true);
+            text
+        })
+        .take(6)
+        .collect();
+        assert_eq!(turns, ["a", "b", "c", "a", "b", "c"]);
+    }
+
+    #[test]
+    fn whoever_waits_to_scan_wakes_up_to_scan_to_forget_and_to_end() {
+        let scans = Scans {
+            keep: Duration::from_millis(20),
+            ..Scans::default()
+        };
+        let clock = Clock::start();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                while let Some((namespace, _)) = scans.next(&clock) {
+                    scans.scanned(namespace, None, true);
+                }
+            });
+            scans.watch("ns");
+            while !scans.are_at_rest() {
+                std::thread::yield_now();
+            }
+            scans.leave("ns", clock.now());
+            while scans.has("ns") {
+                std::thread::yield_now();
+            }
+            scans.close();
+            thread.join().unwrap();
+        });
+    }
+}
