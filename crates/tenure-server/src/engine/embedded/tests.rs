@@ -4,6 +4,7 @@ use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, R
 use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
+use super::backlog::{BEGIN_AT, CHANGES_PER_SLICE, SLICE};
 use super::*;
 use crate::engine::{Content, Retired, Term};
 use crate::table::Key;
@@ -266,10 +267,10 @@ fn segments(engine: &Embedded) -> usize {
 fn old_terms_are_forgotten_when_newer_ones_are_put_in_their_places() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    for epoch in 1..=2 * PUT_IN_PLACE_AFTER as u64 {
+    for epoch in 1..=2 * BEGIN_AT.changes as u64 {
         commit(&mut engine, &[end(epoch, epoch)]).unwrap();
         engine.tidy().unwrap();
-        assert!(recent(&engine) as usize <= PUT_IN_PLACE_AFTER);
+        assert!(recent(&engine) as usize <= BEGIN_AT.changes);
         assert!(segments(&engine) <= 2);
     }
     commit(&mut engine, &[end(9_000, 9_000)]).unwrap();

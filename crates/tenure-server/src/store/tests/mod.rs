@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::Store;
 use crate::config::Limits;
-use crate::engine::{Archive, CommitError, Content, Engine, Loaded, Term, Write};
+use crate::engine::{Archive, CommitError, Content, Engine, Loaded, Rest, Term, Write};
 use crate::table::Key;
 
 /// Long enough for anything that happens at all.
@@ -67,8 +67,8 @@ impl Engine for Scripted {
         Ok(())
     }
 
-    fn rest(&mut self) -> Result<(), CommitError> {
-        Ok(())
+    fn rest(&mut self) -> Result<Rest, CommitError> {
+        Ok(Rest::Done)
     }
 
     fn close(&mut self) -> Result<(), CommitError> {
