@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection as Database, params};
 use support::{
-    Child, Connection, Kind, Local, Samples, acquire, folder, path, per_second, proof, table,
+    Child, Connection, Kind, Local, Samples, acquire, folder, fresh, path, per_second, proof, table,
 };
 use tenure_server::{Config, Store};
 use tokio::runtime::{Builder, Runtime};
@@ -334,10 +334,4 @@ async fn hand_overs(local: &Local, length: Duration) -> f64 {
     }
     tasks.join_all().await;
     per_second(grants.load(Ordering::Relaxed), began.elapsed())
-}
-
-/// A lease id that was never used: one that was is retired.
-fn fresh() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(1);
-    LAST.fetch_add(1, Ordering::Relaxed)
 }

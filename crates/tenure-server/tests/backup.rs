@@ -159,8 +159,8 @@ async fn a_store_goes_on_over_checkpoints_and_its_end_while_its_backup_is_read()
     }
     reader.execute_batch("BEGIN").unwrap();
     assert_eq!(count(), 1);
-    // Each is two changes, so they are put in their places twice, and the log is moved as far as that
-    // goes.
+    // Each is two changes: enough for slices that put them in their places, and the log is moved as far as
+    // that goes.
     let clients: Vec<_> = (0..10_u32)
         .map(|client| {
             let api = bench.api().clone();

@@ -6,6 +6,8 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports)] // Each benchmark uses its part.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 mod client;
 mod local;
 mod process;
@@ -13,7 +15,7 @@ mod report;
 
 pub use client::Connection;
 pub use local::Local;
-pub use process::{Child, Kind, serve_if_asked};
+pub use process::{Child, Kind, cpu, serve_if_asked};
 pub use report::{Samples, per_second, table};
 
 /// The allocator of the `tenure` command: what is measured is what people run. The servers that a store is
@@ -47,6 +49,12 @@ pub fn acquire_for(duration_ms: u64, number: u64, wait_ms: u64) -> String {
         r#"{{"holder":"worker-{number:07}","duration_ms":{duration_ms},"lease_id":"{}","wait_ms":{wait_ms}}}"#,
         id(number)
     )
+}
+
+/// The number of a lease id that was never used: one that was is retired.
+pub fn fresh() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(1);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The body of a renewal or a release.

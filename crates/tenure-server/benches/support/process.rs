@@ -69,16 +69,7 @@ impl Child {
 
     /// The processor time that it has used.
     pub fn cpu(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.process.id());
-        let stat = std::fs::read_to_string(path).expect("Linux's /proc");
-        let fields = stat.rsplit_once(')').expect("a name").1.split_whitespace();
-        let ticks: u64 = fields
-            .skip(11)
-            .take(2)
-            .map(|field| field.parse::<u64>().expect("a number"))
-            .sum();
-        // Linux tells it in hundredths of a second.
-        Duration::from_millis(ticks * 10)
+        cpu(self.process.id())
     }
 
     /// The bytes of memory that it has.
@@ -93,6 +84,20 @@ impl Drop for Child {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// The processor time that a process has used.
+pub fn cpu(process: u32) -> Duration {
+    let path = format!("/proc/{process}/stat");
+    let stat = std::fs::read_to_string(path).expect("Linux's /proc");
+    let fields = stat.rsplit_once(')').expect("a name").1.split_whitespace();
+    let ticks: u64 = fields
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse::<u64>().expect("a number"))
+        .sum();
+    // Linux tells it in hundredths of a second.
+    Duration::from_millis(ticks * 10)
 }
 
 /// If this process was started to be a server, it is one until its input ends.

@@ -43,12 +43,13 @@ pub(crate) trait Engine: Send {
     /// As [`Engine::commit`]; what was committed stays durable.
     fn tidy(&mut self) -> Result<(), CommitError>;
 
-    /// Whatever is better done while there is nothing to commit; called once after the last change.
+    /// A part of whatever is better done while there is nothing to commit. After the last change it is
+    /// called until it is [`Rest::Done`] or there is a change to commit.
     ///
     /// # Errors
     ///
     /// As [`Engine::commit`]; what was committed stays durable.
-    fn rest(&mut self) -> Result<(), CommitError>;
+    fn rest(&mut self) -> Result<Rest, CommitError>;
 
     /// Whatever makes the next start quick. Everything committed is durable without it.
     ///
@@ -59,6 +60,15 @@ pub(crate) trait Engine: Send {
 
     /// The terms that it keeps.
     fn archive(&self) -> Arc<dyn Archive>;
+}
+
+/// Whether an engine has more to do while there is nothing to commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It has: a change that comes waits for one part of it at most.
+    More,
+    /// It has not, until the next change.
+    Done,
 }
 
 /// One write: the whole of a lease as of a revision.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 use super::{Inner, Status};
-use crate::engine::{CommitError, Content, Engine, Write};
+use crate::engine::{CommitError, Content, Engine, Rest, Write};
 use crate::journal::{Change, Taken, Undone};
 use crate::table::Key;
 
@@ -61,10 +61,12 @@ impl Inner {
                     rest = Some(REST_AFTER);
                     self.commit(batch, &mut *engine)
                 }
-                Taken::Nothing => {
-                    rest = None;
-                    engine.rest()
-                }
+                Taken::Nothing => engine.rest().map(|left| {
+                    rest = match left {
+                        Rest::More => Some(Duration::ZERO),
+                        Rest::Done => None,
+                    };
+                }),
                 Taken::Closed => match engine.close() {
                     Ok(()) => return,
                     failed => failed,

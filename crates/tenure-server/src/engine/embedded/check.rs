@@ -55,10 +55,6 @@ pub(super) fn load(
             let detail = format!("the row of {} does not fit its checksum", row.name());
             return Err(damaged(path, detail));
         }
-        if row.revision > meta.revision {
-            let detail = format!("the row of {} is newer than the whole", row.name());
-            return Err(damaged(path, detail));
-        }
         counted.account(None, Some(crc));
         leases.push_back(row.into_lease().map_err(|detail| damaged(path, detail))?);
     }
@@ -91,12 +87,18 @@ pub(super) fn load(
         );
         return Err(damaged(path, detail));
     }
+    let revision = batches.follow(meta.revision).map_err(damage)?;
+    // A lease may be in its place as of a later revision than `meta` says, but not of one after all batches.
+    if let Some((key, ..)) = leases.iter().find(|(.., newest)| *newest > revision) {
+        let detail = format!("the row of {:?} is newer than the whole", key.as_str());
+        return Err(damaged(path, detail));
+    }
     let mut loaded = Loaded {
         leases,
-        revision: batches.follow(meta.revision).map_err(damage)?,
+        revision,
         floor: meta.floor,
     };
-    // In their order, and after what is in its place: they are newer.
+    // In their order, and after what is in its place.
     batches.apply(&mut loaded).map_err(damage)?;
     Ok(Checked {
         format,

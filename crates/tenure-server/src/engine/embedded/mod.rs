@@ -13,12 +13,13 @@
 //! ```
 //!
 //! A commit is one transaction with one fsync (`synchronous=FULL`). It writes one row, with the whole
-//! batch; batches are put in their places in the tables now and then ([`recent`] says why nothing is
-//! lost by that). Every row has a checksum over all its columns, and the `meta` row one over all of
+//! batch. What is in batches is put in its place in the tables in slices between commits ([`recent`] says
+//! why nothing is lost by that, [`backlog`] how much a slice is). Every row has a checksum over all its columns, and the `meta` row one over all of
 //! these; each batch tells which one it follows; and `RUNNING` tells how far the log had come when it was
 //! last moved into the database. So rows that were lost or altered are noticed at the next start. Nothing
 //! is ever repaired silently.
 
+mod backlog;
 mod backup;
 mod check;
 mod columns;
@@ -38,23 +39,18 @@ use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 use rusqlite::{Connection, ErrorCode, Transaction};
 use tracing::{error, warn};
 
+use self::backlog::Backlog;
 use self::folder::{FORMAT, Folder};
 use self::schema::Meta;
 use self::terms::Reader;
 use super::wal::{self, Checkpoint};
-use super::{Archive, CommitError, Engine, Loaded, OpenError, Write};
+use super::{Archive, CommitError, Content, Engine, Loaded, OpenError, Rest, Write};
 use crate::table::Key;
 
 pub use backup::{BackupError, Contents, Existing};
 pub(crate) use backup::{backup, check_log};
 pub(crate) use restore::restore;
 pub use restore::{RestoreError, Restored};
-
-/// After so many changes, or bytes of them, batches are put in their places. Until that is done the next
-/// commit waits, so it must not take long; and the more there are, the more of them are about one lease,
-/// which is written once.
-const PUT_IN_PLACE_AFTER: usize = 4_000;
-const PUT_IN_PLACE_AFTER_BYTES: usize = 2 * 1024 * 1024;
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and
 /// a start has little to read back. What is put in its place several times meanwhile is moved once.
@@ -71,8 +67,11 @@ pub(super) struct Embedded {
     meta: Meta,
     /// Of the last batch.
     revision: u64,
-    /// Of the batches that are not in their places yet.
-    recent: Recent,
+    /// What is in batches only, since the start.
+    backlog: Backlog,
+    /// What the start found in batches is not in its place yet, and these leases had more terms than are
+    /// remembered.
+    unplaced_at_start: Option<BTreeSet<Key>>,
     /// Where a batch is written before it is committed.
     room: Vec<u8>,
     /// How many pages the log may have.
@@ -82,18 +81,10 @@ pub(super) struct Embedded {
     /// The log was moved into the database: the next commit is in the log alone.
     log_is_new: bool,
     reader: Arc<Reader>,
-    /// How many terms of a lease are remembered, and the leases that had more at the start.
+    /// How many terms of a lease are remembered.
     max_history: usize,
-    overfull: BTreeSet<Key>,
     /// Held for as long as the database is open.
     folder: Folder,
-}
-
-/// How much there is to put in its place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Recent {
-    changes: usize,
-    bytes: usize,
 }
 
 /// Opens the database in `data_dir`, or makes it, and reads all of it. Its revisions go on from
@@ -139,13 +130,13 @@ pub(super) fn open(
         connection,
         meta: checked.meta,
         revision: loaded.revision,
-        recent: Recent::default(),
+        backlog: Backlog::default(),
+        unplaced_at_start: Some(checked.overfull),
         room: Vec::new(),
         log_pages: 0,
         has_leftovers: false,
         log_is_new: false,
         max_history,
-        overfull: checked.overfull,
         folder,
     };
     let failed = |error: rusqlite::Error| OpenError::Database {
@@ -165,7 +156,7 @@ pub(super) fn open(
     loaded.revision = engine.begin(revision).map_err(failed)?;
     let begun = engine.folder.begin(loaded.revision);
     begun.map_err(OpenError::io(engine.folder.path()))?;
-    let placed = engine.put_in_place();
+    let placed = engine.put_all_in_place();
     placed.map_err(|error| OpenError::Database {
         path: database,
         detail: error.to_string(),
@@ -189,17 +180,23 @@ impl Engine for Embedded {
                 Err(error) => warn!(%error, "a loss of the log would not be noticed now"),
             }
         }
-        self.recent.changes += writes.len();
-        self.recent.bytes += bytes;
+        for write in writes {
+            if let Content::Deleted(last) = write.content {
+                self.meta.floor = self.meta.floor.max(last);
+            }
+        }
+        self.backlog.add(writes, bytes);
         // Its bytes, and the ends of them; and one or two of the tree.
         self.log_pages += bytes / PAGE + 3;
         Ok(())
     }
 
     fn tidy(&mut self) -> Result<(), CommitError> {
-        let Recent { changes, bytes } = self.recent;
-        if changes >= PUT_IN_PLACE_AFTER || bytes >= PUT_IN_PLACE_AFTER_BYTES {
-            self.put_in_place()?;
+        for _ in 0..self.backlog.slices_due() {
+            if !self.backlog.is_large() {
+                break;
+            }
+            self.put_slice_in_place()?;
         }
         if self.log_pages < CHECKPOINT_AFTER_PAGES {
             return Ok(());
@@ -220,16 +217,16 @@ impl Engine for Embedded {
         }
     }
 
-    fn rest(&mut self) -> Result<(), CommitError> {
-        if self.recent == Recent::default() {
-            return Ok(());
+    fn rest(&mut self) -> Result<Rest, CommitError> {
+        if self.backlog.is_empty() || !self.put_slice_in_place()? || self.backlog.is_empty() {
+            return Ok(Rest::Done);
         }
-        self.put_in_place()
+        Ok(Rest::More)
     }
 
     fn close(&mut self) -> Result<(), CommitError> {
         self.reader.close();
-        let closed = self.put_in_place().and_then(|()| {
+        let closed = self.put_all_in_place().and_then(|_| {
             wal::checkpoint(&self.connection, Checkpoint::Truncate)
                 .map_err(|error| classify(&error))
         });
@@ -299,28 +296,56 @@ impl Embedded {
         }
     }
 
-    /// Puts the batches in their places in the tables. If that does not work now, for want of room,
-    /// all is in the batches.
-    fn put_in_place(&mut self) -> Result<(), CommitError> {
-        let overfull = std::mem::take(&mut self.overfull);
+    /// Puts the first leases of the backlog in their places in the tables. Tells whether it did: if that
+    /// does not work now, for want of room, all is in the batches.
+    fn put_slice_in_place(&mut self) -> Result<bool, CommitError> {
+        // The backlog knows nothing of what was there at the start, and must not delete it.
+        if self.unplaced_at_start.is_some() {
+            return self.put_all_in_place();
+        }
+        let backlog = std::mem::take(&mut self.backlog);
+        let (most, mut meta) = (self.max_history, self.meta.clone());
+        let placed = self.transact(|transaction| backlog.put_slice(transaction, &mut meta, most));
+        self.backlog = backlog;
+        match placed {
+            Ok(slice) => {
+                self.backlog.forget(&slice);
+                self.meta = meta;
+                self.log_pages += slice.rows;
+                Ok(true)
+            }
+            Err(error) => self.put_off(error),
+        }
+    }
+
+    /// The same for everything, also for what was there at the start, in one transaction.
+    fn put_all_in_place(&mut self) -> Result<bool, CommitError> {
+        let overfull = self.unplaced_at_start.take().unwrap_or_default();
         let (most, mut meta) = (self.max_history, self.meta.clone());
         let placed = self
             .transact(|transaction| recent::put_in_place(transaction, &mut meta, most, &overfull));
-        // Tried again after as many changes as there were.
-        self.recent = Recent::default();
         match placed {
-            Ok(places) => {
+            Ok(rows) => {
+                self.backlog = Backlog::default();
                 self.meta = meta;
-                self.log_pages += places;
-                Ok(())
+                self.log_pages += rows;
+                Ok(true)
             }
-            Err(CommitError::Fatal(error)) => Err(CommitError::Fatal(error)),
             Err(error) => {
-                warn!(%error, "what was committed last was not put in its place yet");
-                self.overfull = overfull;
-                Ok(())
+                self.unplaced_at_start = Some(overfull);
+                self.put_off(error)
             }
         }
+    }
+
+    /// Something was not put in its place: tried again later, unless that is the end.
+    fn put_off(&mut self, error: CommitError) -> Result<bool, CommitError> {
+        if matches!(error, CommitError::Fatal(_)) {
+            return Err(error);
+        }
+        warn!(%error, "what was committed last was not put in its place yet");
+        self.backlog.put_off();
+        Ok(false)
     }
 
     /// After an error the transaction must be gone, or nothing may be written any more.

@@ -1,15 +1,26 @@
 //! What was committed last, and is not in its place in the tables `leases` and `terms` yet.
 //!
 //! A commit only puts its batch behind all others: a page or two for one change, and for many no more
-//! than their bytes. In their places each would cost a page of its lease and one of its term. Now and
-//! then all batches are put in their places, in one transaction that deletes them too; of a lease that
-//! changed a hundred times only what it became is written there.
+//! than their bytes. In their places each would cost a page of its lease and one of its term. Later
+//! leases are put in their places, some in one transaction ([`Backlog`](super::backlog::Backlog)); of a
+//! lease that changed a hundred times only what it became is written there.
 //!
-//! **Nothing is lost or done twice by that.** A commit is acknowledged when its batch is durable here.
-//! Whoever reads the tables reads the batches too, in order, as if they were in their places. The
-//! transaction that puts them there is whole or has not happened: after a crash there are the batches
-//! and the tables as they were, or the tables as they became and no batches. A batch has the whole of
-//! a lease and not what is different in it, so to apply one again would change nothing, either.
+//! **Nothing is lost by that.** A commit is acknowledged when its batch is durable here. Whoever reads the
+//! tables reads the batches too, in order. A batch is deleted in the transaction that puts the last
+//! of its changes in its place, or in a later one; and only when all batches before it are, too. So the
+//! batches that are left have, of each lease, all changes from some revision on, and the row of that lease
+//! has all changes before that revision.
+//!
+//! **Nothing is done twice.** The batches may have changes that are in their places already: those up to
+//! the revision in the row of the lease. To apply them again changes nothing:
+//!
+//! - A change has the whole of a lease, and the last one decides; its row is in its place, or newer. But
+//!   retired ids are told as a difference: those up to the revision of the row in its place are passed over.
+//! - A deletion forgets all that is in its place, also a lease of the same name that was made after it. But
+//!   all changes of that one follow the deletion in the batches.
+//! - Epochs of a lease only grow, so a term before the last one in its place is in its place, or was
+//!   forgotten as too old. The last one may change; all that was noted of it since it got its place is in the
+//!   batches, and the first reason stays.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, LinkedList};
@@ -42,7 +53,7 @@ const INSERT: &str =
 
 const SELECT: &str = "SELECT revision, previous, changes, crc FROM batches ORDER BY revision";
 
-const DELETE_ALL: &str = "DELETE FROM batches";
+const DELETE_UP_TO: &str = "DELETE FROM batches WHERE revision <= ?1";
 
 /// A row is begun anew when it has so many bytes, far below the most that SQLite takes.
 const ROW_BYTES: usize = 1024 * 1024;
@@ -300,25 +311,16 @@ impl Batches {
             match change? {
                 Change::Lease(row, retired) => {
                     let of_lease = outcomes.entry((row.namespace, row.lease)).or_default();
-                    of_lease.row = Some(row);
-                    of_lease.retired.push(retired);
-                    of_lease.is_deleted = false;
+                    of_lease.put(row, retired);
                 }
                 Change::Deleted(deleted) => {
                     deleted_epoch = deleted_epoch.max(deleted.last.and_then(Epoch::new));
-                    let outcome = Outcome {
-                        retired: vec![Retired::All(Cow::default())],
-                        is_deleted: true,
-                        forgets_terms: true,
-                        ..Outcome::default()
-                    };
-                    outcomes.insert((deleted.namespace, deleted.lease), outcome);
+                    let key = (deleted.namespace, deleted.lease);
+                    outcomes.insert(key, Outcome::deleted());
                 }
                 Change::Term(term) => {
                     let of_lease = outcomes.entry((term.namespace, term.lease)).or_default();
-                    let earlier = of_lease.terms.remove(&term.epoch);
-                    let term = earlier.map_or(term, |earlier| term.after(earlier));
-                    of_lease.terms.insert(term.epoch, term);
+                    of_lease.note(term);
                 }
             }
         }
@@ -335,7 +337,7 @@ impl Batches {
             let (Ok(namespace), Ok(lease)) = (name(key.0), name(key.1)) else {
                 return Err("a batch has a senseless name".into());
             };
-            if outcome.row.is_some() || outcome.is_deleted {
+            if outcome.row.is_some() || outcome.was_deleted {
                 outcomes.insert(Key::new(&namespace, &lease), outcome);
             }
         }
@@ -346,11 +348,14 @@ impl Batches {
         for (key, before, revision) in std::mem::take(&mut loaded.leases) {
             match outcomes.remove(&key) {
                 None => leases.push_back((key, before, revision)),
-                Some(outcome) => leases.extend(outcome.into_lease(&bytes_of(&before.retired))?),
+                Some(outcome) => {
+                    let retired = bytes_of(&before.retired);
+                    leases.extend(outcome.into_lease(revision, &retired)?);
+                }
             }
         }
         for outcome in outcomes.into_values() {
-            leases.extend(outcome.into_lease(&[])?);
+            leases.extend(outcome.into_lease(0, &[])?);
         }
         loaded.leases = leases;
         Ok(())
@@ -362,20 +367,18 @@ type Outcomes<'a> = BTreeMap<(&'a str, &'a str), Outcome<'a>>;
 
 /// What all batches together make of one lease.
 #[derive(Default)]
-struct Outcome<'a> {
+pub(super) struct Outcome<'a> {
     /// `None` if nothing is said of the lease, or it is deleted.
     row: Option<Row<'a>>,
-    /// What becomes of its retired ids, one after the other.
-    retired: Vec<Retired<'a>>,
-    /// What is in its place is of a lease that was deleted since.
-    is_deleted: bool,
-    /// And so are the terms.
-    forgets_terms: bool,
+    /// What becomes of its retired ids at these revisions, one after the other.
+    retired: Vec<(u64, Retired<'a>)>,
+    /// What is in its place, terms too, is of a lease that was deleted since.
+    was_deleted: bool,
     terms: BTreeMap<u64, terms::Row<'a>>,
 }
 
-/// Puts these batches in their places, and forgets terms of a lease beyond the last so many; also of
-/// those in `overfull`. Returns how many places were written to.
+/// Puts all batches in their places, and forgets terms of a lease beyond the last so many; also of
+/// those in `overfull`. Returns how many rows were written or deleted.
 pub(super) fn put_in_place(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
@@ -384,14 +387,20 @@ pub(super) fn put_in_place(
 ) -> rusqlite::Result<usize> {
     let batches = Batches::read(transaction).map_err(corrupt)?;
     meta.revision = batches.follow(meta.revision).map_err(corrupt)?;
-    let mut places = place(transaction, meta, &batches, most_terms)?;
+    let mut rows = place(transaction, meta, &batches, most_terms)?;
     for key in overfull {
         let key = (key.namespace(), key.lease());
-        places += terms::forget_old(transaction, meta, key, most_terms)?;
+        rows += terms::forget_old(transaction, meta, key, most_terms)?;
     }
-    transaction.prepare_cached(DELETE_ALL)?.execute([])?;
-    meta.write(&mut transaction.prepare_cached(UPDATE_META)?)?;
-    Ok(places)
+    end(transaction, meta)?;
+    Ok(rows)
+}
+
+/// Ends a transaction that has put all changes up to `meta.revision` in their places.
+pub(super) fn end(transaction: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
+    let mut delete = transaction.prepare_cached(DELETE_UP_TO)?;
+    delete.execute([meta.revision])?;
+    meta.write(&mut transaction.prepare_cached(UPDATE_META)?)
 }
 
 /// The same without an end of it: the batches stay, and what is about all leases is not written.
@@ -403,31 +412,72 @@ pub(super) fn place(
 ) -> rusqlite::Result<usize> {
     let (outcomes, deleted_epoch) = batches.outcome().map_err(corrupt)?;
     meta.floor = meta.floor.max(deleted_epoch);
-    let mut places = 0;
+    let mut rows = 0;
     for (key, outcome) in outcomes {
-        places += outcome.put_in_place(transaction, meta, key, most_terms)?;
+        rows += outcome.put_in_place(transaction, meta, key, most_terms)?;
     }
-    Ok(places)
+    Ok(rows)
 }
 
 impl<'a> Outcome<'a> {
-    /// The row with all its retired ids, of which these are in its place.
-    fn whole_row(&mut self, in_place: &[u8]) -> Option<Row<'a>> {
+    /// A lease that was deleted, whatever was before.
+    pub(super) fn deleted() -> Self {
+        Self {
+            was_deleted: true,
+            ..Self::default()
+        }
+    }
+
+    /// The lease became this, but for its retired ids, which became that.
+    fn put(&mut self, row: Row<'a>, retired: Retired<'a>) {
+        self.retired.push((row.revision, retired));
+        self.row = Some(row);
+    }
+
+    /// The lease became all of this.
+    pub(super) fn put_whole(&mut self, mut row: Row<'a>) {
+        let all = std::mem::take(&mut row.retired);
+        self.put(row, Retired::All(all));
+    }
+
+    /// This was noted of a term.
+    pub(super) fn note(&mut self, term: terms::Row<'a>) {
+        let earlier = self.terms.remove(&term.epoch);
+        let term = earlier.map_or(term, |earlier| term.after(earlier));
+        self.terms.insert(term.epoch, term);
+    }
+
+    /// The row with all its retired ids, of which these were in its place as of this revision.
+    fn whole_row(&mut self, revision: u64, in_place: &[u8]) -> Option<Row<'a>> {
         let mut row = self.row.take()?;
+        // All since a deletion is here, whatever of it is in its place.
+        let (revision, in_place) = match self.was_deleted {
+            true => (0, [].as_slice()),
+            false => (revision, in_place),
+        };
         let mut list = in_place.as_chunks().0.to_vec();
-        for retired in &self.retired {
-            retired.apply(&mut list);
+        for (at, retired) in &self.retired {
+            // The others have made it what it is in its place.
+            if *at > revision {
+                retired.apply(&mut list);
+            }
         }
         row.retired = list.into_flattened().into();
         Some(row)
     }
 
     /// The lease, if there is one now.
-    fn into_lease(mut self, in_place: &[u8]) -> Result<Option<(Key, Stored, u64)>, String> {
-        self.whole_row(in_place).map(Row::into_lease).transpose()
+    fn into_lease(
+        mut self,
+        revision: u64,
+        in_place: &[u8],
+    ) -> Result<Option<(Key, Stored, u64)>, String> {
+        let row = self.whole_row(revision, in_place);
+        row.map(Row::into_lease).transpose()
     }
 
-    fn put_in_place(
+    /// Writes what became of the lease and its terms. Returns how many rows were written or deleted.
+    pub(super) fn put_in_place(
         mut self,
         transaction: &Transaction<'_>,
         meta: &mut Meta,
@@ -435,14 +485,16 @@ impl<'a> Outcome<'a> {
         most_terms: usize,
     ) -> rusqlite::Result<usize> {
         let (namespace, lease) = key;
-        if self.row.is_some() || self.is_deleted {
+        let mut rows = 0;
+        if self.row.is_some() || self.was_deleted {
             let mut select = transaction.prepare_cached(SELECT_BEFORE)?;
             let before = select.query_row(params![namespace, lease], |row| {
-                Ok((row.get(0)?, row.get(1)?))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             });
-            let before: Option<(u32, Vec<u8>)> = before.optional()?;
-            let (old, retired) = before.unzip();
-            let new = match self.whole_row(&retired.unwrap_or_default()) {
+            let before: Option<(u32, u64, Vec<u8>)> = before.optional()?;
+            let old = before.as_ref().map(|before| before.0);
+            let (_, revision, retired) = before.unwrap_or_default();
+            let new = match self.whole_row(revision, &retired) {
                 Some(row) => Some(row.write(&mut transaction.prepare_cached(UPSERT)?)?),
                 None => {
                     let mut delete = transaction.prepare_cached(DELETE)?;
@@ -451,11 +503,12 @@ impl<'a> Outcome<'a> {
                 }
             };
             meta.account(old, new);
+            rows += 1;
         }
-        if self.forgets_terms {
-            terms::delete(transaction, meta, key)?;
+        if self.was_deleted {
+            rows += terms::delete(transaction, meta, key)?;
         }
-        let terms = terms::put(transaction, meta, key, self.terms, most_terms)?;
-        Ok(1 + terms)
+        rows += terms::put(transaction, meta, key, self.terms, most_terms)?;
+        Ok(rows)
     }
 }

@@ -53,7 +53,7 @@ const CAREFUL: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) const SELECT_BEFORE: &str =
-    "SELECT crc, retired FROM leases WHERE namespace = ?1 AND lease = ?2";
+    "SELECT crc, revision, retired FROM leases WHERE namespace = ?1 AND lease = ?2";
 
 pub(super) const DELETE: &str = "DELETE FROM leases WHERE namespace = ?1 AND lease = ?2";
 
@@ -80,7 +80,7 @@ pub(super) const UPDATE_META: &str = "
 /// What is known about all that is in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
-    /// All changes up to this revision are in their places.
+    /// All changes up to this revision are in their places; of some leases later ones, too.
     pub(super) revision: u64,
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its
     /// lease, or one that a restore put here.

@@ -248,7 +248,7 @@ fn crc((namespace, lease): (&str, &str), first_epoch: u64, terms: &[u8]) -> u32 
 }
 
 /// Puts terms of a lease in their places, and forgets old ones if there are more than `most` without them.
-/// Returns how many places were written to.
+/// Returns how many rows were written or deleted.
 pub(super) fn put(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
@@ -267,7 +267,7 @@ pub(super) fn put(
         None => Vec::new(),
     };
     let mut replaced = newest.as_ref().map(|newest| newest.crc);
-    let mut places = 1;
+    let mut rows = 1;
     for term in terms.into_values().skip(skipped) {
         let is_full = segment.len() >= SEGMENT;
         match segment.last_mut() {
@@ -276,24 +276,22 @@ pub(super) fn put(
                 *last = term.after(*last);
                 continue;
             }
-            // Epochs of a lease only grow.
-            Some(last) if last.epoch > term.epoch => {
-                return Err(corrupt(format!("the term {} came late", term.epoch)));
-            }
+            // Epochs of a lease only grow, so it is in its place, or was forgotten.
+            Some(last) if last.epoch > term.epoch => continue,
             Some(_) if is_full => {
                 write(transaction, meta, key, &segment, replaced.take())?;
                 segment.clear();
-                places += 1;
+                rows += 1;
             }
             _ => {}
         }
         segment.push(term);
     }
     write(transaction, meta, key, &segment, replaced)?;
-    if places > 1 {
-        places += forget_before(transaction, meta, key, segment.len(), most)?;
+    if rows > 1 {
+        rows += forget_before(transaction, meta, key, segment.len(), most)?;
     }
-    Ok(places)
+    Ok(rows)
 }
 
 /// Writes a segment, in the place of one with this checksum.
@@ -338,18 +336,14 @@ pub(super) const fn segments(newest: usize, most: usize) -> usize {
     }
 }
 
-/// Forgets all terms of the lease.
+/// Forgets all terms of the lease. Returns how many rows were deleted.
 pub(super) fn delete(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
     (namespace, lease): (&str, &str),
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<usize> {
     let mut delete = transaction.prepare_cached(DELETE)?;
-    let mut rows = delete.query(params![namespace, lease])?;
-    while let Some(row) = rows.next()? {
-        meta.account(Some(row.get(0)?), None);
-    }
-    Ok(())
+    forget(meta, delete.query(params![namespace, lease])?)
 }
 
 /// Forgets the segments of the lease that have none of its last so many terms.
@@ -376,13 +370,17 @@ fn forget_before(
 ) -> rusqlite::Result<usize> {
     let kept = segments(newest, most) as u64;
     let mut delete = transaction.prepare_cached(DELETE_OLD)?;
-    let mut rows = delete.query(params![namespace, lease, kept])?;
-    let mut forgotten = 0;
-    while let Some(row) = rows.next()? {
+    forget(meta, delete.query(params![namespace, lease, kept])?)
+}
+
+/// These segments are deleted. Returns how many they are.
+fn forget(meta: &mut Meta, mut deleted: rusqlite::Rows<'_>) -> rusqlite::Result<usize> {
+    let mut rows = 0;
+    while let Some(row) = deleted.next()? {
         meta.account(Some(row.get(0)?), None);
-        forgotten += 1;
+        rows += 1;
     }
-    Ok(forgotten)
+    Ok(rows)
 }
 
 /// A second connection, that only reads: readers don't wait for commits, nor commits for them.

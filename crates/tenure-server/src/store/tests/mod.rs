@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::Store;
 use crate::config::Limits;
-use crate::engine::{Archive, CommitError, Content, Engine, Loaded, Term, Write};
+use crate::engine::{Archive, CommitError, Content, Engine, Loaded, Rest, Term, Write};
 use crate::table::Key;
 
 /// Long enough for anything that happens at all.
@@ -42,6 +42,8 @@ struct Shelf {
     reading: Mutex<()>,
     /// How many have come to read.
     asked: AtomicUsize,
+    /// How many parts of what is done at rest are left.
+    parts_of_rest: AtomicUsize,
     /// Whether the disk fails when the engine is closed.
     fails_at_the_end: AtomicBool,
 }
@@ -68,8 +70,14 @@ impl Engine for Scripted {
         Ok(())
     }
 
-    fn rest(&mut self) -> Result<(), CommitError> {
-        Ok(())
+    fn rest(&mut self) -> Result<Rest, CommitError> {
+        let left = &self.shelf.parts_of_rest;
+        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            left.checked_sub(1)
+        }) {
+            Ok(2..) => Ok(Rest::More),
+            _ => Ok(Rest::Done),
+        }
     }
 
     fn close(&mut self) -> Result<(), CommitError> {
@@ -208,6 +216,21 @@ async fn held() -> (Store, Script) {
 /// Talks to the engine's thread without blocking the runtime for long: answers go on meanwhile.
 async fn on_engine<T>(script: &Script, talk: impl FnOnce(&Script) -> T) -> T {
     tokio::task::block_in_place(|| talk(script))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_at_rest_is_done_part_by_part_until_nothing_is_left() {
+    let (store, script) = scripted();
+    script.shelf.parts_of_rest.store(3, Ordering::SeqCst);
+    let granted = acquire(&store, 1, Duration::ZERO);
+    script.commit();
+    granted.await.unwrap().unwrap();
+    let all_done = async {
+        while script.shelf.parts_of_rest.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, all_done).await.expect("all parts");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,12 @@
 //! The database as an engine.
 
+mod slices;
+
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules};
 use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
+use super::backlog::BEGIN_AT;
 use super::*;
 use crate::engine::{Content, Retired, Term};
 use crate::table::Key;
@@ -266,10 +269,10 @@ fn segments(engine: &Embedded) -> usize {
 fn old_terms_are_forgotten_when_newer_ones_are_put_in_their_places() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    for epoch in 1..=2 * PUT_IN_PLACE_AFTER as u64 {
+    for epoch in 1..=2 * BEGIN_AT.changes as u64 {
         commit(&mut engine, &[end(epoch, epoch)]).unwrap();
         engine.tidy().unwrap();
-        assert!(recent(&engine) as usize <= PUT_IN_PLACE_AFTER);
+        assert!(recent(&engine) as usize <= BEGIN_AT.changes);
         assert!(segments(&engine) <= 2);
     }
     commit(&mut engine, &[end(9_000, 9_000)]).unwrap();
@@ -450,15 +453,20 @@ fn what_was_committed_last_is_checked_too() {
 /// Leases, the floor, and the terms of each lease.
 type Known = (Vec<(Key, Stored, u64)>, Option<Epoch>, Vec<Vec<Term>>);
 
+/// The terms of the first so many leases.
+fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<Term>> {
+    let terms_of = |of: u64| {
+        let key = Key::of_text(&format!("ns/job-{of}"));
+        engine.archive().terms(&key, Epoch::MAX, MOST).unwrap()
+    };
+    (1..=leases).map(terms_of).collect()
+}
+
 /// All that a store knows of three leases after these batches, of which these were put in their places,
 /// when it was closed or killed.
 fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_closed: bool) -> Known {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let terms = |engine: &Embedded, of: u64| {
-        let key = Key::of_text(&format!("ns/job-{of}"));
-        engine.archive().terms(&key, Epoch::MAX, MOST).unwrap()
-    };
     for (number, batch) in batches.iter().enumerate() {
         commit(&mut engine, batch).unwrap();
         if in_place(number) {
@@ -466,22 +474,21 @@ fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_clos
             assert_eq!(recent(&engine), 0);
         }
     }
-    let told: Vec<_> = (1..=3).map(|of| terms(&engine, of)).collect();
+    let told = terms(&engine, 3);
     if is_closed {
         engine.close().unwrap();
     }
     drop(engine);
     let (loaded, engine) = open(folder.path(), MOST).unwrap();
     assert_eq!(recent(&engine), 0);
-    let after: Vec<_> = (1..=3).map(|of| terms(&engine, of)).collect();
-    assert_eq!(after, told);
+    assert_eq!(terms(&engine, 3), told);
     let leases = loaded.leases.into_iter().collect();
     (leases, loaded.floor, told)
 }
 
-#[test]
-fn it_makes_no_difference_when_batches_are_put_in_their_places() {
-    // Three leases that change, end terms, are deleted and made again, in some order.
+/// Batches of some leases that change, end terms, are deleted and made again, in some order; and the ids
+/// that are retired of each at the end.
+fn batches(leases: u64, revisions: std::ops::Range<u64>) -> (Vec<Vec<Write>>, Vec<Vec<LeaseId>>) {
     let mut batches = Vec::new();
     let mut random = 7_u64;
     let mut next = |below: u64| {
@@ -490,13 +497,13 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
             .wrapping_add(1);
         (random >> 33) % below
     };
-    let mut retired: [Vec<LeaseId>; 4] = Default::default();
-    for revision in 10..70 {
-        let of = 1 + next(3);
+    let mut retired = vec![Vec::new(); leases as usize + 1];
+    for revision in revisions {
+        let of = 1 + next(leases);
         let mut write = match next(12) {
-            0 => delete(revision, of, 3 + revision / 2),
-            1..4 => write(revision, 10 * revision as usize),
-            _ => end(revision, 3 + revision / 2),
+            0 => delete(revision, of, 3 + revision / leases),
+            1..4 => write(revision, (10 * revision % 700) as usize),
+            _ => end(revision, 3 + revision / leases),
         };
         write.key = Key::of_text(&format!("ns/job-{of}"));
         // Each write of a lease but the first adds an id to those that are retired, and forgets some.
@@ -520,6 +527,12 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
             _ => batches.push(vec![write]),
         }
     }
+    (batches, retired)
+}
+
+#[test]
+fn it_makes_no_difference_when_batches_are_put_in_their_places() {
+    let (batches, retired) = batches(3, 10..70);
     let never = known_after(&batches, |_| false, false);
     assert!(!never.0.is_empty() && never.1.is_some());
     assert!(never.2.iter().any(|terms| terms.len() == MOST));

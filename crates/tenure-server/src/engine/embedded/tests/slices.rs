@@ -1,0 +1,211 @@
+//! What is in batches comes into its place in slices, whatever happens between and after them.
+
+use super::super::backlog::{CHANGES_PER_SLICE, SLICE};
+use super::super::{Existing, Rest, backup, restore};
+use super::*;
+
+/// So many that putting them in their places takes several slices.
+const LEASES: u64 = 60;
+
+/// A copy of the folder as it is now: what a kill leaves.
+fn killed(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["FORMAT", "RUNNING", "leases.db", "leases.db-wal"] {
+        std::fs::copy(folder.join(name), copy.path().join(name)).unwrap();
+    }
+    copy
+}
+
+/// Leases, the floor and terms that a start finds there; it goes on with one more batch.
+fn known(folder: &Path, more: &[Write]) -> Known {
+    let (loaded, mut engine) = open(folder, MOST).unwrap();
+    let told = terms(&engine, LEASES);
+    assert_eq!(recent(&engine), 0);
+    commit(&mut engine, more).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let (again, engine) = open(folder, MOST).unwrap();
+    assert!(again.leases.len() >= loaded.leases.len());
+    assert_eq!(terms(&engine, LEASES), told);
+    (in_order(loaded.leases), loaded.floor, told)
+}
+
+/// A start finds leases in any order.
+fn in_order(leases: impl IntoIterator<Item = (Key, Stored, u64)>) -> Vec<(Key, Stored, u64)> {
+    let mut leases: Vec<_> = leases.into_iter().collect();
+    leases.sort_by(|one, other| one.0.cmp(&other.0));
+    leases
+}
+
+/// How many leases are in their places.
+fn placed(engine: &Embedded) -> usize {
+    let count = "SELECT count(*) FROM leases";
+    let count = engine.connection.query_row(count, [], |row| row.get(0));
+    count.unwrap()
+}
+
+#[test]
+fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
+    // The same batches are committed to two stores. One of them puts nothing in its place.
+    let [folder, plain] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let (_, mut never) = open(plain.path(), MOST).unwrap();
+    let (batches, _) = batches(LEASES, 10..1_500);
+    let (first, then) = batches.split_at(batches.len() * 3 / 4);
+    for batch in first {
+        commit(&mut engine, batch).unwrap();
+        commit(&mut never, batch).unwrap();
+    }
+    let more = [write(9_000, 10)];
+    let (mut slices, mut halfway) = (0, 0);
+    for batch in then.chunks(then.len() / 12) {
+        engine.rest().unwrap();
+        slices += 1;
+        halfway += usize::from(recent(&engine) > 0 && placed(&engine) > 0);
+        let told = terms(&never, LEASES);
+        assert_eq!(terms(&engine, LEASES), told, "slice {slices}");
+        let expected = known(killed(plain.path()).path(), &more);
+        assert_eq!(expected.2, told);
+        let found = known(killed(folder.path()).path(), &more);
+        assert_eq!(found, expected, "after slice {slices}");
+        // And while more is committed, before the next slice.
+        for batch in batch {
+            commit(&mut engine, batch).unwrap();
+            commit(&mut never, batch).unwrap();
+        }
+        assert_eq!(terms(&engine, LEASES), terms(&never, LEASES));
+        let expected = known(killed(plain.path()).path(), &more);
+        let found = known(killed(folder.path()).path(), &more);
+        assert_eq!(found, expected, "before slice {}", slices + 1);
+    }
+    assert!(halfway > 8, "{halfway} of {slices}");
+    while engine.rest().unwrap() == Rest::More {}
+    assert_eq!(recent(&engine), 0);
+    assert_eq!(terms(&engine, LEASES), terms(&never, LEASES));
+    let expected = known(killed(plain.path()).path(), &more);
+    assert!(expected.1.is_some());
+    assert_eq!(known(killed(folder.path()).path(), &more), expected);
+}
+
+#[test]
+fn a_backup_in_the_middle_of_slices_has_everything() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let (_, mut engine) = open(&at("store"), MOST).unwrap();
+    let (batches, _) = batches(LEASES, 10..900);
+    for batch in &batches {
+        commit(&mut engine, batch).unwrap();
+    }
+    let (whole, _) = open(killed(&at("store")).path(), MOST).unwrap();
+    let whole = in_order(whole.leases);
+    for slice in 0..3 {
+        assert_eq!(engine.rest().unwrap(), Rest::More);
+        let [file, restored] = ["file", "restored"].map(|name| at(&format!("{name}-{slice}")));
+        backup(&at("store"), &file, Existing::Keep).unwrap();
+        restore(&file, &restored).unwrap();
+        let (loaded, again) = open(&restored, MOST).unwrap();
+        assert_eq!(in_order(loaded.leases), whole);
+        assert_eq!(terms(&again, LEASES), terms(&engine, LEASES));
+    }
+}
+
+/// What one transaction changes at most: rows of leases and terms, batches, and the row about the whole.
+const MOST_ROWS: u64 = 2 * SLICE as u64 + 1;
+
+/// A change of this lease that ends a term, with much to write.
+fn change(revision: u64, lease: u64) -> Write {
+    let mut write = end(revision, revision);
+    write.key = Key::of_text(&format!("ns/job-{lease}"));
+    write
+}
+
+/// Commits so many changes at a time of these leases, in this order, without an end of it. No slice
+/// changes more rows than it may, and what is in batches only is bounded.
+fn load(changes_at_once: u64, commits: u64, lease: impl Fn(u64) -> u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), 100).unwrap();
+    // What counts is how much is written, not when it is on disk.
+    let off = engine.connection.execute_batch("PRAGMA synchronous = OFF");
+    off.unwrap();
+    let slices = changes_at_once.div_ceil(CHANGES_PER_SLICE as u64);
+    let mut most = 0;
+    for number in 0..commits {
+        let first = 10 + number * changes_at_once;
+        let revisions = first..first + changes_at_once;
+        let batch: Vec<Write> = revisions.map(|at| change(at, lease(at))).collect();
+        commit(&mut engine, &batch).unwrap();
+        most = most.max(engine.backlog.size().changes);
+        let before = engine.connection.total_changes();
+        engine.tidy().unwrap();
+        let rows = engine.connection.total_changes() - before;
+        assert!(rows <= slices * MOST_ROWS, "{rows} rows");
+    }
+    let in_batches = engine.backlog.size().changes;
+    assert!(in_batches as u64 >= u64::from(recent(&engine)));
+    let bound = 2 * BEGIN_AT.changes + changes_at_once as usize;
+    assert!((BEGIN_AT.changes..=bound).contains(&most), "{most}");
+    engine.close().unwrap();
+    drop(engine);
+    let (loaded, _) = open(folder.path(), 100).unwrap();
+    assert!(loaded.revision > 9 + commits * changes_at_once);
+}
+
+#[test]
+fn under_endless_load_slices_stay_small_and_batches_stay_bounded() {
+    // The same leases again and again, as clients in a closed loop do it.
+    load(32, 300, |at| at % 64);
+    load(1, 6_000, |at| at % 64);
+    // Always another lease.
+    load(33, 400, |at| at % 10_000);
+    load(500, 24, |at| at);
+    // Many leases once, and then one without end.
+    load(32, 400, |at| at.min(4_000));
+    load(200, 60, |at| at.min(4_000));
+}
+
+#[test]
+fn what_a_start_could_not_put_in_its_place_is_not_lost_to_slices() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    commit(&mut engine, &[write(1, 10)]).unwrap();
+    // As after a start on a full disk: there are batches that this process has not committed.
+    engine.backlog = Backlog::default();
+    engine.unplaced_at_start = Some(BTreeSet::new());
+    commit(&mut engine, &[write(2, 10)]).unwrap();
+    engine.rest().unwrap();
+    assert_eq!((recent(&engine), placed(&engine)), (0, 2));
+    drop(engine);
+    let (loaded, _) = open(folder.path(), MOST).unwrap();
+    assert_eq!(loaded.leases.len(), 2);
+}
+
+#[test]
+fn after_a_slice_that_failed_the_next_one_waits_for_as_much_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let limit = |engine: &Embedded, pages: u32| {
+        let limit = format!("PRAGMA max_page_count = {pages}");
+        engine.connection.query_row(&limit, [], |_| Ok(())).unwrap();
+    };
+    let mut revision = 10;
+    let mut until = |engine: &mut Embedded, changes: usize| {
+        while engine.backlog.size().changes < changes {
+            let revisions = revision..revision + 32;
+            let batch: Vec<Write> = revisions.map(|at| write(at, 200)).collect();
+            commit(engine, &batch).unwrap();
+            revision += 32;
+        }
+    };
+    until(&mut engine, BEGIN_AT.changes);
+    // The database may not grow, as on a disk without space.
+    limit(&engine, 1);
+    assert_eq!(engine.rest().unwrap(), Rest::Done);
+    engine.tidy().unwrap();
+    limit(&engine, 1_000_000);
+    until(&mut engine, 2 * BEGIN_AT.changes - 64);
+    engine.tidy().unwrap();
+    assert_eq!(placed(&engine), 0);
+    until(&mut engine, 2 * BEGIN_AT.changes + 64);
+    engine.tidy().unwrap();
+    assert!(placed(&engine) > 0);
+}
