@@ -70,7 +70,7 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
             has no authentication");
     }
 
-    open_files::make_room(&limits);
+    let limits = open_files::make_room(limits);
     let store = Store::open(Config::new(engine.clone()).with_limits(limits))?;
     let azure = match azure {
         Some(config) => Some(Azure::open(&store, &engine, config)?),

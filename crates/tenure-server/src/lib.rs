@@ -29,6 +29,7 @@
 
 mod config;
 mod connections;
+mod standing;
 mod server;
 mod tls;
 

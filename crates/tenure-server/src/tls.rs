@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::connections::{Door, Seated};
+use crate::standing::Stream;
 
 /// The certificate that a [`Server`](crate::Server) shows, and its key. Clones are handles to the
 /// same one.
@@ -141,7 +142,7 @@ pub(crate) struct Handshakes {
 }
 
 impl Accept<TcpStream, Router> for Handshakes {
-    type Stream = TlsStream<TcpStream>;
+    type Stream = TlsStream<Stream>;
     type Service = Seated;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 

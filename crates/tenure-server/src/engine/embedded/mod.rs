@@ -6,6 +6,7 @@
 //!   FORMAT              "tenure-store 4": there was a database here
 //!   RUNNING             while the database is open: how far it had come at least, which is in the log
 //!                       alone, so that a lost log is noticed
+//!   RUNNING.new         what RUNNING is written to the next time, opened ahead
 //!   leases.db           one row a lease, one for some of its terms that have ended, one about all of
 //!                       these, and what was committed last in batches
 //!   leases.db-wal       what was committed and is not in leases.db yet
@@ -26,6 +27,7 @@ mod folder;
 mod recent;
 mod restore;
 mod row;
+mod running;
 mod schema;
 mod terms;
 mod upgrade;
@@ -39,6 +41,7 @@ use rusqlite::{Connection, ErrorCode, Transaction};
 use tracing::{error, warn};
 
 use self::folder::{FORMAT, Folder};
+use self::running::Running;
 use self::schema::Meta;
 use self::terms::Reader;
 use super::wal::{self, Checkpoint};
@@ -85,6 +88,7 @@ pub(super) struct Embedded {
     /// How many terms of a lease are remembered, and the leases that had more at the start.
     max_history: usize,
     overfull: BTreeSet<Key>,
+    running: Running,
     /// Held for as long as the database is open.
     folder: Folder,
 }
@@ -134,6 +138,7 @@ pub(super) fn open(
         return Err(folder.marker_is_missing());
     }
     folder.check_revision(began, loaded.revision)?;
+    let running = Running::open(folder.path()).map_err(OpenError::io(folder.path()))?;
     let mut engine = Embedded {
         reader: Reader::open(&database)?,
         connection,
@@ -146,6 +151,7 @@ pub(super) fn open(
         log_is_new: false,
         max_history,
         overfull: checked.overfull,
+        running,
         folder,
     };
     let failed = |error: rusqlite::Error| OpenError::Database {
@@ -163,7 +169,7 @@ pub(super) fn open(
         engine.folder.mark()?;
     }
     loaded.revision = engine.begin(revision).map_err(failed)?;
-    let begun = engine.folder.begin(loaded.revision);
+    let begun = engine.running.write(loaded.revision);
     begun.map_err(OpenError::io(engine.folder.path()))?;
     let placed = engine.put_in_place();
     placed.map_err(|error| OpenError::Database {
@@ -183,11 +189,8 @@ impl Engine for Embedded {
         let bytes = committed?;
         self.revision = writes.last().map_or(previous, |write| write.revision);
         if self.log_is_new {
-            match self.folder.begin(self.revision) {
-                Ok(()) => self.log_is_new = false,
-                // The commit itself is on disk. Tried again with the next one.
-                Err(error) => warn!(%error, "a loss of the log would not be noticed now"),
-            }
+            // The commit itself is on disk. Tried again with the next one.
+            self.log_is_new = !self.running.try_write(self.revision);
         }
         self.recent.changes += writes.len();
         self.recent.bytes += bytes;
@@ -234,7 +237,7 @@ impl Engine for Embedded {
                 .map_err(|error| classify(&error))
         });
         match closed {
-            Ok(true) => self.folder.end(),
+            Ok(true) => self.running.remove(),
             Ok(false) => warn!(
                 "another program reads the database, so the write-ahead log was not moved into \
                  it; nothing is lost"
