@@ -29,8 +29,8 @@
 
 mod config;
 mod connections;
-mod standing;
 mod server;
+mod standing;
 mod tls;
 
 mod azure;
@@ -45,11 +45,13 @@ mod events;
 mod engine;
 
 mod clock;
+mod panics;
 mod random;
 mod timer;
 
 pub use azure::{Azure, AzureAccount, AzureBearer, AzureConfig, AzureConfigError, AzureError};
 pub use azure::{backup, restore};
+pub use clock::WrongClock;
 pub use config::{Config, EngineConfig, LimitError, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use http::router;

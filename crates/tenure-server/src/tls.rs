@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::CertificateTime;
 use crate::connections::{Door, Seated};
 use crate::standing::Stream;
 
@@ -182,7 +183,7 @@ impl Pem {
             .map_err(|reason| of_certificate(certificate, reason))?;
         let secret = self.secret().map_err(|reason| of_key(key, reason))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let config = ServerConfig::builder_with_details(provider, Arc::new(CertificateTime))
             .with_safe_default_protocol_versions()
             .map(|builder| builder.with_no_client_auth())
             .and_then(|builder| builder.with_single_cert(chain, secret));

@@ -50,6 +50,7 @@ use crate::Store;
 use crate::config::EngineConfig;
 use crate::engine::OpenError;
 use crate::http;
+use crate::panics;
 
 pub use config::{AzureAccount, AzureBearer, AzureConfig, AzureConfigError};
 pub use copies::{backup, restore};
@@ -198,12 +199,10 @@ async fn answer_renewal(State(azure): State<Azure>, request: Request) -> Respons
 /// The last net: a fault of ours ends one request and nothing else.
 #[allow(clippy::needless_pass_by_value)] // The layer wants it so.
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown");
-    error!(error = text, "a request failed by a fault in the store");
+    error!(
+        error = panics::text(&*panic),
+        "a request failed by a fault in the store"
+    );
     Conversation::nobodys().answer(Err(error::INTERNAL_ERROR.into()))
 }
 

@@ -68,7 +68,11 @@ fn check_host<B>(request: &Request<B>) -> Result<(), String> {
         ));
     }
     match request.uri().authority() {
-        Some(target) if !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes()) => {
+        Some(target)
+            if !host
+                .as_bytes()
+                .eq_ignore_ascii_case(target.as_str().as_bytes()) =>
+        {
             Err(format!(
                 "the request is for {target:.100} and its Host header is {shown:.100}; both must be the same"
             ))
@@ -99,7 +103,9 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a Head
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (only, None) => Ok(only),
-        (_, Some(_)) => Err(format!("the request has more than one {name} header; send one")),
+        (_, Some(_)) => Err(format!(
+            "the request has more than one {name} header; send one"
+        )),
     }
 }
 

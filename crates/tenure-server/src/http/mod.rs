@@ -29,6 +29,7 @@ use self::origin::check_request_origin;
 pub(crate) use self::problem::Failure;
 pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use crate::Store;
+use crate::panics;
 
 /// The store's HTTP API as a router, for a server of one's own or for tests. Whoever serves it sets
 /// timeouts for slow clients; [`Server`](crate::Server) does.
@@ -104,11 +105,9 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Failure {
 /// The last net: a fault of ours ends one request and nothing else.
 #[allow(clippy::needless_pass_by_value)] // The layer wants it so.
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown");
-    error!(error = text, "a request failed by a fault in the store");
+    error!(
+        error = panics::text(&*panic),
+        "a request failed by a fault in the store"
+    );
     Failure(Problem::new(Code::Internal, "see the store's log")).into_response()
 }
