@@ -86,7 +86,7 @@ fn a_store_with_few_files_renews_over_new_connections_among_silent_ones() {
     assert_eq!(kept.ask("GET", "job", &Value::Null).0, 200);
     // More than there are places and files.
     let silent: Vec<_> = (0..400)
-        .map_while(|_| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok())
+        .map_while(|_| TcpStream::connect_timeout(&address, Duration::from_secs(3)).ok())
         .collect();
     let began = Instant::now();
     for _ in 0..20 {
@@ -95,7 +95,7 @@ fn a_store_with_few_files_renews_over_new_connections_among_silent_ones() {
         let (status, view) = ask(address, "POST", "tests/leases/job/renew", &body);
         assert_eq!(status, 200, "{view}");
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
     }
     eprintln!(
         "20 renewals among {} silent: {:?}",

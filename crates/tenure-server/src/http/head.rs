@@ -74,7 +74,8 @@ fn check_host<B>(request: &Request<B>) -> Result<(), String> {
                 .eq_ignore_ascii_case(target.as_str().as_bytes()) =>
         {
             Err(format!(
-                "the request is for {target:.100} and its Host header is {shown:.100}; both must be the same"
+                "the request is for {:.100} and its Host header is {shown:.100}; both must be the same",
+                target.as_str()
             ))
         }
         _ => Ok(()),
