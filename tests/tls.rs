@@ -1,6 +1,7 @@
 //! `tenure serve` over TLS, and those who speak to it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -112,6 +113,19 @@ fn a_leader_is_elected_and_looked_at_over_tls() {
     let other = Files::of(&make());
     let not_it = list(&url, &other.path("certificate"));
     assert!(stderr(&not_it).contains("certificate"), "{not_it:?}");
+}
+
+#[test]
+fn a_key_that_everybody_may_read_is_warned_about() {
+    let files = Files::of(&make());
+    let key = files.path("key");
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let (store, _) = files.serve();
+    wait_for("a warning", || {
+        let said = store.stderr();
+        let told = said.contains(&format!("{key} has mode 0644"));
+        (told && said.contains(&format!("chmod o-rw {key}"))).then_some(())
+    });
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! The command as processes: hosting a store, and looking at one.
 
 mod backup;
+mod clock;
 mod damage;
+mod files;
 mod list;
+mod permissions;
 mod restart;
 mod serve;
 mod settings;
@@ -11,6 +14,7 @@ mod status;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Output;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_tests::process::Process;
@@ -19,6 +23,8 @@ use tenure_tests::wait_for;
 /// Asks a store; returns the status and the body.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
+    let patience = Some(Duration::from_secs(30));
+    stream.set_read_timeout(patience).unwrap();
     let body = if body.is_null() {
         String::new()
     } else {

@@ -144,7 +144,8 @@ fn it_makes_room_for_its_connections_as_far_as_it_may() {
     assert_eq!(files, 300);
     wait_for("the warning", || {
         let said = store.stderr();
-        (said.contains("max_connections") && said.contains("504")).then_some(())
+        let told = "max_connections is lowered from 400 to 215";
+        (said.contains(told) && said.contains("504")).then_some(())
     });
 }
 

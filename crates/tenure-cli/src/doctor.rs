@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -199,7 +199,7 @@ impl Store {
         let mut round_trips = Vec::new();
         for _ in 0..PINGS {
             let pong = way.ping().await?;
-            self.wall_clock_ahead_s = ahead(&pong, Utc::now());
+            self.wall_clock_ahead_s = ahead(&pong, SystemTime::now().into());
             round_trips.push(pong.round_trip);
         }
         round_trips.sort_unstable();

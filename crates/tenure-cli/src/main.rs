@@ -13,6 +13,7 @@ mod open_files;
 mod output;
 mod parent;
 mod peers;
+mod permissions;
 mod processes;
 mod run;
 mod section;

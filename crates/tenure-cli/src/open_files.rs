@@ -4,24 +4,35 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tenure_server::Limits;
 use tracing::{debug, warn};
 
-/// Lets this process open as many files as these limits may need, as far as its owner may allow
-/// that. Connections above what it may open are neither served nor refused.
-pub(crate) fn make_room(limits: &Limits) {
+/// Lets this process open as many files as these limits need, as far as the system allows it. Where
+/// it does not, fewer connections are taken: a store that has no file for another connection could
+/// neither refuse one nor take a renewal over it.
+pub(crate) fn make_room(limits: Limits) -> Limits {
     let wanted = limits.open_files() as u64;
     let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return;
+        return limits;
     };
-    if now < wanted
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(most), most)
-    {
-        debug!(%error, "the limit of open files was not raised");
+    let mut files = now;
+    if now < wanted {
+        let raised = wanted.min(most);
+        match setrlimit(Resource::RLIMIT_NOFILE, raised, most) {
+            Ok(()) => files = raised,
+            Err(error) => debug!(%error, "the limit of open files was not raised"),
+        }
     }
-    if most < wanted {
-        warn!(
-            open_files = most,
-            max_connections = limits.max_connections,
-            "connections may use up the files that this process may open, after which nobody is \
-             even told: raise the hard limit (ulimit -Hn) to {wanted}, or lower max_connections"
-        );
+    if files >= wanted {
+        return limits;
     }
+    let configured = limits.max_connections;
+    let limits = limits.within_open_files(usize::try_from(files).unwrap_or(usize::MAX));
+    warn!(
+        open_files = files,
+        max_connections = limits.max_connections,
+        "max_connections is lowered from {configured} to {}: this process may open {files} files, and \
+         {configured} connections need {wanted}; raise the hard limit (ulimit -Hn, or LimitNOFILE= of \
+         systemd) to {wanted}, or set max_connections to {} or less",
+        limits.max_connections,
+        limits.max_connections,
+    );
+    limits
 }

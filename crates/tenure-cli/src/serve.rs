@@ -18,6 +18,7 @@ use crate::exit::Failure;
 use crate::open_files;
 use crate::output;
 use crate::parent;
+use crate::permissions;
 use crate::section::{Section, lossy};
 use crate::tls;
 
@@ -70,7 +71,10 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
             has no authentication");
     }
 
-    open_files::make_room(&limits);
+    if let EngineConfig::Embedded { data_dir } = &engine {
+        permissions::check_folder(data_dir);
+    }
+    let limits = open_files::make_room(limits);
     let store = Store::open(Config::new(engine.clone()).with_limits(limits))?;
     let azure = match azure {
         Some(config) => Some(Azure::open(&store, &engine, config)?),

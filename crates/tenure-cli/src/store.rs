@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Local, Utc};
 use comfy_table::Table;
@@ -383,7 +383,9 @@ fn since(view: &LeaseView) -> String {
     let Ok(granted) = DateTime::parse_from_rfc3339(text) else {
         return text.clone();
     };
-    let ago = (Utc::now() - granted.to_utc()).to_std().unwrap_or_default();
+    let ago = (DateTime::<Utc>::from(SystemTime::now()) - granted.to_utc())
+        .to_std()
+        .unwrap_or_default();
     let ago = format_duration(Duration::from_secs(ago.as_secs()));
     format!("{} ({ago} ago)", local_time(text))
 }

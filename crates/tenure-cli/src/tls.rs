@@ -8,6 +8,7 @@ use tenure_server::Tls;
 use tracing::{info, warn};
 
 use crate::cli::Serve;
+use crate::permissions;
 use crate::section::Section;
 
 pub(crate) const SECTION: Section = Section {
@@ -32,7 +33,11 @@ pub(crate) fn of(arguments: &Serve) -> Result<Option<Tls>, ConfigError> {
             settings.set(key, [value], Origin::Flag(flag.into()));
         }
     }
-    open(&settings)
+    let tls = open(&settings)?;
+    if let Some(key) = file(&settings, "key")? {
+        permissions::check_key(key.as_ref());
+    }
+    Ok(tls)
 }
 
 /// Checks the table of a file, if it is there.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use chrono::Local;
+use chrono::{DateTime, Local};
 use serde::Serialize;
 use tenure::store::{
     EventKind, LeaseEvent, LeaseView, State, StoreClient, StoreError, StoreEvent, Watched,
@@ -224,7 +224,7 @@ impl From<io::Error> for Stopped {
 /// A line for people.
 fn text(kind: Option<EventKind>, change: &LeaseEvent) -> String {
     let view = &change.view;
-    let time = Local::now().format("%H:%M:%S%.3f");
+    let time = DateTime::<Local>::from(SystemTime::now()).format("%H:%M:%S%.3f");
     let name = format!("{}/{}", tame(&view.namespace), tame(&view.lease));
     let holder = view.holder.as_deref().map_or_else(none, tame);
     let epoch = view.epoch.map_or_else(none, |epoch| epoch.to_string());

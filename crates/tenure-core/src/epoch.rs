@@ -6,7 +6,7 @@ use crate::time::UnixMillis;
 
 /// A term's number, strictly increasing per election for ever: **the fencing token**.
 ///
-/// `epoch = max(last epoch + 1, wall clock in Unix milliseconds)` at the granting authority. So it
+/// `epoch = max(last epoch + 1, wall clock in Unix milliseconds)` at the granting authority, and at least 1. So it
 /// tells a person when the reign began, and it keeps increasing across a lost disk, a restored
 /// backup and a change of strategy, as long as the wall clock has not gone back past the last
 /// grant. It stays below 2^53, so that JSON readers which store numbers as doubles keep it exact.
@@ -45,7 +45,8 @@ impl Epoch {
     /// last holder, and the grant must be refused.
     #[must_use]
     pub fn following(last: Option<Self>, wall: UnixMillis) -> Option<Self> {
-        let least = last.map_or(0, |last| last.0 + 1);
+        // Receivers begin with 0 and take what is greater, so no term is numbered so.
+        let least = last.map_or(1, |last| last.0 + 1);
         // A clock past the year 287396 must not use up the numbers at one stroke.
         let wall = if wall.get() > Self::MAX.0 {
             0
@@ -122,6 +123,16 @@ mod tests {
     fn an_epoch_is_one_more_while_the_wall_clock_is_behind() {
         assert_eq!(after(5_000, 5_000), Some(5_001));
         assert_eq!(after(5_000, 3), Some(5_001));
+    }
+
+    #[test]
+    fn epochs_begin_with_one() {
+        for wall in [0, 1, u64::MAX] {
+            assert_eq!(
+                Epoch::following(None, UnixMillis::new(wall)).map(Epoch::get),
+                Some(1)
+            );
+        }
     }
 
     #[test]

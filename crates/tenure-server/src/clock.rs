@@ -1,9 +1,15 @@
 //! The store's two clocks: one that only goes forward and decides, one that people read.
 
-use std::time::{Duration, Instant as StdInstant};
+use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
+use tenure_core::time::millis;
 use tenure_core::{Instant, UnixMillis};
+
+/// The last millisecond of the year 9999. RFC 3339 and the dates of HTTP have no later time.
+const LAST: u64 = 253_402_300_799_999;
 
 /// The store's clock. Its origin is the start of the store.
 #[derive(Debug)]
@@ -32,13 +38,52 @@ impl Clock {
 
 /// Now, for numbering epochs and for people. A clock before 1970 reads as 1970.
 pub(crate) fn wall() -> UnixMillis {
-    UnixMillis::new(Utc::now().timestamp_millis().try_into().unwrap_or(0))
+    UnixMillis::new(millis(since_1970()))
 }
 
-/// A wall-clock time as RFC 3339 in UTC, `None` if it is beyond what a calendar holds.
+/// Now, for dates in headers and tokens. A clock before 1970 reads as 1970, one after 9999 as the end of
+/// that year.
+pub(crate) fn utc() -> DateTime<Utc> {
+    calendar(wall().get().min(LAST)).unwrap_or_default()
+}
+
+/// A wall-clock time as RFC 3339 in UTC, `None` if it is after the year 9999.
 pub(crate) fn rfc3339(wall: UnixMillis) -> Option<String> {
-    let time = DateTime::from_timestamp_millis(wall.get().try_into().ok()?)?;
+    let time = calendar(wall.get()).filter(|_| wall.get() <= LAST)?;
     Some(time.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
+/// Whether the wall clock is one that a store can be started with.
+pub(crate) fn check() -> Result<(), WrongClock> {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Err(_) => Err(WrongClock("before the year 1970")),
+        Ok(since) if millis(since) > LAST => Err(WrongClock("after the year 9999")),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The wall clock is not set. HTTP has no date for such a time.
+#[derive(Debug, thiserror::Error)]
+#[error("the wall clock is {0}: set it, then start the store")]
+pub struct WrongClock(&'static str);
+
+/// The wall clock for certificates, which fails at no time.
+#[derive(Debug)]
+pub(crate) struct CertificateTime;
+
+impl TimeProvider for CertificateTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(since_1970()))
+    }
+}
+
+fn since_1970() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
+fn calendar(millis: u64) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_millis(millis.try_into().ok()?)
 }
 
 #[cfg(test)]
@@ -49,6 +94,10 @@ mod tests {
     fn wall_clock_time_is_written_as_rfc_3339() {
         let text = rfc3339(UnixMillis::new(1_700_000_000_123)).unwrap();
         assert_eq!(text, "2023-11-14T22:13:20.123Z");
-        assert_eq!(rfc3339(UnixMillis::new(u64::MAX)), None);
+        let last = rfc3339(UnixMillis::new(LAST)).unwrap();
+        assert_eq!(last, "9999-12-31T23:59:59.999Z");
+        for beyond in [LAST + 1, u64::MAX] {
+            assert_eq!(rfc3339(UnixMillis::new(beyond)), None);
+        }
     }
 }

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody};
-use axum::http::Request;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request};
 use axum::response::Response;
 use axum::{BoxError, Router};
 use axum_server::accept::Accept;
 use futures_util::future::Either;
+use http_body_util::BodyExt;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,13 +28,14 @@ use tower_service::Service;
 use crate::Store;
 use crate::azure;
 use crate::http::{self, Shortcut};
+use crate::standing::{Place, Standing, Stream};
 
 /// Lets connections in, as an [`Accept`].
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     seats: Arc<Semaphore>,
-    /// Over the limit: those who come to renew, or are told that they are too many.
-    standing: Arc<Semaphore>,
+    /// Over the limit: connections that renew, or are told that they are too many.
+    standing: Standing,
     crowded: Router,
     store: Store,
     has_azure: bool,
@@ -47,7 +50,7 @@ impl Door {
         let limits = store.limits();
         Self {
             seats: Arc::new(Semaphore::new(limits.max_connections)),
-            standing: Arc::new(Semaphore::new(limits.connections_over())),
+            standing: Standing::new(limits.connections_over()),
             crowded,
             store: store.clone(),
             has_azure,
@@ -56,31 +59,40 @@ impl Door {
         }
     }
 
-    fn let_in(&self, router: Router, peer: Option<IpAddr>) -> io::Result<Seated> {
-        let (seat, router, over) = match Arc::clone(&self.seats).try_acquire_owned() {
-            Ok(seat) => (seat, router, false),
-            Err(_) => match Arc::clone(&self.standing).try_acquire_owned() {
-                Ok(seat) => (seat, self.crowded.clone(), true),
+    fn let_in(
+        &self,
+        stream: TcpStream,
+        router: Router,
+        peer: Option<IpAddr>,
+    ) -> io::Result<(Stream, Seated)> {
+        let (seat, router) = match Arc::clone(&self.seats).try_acquire_owned() {
+            Ok(seat) => (Seat::Within { _permit: seat }, router),
+            Err(_) => match self.standing.enter() {
+                Some(place) => (Seat::Over(place), self.crowded.clone()),
                 // Closed without a word.
-                Err(_) => return Err(io::ErrorKind::ConnectionRefused.into()),
+                None => return Err(io::ErrorKind::ConnectionRefused.into()),
             },
         };
-        Ok(Seated(Arc::new(Connection {
+        let place = match &seat {
+            Seat::Within { .. } => None,
+            Seat::Over(place) => Some(Arc::clone(place)),
+        };
+        let seated = Seated(Arc::new(Connection {
             router,
-            over,
             store: self.store.clone(),
             has_azure: self.has_azure,
             peer,
             max_header_bytes: self.max_header_bytes,
-            _seat: seat,
-        })))
+            seat,
+        }));
+        Ok((Stream::new(stream, place), seated))
     }
 }
 
 impl Accept<TcpStream, Router> for Door {
-    type Stream = TcpStream;
+    type Stream = Stream;
     type Service = Seated;
-    type Future = Ready<io::Result<(TcpStream, Seated)>>;
+    type Future = Ready<io::Result<(Stream, Seated)>>;
 
     fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
         ready((|| {
@@ -94,7 +106,7 @@ impl Accept<TcpStream, Router> for Door {
                 true => Some(stream.peer_addr()?.ip()),
                 false => None,
             };
-            Ok((stream, self.let_in(router, peer)?))
+            self.let_in(stream, router, peer)
         })())
     }
 }
@@ -108,13 +120,21 @@ pub(crate) struct Seated(Arc<Connection>);
 #[derive(Debug)]
 struct Connection {
     router: Router,
-    /// Whether it is one of those over the limit.
-    over: bool,
     store: Store,
     has_azure: bool,
     peer: Option<IpAddr>,
     max_header_bytes: usize,
-    _seat: OwnedSemaphorePermit,
+    seat: Seat,
+}
+
+/// What a connection takes of the limit.
+#[derive(Debug)]
+enum Seat {
+    Within {
+        _permit: OwnedSemaphorePermit,
+    },
+    /// One over the limit: it is answered once.
+    Over(Arc<Place>),
 }
 
 impl AsRef<Store> for Seated {
@@ -143,22 +163,75 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let Self(connection) = self;
-        if let Some(detail) = http::excess(&request, connection.max_header_bytes) {
-            let refusal = if connection.has_azure && !azure::is_native(&request) {
-                azure::too_large_head(&request, detail)
-            } else {
-                http::too_large_head(detail)
-            };
+        let refusal = connection.refusal(&request);
+        if let Some(peer) = connection.peer {
+            azure::tell_peer(&mut request, peer);
+        }
+        if let Seat::Over(place) = &connection.seat {
+            let (place, router) = (Arc::clone(place), connection.router.clone());
+            return Either::Right(Either::Left(answer_once(place, router, refusal, request)));
+        }
+        if let Some(refusal) = refusal {
             return Either::Left(ready(Ok(refusal)));
         }
         Either::Right(match http::renewal(&request) {
-            Some(key) if !connection.over => Either::Left(http::renew(self.clone(), key, request)),
-            _ => {
-                if let Some(peer) = connection.peer {
-                    azure::tell_peer(&mut request, peer);
-                }
-                Either::Right(connection.router.clone().call(request))
-            }
+            Some(key) => Either::Left(http::renew(self.clone(), key, request)),
+            None => Either::Right(connection.router.clone().call(request)),
         })
+    }
+}
+
+impl Connection {
+    /// The answer to a request whose head is not taken, whatever it asks for.
+    fn refusal<B>(&self, request: &Request<B>) -> Option<Response> {
+        let refused = http::check_head(request, self.max_header_bytes).err()?;
+        Some(if self.has_azure && !azure::is_native(request) {
+            azure::refuse_head(request, &refused)
+        } else {
+            http::refuse_head(&refused)
+        })
+    }
+}
+
+/// The answer to the one request of a connection over the limit, which is closed after it.
+fn answer_once<B>(
+    place: Arc<Place>,
+    mut router: Router,
+    refusal: Option<Response>,
+    request: Request<B>,
+) -> Shortcut
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    // The body is dropped when all of it was read, or when the rest does not count any more.
+    let asked = HasAsked(place);
+    let request = request.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _ = &asked;
+            frame
+        }))
+    });
+    Box::pin(async move {
+        let Ok(mut response) = match refusal {
+            Some(refusal) => {
+                drop(request);
+                Ok(refusal)
+            }
+            None => router.call(request).await,
+        };
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+        Ok(response)
+    })
+}
+
+/// Says when it is dropped that a request has come.
+struct HasAsked(Arc<Place>);
+
+impl Drop for HasAsked {
+    fn drop(&mut self) {
+        let Self(place) = self;
+        place.has_asked();
     }
 }

@@ -30,6 +30,7 @@
 mod config;
 mod connections;
 mod server;
+mod standing;
 mod tls;
 
 mod azure;
@@ -44,12 +45,14 @@ mod events;
 mod engine;
 
 mod clock;
+mod panics;
 mod random;
 mod scans;
 mod timer;
 
 pub use azure::{Azure, AzureAccount, AzureBearer, AzureConfig, AzureConfigError, AzureError};
 pub use azure::{backup, restore};
+pub use clock::WrongClock;
 pub use config::{Config, EngineConfig, LimitError, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use http::router;

@@ -33,9 +33,10 @@ pub struct Server {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The engine failed for good (an I/O error, a failed fsync). Nothing was acknowledged that is
-    /// not durable. Look at the disk before starting again.
-    #[error("the store's engine failed, see the log for the reason")]
+    /// The engine failed for good (an I/O error, a failed fsync), or a thread of the store panicked; the
+    /// log says which. Nothing was acknowledged that is not durable. If it was the engine, look at the
+    /// disk before starting again.
+    #[error("the store failed, see the log for the reason")]
     EngineFailed,
     /// The listener could not be used.
     #[error("can't serve: {0}")]
@@ -136,9 +137,9 @@ impl Server {
         };
         tokio::pin!(serving);
 
-        let engine_failed = tokio::select! {
+        let failed = tokio::select! {
             result = &mut serving => return Ok(result?),
-            () = store.engine_failed() => true,
+            () = store.failed() => true,
             () = shutdown => false,
         };
         info!("stopping");
@@ -151,7 +152,7 @@ impl Server {
             move || store.close()
         });
         closed.await.map_err(io::Error::other)?;
-        if engine_failed || store.has_failed() {
+        if failed || store.has_failed() {
             return Err(ServeError::EngineFailed);
         }
         info!("stopped");

@@ -19,7 +19,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::CertificateTime;
 use crate::connections::{Door, Seated};
+use crate::standing::Stream;
 
 /// The certificate that a [`Server`](crate::Server) shows, and its key. Clones are handles to the
 /// same one.
@@ -141,7 +143,7 @@ pub(crate) struct Handshakes {
 }
 
 impl Accept<TcpStream, Router> for Handshakes {
-    type Stream = TlsStream<TcpStream>;
+    type Stream = TlsStream<Stream>;
     type Service = Seated;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
@@ -181,7 +183,7 @@ impl Pem {
             .map_err(|reason| of_certificate(certificate, reason))?;
         let secret = self.secret().map_err(|reason| of_key(key, reason))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let config = ServerConfig::builder_with_details(provider, Arc::new(CertificateTime))
             .with_safe_default_protocol_versions()
             .map(|builder| builder.with_no_client_auth())
             .and_then(|builder| builder.with_single_cert(chain, secret));

@@ -524,22 +524,69 @@ async fn who_takes_no_answers_gives_its_seat_back() {
 }
 
 #[tokio::test]
-async fn connections_that_are_far_too_many_are_closed_at_once() {
+async fn a_connection_that_is_far_too_many_takes_the_place_of_the_oldest_silent_one() {
     let api = limited(|limits| limits.max_connections = 1).api;
     let mut only = Wire::connect(&api).await;
     assert_ok(&only.post(ACQUIRE, &minute(1)).await.answer);
     let mut over = Vec::new();
-    for _ in 0..16 {
+    for _ in 0..17 {
         over.push(Wire::connect(&api).await);
     }
-    let mut last = Wire::connect(&api).await;
-    assert!(last.closes_within(SOON).await);
-    for wire in &mut over {
+    assert!(over[0].closes_within(Duration::from_secs(1)).await);
+    for wire in &mut over[1..] {
         let refused = wire.get("/v1/namespaces/ns/leases").await;
         assert_problem(&refused, 429, "over_limit", &[]);
     }
     let renewal = json!({"lease_id": id(1)});
     assert_ok(&only.post(RENEW, &renewal).await.answer);
+}
+
+#[tokio::test]
+async fn a_leader_renews_over_a_new_connection_while_silent_ones_take_all_places() {
+    let api = limited(|limits| limits.max_connections = 50).api;
+    let mut leader = Wire::connect(&api).await;
+    assert_ok(&leader.post(ACQUIRE, &minute(1)).await.answer);
+    drop(leader);
+    let mut silent = Vec::new();
+    for _ in 0..74 {
+        silent.push(Wire::connect(&api).await);
+    }
+    let renewal = json!({"lease_id": id(1)});
+    for _ in 0..20 {
+        let began = Instant::now();
+        let mut back = Wire::connect(&api).await;
+        assert_ok(&back.post(RENEW, &renewal).await.answer);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+    // Those within the limit stay.
+    assert!(!silent[0].closes_within(Duration::from_millis(10)).await);
+}
+
+#[tokio::test]
+async fn a_connection_over_the_limit_is_closed_without_a_request_after_two_seconds() {
+    let api = limited(|limits| limits.max_connections = 1).api;
+    let mut only = Wire::connect(&api).await;
+    assert_ok(&only.post(ACQUIRE, &minute(1)).await.answer);
+    let began = Instant::now();
+    let renewal = head("POST", RENEW, "content-length: 100\r\n");
+    let mut over = Vec::new();
+    for sent in ["", "POST ", &renewal, &(renewal.clone() + "{")] {
+        let mut wire = Wire::connect(&api).await;
+        wire.send(sent).await.unwrap();
+        over.push(wire);
+    }
+    for mut wire in over {
+        // What has begun may be told why it ends.
+        if let Some(refused) = wire.reply().await {
+            assert_problem(&refused, 400, "malformed", &[]);
+        }
+        assert!(wire.closes_within(SOON).await);
+    }
+    let took = began.elapsed();
+    assert!((2.0..4.0).contains(&took.as_secs_f64()), "{took:?}");
+    // The one within the limit is not hurried.
+    assert_ok(&only.post(RENEW, &json!({"lease_id": id(1)})).await.answer);
 }
 
 // Settings

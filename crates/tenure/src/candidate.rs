@@ -267,6 +267,12 @@ impl Candidate {
         won.map_err(|_| RunError::DriverGone)?
     }
 
+    /// Lets the driver's thread panic.
+    #[cfg(test)]
+    pub(crate) fn plant_panic(&self) {
+        self.driver.command(Command::Panic);
+    }
+
     /// Waits until what was given up is given back.
     async fn settle(&self) {
         let (done, settled) = oneshot::channel();

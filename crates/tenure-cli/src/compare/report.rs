@@ -5,9 +5,10 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use tenure_lab::measure::{Comparison, Row};
 use tenure_lab::report::{Made, Report};
 
@@ -67,7 +68,9 @@ fn made() -> Made {
         by: command(),
         version: env!("CARGO_PKG_VERSION").into(),
         on: machine(),
-        at: Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
+        at: DateTime::<Utc>::from(SystemTime::now())
+            .format("%Y-%m-%d %H:%M UTC")
+            .to_string(),
     }
 }
 

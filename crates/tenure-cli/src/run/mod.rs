@@ -25,7 +25,7 @@ use tracing::{error, info};
 
 use crate::cli::{CandidateArgs, Run};
 use crate::exit::{Failure, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
-use crate::{logging, parent, store};
+use crate::{logging, parent, permissions, store};
 use supervise::supervise;
 
 pub(crate) use watchdog::{second_watchdog, watchdog, watched};
@@ -183,6 +183,11 @@ fn config(arguments: &Run) -> Result<Config, ConfigError> {
         },
         error => error,
     })?;
+    for key in ["bully.key_file", "azure_blob.key_file"] {
+        if let Some(file) = settings.text(key)? {
+            permissions::check_key(file.as_ref());
+        }
+    }
     // A command that can't be stopped is left behind with this process's end, and the watchdog
     // kills it then.
     let only_reports = settings.list("on_overrun") == ["report"];

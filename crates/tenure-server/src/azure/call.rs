@@ -6,8 +6,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
-use chrono::{SecondsFormat, Utc};
+use chrono::SecondsFormat;
 use uuid::Builder;
+
+use crate::clock;
 
 use super::Face;
 use super::auth::{Grant, Kind, Need};
@@ -278,7 +280,7 @@ impl Conversation {
         let code = error.code;
         let mut response = if self.has_body && code.status != StatusCode::NOT_MODIFIED {
             let id = self.request_id.to_str().unwrap_or_default();
-            let time = Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true);
+            let time = clock::utc().to_rfc3339_opts(SecondsFormat::Micros, true);
             let message = format!("{}\nRequestId:{id}\nTime:{time}", code.message);
             let mut xml = Xml::new();
             xml.element("Error", |xml| {

@@ -36,9 +36,6 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::HeaderValue;
-use axum::http::header::CONNECTION;
-use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -53,6 +50,7 @@ use crate::Store;
 use crate::config::EngineConfig;
 use crate::engine::OpenError;
 use crate::http;
+use crate::panics;
 
 pub use config::{AzureAccount, AzureBearer, AzureConfig, AzureConfigError};
 pub use copies::{backup, restore};
@@ -118,17 +116,11 @@ impl Azure {
         Served(self.clone())
     }
 
-    /// What serves connections over the limit: renewals alone, and a connection is closed after its
-    /// first answer.
+    /// What serves connections over the limit: renewals alone.
     pub(crate) fn crowded_router(&self) -> Router {
         Router::new()
             .fallback(answer_renewal)
             .layer(CatchPanicLayer::custom(panicked))
-            .layer(map_response(async |mut response: Response| {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(CONNECTION, close);
-                response
-            }))
             .with_state(self.clone())
     }
 }
@@ -169,8 +161,13 @@ pub(crate) fn tell_peer<B>(request: &mut Request<B>, peer: IpAddr) {
 }
 
 /// What a head is answered that is not taken. The store's own 431 is no status of the service.
-pub(crate) fn too_large_head<B>(request: &Request<B>, detail: String) -> Response {
-    Conversation::of(request).answer(Err(error::OUT_OF_RANGE_INPUT.because(detail)))
+pub(crate) fn refuse_head<B>(request: &Request<B>, refused: &http::Refused) -> Response {
+    let code = match refused {
+        http::Refused::TooLarge(_) => error::OUT_OF_RANGE_INPUT,
+        http::Refused::Malformed(_) => error::INVALID_HEADER_VALUE,
+    };
+    let response = Conversation::of(request).answer(Err(code.because(refused.to_string())));
+    refused.closing(response)
 }
 
 async fn answer(State(Azure(face)): State<Azure>, request: Request) -> Response {
@@ -202,12 +199,10 @@ async fn answer_renewal(State(azure): State<Azure>, request: Request) -> Respons
 /// The last net: a fault of ours ends one request and nothing else.
 #[allow(clippy::needless_pass_by_value)] // The layer wants it so.
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown");
-    error!(error = text, "a request failed by a fault in the store");
+    error!(
+        error = panics::text(&*panic),
+        "a request failed by a fault in the store"
+    );
     Conversation::nobodys().answer(Err(error::INTERNAL_ERROR.into()))
 }
 

@@ -9,6 +9,14 @@ use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::time::millis;
 use tenure_core::wire::MAX_METADATA_BYTES;
 
+/// Fewest connections over the limit that are let in.
+const LEAST_OVER: usize = 16;
+
+/// Files of a process that are no connections: some 30 of standard streams, runtime, listener, lock,
+/// databases with their logs, `RUNNING`, and certificates that are read again; and as many for
+/// connections that are about to be closed.
+const OTHER_FILES: usize = 64;
+
 /// How much a store takes of everything, so that one client too many, or one gone mad, can't take
 /// the others' leases away.
 ///
@@ -41,8 +49,8 @@ pub struct Limits {
     pub max_waiting: usize,
     /// Most connections. Default 60,000, more than may wait, for each of these has one; at least 1.
     /// Over it a connection is served renewals and signs of life, is told 429 `over_limit` for all
-    /// else, and is closed after its first request; a tenth over it (at least 16), and it is closed
-    /// at once.
+    /// else, and is closed after its first request, for which it has two seconds. A tenth over it (at
+    /// least 16), the oldest of these whose request has not come yet is closed for a newcomer.
     pub max_connections: usize,
     /// Most streams of events. Default 10,000: each has a connection and some kilobytes, and what is told
     /// is kept once for all of them. At least 0. Over it: 429 `over_limit`.
@@ -107,15 +115,29 @@ impl Limits {
     /// How many connections over [`max_connections`](Self::max_connections) are let in to renew, or
     /// to be told that they are too many: a tenth, and more than a few, so that a store with a low
     /// limit is not mute.
-    pub(crate) const fn connections_over(&self) -> usize {
-        let tenth = self.max_connections / 10;
-        if tenth < 16 { 16 } else { tenth }
+    pub(crate) fn connections_over(&self) -> usize {
+        (self.max_connections / 10).max(LEAST_OVER)
     }
 
-    /// How many files a process with such a store may have open: its connections, and some.
+    /// How many files a process with such a store may have open: its connections, and 64 others.
     #[must_use]
-    pub const fn open_files(&self) -> usize {
-        self.max_connections + self.connections_over() + 64
+    pub fn open_files(&self) -> usize {
+        self.max_connections + self.connections_over() + OTHER_FILES
+    }
+
+    /// The same limits, but for [`max_connections`](Self::max_connections): so many that they fit into
+    /// this number of open files, and at least one. Otherwise the process could run out of files, and
+    /// a renewal over a new connection would not even be accepted.
+    #[must_use]
+    pub fn within_open_files(self, files: usize) -> Self {
+        let places = files.saturating_sub(OTHER_FILES);
+        // Of eleven places one is over the limit.
+        let over = ((places + 1) / 11).max(LEAST_OVER);
+        let fitting = places.saturating_sub(over).max(1);
+        Self {
+            max_connections: self.max_connections.min(fitting),
+            ..self
+        }
     }
 
     /// All of them, by the names of the settings; times in milliseconds, with `_ms`.
@@ -264,6 +286,22 @@ mod tests {
     #[test]
     fn the_usual_limits_are_possible() {
         assert_eq!(Limits::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn connections_are_as_many_as_fit_into_the_open_files() {
+        for files in 81..3_000 {
+            let fitting = Limits::default().within_open_files(files);
+            assert!(fitting.open_files() <= files, "{files}");
+            let one_more = Limits {
+                max_connections: fitting.max_connections + 1,
+                ..fitting
+            };
+            assert!(one_more.open_files() > files, "{files}");
+        }
+        let usual = Limits::default();
+        assert_eq!(usual.clone().within_open_files(usual.open_files()), usual);
+        assert_eq!(usual.within_open_files(0).max_connections, 1);
     }
 
     #[test]

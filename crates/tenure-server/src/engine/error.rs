@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::clock::WrongClock;
 use crate::config::LimitError;
 
 /// Why a store could not be opened. Nothing on disk was changed, but that the folder may have been
@@ -56,6 +57,9 @@ pub enum OpenError {
         /// The file that it left.
         path: PathBuf,
     },
+    /// The wall clock is before 1970 or after 9999. Set it.
+    #[error(transparent)]
+    Clock(#[from] WrongClock),
     /// A limit makes no sense.
     #[error(transparent)]
     Limit(#[from] LimitError),

@@ -16,20 +16,20 @@ use std::any::Any;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Method, Uri};
-use axum::middleware::{map_request, map_response};
+use axum::http::{Method, Uri};
+use axum::middleware::map_request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tenure_core::wire::{Code, Problem};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
-pub(crate) use self::head::{excess, too_large_head};
+pub(crate) use self::head::{Refused, check_head, refuse_head};
 use self::origin::check_request_origin;
 pub(crate) use self::problem::Failure;
 pub(crate) use self::shortcut::{Shortcut, renew, renewal};
 use crate::Store;
+use crate::panics;
 
 /// The store's HTTP API as a router, for a server of one's own or for tests. Whoever serves it sets
 /// timeouts for slow clients; [`Server`](crate::Server) does.
@@ -65,7 +65,7 @@ pub fn router(store: Store) -> Router {
 
 /// What connections over the limit are served: renewals, because who holds a lease keeps it however
 /// many others come, and signs of life, because a store that has much to do need not be killed. All
-/// else is refused, and the connection is closed after the first answer.
+/// else is refused.
 pub(crate) fn crowded(store: Store) -> Router {
     let lease = "/v1/namespaces/{namespace}/leases/{lease}";
     Router::new()
@@ -77,11 +77,6 @@ pub(crate) fn crowded(store: Store) -> Router {
         .method_not_allowed_fallback(too_many_connections)
         .layer(map_request(check_request_origin))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(map_response(async |mut response: Response| {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
-            response
-        }))
         .with_state(store)
 }
 
@@ -110,11 +105,9 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Failure {
 /// The last net: a fault of ours ends one request and nothing else.
 #[allow(clippy::needless_pass_by_value)] // The layer wants it so.
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown");
-    error!(error = text, "a request failed by a fault in the store");
+    error!(
+        error = panics::text(&*panic),
+        "a request failed by a fault in the store"
+    );
     Failure(Problem::new(Code::Internal, "see the store's log")).into_response()
 }

@@ -2,6 +2,7 @@
 //! one scans namespaces that somebody begins to watch.
 //! (The fourth tells those who watch: [`Events::tell`](crate::events::Events::tell).)
 
+use std::any::Any;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tracing::{error, warn};
 use super::{Inner, Status};
 use crate::engine::{CommitError, Content, Engine, Rest, Write};
 use crate::journal::{Change, Taken, Undone};
+use crate::panics;
 use crate::table::Key;
 
 /// After an undone change, how long until a lease that somebody waits for or watches is looked at again:
@@ -31,6 +33,8 @@ impl Inner {
     /// Looks at leases that somebody waits for or watches, when it is time, until the timer is closed.
     pub(super) fn watch_time(&self) {
         while let Some(key) = self.timer.next(&self.clock) {
+            #[cfg(test)]
+            super::tests::panic_if_planted(&key);
             self.look(&key);
         }
     }
@@ -114,8 +118,25 @@ impl Inner {
     /// The engine failed for good: everybody is told so, and nothing is tried again.
     fn end(&self, error: &CommitError) {
         error!(%error, "the engine failed; the store ends");
+        self.fail();
+    }
+
+    /// A thread of the store has panicked, and nothing does its work any more: nobody would be granted a
+    /// lease that expires, or be told of a change, or have one committed. What it left half done is not
+    /// known, so it is not started again. The store ends, and its next start reads what is durable.
+    pub(super) fn end_without(&self, thread: &str, panic: &(dyn Any + Send)) {
+        let error = panics::text(panic);
+        error!(
+            thread,
+            error, "a thread of the store panicked; the store ends"
+        );
+        self.fail();
+    }
+
+    fn fail(&self) {
+        // The server is told also if undoing fails.
+        let _told = self.failed.clone().drop_guard();
         self.undo(Vec::new(), Undone::Failed);
-        self.failed.cancel();
     }
 
     /// A deletion is durable: the lease need not be remembered as deleted any more.

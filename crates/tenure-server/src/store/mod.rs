@@ -16,6 +16,7 @@ mod watch;
 mod work;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -72,7 +73,7 @@ struct Inner {
     status: OnceLock<Status>,
     /// Nobody may wait any more.
     stopping: CancellationToken,
-    /// The engine failed for good.
+    /// The engine failed for good, or a thread of the store panicked.
     failed: CancellationToken,
 }
 
@@ -102,6 +103,7 @@ impl Store {
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         config.limits.check()?;
+        clock::check()?;
         let (loaded, engine) = engine::open(&config.engine, config.limits.max_history)?;
         warn_of_a_late_clock(loaded.last_epoch());
         Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
@@ -164,12 +166,12 @@ impl Store {
         &self.inner.limits
     }
 
-    /// Done when the engine has failed for good.
-    pub(crate) async fn engine_failed(&self) {
+    /// Done when the engine has failed for good, or a thread of the store has panicked.
+    pub(crate) async fn failed(&self) {
         self.inner.failed.cancelled().await;
     }
 
-    /// Whether the engine has failed for good.
+    /// Whether the engine has failed for good, or a thread of the store has panicked.
     pub(crate) fn has_failed(&self) -> bool {
         self.inner.failed.is_cancelled()
     }
@@ -219,8 +221,14 @@ impl Inner {
 
 impl Running {
     fn start(&self, engine: Option<Box<dyn Engine>>) -> io::Result<()> {
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        let spawn = |name: &'static str, run: Box<dyn FnOnce() + Send>| {
+            let inner = Arc::clone(&self.inner);
+            let thread = std::thread::Builder::new().name(name.into());
+            let thread = thread.spawn(move || {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+                    inner.end_without(name, &*panic);
+                }
+            })?;
             self.lock().push(thread);
             io::Result::Ok(())
         };
@@ -249,7 +257,7 @@ impl Running {
         inner.events.close();
         let threads = std::mem::take(&mut *self.lock());
         for thread in threads {
-            // A thread that panicked has said so, and there is nothing left to do for it.
+            // A panic of what it does is caught in it.
             let _ = thread.join();
         }
     }
@@ -276,10 +284,7 @@ fn stopping() -> Problem {
 }
 
 fn failed() -> Problem {
-    Problem::new(
-        Code::EngineUnavailable,
-        "the store's engine failed and the store is ending",
-    )
+    Problem::new(Code::EngineUnavailable, "the store failed and is ending")
 }
 
 /// Epochs go on increasing whatever the clock says; but only while the disk is not lost.

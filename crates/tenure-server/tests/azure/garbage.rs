@@ -307,9 +307,10 @@ async fn other_ways_to_write_a_request_are_answered_too() {
     };
     let (running, _az) = start(Config::memory(), config);
     let origin = &running.api.origin;
-    let put = "x-ms-blob-type: BlockBlob\r\nconnection: close\r\n";
+    let host = "host: store\r\nconnection: close\r\n\r\n";
+    let put = "host: store\r\nx-ms-blob-type: BlockBlob\r\nconnection: close\r\n";
     for (text, status) in [
-        // HTTP/1.0, with no Host, an absolute target.
+        // HTTP/1.0, which needs no Host; 1.1 without one; an absolute target; two hosts; codings.
         (
             "GET /devstoreaccount1?comp=list HTTP/1.0\r\n\r\n".to_owned(),
             200,
@@ -317,17 +318,27 @@ async fn other_ways_to_write_a_request_are_answered_too() {
         ("GET /devstoreaccount1/con/b HTTP/1.0\r\n\r\n".into(), 404),
         (
             "GET /devstoreaccount1?comp=list HTTP/1.1\r\nconnection: close\r\n\r\n".into(),
+            400,
+        ),
+        (
+            format!("GET http://store/devstoreaccount1?comp=list HTTP/1.1\r\n{host}"),
             200,
         ),
         (
-            "GET http://elsewhere/devstoreaccount1?comp=list HTTP/1.1\r\nconnection: close\r\n\r\n"
-                .into(),
-            200,
+            format!("GET http://elsewhere/devstoreaccount1?comp=list HTTP/1.1\r\n{host}"),
+            400,
         ),
         (
-            "OPTIONS * HTTP/1.1\r\nconnection: close\r\n\r\n".into(),
-            405,
+            format!("GET /devstoreaccount1?comp=list HTTP/1.1\r\nhost: other\r\n{host}"),
+            400,
         ),
+        (
+            format!(
+                "GET /devstoreaccount1?comp=list HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n{host}"
+            ),
+            400,
+        ),
+        (format!("OPTIONS * HTTP/1.1\r\n{host}"), 405),
         // A body whose length nobody says, and one that is larger than what may be.
         (
             format!(
@@ -352,7 +363,7 @@ async fn other_ways_to_write_a_request_are_answered_too() {
     }
     // Of two headers none counts.
     let twice = format!(
-        "PUT /devstoreaccount1/con/b?comp=lease HTTP/1.1\r\n{ID}\r\n{}\r\nx-ms-lease-action: renew\r\n\
+        "PUT /devstoreaccount1/con/b?comp=lease HTTP/1.1\r\nhost: store\r\n{ID}\r\n{}\r\nx-ms-lease-action: renew\r\n\
          content-length: 0\r\nconnection: close\r\n\r\n",
         ID.replace("01", "02")
     );

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -164,7 +164,7 @@ impl AzureAccount {
 
     /// Dates and signs a request that is otherwise as it will be sent.
     pub(super) fn sign(&self, request: &mut Request, query: &[(&str, &str)]) {
-        let date = httpdate::fmt_http_date(SystemTime::now());
+        let date = httpdate::fmt_http_date(date_of(SystemTime::now()));
         let value = HeaderValue::try_from(date).expect("a date is visible ASCII");
         request
             .headers_mut()
@@ -198,6 +198,14 @@ pub(super) fn text_to_sign(request: &Request, account: &str, query: &[(&str, &st
         .collect();
     service.sort_by(|(a, _), (b, _)| azure::collate(a, b));
     azure::text_to_sign(&parts, &service, query.iter().copied())
+}
+
+/// The last second of the year 9999, since 1970.
+const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
+
+/// The time, or the nearest one that HTTP has a date for.
+fn date_of(time: SystemTime) -> SystemTime {
+    time.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_DATE)
 }
 
 fn check_name(account: &str) -> Result<(), AzureBlobError> {
@@ -237,5 +245,20 @@ impl fmt::Debug for AzureAccount {
         f.debug_struct("AzureAccount")
             .field("url", &self.url.as_str())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_is_far_off_has_a_date_too() {
+        let date = |time| httpdate::fmt_http_date(date_of(time));
+        let (second, eternity) = (Duration::from_secs(1), Duration::from_secs(1 << 40));
+        assert_eq!(date(UNIX_EPOCH - second), date(UNIX_EPOCH));
+        let last = "Fri, 31 Dec 9999 23:59:59 GMT";
+        assert_eq!(date(UNIX_EPOCH + eternity), last);
+        assert_eq!(date(UNIX_EPOCH + LAST_DATE), last);
     }
 }

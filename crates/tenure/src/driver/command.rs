@@ -64,6 +64,9 @@ pub(crate) enum Command {
     },
     /// Nobody can ask anything of this candidate any more.
     Leave,
+    /// The thread is to panic.
+    #[cfg(test)]
+    Panic,
 }
 
 /// What goes to the driver's thread.

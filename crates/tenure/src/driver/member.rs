@@ -97,6 +97,8 @@ impl<E: Elector> Member<E> {
 
     pub(super) fn handle_command(&mut self, command: Command) {
         match command {
+            #[cfg(test)]
+            Command::Panic => panic!("planted"),
             Command::Campaign(campaigner) => {
                 self.campaigner = Some(campaigner);
             }

@@ -19,6 +19,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -79,7 +80,13 @@ impl Driver {
                     seats: BTreeMap::new(),
                     requests: Requests::default(),
                 };
-                runtime.block_on(driver.run(inbox));
+                // Its members end their terms when they are dropped, and tell whoever waits for them.
+                if catch_unwind(AssertUnwindSafe(|| runtime.block_on(driver.run(inbox)))).is_err() {
+                    tracing::error!(
+                        thread = "tenure-driver",
+                        "the thread that renews has panicked: all terms of its candidates are over"
+                    );
+                }
             })?;
         Ok(Self {
             clock,

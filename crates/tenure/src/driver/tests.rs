@@ -14,7 +14,7 @@ use crate::observe::Observed;
 use crate::post::{Event, Network, Post};
 use crate::renewer::Renewer;
 use crate::testing::TestStore;
-use crate::{EndReason, Guarantee, ProclaimError};
+use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
 /// The lease duration of the default timings, and some.
 const LONG: Duration = Duration::from_secs(20);
@@ -326,4 +326,28 @@ async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() 
     }
     store.set_reachable(true);
     assert!(elect(2).await.epoch() > second);
+}
+
+#[tokio::test]
+async fn a_thread_that_panics_ends_its_terms_and_tells_whoever_waits() {
+    let store = TestStore::start().unwrap();
+    let candidate = |name: &str| {
+        let config = Config::new("tests/job".parse().unwrap());
+        store.candidate(config.with_candidate(name.parse().unwrap()))
+    };
+    let (leader, other) = (candidate("leader"), candidate("other"));
+    let guard = leader.campaign().await.unwrap();
+    let running = tokio::spawn(async move {
+        let waits = other.campaign().await;
+        (waits.map(drop), other.campaign().await.map(drop))
+    });
+    tokio::task::yield_now().await;
+    leader.plant_panic();
+    let soon = Duration::from_secs(10);
+    let lost = tokio::time::timeout(soon, guard.lost()).await.unwrap();
+    assert_eq!(lost, EndReason::RenewDeadline);
+    assert!(!guard.is_valid());
+    let (waited, later) = tokio::time::timeout(soon, running).await.unwrap().unwrap();
+    assert!(matches!(waited, Err(RunError::DriverGone)), "{waited:?}");
+    assert!(matches!(later, Err(RunError::DriverGone)), "{later:?}");
 }

@@ -14,7 +14,8 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use chrono::Utc;
+
+use crate::clock;
 
 use super::config::{AzureAccount, AzureConfig};
 use super::error::{
@@ -109,7 +110,7 @@ impl Guard {
     ) -> Result<Grant> {
         let known = self.accounts.iter().find(|known| known.name == account);
         let keys = known.map_or(&self.nobody, |known| &known.keys);
-        let now = Utc::now();
+        let now = clock::utc();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
             return if query.get("sig").is_some() {
                 let peer = parts.extensions.get::<Peer>();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::running;
 use crate::engine::{OpenError, wal};
 
 /// The format of the folder that this version writes and knows.
@@ -117,7 +118,7 @@ impl Folder {
         let marker = (!is_restoring).then(|| self.marker());
         [
             Some(wal::log_of(&database)),
-            Some(self.running()),
+            Some(running::path_in(&self.path)),
             marker,
             Some(database),
         ]
@@ -129,11 +130,6 @@ impl Folder {
     /// Makes what happened to the names in the folder durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
-    }
-
-    /// Says at which revision the database was opened, until it is closed in order.
-    fn running(&self) -> PathBuf {
-        self.path.join("RUNNING")
     }
 
     fn marker(&self) -> PathBuf {
@@ -190,29 +186,10 @@ impl Folder {
         write().map_err(OpenError::io(&marker))
     }
 
-    /// The database is open and has come to this revision, which is in its log only.
-    pub(super) fn begin(&self, revision: u64) -> io::Result<()> {
-        let new = self.path.join("RUNNING.new");
-        let mut file =
-            private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
-        writeln!(file, "{revision} {}", checksum(&revision.to_string()))?;
-        file.sync_all()?;
-        // Whenever the power goes there is the old one or the new one, whole.
-        fs::rename(&new, self.running())?;
-        // The log's name in the folder, too.
-        self.sync()
-    }
-
-    /// All is in the database: the log may go.
-    pub(super) fn end(&self) {
-        // If it stays, the next start finds the database as far as it says.
-        let _ = fs::remove_file(self.running());
-    }
-
     /// The revision that a database which was not closed in order had come to at least, in a folder that
     /// is marked with this format.
     pub(super) fn began(&self, marked: Option<u32>) -> Result<Option<u64>, OpenError> {
-        let path = self.running();
+        let path = running::path_in(&self.path);
         let text = match fs::read(&path) {
             Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -316,7 +293,7 @@ fn page_size(start: [u8; MAGIC.len() + 2]) -> u64 {
 }
 
 /// Of a number as text.
-fn checksum(number: &str) -> String {
+pub(super) fn checksum(number: &str) -> String {
     format!("{:08x}", crc32fast::hash(number.as_bytes()))
 }
 

@@ -6,6 +6,7 @@
 //!   FORMAT              "tenure-store 4": there was a database here
 //!   RUNNING             while the database is open: how far it had come at least, which is in the log
 //!                       alone, so that a lost log is noticed
+//!   RUNNING.new         what RUNNING is written to the next time, opened ahead
 //!   leases.db           one row a lease, one for some of its terms that have ended, one about all of
 //!                       these, and what was committed last in batches
 //!   leases.db-wal       what was committed and is not in leases.db yet
@@ -27,6 +28,7 @@ mod folder;
 mod recent;
 mod restore;
 mod row;
+mod running;
 mod schema;
 mod terms;
 mod upgrade;
@@ -41,6 +43,7 @@ use tracing::{error, warn};
 
 use self::backlog::Backlog;
 use self::folder::{FORMAT, Folder};
+use self::running::Running;
 use self::schema::Meta;
 use self::terms::Reader;
 use super::wal::{self, Checkpoint};
@@ -83,6 +86,7 @@ pub(super) struct Embedded {
     reader: Arc<Reader>,
     /// How many terms of a lease are remembered.
     max_history: usize,
+    running: Running,
     /// Held for as long as the database is open.
     folder: Folder,
 }
@@ -125,6 +129,7 @@ pub(super) fn open(
         return Err(folder.marker_is_missing());
     }
     folder.check_revision(began, loaded.revision)?;
+    let running = Running::open(folder.path()).map_err(OpenError::io(folder.path()))?;
     let mut engine = Embedded {
         reader: Reader::open(&database)?,
         connection,
@@ -137,6 +142,7 @@ pub(super) fn open(
         has_leftovers: false,
         log_is_new: false,
         max_history,
+        running,
         folder,
     };
     let failed = |error: rusqlite::Error| OpenError::Database {
@@ -154,7 +160,7 @@ pub(super) fn open(
         engine.folder.mark()?;
     }
     loaded.revision = engine.begin(revision).map_err(failed)?;
-    let begun = engine.folder.begin(loaded.revision);
+    let begun = engine.running.write(loaded.revision);
     begun.map_err(OpenError::io(engine.folder.path()))?;
     let placed = engine.put_all_in_place();
     placed.map_err(|error| OpenError::Database {
@@ -174,11 +180,8 @@ impl Engine for Embedded {
         let bytes = committed?;
         self.revision = writes.last().map_or(previous, |write| write.revision);
         if self.log_is_new {
-            match self.folder.begin(self.revision) {
-                Ok(()) => self.log_is_new = false,
-                // The commit itself is on disk. Tried again with the next one.
-                Err(error) => warn!(%error, "a loss of the log would not be noticed now"),
-            }
+            // The commit itself is on disk. Tried again with the next one.
+            self.log_is_new = !self.running.try_write(self.revision);
         }
         for write in writes {
             if let Content::Deleted(last) = write.content {
@@ -231,7 +234,7 @@ impl Engine for Embedded {
                 .map_err(|error| classify(&error))
         });
         match closed {
-            Ok(true) => self.folder.end(),
+            Ok(true) => self.running.remove(),
             Ok(false) => warn!(
                 "another program reads the database, so the write-ahead log was not moved into \
                  it; nothing is lost"

@@ -172,6 +172,8 @@ pub(super) fn connect_to_read(path: &Path) -> Result<Connection, OpenError> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.busy_timeout(PATIENCE)?;
         connection.execute_batch(CAREFUL)?;
+        // The first read opens the log. Later the process may have no file left for it.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(connection)
     };
     run().map_err(|error| broken(path, &error))

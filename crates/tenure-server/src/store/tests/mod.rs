@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Store;
-use crate::config::Limits;
+use crate::config::{Config, Limits};
 use crate::engine::{Archive, CommitError, Content, Engine, Loaded, Rest, Term, Write};
 use crate::table::Key;
 
@@ -46,6 +46,8 @@ struct Shelf {
     parts_of_rest: AtomicUsize,
     /// Whether the disk fails when the engine is closed.
     fails_at_the_end: AtomicBool,
+    /// Whether the engine panics when it commits.
+    panics: AtomicBool,
 }
 
 /// The test's end of a [`Scripted`].
@@ -59,7 +61,9 @@ impl Engine for Scripted {
     fn commit(&mut self, writes: &[&Write]) -> Result<(), CommitError> {
         let _ = self.batches.send(writes.iter().copied().cloned().collect());
         // A test that has ended lets everything through.
-        self.verdicts.recv().unwrap_or(Ok(()))?;
+        let verdict = self.verdicts.recv().unwrap_or(Ok(()));
+        assert!(!self.shelf.panics.load(Ordering::SeqCst), "planted");
+        verdict?;
         let noted = writes.iter().filter_map(|write| write.term.as_deref());
         let mut terms = self.shelf.terms.lock().unwrap();
         terms.extend(noted.cloned());
@@ -116,6 +120,11 @@ impl Script {
         let batch = self.batch();
         self.decide(Ok(()));
         batch
+    }
+
+    fn panic(&self) {
+        self.shelf.panics.store(true, Ordering::SeqCst);
+        self.decide(Ok(()));
     }
 
     fn refuse(&self) {
@@ -571,7 +580,7 @@ async fn after_an_io_error_nothing_is_written_and_everybody_is_told() {
     script.decide(Err(CommitError::Fatal("fsync: EIO".into())));
     assert_eq!(refusal(released).await, Code::EngineUnavailable);
     assert_eq!(refusal(next).await, Code::EngineUnavailable);
-    timeout(SOON, store.engine_failed()).await.unwrap();
+    timeout(SOON, store.failed()).await.unwrap();
     assert_eq!(
         refusal(acquire(&store, 3, Duration::ZERO)).await,
         Code::EngineUnavailable
@@ -632,7 +641,7 @@ async fn a_closing_store_commits_what_is_queued_and_takes_nothing_more() {
 
 #[tokio::test]
 async fn nothing_is_left_of_requests_that_went_away() {
-    let store = Store::open(crate::Config::memory()).unwrap();
+    let store = Store::open(Config::memory()).unwrap();
     let held = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
     let waiters: Vec<Answer> = (2..20)
         .map(|number| acquire(&store, number, SOON))
@@ -679,6 +688,47 @@ async fn a_server_whose_engine_failed_ends_with_an_error() {
     assert_eq!(refusal(granted).await, Code::EngineUnavailable);
     let ended = timeout(SOON, serving).await.unwrap().unwrap();
     assert!(matches!(ended, Err(crate::ServeError::EngineFailed)));
+}
+
+/// Panics in the timer's thread, for one lease.
+pub(super) fn panic_if_planted(key: &Key) {
+    assert!(*key != planted(), "planted in the timer");
+}
+
+fn planted() -> Key {
+    Key::of_text("planted/panic")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_timer_panicked_ends_with_an_error_and_tells_who_waits() {
+    let store = Store::open(Config::memory()).unwrap();
+    let server = crate::Server::bind(store.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
+    let serving = tokio::spawn(server.serve(std::future::pending()));
+    let mut short = queued(1, Duration::ZERO);
+    short.request.duration = LeaseDuration::Fixed(Duration::from_secs(1));
+    store.acquire(&planted(), &short).await.unwrap();
+    let waits = store.acquire(&planted(), &queued(2, SOON)).await;
+    assert!(waits.is_err(), "{waits:?}");
+    let ended = timeout(SOON, serving).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(crate::ServeError::EngineFailed)));
+    let refused = store.acquire(&key(), &queued(3, Duration::ZERO)).await;
+    assert_eq!(refused.unwrap_err().code, Code::EngineUnavailable);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_whose_engine_panics_acknowledges_nothing_more() {
+    let (store, script) = scripted();
+    let granted = acquire(&store, 1, Duration::ZERO);
+    on_engine(&script, Script::batch).await;
+    script.panic();
+    assert_eq!(refusal(granted).await, Code::EngineUnavailable);
+    timeout(SOON, store.failed()).await.unwrap();
+    let refused = acquire(&store, 2, Duration::ZERO);
+    assert_eq!(refusal(refused).await, Code::EngineUnavailable);
+    timeout(SOON, tokio::task::spawn_blocking(move || store.close()))
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,118 @@
+//! The file `RUNNING`: how far a database that is open had come at least.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tracing::{info, warn};
+
+use super::folder::{checksum, private};
+
+/// The file, for a store that runs.
+///
+/// The files that it needs are opened ahead, so that it can be written while the process may open no
+/// others.
+#[derive(Debug)]
+pub(super) struct Running {
+    path: PathBuf,
+    new: PathBuf,
+    folder: File,
+    /// What gets the name `RUNNING` when it is written.
+    next: Option<File>,
+    is_failing: bool,
+}
+
+impl Running {
+    /// That of the folder. Nothing is written yet.
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path_in(folder),
+            new: folder.join("RUNNING.new"),
+            folder: File::open(folder)?,
+            next: None,
+            is_failing: false,
+        })
+    }
+
+    /// The database is open and has come to this revision, which is in its log only.
+    pub(super) fn write(&mut self, revision: u64) -> io::Result<()> {
+        let next = match self.next.take() {
+            Some(next) => next,
+            None => self.create()?,
+        };
+        let text = format!("{revision} {}\n", checksum(&revision.to_string()));
+        let written = next
+            .set_len(0)
+            .and_then(|()| next.write_all_at(text.as_bytes(), 0))
+            .and_then(|()| next.sync_all())
+            // Whenever the power goes there is the old one or the new one, whole.
+            .and_then(|()| fs::rename(&self.new, &self.path));
+        if let Err(error) = written {
+            self.next = Some(next);
+            return Err(error);
+        }
+        // Closed first: there may be room for one file and no more.
+        drop(next);
+        self.next = self.create().ok();
+        // The log's name in the folder, too.
+        self.folder.sync_all()
+    }
+
+    /// The same, while the store goes on if it fails; whether it was written. The first failure in a row
+    /// is logged.
+    pub(super) fn try_write(&mut self, revision: u64) -> bool {
+        let written = self.write(revision);
+        match &written {
+            Ok(()) if self.is_failing => info!("a loss of the log would be noticed again"),
+            Err(error) if !self.is_failing => {
+                warn!(%error, "RUNNING can't be written: a loss of the log would not be noticed now");
+            }
+            _ => {}
+        }
+        self.is_failing = written.is_err();
+        written.is_ok()
+    }
+
+    /// All is in the database: the log may go.
+    pub(super) fn remove(&self) {
+        // If they stay, the next start finds the database as far as it says.
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.new);
+    }
+
+    fn create(&self) -> io::Result<File> {
+        private(OpenOptions::new().write(true).create(true).truncate(true)).open(&self.new)
+    }
+}
+
+/// Where it is.
+pub(super) fn path_in(folder: &Path) -> PathBuf {
+    folder.join("RUNNING")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_written_again_and_again_and_nothing_of_it_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut running = Running::open(folder.path()).unwrap();
+        let text = || fs::read_to_string(path_in(folder.path())).unwrap();
+        for revision in [1_000_000, 7] {
+            assert!(running.try_write(revision));
+            let expected = format!("{revision} {}\n", checksum(&revision.to_string()));
+            assert_eq!(text(), expected);
+        }
+        // It has the names of its files and no other ones, so it fails where these are folders.
+        fs::remove_file(path_in(folder.path())).unwrap();
+        fs::create_dir(path_in(folder.path())).unwrap();
+        assert!(!running.try_write(8) && !running.try_write(9));
+        fs::remove_dir(path_in(folder.path())).unwrap();
+        assert!(running.try_write(10));
+        assert!(text().starts_with("10 "));
+        running.remove();
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,12 @@
+//! What a panic says.
+
+use std::any::Any;
+
+/// The message of a panic, if it has one.
+pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown")
+}

@@ -1,0 +1,70 @@
+//! Files that other users may read or change.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use tenure_tests::process::{Process, command};
+use tenure_tests::wait_for;
+
+use super::address_of;
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_data_folder_that_others_may_change_is_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |mode: u32| {
+        set_mode(folder.path(), mode);
+        let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+        let mut store = Process::spawn(serve.arg(folder.path()));
+        address_of(&mut store);
+        store.signal(Signal::SIGTERM);
+        assert_eq!(store.wait().code(), Some(0));
+        store.stderr()
+    };
+    let path = folder.path().display();
+    for mode in [0o777, 0o720, 0o702] {
+        let said = said(mode);
+        let told = format!("{path} has mode {mode:04o}");
+        assert!(said.contains(&told), "{said}");
+        assert!(said.contains(&format!("chmod go-w {path}")), "{said}");
+    }
+    for mode in [0o700, 0o755] {
+        let said = said(mode);
+        assert!(!said.contains("chmod"), "{said}");
+    }
+}
+
+#[test]
+fn keys_that_everybody_may_read_are_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("peers.key");
+    fs::write(&key, "a secret of some thirty-two bytes, or more").unwrap();
+    let path = key.display().to_string();
+    let run = |mode: u32| {
+        set_mode(&key, mode);
+        let mut run = command(&["run", "--election", "tests/job", "--strategy", "bully"]);
+        run.args(["--node", "1", "--peers", "1=http://127.0.0.1:1"])
+            .args(["--listen", "127.0.0.1:0", "--key-file", &path])
+            .arg("--state-dir")
+            .arg(folder.path().join("state"))
+            .args(["--", "sleep", "60"]);
+        Process::spawn(&mut run)
+    };
+    let open = run(0o644);
+    wait_for("a warning", || {
+        let said = open.stderr();
+        let told = format!("{path} has mode 0644");
+        (said.contains(&told) && said.contains(&format!("chmod o-rw {path}"))).then_some(())
+    });
+    drop(open);
+    let closed = run(0o640);
+    wait_for("a leader", || {
+        closed.stderr().contains("leading").then_some(())
+    });
+    assert!(!closed.stderr().contains("chmod"), "{}", closed.stderr());
+}
