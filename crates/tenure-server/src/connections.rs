@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody};
 use axum::http::Request;
+use axum::http::header::EXPECT;
 use axum::response::Response;
 use axum::{BoxError, Router};
 use axum_server::accept::Accept;
@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use crate::Store;
 use crate::azure;
-use crate::http::{self, Shortcut};
+use crate::http::{self, DrainOnDrop, Rest, Shortcut};
 
 /// Lets connections in, as an [`Accept`].
 #[derive(Clone, Debug)]
@@ -125,15 +125,15 @@ impl AsRef<Store> for Seated {
 
 impl<B> Service<Request<B>> for Seated
 where
-    Router: Service<Request<B>, Response = Response, Error = Infallible>,
-    B: HttpBody<Data = Bytes> + Send + 'static,
+    Router: Service<Request<DrainOnDrop<B>>, Response = Response, Error = Infallible>,
+    B: Rest,
     B::Error: Into<BoxError>,
 {
     type Response = Response;
     type Error = Infallible;
     type Future = Either<
         Ready<Result<Response, Infallible>>,
-        Either<Shortcut, <Router as Service<Request<B>>>::Future>,
+        Either<Shortcut, <Router as Service<Request<DrainOnDrop<B>>>>::Future>,
     >;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -141,8 +141,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let Self(connection) = self;
+        let expects_continue = request.headers().contains_key(EXPECT);
+        let time = connection.store.limits().request_time;
+        let mut request = request.map(|body| DrainOnDrop::new(body, time, expects_continue));
         if let Some(detail) = http::excess(&request, connection.max_header_bytes) {
             let refusal = if connection.has_azure && !azure::is_native(&request) {
                 azure::too_large_head(&request, detail)

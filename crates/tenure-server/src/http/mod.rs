@@ -1,6 +1,7 @@
 //! The HTTP API: routes, and the nets around them.
 
 mod body;
+mod drain;
 mod events;
 mod head;
 mod health;
@@ -25,6 +26,7 @@ use tenure_core::wire::{Code, Problem};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
+pub(crate) use self::drain::{DrainOnDrop, Rest};
 pub(crate) use self::head::{excess, too_large_head};
 use self::origin::check_request_origin;
 pub(crate) use self::problem::Failure;
