@@ -357,14 +357,6 @@ def details(container, url):
     check("create what is there", outcome(put_new), (409, "BlobAlreadyExists"))
     t.lease(A).acquire(15)
     check("create what is leased", outcome(put_new), (412, "LeaseIdMissing"))
-    holder = lambda data: outcome(lambda hook: t.client.upload_blob(data, lease=A, raw_response_hook=hook))
-    check("the holder writes what it leased", holder(b"2"), CREATED)
-    check("the holder writes it in blocks", holder(iter([b"3"])), CREATED)
-    check("what the holder wrote", t.client.download_blob().readall(), b"3")
-    t.lease(A).break_lease(20)
-    check("the holder writes while the lease is breaking", holder(b"4"), CREATED)
-    t.lease(A).break_lease(0)
-    check("and not when it is broken", holder(b"5"), (412, "LeaseLost"), (412, "LeaseNotPresentWithBlobOperation"))
 
     # Metadata and headers need the lease, too.
     for what, call in {
@@ -376,6 +368,18 @@ def details(container, url):
     properties = t.client.get_blob_properties()
     check("metadata", properties.metadata, {"a": "b"})
     check("type", properties.content_settings.content_type, "text/plain")
+
+    # The holder of a lease may write a blob that should be new.
+    t = Thing("blob", container, url)
+    t.lease(A).acquire(15)
+    holder = lambda data: outcome(lambda hook: t.client.upload_blob(data, lease=A, raw_response_hook=hook))
+    check("the holder writes what it leased", holder(b"2"), CREATED)
+    check("the holder writes it in blocks", holder(iter([b"3"])), CREATED)
+    check("what the holder wrote", t.client.download_blob().readall(), b"3")
+    t.lease(A).break_lease(20)
+    check("the holder writes while the lease is breaking", holder(b"4"), CREATED)
+    t.lease(A).break_lease(0)
+    check("and not when it is broken", holder(b"5"), (412, "LeaseLost"), (412, "LeaseNotPresentWithBlobOperation"))
 
     # A container's lease guards its deletion only, and a container goes with leased blobs in it.
     t = Thing("container", container, url)

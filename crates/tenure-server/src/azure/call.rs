@@ -147,7 +147,8 @@ impl Asked {
             (Resource::Blob { .. }, "", "block", "PUT") => Self::PutBlock,
             (Resource::Blob { .. }, "", "blocklist", "PUT") => Self::PutBlockList,
             (Resource::Blob { .. }, "", "blocklist", "GET") => Self::BlockList,
-            (Resource::Account, "", "batch", "POST")
+            // JavaScript's SDK takes an account in the path for a container.
+            (Resource::Account, "" | "container", "batch", "POST")
             | (Resource::Container(_), "container", "batch", "POST") => Self::Batch,
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
                 let reason = format!("{method} with restype={restype:.40} does not take it here");
