@@ -18,6 +18,7 @@ use tenure_tests::wait_for;
 const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/suite.py");
 const KILLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/killed.py");
 const SECURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/secure.py");
+const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/files.py");
 const PATTERN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/pattern.js");
 const ELECTION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/azure_leader.py");
 
@@ -25,7 +26,8 @@ const ELECTION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/azure_l
 fn python(test: &str) -> Option<String> {
     let named = std::env::var("TENURE_AZURE_PYTHON").ok();
     let python = named.unwrap_or_else(|| "python3".into());
-    let has_it = said(Command::new(&python).args(["-c", "import azure.storage.blob"])).is_some();
+    let has_it =
+        said(Command::new(&python).args(["-c", "import azure.storage.blob, adlfs"])).is_some();
     let needs = "the packages of tests/azure/requirements.txt, in a virtual environment whose python \
                  TENURE_AZURE_PYTHON names";
     can_run(test, needs, has_it).then_some(python)
@@ -111,6 +113,16 @@ fn the_official_sdk_for_javascript_elects_by_the_pattern() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_store, url) = serve(folder.path(), "127.0.0.1:0");
     assert_success(&output(node.args([PATTERN, &url])));
+}
+
+#[test]
+fn a_file_system_on_blobs_writes_reads_and_removes_files() {
+    let Some(python) = python("a_file_system_on_blobs_writes_reads_and_removes_files") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_store, url) = serve(folder.path(), "127.0.0.1:0");
+    assert_success(&output(Command::new(python).args([FILES, &url])));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // node pattern.js URL: the leader election pattern by the official SDK for JavaScript.
 
 const assert = require("node:assert");
+const { Readable } = require("node:stream");
 const { BlobServiceClient, StorageSharedKeyCredential } = require("@azure/storage-blob");
 
 const ACCOUNT = "devstoreaccount1";
@@ -55,6 +56,19 @@ async function main(url) {
     names.push(`${found.name} ${found.properties.leaseState}`);
   }
   assert.deepStrictEqual(names, ["leader broken"]);
+
+  // A stream is put in blocks.
+  const streamed = container.getBlockBlobClient("streamed");
+  await streamed.uploadStream(Readable.from([Buffer.from("one "), Buffer.from("two")]), 4, 2);
+  assert.strictEqual((await streamed.downloadToBuffer()).toString(), "one two");
+  const parts = await service.getBlobBatchClient().deleteBlobs([streamed.url, `${streamed.url}2`], credential);
+  assert.deepStrictEqual(parts.subResponses.map((part) => part.status), [202, 404]);
+
+  // What is too large is told so, however much of it there is.
+  for (const size of [2, 8, 32]) {
+    const upload = streamed.upload(Buffer.alloc(size << 20), size << 20);
+    assert.strictEqual(await refusal(upload), "413 RequestBodyTooLarge");
+  }
   await container.delete();
   assert.strictEqual(await container.exists(), false);
 }

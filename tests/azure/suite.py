@@ -8,6 +8,7 @@ that expire are waited for together, so it takes some 20 s.
 """
 
 import hashlib
+import http.client
 import sys
 import threading
 import time
@@ -368,6 +369,18 @@ def details(container, url):
     check("metadata", properties.metadata, {"a": "b"})
     check("type", properties.content_settings.content_type, "text/plain")
 
+    # The holder of a lease may write a blob that should be new.
+    t = Thing("blob", container, url)
+    t.lease(A).acquire(15)
+    holder = lambda data: outcome(lambda hook: t.client.upload_blob(data, lease=A, raw_response_hook=hook))
+    check("the holder writes what it leased", holder(b"2"), CREATED)
+    check("the holder writes it in blocks", holder(iter([b"3"])), CREATED)
+    check("what the holder wrote", t.client.download_blob().readall(), b"3")
+    t.lease(A).break_lease(20)
+    check("the holder writes while the lease is breaking", holder(b"4"), CREATED)
+    t.lease(A).break_lease(0)
+    check("and not when it is broken", holder(b"5"), (412, "LeaseLost"), (412, "LeaseNotPresentWithBlobOperation"))
+
     # A container's lease guards its deletion only, and a container goes with leased blobs in it.
     t = Thing("container", container, url)
     t.lease(A).acquire(15)
@@ -455,10 +468,69 @@ def bodies(container, url):
     check("a mebibyte", large.get_blob_properties().size, 1 << 20)
     upload = lambda hook: large.upload_blob(b"x" * ((1 << 20) + 1), overwrite=True, raw_response_hook=hook)
     check("more", outcome(upload), (413, "RequestBodyTooLarge"))
-    stage = lambda hook: large.stage_block("AAAA", b"x", raw_response_hook=hook)
-    check("a block", outcome(stage), (400, "InvalidQueryParameterValue"))
+    check("part with its hash", blob.download_blob(offset=2, length=3, validate_content=True).readall(), b"234")
     tagged = lambda hook: large.get_blob_properties(if_tags_match_condition="\"a\" = 'b'", raw_response_hook=hook)
     check("tags", outcome(tagged)[0], 400)
+
+
+def blocks(container, url):
+    blob = container.get_blob_client("blocks/of a stream")
+    blob.upload_blob(iter([b"one ", b"two"]), metadata={"a": "b"})
+    check("a stream", blob.download_blob().readall(), b"one two")
+    check("metadata of a stream", blob.get_blob_properties().metadata, {"a": "b"})
+    stream = lambda hook: blob.upload_blob(iter([b"x"]), raw_response_hook=hook)
+    check("a stream to what is there", outcome(stream), (409, "BlobAlreadyExists"))
+    blob = container.get_blob_client("blocks/by hand")
+    for block in (b"AAAA", b"AAAB"):
+        blob.stage_block(block.decode(), block, validate_content=True)
+    committed, uncommitted = blob.get_block_list("all")
+    check("uncommitted blocks", (committed, [(b.id, b.size) for b in uncommitted]), ([], [("AAAA", 4), ("AAAB", 4)]))
+    blob.commit_block_list(["AAAB", "AAAA"])
+    check("a blob of blocks", blob.download_blob().readall(), b"AAABAAAA")
+    committed, uncommitted = blob.get_block_list("all")
+    check("committed blocks", ([b.id for b in committed], uncommitted), (["AAAB", "AAAA"], []))
+    blob.acquire_lease(15, lease_id=A)
+    stage = lambda **o: outcome(lambda hook: blob.stage_block("AAAA", b"x", raw_response_hook=hook, **o))
+    check("a block without the lease", stage(), (412, "LeaseIdMissing"))
+    check("a block with another lease", stage(lease=B), (412, "LeaseIdMismatchWithBlobOperation"))
+    check("a block with the lease", stage(lease=A), CREATED)
+    unknown = lambda hook: blob.commit_block_list(["AAAC"], lease=A, raw_response_hook=hook)
+    check("a block that is not there", outcome(unknown), (400, "InvalidBlockList"))
+
+
+def batches(container, url):
+    names = [f"batch/{number} ä+b" for number in range(5)]
+    for name in names:
+        container.upload_blob(name, b"x")
+    container.get_blob_client(names[0]).acquire_lease(15, lease_id=A)
+    parts = container.delete_blobs(*names[:4], "batch/none", raise_on_any_failure=False)
+    check("a batch", [part.status_code for part in parts], [412, 202, 202, 202, 404])
+    left = [blob.name for blob in container.list_blobs(name_starts_with="batch/")]
+    check("what a batch leaves", left, [names[0], names[4]])
+    parts = container.delete_blobs({"name": names[0], "lease_id": A}, names[4])
+    check("a batch with a lease id", [part.status_code for part in parts], [202, 202])
+
+
+def refusals(container, url):
+    """Clients that send all of a body before they read get their answers, however many there are."""
+    host = url.split("://")[1]
+
+    def refused():
+        for _ in range(10):
+            connection = http.client.HTTPConnection(host, timeout=30)
+            try:
+                connection.request("PUT", f"/{ACCOUNT}/{container.container_name}/refused", body=b"x" * 900_000)
+                check("a body without a credential", connection.getresponse().status, 401)
+            except OSError as error:
+                check("a body without a credential", error, 401)
+            finally:
+                connection.close()
+
+    threads = [threading.Thread(target=refused) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def lists(url):
@@ -472,6 +544,7 @@ def lists(url):
     check("metadata", {str(blob.metadata) for blob in listed}, {"{'name': 'm'}"})
     check("no metadata", {str(blob.metadata) for blob in container.list_blobs()}, {"{}"}, {"None"})
     check("prefix", [blob.name for blob in container.list_blobs(name_starts_with="b/")], ["b/1", "b/2", "b/3/x"])
+    check("more than a page has", [blob.name for blob in container.list_blobs(results_per_page=6000)], names)
     pages = [[blob.name for blob in page] for page in container.list_blobs(results_per_page=3).by_page()]
     check("pages", pages, [names[:3], names[3:6], names[6:]])
     walked = [(blob.name, "prefix" in blob) for blob in container.walk_blobs(delimiter="/")]
@@ -619,7 +692,7 @@ def main():
     began = time.monotonic()
     cells = prepared("blob", container, url) + prepared("container", container, url)
     last = time.monotonic()
-    for part in (details, conditions, bodies, contention, signatures, headers):
+    for part in (details, conditions, bodies, blocks, batches, refusals, contention, signatures, headers):
         try:
             part(container, url)
         except Exception as error:

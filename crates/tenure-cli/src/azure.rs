@@ -19,6 +19,8 @@ pub(crate) const SECTION: Section = Section {
         "accounts",
         "max_blob_bytes",
         "max_total_bytes",
+        "max_uncommitted_bytes",
+        "uncommitted_time",
         "behind_tls",
         "bearer_keys",
         "bearer_issuer",
@@ -86,6 +88,13 @@ pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, 
         ("accounts", names.collect::<Vec<_>>().into()),
         ("max_blob_bytes", config.max_blob_bytes.into()),
         ("max_total_bytes", config.max_total_bytes.into()),
+        ("max_uncommitted_bytes", config.max_uncommitted_bytes.into()),
+        (
+            "uncommitted_time",
+            humantime::format_duration(config.uncommitted_time)
+                .to_string()
+                .into(),
+        ),
         ("behind_tls", config.behind_tls.into()),
         text("bearer_keys")?,
         text("bearer_issuer")?,
@@ -100,6 +109,13 @@ fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {
     }
     if let Some(most) = settings.number("max_total_bytes", AzureConfig::TOTAL_BYTES)? {
         config.max_total_bytes = most;
+    }
+    let range = AzureConfig::UNCOMMITTED_BYTES;
+    if let Some(most) = settings.number("max_uncommitted_bytes", range)? {
+        config.max_uncommitted_bytes = most;
+    }
+    if let Some(time) = settings.duration("uncommitted_time")? {
+        config.uncommitted_time = time;
     }
     config.behind_tls = settings.flag("behind_tls")?.unwrap_or_default();
     config.bearer = bearer(settings)?;
@@ -155,7 +171,9 @@ fn check(settings: &Settings, config: &AzureConfig) -> Result<(), ConfigError> {
                      TENURE_AZURE_ACCOUNTS, each as NAME:KEY; or use --azure-dev"
                 .into(),
         },
-        Wrong::Limit { name, .. } => settings.invalid(name, error.to_string()),
+        Wrong::Limit { name, .. } | Wrong::Time { name, .. } => {
+            settings.invalid(name, error.to_string())
+        }
         Wrong::BearerInTheOpen => settings.invalid("bearer_keys", error.to_string()),
         error => secret(settings, error.to_string()),
     })

@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::ops::RangeInclusive;
 
 /// The well-known account of emulators. **Everybody has its key.**
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -12,6 +13,9 @@ pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 /// The key of [`DEVELOPMENT_ACCOUNT`], in base64.
 pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// How many characters the name of a container may have.
+pub const CONTAINER_NAME: RangeInclusive<usize> = 3..=63;
 
 /// Longest name of a blob, in characters.
 pub const MAX_BLOB_NAME: usize = 1024;
@@ -36,6 +40,10 @@ pub const SIGNED_HEADERS: [&str; 11] = [
 
 const CONTENT_LENGTH: &str = "content-length";
 const DATE: &str = "date";
+const VERSION: &str = "x-ms-version";
+
+/// Before this version of the service a `Content-Length` of 0 is signed as `0`, and from it on as nothing.
+const LENGTH_CHANGED: &[u8] = b"2015-02-21";
 
 /// Whether an account may have this name: 3 to 24 lower-case letters and digits.
 #[must_use]
@@ -50,7 +58,7 @@ pub fn is_account(name: &str) -> bool {
 pub fn is_container(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     matches!(name, "$root" | "$web" | "$logs")
-        || ((3..=63).contains(&name.len())
+        || (CONTAINER_NAME.contains(&name.len())
             && name.bytes().all(allowed)
             && !name.starts_with('-')
             && !name.ends_with('-')
@@ -89,10 +97,14 @@ pub fn text_to_sign<'a>(
     text.extend_from_slice(parts.method.as_bytes());
     text.push(b'\n');
     let has_own_date = service.iter().any(|(name, _)| *name == DATE_HEADER);
+    // Dates compare as text.
+    let signs_no_length = service
+        .iter()
+        .any(|(name, version)| *name == VERSION && version.as_slice() < LENGTH_CHANGED);
     for (name, value) in SIGNED_HEADERS.into_iter().zip(parts.headers) {
         let value = value.unwrap_or_default().trim_ascii();
         let is_left_out = match name {
-            CONTENT_LENGTH => value == b"0",
+            CONTENT_LENGTH => value == b"0" && !signs_no_length,
             DATE => has_own_date,
             _ => false,
         };
@@ -194,6 +206,12 @@ mod tests {
             undated,
             b"PUT\n\n\n\n\n\nyesterday\n\n\n*\n\n\n/acct/c/b%20"
         );
+        for (version, length) in [("2014-02-14", "0"), ("2015-02-21", "")] {
+            let version = [(VERSION, version.as_bytes().to_vec())];
+            let text = text_to_sign(&parts, &version, core::iter::empty());
+            let start = alloc::format!("PUT\n\n\n{length}\n\n\nyesterday\n");
+            assert!(text.starts_with(start.as_bytes()), "{version:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::CONNECTION;
+use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::{HeaderValue, Request};
 use axum::response::Response;
 use axum::{BoxError, Router};
@@ -27,7 +27,7 @@ use tower_service::Service;
 
 use crate::Store;
 use crate::azure;
-use crate::http::{self, Shortcut};
+use crate::http::{self, DrainOnDrop, Rest, Shortcut};
 use crate::standing::{Place, Standing, Stream};
 
 /// Lets connections in, as an [`Accept`].
@@ -145,15 +145,15 @@ impl AsRef<Store> for Seated {
 
 impl<B> Service<Request<B>> for Seated
 where
-    Router: Service<Request<B>, Response = Response, Error = Infallible>,
-    B: HttpBody<Data = Bytes> + Send + 'static,
+    Router: Service<Request<DrainOnDrop<B>>, Response = Response, Error = Infallible>,
+    B: Rest,
     B::Error: Into<BoxError>,
 {
     type Response = Response;
     type Error = Infallible;
     type Future = Either<
         Ready<Result<Response, Infallible>>,
-        Either<Shortcut, <Router as Service<Request<B>>>::Future>,
+        Either<Shortcut, <Router as Service<Request<DrainOnDrop<B>>>>::Future>,
     >;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -161,8 +161,11 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let Self(connection) = self;
+        let expects_continue = request.headers().contains_key(EXPECT);
+        let time = connection.drain_time();
+        let mut request = request.map(|body| DrainOnDrop::new(body, time, expects_continue));
         let refusal = connection.refusal(&request);
         if let Some(peer) = connection.peer {
             azure::tell_peer(&mut request, peer);
@@ -182,6 +185,15 @@ where
 }
 
 impl Connection {
+    /// How long the rest of a body is read after a refusal. Over the limit not at all: the place is for
+    /// the next renewal, and must not be held by a body that never comes.
+    fn drain_time(&self) -> Duration {
+        match self.seat {
+            Seat::Within { .. } => self.store.limits().request_time,
+            Seat::Over(_) => Duration::ZERO,
+        }
+    }
+
     /// The answer to a request whose head is not taken, whatever it asks for.
     fn refusal<B>(&self, request: &Request<B>) -> Option<Response> {
         let refused = http::check_head(request, self.max_header_bytes).err()?;

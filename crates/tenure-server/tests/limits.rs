@@ -77,6 +77,70 @@ fn chunked(body: &str) -> String {
         + "0\r\n\r\n"
 }
 
+/// A request whose answer does not depend on its body.
+fn refused_before_its_body(length: usize) -> String {
+    head("POST", "/v1/none", &format!("content-length: {length}\r\n"))
+}
+
+#[tokio::test]
+async fn a_client_that_sends_all_of_a_refused_body_first_reads_the_answer() {
+    let api = limited(|_| {}).api;
+    let body = vec![b' '; 8 << 20];
+    let mut wire = Wire::connect(&api).await;
+    // On one connection: it is as good as before when all of the body has come.
+    for _ in 0..3 {
+        for (path, status, code) in [
+            (ACQUIRE, 413, "too_large"),
+            ("/v1/none", 404, "unknown_route"),
+        ] {
+            let head = head("POST", path, &format!("content-length: {}\r\n", body.len()));
+            wire.send(head).await.unwrap();
+            wire.send(&body).await.unwrap();
+            let refused = wire.reply().await.expect("an answer");
+            assert_problem(&refused, status, code, &[]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_refused_body_is_awaited_as_long_as_a_body_may_take() {
+    let time = Duration::from_millis(300);
+    let api = limited(|limits| limits.request_time = time).api;
+    let mut wire = Wire::connect(&api).await;
+    let began = Instant::now();
+    wire.send(refused_before_its_body(1000)).await.unwrap();
+    wire.send(" ").await.unwrap();
+    // The answer does not wait for the body.
+    assert_refused(&wire.reply().await.unwrap().answer, 404, "unknown_route");
+    assert!(wire.closes_within(SOON).await);
+    assert!(began.elapsed() >= time, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_refused_body_over_64_mib_is_not_read() {
+    let api = limited(|_| {}).api;
+    let mut wire = Wire::connect(&api).await;
+    let began = Instant::now();
+    wire.send(refused_before_its_body((64 << 20) + 1))
+        .await
+        .unwrap();
+    assert_refused(&wire.reply().await.unwrap().answer, 404, "unknown_route");
+    assert!(wire.closes_within(SOON).await);
+    assert!(began.elapsed() < Limits::default().request_time / 2);
+}
+
+#[tokio::test]
+async fn a_client_is_not_asked_for_a_body_that_is_refused() {
+    let api = limited(|_| {}).api;
+    let mut wire = Wire::connect(&api).await;
+    let head =
+        refused_before_its_body(1000).replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
+    wire.send(head).await.unwrap();
+    // The first answer is the refusal, and no "100 Continue".
+    assert_refused(&wire.reply().await.unwrap().answer, 404, "unknown_route");
+    assert!(wire.closes_within(SOON).await);
+}
+
 #[tokio::test]
 async fn a_body_of_unknown_length_is_taken_up_to_its_limit() {
     let api = limited(|limits| limits.max_body_bytes = 1024).api;

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::header::{CONTENT_RANGE, SERVER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use chrono::SecondsFormat;
+use futures_util::future::BoxFuture;
 use uuid::Builder;
 
 use crate::clock;
 
 use super::Face;
-use super::auth::{Grant, Kind, Need};
+use super::auth::{Grant, Kind, Need, Peer};
+use super::blobs::Target;
 use super::calls;
 use super::error::{
     Error, INTERNAL_ERROR, INVALID_QUERY_PARAMETER_VALUE, OPERATION_TIMED_OUT, Result,
@@ -50,6 +53,8 @@ pub(super) struct Call {
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     pub(super) grant: Grant,
+    /// Where the request comes from, if it asks for that to count.
+    pub(super) peer: Option<Peer>,
 }
 
 /// What can be asked for.
@@ -69,6 +74,10 @@ enum Asked {
     SetBlobProperties,
     DeleteBlob,
     LeaseBlob,
+    PutBlock,
+    PutBlockList,
+    BlockList,
+    Batch,
 }
 
 /// Does what is asked for, if it may be.
@@ -91,6 +100,7 @@ pub(super) async fn serve(face: Arc<Face>, request: Request) -> Result<Response>
         resource,
         query,
         method: parts.method,
+        peer: parts.extensions.get::<Peer>().copied(),
         headers: parts.headers,
         grant,
         face,
@@ -98,12 +108,20 @@ pub(super) async fn serve(face: Arc<Face>, request: Request) -> Result<Response>
     call.dispatch(asked, body).await
 }
 
+/// The same for a request that is a part of another.
+pub(super) fn serve_boxed(
+    face: Arc<Face>,
+    request: Request,
+) -> BoxFuture<'static, Result<Response>> {
+    Box::pin(serve(face, request))
+}
+
 impl Asked {
     fn of(method: &Method, resource: &Resource, query: &Query) -> Result<Self> {
         for absent in ["snapshot", "versionid"] {
-            if query.get(absent).is_some() {
-                return Err(INVALID_QUERY_PARAMETER_VALUE
-                    .because(format!("{absent}: there are no snapshots and versions")));
+            if let Some(value) = query.get(absent) {
+                let reason = "there are no snapshots and versions";
+                return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter(absent, value, reason));
             }
         }
         let restype = query.get("restype").unwrap_or_default();
@@ -128,10 +146,15 @@ impl Asked {
             (Resource::Blob { .. }, "", "metadata", "PUT") => Self::SetBlobMetadata,
             (Resource::Blob { .. }, "", "properties", "PUT") => Self::SetBlobProperties,
             (Resource::Blob { .. }, "", "lease", "PUT") => Self::LeaseBlob,
+            (Resource::Blob { .. }, "", "block", "PUT") => Self::PutBlock,
+            (Resource::Blob { .. }, "", "blocklist", "PUT") => Self::PutBlockList,
+            (Resource::Blob { .. }, "", "blocklist", "GET") => Self::BlockList,
+            // JavaScript's SDK takes an account in the path for a container.
+            (Resource::Account, "" | "container", "batch", "POST")
+            | (Resource::Container(_), "container", "batch", "POST") => Self::Batch,
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
-                return Err(INVALID_QUERY_PARAMETER_VALUE.because(format!(
-                    "{method} with restype={restype:.40} and comp={comp:.40} is not supported here"
-                )));
+                let reason = format!("{method} with restype={restype:.40} does not take it here");
+                return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter("comp", comp, reason));
             }
             _ => return Err(UNSUPPORTED_HTTP_VERB.into()),
         };
@@ -147,12 +170,13 @@ impl Asked {
             Self::SetContainerMetadata | Self::LeaseContainer => (Kind::Container, "w"),
             Self::DeleteContainer => (Kind::Container, "d"),
             Self::ListBlobs => (Kind::Listing, "l"),
-            Self::PutBlob => (Kind::Object, "cw"),
-            Self::Blob | Self::BlobProperties => (Kind::Object, "r"),
+            Self::PutBlob | Self::PutBlock | Self::PutBlockList => (Kind::Object, "cw"),
+            Self::Blob | Self::BlobProperties | Self::BlockList => (Kind::Object, "r"),
             Self::SetBlobMetadata | Self::SetBlobProperties | Self::LeaseBlob => {
                 (Kind::Object, "w")
             }
-            Self::DeleteBlob => (Kind::Object, "d"),
+            // Each deletion of a batch shows its own credential, too.
+            Self::DeleteBlob | Self::Batch => (Kind::Object, "d"),
         };
         Need { kind, one_of }
     }
@@ -165,6 +189,9 @@ impl Asked {
                 | Self::SetContainerMetadata
                 | Self::DeleteContainer
                 | Self::PutBlob
+                | Self::PutBlock
+                | Self::PutBlockList
+                | Self::Batch
                 | Self::SetBlobMetadata
                 | Self::SetBlobProperties
                 | Self::DeleteBlob
@@ -181,6 +208,9 @@ impl Call {
                     Asked::SetContainerMetadata => calls::containers::set_metadata(self).await,
                     Asked::DeleteContainer => calls::containers::delete(self).await,
                     Asked::PutBlob => calls::blobs::put(self, body).await,
+                    Asked::PutBlock => calls::blobs::put_block(self, body).await,
+                    Asked::PutBlockList => calls::blobs::put_block_list(self, body).await,
+                    Asked::Batch => calls::batch::batch(self, body).await,
                     Asked::SetBlobMetadata => calls::blobs::set_metadata(self).await,
                     Asked::SetBlobProperties => calls::blobs::set_properties(self).await,
                     _ => calls::blobs::delete(self).await,
@@ -201,6 +231,7 @@ impl Call {
                 Asked::ContainerProperties => calls::containers::properties(self).await,
                 Asked::Blob => calls::blobs::get(self).await,
                 Asked::BlobProperties => calls::blobs::properties(self).await,
+                Asked::BlockList => calls::blobs::block_list(self).await,
                 _ => calls::lease::lease(self).await,
             }
         };
@@ -224,6 +255,11 @@ impl Call {
             Resource::Blob { blob, .. } => blob,
             Resource::Account | Resource::Container(_) => "",
         }
+    }
+
+    /// The account, the container and the blob.
+    pub(super) fn target(&self) -> Target {
+        [&*self.account, self.container(), self.blob()].map(str::to_owned)
     }
 
     /// The client's own name for this request.
@@ -270,6 +306,8 @@ impl Conversation {
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, self.request_id);
         headers.insert(VERSION, self.version);
+        // Some clients fail without it.
+        headers.insert(SERVER, HeaderValue::from_static("tenure"));
         if let Some(id) = self.client_request_id {
             headers.insert(CLIENT_REQUEST_ID, id);
         }
@@ -286,8 +324,8 @@ impl Conversation {
             xml.element("Error", |xml| {
                 xml.text("Code", code.text);
                 xml.text("Message", &message);
-                if let Some(detail) = &error.detail {
-                    xml.name("Detail", detail);
+                for (name, text) in &error.details {
+                    xml.name(name, text);
                 }
             });
             xml.into_response(code.status)
@@ -298,9 +336,13 @@ impl Conversation {
         };
         let headers = response.headers_mut();
         headers.insert(ERROR_CODE, HeaderValue::from_static(code.text));
+        let range = error.size.map(|size| format!("bytes */{size}"));
+        if let Some(Ok(range)) = range.map(HeaderValue::try_from) {
+            headers.insert(CONTENT_RANGE, range);
+        }
         if code.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("SharedKey");
-            headers.insert(axum::http::header::WWW_AUTHENTICATE, scheme);
+            headers.insert(WWW_AUTHENTICATE, scheme);
         }
         response
     }

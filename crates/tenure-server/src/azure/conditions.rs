@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
 
 use super::error::{CONDITION_NOT_MET, NOT_MODIFIED, Result, UNSUPPORTED_HEADER};
-use super::headers::{date, invalid, text};
+use super::headers::{date, given, invalid};
 
 /// What must be so for a request to be done.
 #[derive(Clone, Debug, Default)]
@@ -46,8 +46,8 @@ impl Tags {
 
 impl Conditions {
     pub(super) fn of(headers: &HeaderMap) -> Result<Self> {
-        let tags = |name| text(headers, name).map(|text| text.map(Tags::parse));
-        let since = |name: &'static str| match text(headers, name)? {
+        let tags = |name| given(headers, name).map(|text| text.map(Tags::parse));
+        let since = |name: &'static str| match given(headers, name)? {
             Some(text) => match date(text) {
                 Some(date) => Ok(Some(date)),
                 None => Err(invalid(name, "it must be a date of HTTP")),
@@ -60,6 +60,20 @@ impl Conditions {
             modified_since: since("if-modified-since")?,
             unmodified_since: since("if-unmodified-since")?,
         })
+    }
+
+    /// Whether there are none.
+    pub(super) const fn is_none(&self) -> bool {
+        let Self {
+            if_match,
+            if_none_match,
+            modified_since,
+            unmodified_since,
+        } = self;
+        if_match.is_none()
+            && if_none_match.is_none()
+            && modified_since.is_none()
+            && unmodified_since.is_none()
     }
 
     /// Those of a container, which know dates only.
@@ -177,6 +191,8 @@ mod tests {
         let (unmet, not_modified) = (Some(CONDITION_NOT_MET), Some(NOT_MODIFIED));
         for (headers, write, read) in [
             (&[][..], None, None),
+            (&[("if-match", ""), ("if-none-match", "")], None, None),
+            (&[("if-modified-since", "")], None, None),
             (&[("if-match", "\"0x1\"")], None, None),
             (&[("if-match", "0x1")], None, None),
             (&[("if-match", "*")], None, None),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -9,6 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use tenure_core::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use super::auth::Bearer;
+use super::blobs::StagedLimits;
 use super::names::is_account;
 
 /// The Azure Blob lease protocol, for a [`Server`](crate::Server).
@@ -22,6 +24,13 @@ pub struct AzureConfig {
     /// Most bytes of all containers and blobs, with their names and metadata, in memory and on disk.
     /// Default 64 MiB. Over it: 413 `RequestBodyTooLarge`.
     pub max_total_bytes: usize,
+    /// Most bytes of all blocks that are not part of a blob yet, with their names and ids and 256 each:
+    /// they are in memory alone. Default 16 MiB. Over it: 503 `ServerBusy`. Those of one blob may have
+    /// twice [`max_blob_bytes`](Self::max_blob_bytes), so that an upload that was cut off can begin
+    /// anew.
+    pub max_uncommitted_bytes: usize,
+    /// How long the uncommitted blocks of a blob stay after the last one came. Default 10 minutes.
+    pub uncommitted_time: Duration,
     /// Who else may use all accounts: whoever has a token that one of these keys has signed. Default:
     /// nobody.
     pub bearer: Option<AzureBearer>,
@@ -105,6 +114,18 @@ pub enum AzureConfigError {
         /// The most that it may be.
         most: usize,
     },
+    /// A time makes no sense.
+    #[error("{name} is {value:?} and must be from {least:?} to {most:?}")]
+    Time {
+        /// The field of [`AzureConfig`].
+        name: &'static str,
+        /// What it is.
+        value: Duration,
+        /// The least that it may be.
+        least: Duration,
+        /// The most that it may be.
+        most: Duration,
+    },
     /// The keys of bearer tokens are none.
     #[error("the key set of bearer tokens is not right: {reason}")]
     KeySet {
@@ -120,6 +141,13 @@ impl AzureConfig {
     /// What [`max_total_bytes`](Self::max_total_bytes) may be: all of it is in memory.
     pub const TOTAL_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
 
+    /// What [`max_uncommitted_bytes`](Self::max_uncommitted_bytes) may be: all of it is in memory.
+    pub const UNCOMMITTED_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
+
+    /// What [`uncommitted_time`](Self::uncommitted_time) may be: the service's own is a week.
+    pub const UNCOMMITTED_TIME: RangeInclusive<Duration> =
+        Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
+
     /// For these accounts, with the usual limits.
     #[must_use]
     pub const fn new(accounts: Vec<AzureAccount>) -> Self {
@@ -127,6 +155,8 @@ impl AzureConfig {
             accounts,
             max_blob_bytes: 1024 * 1024,
             max_total_bytes: 64 * 1024 * 1024,
+            max_uncommitted_bytes: 16 * 1024 * 1024,
+            uncommitted_time: Duration::from_secs(10 * 60),
             bearer: None,
             over_tls: false,
             behind_tls: false,
@@ -158,6 +188,11 @@ impl AzureConfig {
         let limits = [
             ("max_blob_bytes", self.max_blob_bytes, Self::BLOB_BYTES),
             ("max_total_bytes", self.max_total_bytes, Self::TOTAL_BYTES),
+            (
+                "max_uncommitted_bytes",
+                self.max_uncommitted_bytes,
+                Self::UNCOMMITTED_BYTES,
+            ),
         ];
         for (name, value, range) in limits {
             if !range.contains(&value) {
@@ -169,7 +204,23 @@ impl AzureConfig {
                 });
             }
         }
+        if !Self::UNCOMMITTED_TIME.contains(&self.uncommitted_time) {
+            return Err(AzureConfigError::Time {
+                name: "uncommitted_time",
+                value: self.uncommitted_time,
+                least: *Self::UNCOMMITTED_TIME.start(),
+                most: *Self::UNCOMMITTED_TIME.end(),
+            });
+        }
         Ok(())
+    }
+
+    pub(super) const fn staged(&self) -> StagedLimits {
+        StagedLimits {
+            blob_bytes: 2 * self.max_blob_bytes as u64,
+            total_bytes: self.max_uncommitted_bytes as u64,
+            time: self.uncommitted_time,
+        }
     }
 }
 

@@ -19,8 +19,10 @@ pub(super) struct Code {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Error {
     pub(super) code: Code,
-    /// What is wrong with this very request, if that helps.
-    pub(super) detail: Option<String>,
+    /// What is wrong with this very request: elements of the answer's XML and their texts.
+    pub(super) details: Vec<(&'static str, String)>,
+    /// How many bytes there are, where a range of others was asked for.
+    pub(super) size: Option<u64>,
 }
 
 pub(super) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -51,6 +53,10 @@ codes! {
     NO_AUTHENTICATION_INFORMATION UNAUTHORIZED "NoAuthenticationInformation"
         "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."
     BLOB_ALREADY_EXISTS CONFLICT "BlobAlreadyExists" "The specified blob already exists."
+    BLOCK_COUNT_EXCEEDS_LIMIT CONFLICT "BlockCountExceedsLimit"
+        "The uncommitted block count cannot exceed the maximum limit of 50,000 blocks."
+    BLOCK_LIST_TOO_LONG BAD_REQUEST "BlockListTooLong"
+        "The block list may not contain more than 50,000 blocks."
     BLOB_NOT_FOUND NOT_FOUND "BlobNotFound" "The specified blob does not exist."
     CONDITION_NOT_MET PRECONDITION_FAILED "ConditionNotMet"
         "The condition specified using HTTP conditional header(s) is not met."
@@ -60,12 +66,19 @@ codes! {
     CONTAINER_NOT_FOUND NOT_FOUND "ContainerNotFound" "The specified container does not exist."
     INTERNAL_ERROR INTERNAL_SERVER_ERROR "InternalError"
         "The server encountered an internal error. Please retry the request."
+    EXCEEDS_MAX_BATCH_REQUEST_COUNT BAD_REQUEST "ExceedsMaxBatchRequestCount"
+        "The batch operation exceeds maximum number of allowed subrequests."
+    INVALID_BLOB_TYPE CONFLICT "InvalidBlobType" "The blob type is invalid for this operation."
+    INVALID_BLOCK_LIST BAD_REQUEST "InvalidBlockList" "The specified block list is invalid."
     INVALID_HEADER_VALUE BAD_REQUEST "InvalidHeaderValue"
         "The value for one of the HTTP headers is not in the correct format."
+    INVALID_INPUT BAD_REQUEST "InvalidInput" "One of the request inputs is not valid."
     INVALID_METADATA BAD_REQUEST "InvalidMetadata"
         "The specified metadata is invalid. It includes characters that are not permitted."
     INVALID_QUERY_PARAMETER_VALUE BAD_REQUEST "InvalidQueryParameterValue"
         "Value for one of the query parameters specified in the request URI is invalid."
+    INVALID_XML_DOCUMENT BAD_REQUEST "InvalidXmlDocument"
+        "The specified XML is not syntactically valid."
     INVALID_RANGE RANGE_NOT_SATISFIABLE "InvalidRange"
         "The range specified is invalid for the current size of the resource."
     INVALID_RESOURCE_NAME BAD_REQUEST "InvalidResourceName"
@@ -79,6 +92,8 @@ codes! {
         "The size of the specified metadata exceeds the maximum size permitted."
     MISSING_CONTENT_LENGTH_HEADER LENGTH_REQUIRED "MissingContentLengthHeader"
         "The Content-Length header was not specified."
+    MISSING_REQUIRED_QUERY_PARAMETER BAD_REQUEST "MissingRequiredQueryParameter"
+        "A required query parameter was not specified for this request."
     MISSING_REQUIRED_HEADER BAD_REQUEST "MissingRequiredHeader"
         "An HTTP header that's mandatory for this request is not specified."
     OPERATION_TIMED_OUT INTERNAL_SERVER_ERROR "OperationTimedOut"
@@ -130,16 +145,44 @@ pub(super) enum On {
 
 impl From<Code> for Error {
     fn from(code: Code) -> Self {
-        Self { code, detail: None }
+        Self {
+            code,
+            details: Vec::new(),
+            size: None,
+        }
     }
 }
 
 impl Code {
     /// The same, with what is wrong with this very request.
     pub(super) fn because(self, detail: impl Into<String>) -> Error {
+        let element = match self {
+            AUTHENTICATION_FAILED => "AuthenticationErrorDetail",
+            _ => "Detail",
+        };
         Error {
-            code: self,
-            detail: Some(detail.into()),
+            details: vec![(element, detail.into())],
+            ..self.into()
+        }
+    }
+
+    /// The same, with the parameter of the query that is wrong.
+    pub(super) fn of_parameter(self, name: &str, value: &str, reason: impl Into<String>) -> Error {
+        Error {
+            details: vec![
+                ("QueryParameterName", name.into()),
+                ("QueryParameterValue", format!("{value:.100}")),
+                ("Reason", reason.into()),
+            ],
+            ..self.into()
+        }
+    }
+
+    /// The same for a range that begins behind the end of so many bytes.
+    pub(super) fn of_size(self, size: u64) -> Error {
+        Error {
+            size: Some(size),
+            ..self.into()
         }
     }
 }

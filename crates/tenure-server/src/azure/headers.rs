@@ -64,9 +64,14 @@ pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     }
 }
 
+/// The same, with an empty value as none: some clients send headers of leases and conditions so.
+pub(super) fn given<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
+    Ok(text(headers, name)?.filter(|text| !text.is_empty()))
+}
+
 /// A lease id in this header, if it is there.
 pub(super) fn lease_id(headers: &HeaderMap, name: &str) -> Result<Option<LeaseId>> {
-    let Some(text) = text(headers, name)? else {
+    let Some(text) = given(headers, name)? else {
         return Ok(None);
     };
     match guid(text) {

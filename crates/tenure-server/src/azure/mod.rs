@@ -100,7 +100,11 @@ impl Azure {
         };
         Ok(Self(Arc::new(Face {
             store: store.clone(),
-            blobs: Arc::new(Blobs::open(folder, config.max_total_bytes)?),
+            blobs: Arc::new(Blobs::open(
+                folder,
+                config.max_total_bytes,
+                config.staged(),
+            )?),
             guard: Guard::new(&config),
             max_blob_bytes: config.max_blob_bytes,
         })))

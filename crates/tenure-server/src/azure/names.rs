@@ -17,7 +17,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::{Name, azure};
 
-use super::error::{Code, INVALID_RESOURCE_NAME, Result};
+use super::error::{INVALID_RESOURCE_NAME, OUT_OF_RANGE_INPUT, Result};
 use crate::table::Key;
 
 /// What stands before a name that is not written as it is.
@@ -69,8 +69,12 @@ pub(crate) fn is_account(name: &str) -> bool {
 }
 
 pub(super) fn check_container(name: &str) -> Result<()> {
-    if azure::is_container(name) {
+    // The service makes it itself, and nobody else can.
+    if azure::is_container(name) && name != "$logs" {
         return Ok(());
+    }
+    if !azure::CONTAINER_NAME.contains(&name.len()) {
+        return Err(OUT_OF_RANGE_INPUT.because("a container's name has 3 to 63 characters"));
     }
     Err(invalid(
         "a container's name has 3 to 63 lower-case letters, digits and single hyphens",
@@ -85,8 +89,7 @@ pub(super) fn check_blob(name: &str) -> Result<()> {
 }
 
 fn invalid(detail: &str) -> super::error::Error {
-    const CODE: Code = INVALID_RESOURCE_NAME;
-    CODE.because(detail)
+    INVALID_RESOURCE_NAME.because(detail)
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ impl Query {
     pub(super) fn check_unique(&self) -> Result<()> {
         for (at, (name, _)) in self.0.iter().enumerate() {
             if self.0[..at].iter().any(|(earlier, _)| earlier == name) {
-                return Err(
-                    INVALID_QUERY_PARAMETER_VALUE.because(format!("{name} stands there twice"))
-                );
+                // The value may be a signature, so it is left out.
+                let reason = "the query has it twice";
+                return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter(name, "", reason));
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The HTTP API: routes, and the nets around them.
 
 mod body;
+mod drain;
 mod events;
 mod head;
 mod health;
@@ -24,6 +25,7 @@ use tenure_core::wire::{Code, Problem};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::error;
 
+pub(crate) use self::drain::{DrainOnDrop, Rest};
 pub(crate) use self::head::{Refused, check_head, refuse_head};
 use self::origin::check_request_origin;
 pub(crate) use self::problem::Failure;

@@ -97,7 +97,7 @@ impl Az {
         all.entry("x-ms-date".into()).or_insert(date);
         all.entry("x-ms-version".into())
             .or_insert_with(|| "2026-10-06".into());
-        if method == Method::PUT {
+        if method == Method::PUT || method == Method::POST {
             all.insert("content-length".into(), body.len().to_string());
         }
         let authorization = self.signature(&method, target, &all);
@@ -121,14 +121,17 @@ impl Az {
         }
     }
 
-    fn signature(
+    /// What the header `Authorization` of such a request must be.
+    pub fn signature(
         &self,
         method: &Method,
         target: &str,
         headers: &BTreeMap<String, String>,
     ) -> String {
         let get = |name: &str| headers.get(name).cloned().unwrap_or_default();
-        let length = Some(get("content-length")).filter(|length| length != "0");
+        let version = headers.get("x-ms-version");
+        let is_old = version.is_some_and(|version| version.as_str() < "2015-02-21");
+        let length = Some(get("content-length")).filter(|length| length != "0" || is_old);
         let mut text = format!(
             "{method}\n{}\n{}\n{}\n{}\n{}\n\n{}\n{}\n{}\n{}\n{}\n",
             get("content-encoding"),

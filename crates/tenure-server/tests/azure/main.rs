@@ -8,9 +8,12 @@ mod common;
 mod client;
 
 mod access;
+mod batch;
+mod blocks;
 mod cells;
 mod faces;
 mod garbage;
 mod kept;
+mod sdks;
 mod secure;
 mod wrong;

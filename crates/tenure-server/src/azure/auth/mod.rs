@@ -144,7 +144,9 @@ impl Guard {
                 None => Err(AUTHENTICATION_FAILED.into()),
             };
         }
-        Err(AUTHENTICATION_FAILED.into())
+        let schemes = "the header Authorization must be SharedKey ACCOUNT:SIGNATURE; a bearer token \
+                       needs TLS and a key set";
+        Err(AUTHENTICATION_FAILED.because(schemes))
     }
 }
 

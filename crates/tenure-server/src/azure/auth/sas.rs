@@ -8,7 +8,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use super::{Grant, is_signed};
 use crate::azure::error::{
     AUTHENTICATION_FAILED, AUTHORIZATION_PROTOCOL_MISMATCH, AUTHORIZATION_SERVICE_MISMATCH,
-    AUTHORIZATION_SOURCE_IP_MISMATCH, Error, Result,
+    AUTHORIZATION_SOURCE_IP_MISMATCH, Result,
 };
 use crate::azure::target::{Query, Resource};
 
@@ -53,7 +53,9 @@ pub(super) fn verify(
         service_text(account, resource, query, scope)?
     };
     if !is_signed(keys, text.as_bytes(), get("sig")) {
-        return Err(AUTHENTICATION_FAILED.into());
+        return Err(failed(
+            "the signature sig is not that of the token's other parameters by a key of the account",
+        ));
     }
 
     let expiry = time(get("se")).ok_or_else(|| failed("the expiry se must be a time"))?;
@@ -122,7 +124,10 @@ fn service_text(
         ("c", Some(Resource::Blob { container, .. } | Resource::Container(container))) => {
             container.clone()
         }
-        _ => return Err(Error::from(AUTHENTICATION_FAILED)),
+        _ => {
+            let reason = "the token's sr must be b for a blob, or c for a container and its blobs";
+            return Err(AUTHENTICATION_FAILED.because(reason));
+        }
     };
     let signed = format!("/blob/{account}/{signed}");
     let before = [get("sp"), get("st"), get("se"), &signed, get("si")];

@@ -13,11 +13,15 @@ use tenure_core::azure::{self, DATE_HEADER, SIGNED_HEADERS, SignedParts, collate
 
 use super::is_signed;
 use crate::azure::error::{AUTHENTICATION_FAILED, Result};
-use crate::azure::headers::date;
+use crate::azure::headers::{date, http_date};
 use crate::azure::target::Query;
 
 /// How far a client's clock may be off.
 const SKEW: Duration = Duration::minutes(15);
+
+/// The same for an account that is not there.
+const WRONG_SIGNATURE: &str =
+    "the signature in the header Authorization is not that of this request by a key of the account";
 
 /// The headers that are signed before those of the service.
 const SIGNED: [HeaderName; SIGNED_HEADERS.len()] = {
@@ -48,7 +52,10 @@ pub(super) fn verify(
     credential: &str,
     now: DateTime<Utc>,
 ) -> Result<()> {
-    let (signer, signature) = credential.split_once(':').ok_or(AUTHENTICATION_FAILED)?;
+    let (signer, signature) = credential.split_once(':').ok_or_else(|| {
+        AUTHENTICATION_FAILED
+            .because("the header Authorization must be SharedKey ACCOUNT:SIGNATURE")
+    })?;
     let mut headers = service_headers(parts);
     headers.sort_by(|(a, _), (b, _)| collate(a, b));
     let mut is_right = is_signed(
@@ -65,7 +72,7 @@ pub(super) fn verify(
         );
     }
     if !is_right || signer != account {
-        return Err(AUTHENTICATION_FAILED.into());
+        return Err(AUTHENTICATION_FAILED.because(WRONG_SIGNATURE));
     }
     let of = |name: &str| {
         parts
@@ -78,7 +85,11 @@ pub(super) fn verify(
         return Err(AUTHENTICATION_FAILED.because("there is no date in x-ms-date or Date"));
     };
     if (now - signed_at).abs() > SKEW {
-        return Err(AUTHENTICATION_FAILED.because("the date is more than 15 minutes off"));
+        return Err(AUTHENTICATION_FAILED.because(format!(
+            "the date of the request, {}, is more than 15 minutes from the time of the store, {}",
+            http_date(signed_at),
+            http_date(now)
+        )));
     }
     Ok(())
 }

@@ -41,8 +41,17 @@ pub(in crate::azure) struct Blob {
     pub(in crate::azure) version: Version,
     pub(in crate::azure) created: Stamp,
     pub(in crate::azure) body: Body,
+    /// What the body was made of, as far as it is known: that is forgotten when the store ends.
+    pub(in crate::azure) blocks: Arc<[Block]>,
     pub(in crate::azure) content: ContentHeaders,
     pub(in crate::azure) metadata: Metadata,
+}
+
+/// A part of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::azure) struct Block {
+    pub(in crate::azure) id: String,
+    pub(in crate::azure) len: usize,
 }
 
 /// What the last change made of something, as its headers say it.
@@ -169,8 +178,12 @@ impl Blob {
             Body::Block(bytes) => bytes.len() as u64,
             Body::Page(_) => 0,
         };
+        let blocks = self.blocks.iter();
         ROOM + body
             + name.len() as u64
+            + blocks
+                .map(|block| (size_of::<Block>() + block.id.len()) as u64)
+                .sum::<u64>()
             + size_of_metadata(&self.content.0)
             + size_of_metadata(&self.metadata)
     }

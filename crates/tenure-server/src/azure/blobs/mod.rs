@@ -10,9 +10,10 @@ mod copy;
 mod disk;
 mod mark;
 mod rows;
+mod staged;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock as Order, RwLockReadGuard as Shared};
 use tracing::error;
@@ -22,10 +23,13 @@ use super::error::{INTERNAL_ERROR, REQUEST_BODY_TOO_LARGE, Result, SERVER_BUSY};
 use crate::Store;
 use crate::engine::OpenError;
 
-pub(super) use catalog::{Blob, Body, Catalog, Change, Container, ContentHeaders, Stamp, Version};
+pub(super) use catalog::{
+    Blob, Block, Body, Catalog, Change, Container, ContentHeaders, Stamp, Version,
+};
 pub(super) use copy::copy;
 pub(super) use disk::{DATABASE, restoring};
 pub(super) use mark::{Mark, check};
+pub(super) use staged::{MAX_BLOCKS, Staged, StagedLimits, Target};
 
 /// All containers and blobs.
 pub(super) struct Blobs {
@@ -33,6 +37,7 @@ pub(super) struct Blobs {
     order: Arc<Order<()>>,
     /// `None` where nothing is kept.
     disk: Option<Mutex<Disk>>,
+    staged: Mutex<Staged>,
     max_total_bytes: u64,
 }
 
@@ -41,7 +46,11 @@ pub(super) struct Turn(#[allow(dead_code)] OwnedRwLockWriteGuard<()>);
 
 impl Blobs {
     /// Reads what is in the database of this folder, or makes one; without a folder, nothing is kept.
-    pub(super) fn open(folder: Option<&Path>, max_total_bytes: usize) -> Result<Self, OpenError> {
+    pub(super) fn open(
+        folder: Option<&Path>,
+        max_total_bytes: usize,
+        staged: StagedLimits,
+    ) -> Result<Self, OpenError> {
         let (disk, catalog) = match folder {
             Some(folder) => {
                 let (disk, catalog) = Disk::open(folder)?;
@@ -53,6 +62,7 @@ impl Blobs {
             catalog: RwLock::new(catalog),
             order: Arc::default(),
             disk,
+            staged: Mutex::new(Staged::new(staged)),
             max_total_bytes: max_total_bytes as u64,
         })
     }
@@ -61,6 +71,11 @@ impl Blobs {
     pub(super) fn look(&self) -> RwLockReadGuard<'_, Catalog> {
         // What is under it changes as a whole or not at all.
         self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The blocks that are not part of a blob yet. They change only while a turn is held, like blobs.
+    pub(super) fn staged(&self) -> MutexGuard<'_, Staged> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing is changed while this lives.

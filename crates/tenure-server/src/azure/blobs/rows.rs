@@ -269,6 +269,7 @@ impl BlobRow {
             version: Version::new(self.stamp),
             created: self.created,
             body,
+            blocks: Arc::default(),
             content: ContentHeaders(serde_json::from_str(&self.content).ok()?),
             metadata: serde_json::from_str(&self.metadata).ok()?,
         })

@@ -42,7 +42,11 @@ pub(in crate::azure) async fn properties(call: Call) -> Result<Response> {
     let headers = response.headers_mut();
     insert_metadata(headers, &known.metadata);
     insert_lease(headers, look);
-    for absent in ["x-ms-has-immutability-policy", "x-ms-has-legal-hold"] {
+    for absent in [
+        "x-ms-has-immutability-policy",
+        "x-ms-has-legal-hold",
+        "x-ms-immutable-storage-with-versioning-enabled",
+    ] {
         let absent = HeaderName::from_static(absent);
         headers.insert(absent, HeaderValue::from_static("false"));
     }
@@ -80,7 +84,11 @@ pub(in crate::azure) async fn delete(call: Call) -> Result<Response> {
     try_join_all(keys.iter().map(end)).await?;
     let (account, container) = (call.account.clone(), call.container().to_owned());
     let change = |_| Change::DeleteContainer { account, container };
-    call.face.blobs.change(store, &turn, change).await?;
+    let blobs = &call.face.blobs;
+    blobs.change(store, &turn, change).await?;
+    blobs
+        .staged()
+        .discard_container(&call.account, call.container());
     let mut response = Response::default();
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)

@@ -11,7 +11,8 @@ use super::Shown;
 use crate::azure::blobs::{Blob, Body, Container, Version};
 use crate::azure::call::Call;
 use crate::azure::error::{
-    CONTAINER_NOT_FOUND, INVALID_QUERY_PARAMETER_VALUE, OUT_OF_RANGE_QUERY_PARAMETER_VALUE, Result,
+    CONTAINER_NOT_FOUND, Code, INVALID_QUERY_PARAMETER_VALUE, OUT_OF_RANGE_QUERY_PARAMETER_VALUE,
+    Result,
 };
 use crate::azure::headers::{Metadata, http_date};
 use crate::azure::names::{blob_key, container_key};
@@ -63,29 +64,20 @@ impl<'a> Page<'a> {
             let name = BASE64_URL_SAFE_NO_PAD.decode(marker).ok();
             let name = name.and_then(|name| String::from_utf8(name).ok());
             let name = name.ok_or_else(|| {
-                INVALID_QUERY_PARAMETER_VALUE.because("marker: it must be one of an answer")
+                let reason = "it must be the NextMarker of an answer";
+                INVALID_QUERY_PARAMETER_VALUE.of_parameter("marker", marker, reason)
             })?;
             from = from.max(name);
         }
         let most = match get("maxresults") {
             "" => MAX_RESULTS,
-            text => match text.parse::<usize>() {
-                Ok(most @ 1..=MAX_RESULTS) => most,
-                Ok(_) => {
-                    return Err(OUT_OF_RANGE_QUERY_PARAMETER_VALUE
-                        .because(format!("maxresults: it must be from 1 to {MAX_RESULTS}")));
-                }
-                Err(_) => {
-                    return Err(INVALID_QUERY_PARAMETER_VALUE
-                        .because("maxresults: it must be a whole number"));
-                }
-            },
+            text => most_results(text)?,
         };
         let mut metadata = false;
         for include in get("include").split(',').filter(|text| !text.is_empty()) {
             if !INCLUDES.contains(&include) {
-                return Err(INVALID_QUERY_PARAMETER_VALUE
-                    .because(format!("include: {include:.40} is not known")));
+                let reason = format!("{include:.40} is not known");
+                return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter("include", include, reason));
             }
             metadata |= include == "metadata";
         }
@@ -106,6 +98,18 @@ impl<'a> Page<'a> {
         if !self.delimiter.is_empty() {
             xml.name("Delimiter", self.delimiter);
         }
+    }
+}
+
+/// Who asks for more than a page may have gets that.
+fn most_results(text: &str) -> Result<usize> {
+    let wrong = |code: Code, reason| Err(code.of_parameter("maxresults", text, reason));
+    match text.parse::<i64>() {
+        Ok(most @ 1..) => {
+            Ok(usize::try_from(most).map_or(MAX_RESULTS, |most| most.min(MAX_RESULTS)))
+        }
+        Ok(_) => wrong(OUT_OF_RANGE_QUERY_PARAMETER_VALUE, "it must be at least 1"),
+        Err(_) => wrong(INVALID_QUERY_PARAMETER_VALUE, "it must be a whole number"),
     }
 }
 
@@ -256,6 +260,7 @@ fn write_blob(xml: &mut Xml, page: &Page<'_>, name: &str, blob: &Blob, look: Loo
                 xml.text("x-ms-blob-sequence-number", "0");
             }
             xml.text("BlobType", blob.body.kind());
+            xml.text("ServerEncrypted", "false");
             write_lease(xml, look);
         });
         if page.metadata {

@@ -1,5 +1,6 @@
 //! The calls: what each does.
 
+pub(super) mod batch;
 pub(super) mod blobs;
 pub(super) mod containers;
 pub(super) mod lease;
@@ -40,10 +41,21 @@ pub(super) fn is_renewal(request: &Request) -> bool {
 fn answer(status: StatusCode, version: &Version) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    let headers = response.headers_mut();
+    insert_version(response.headers_mut(), version);
+    response
+}
+
+fn insert_version(headers: &mut HeaderMap, version: &Version) {
     headers.insert(header::ETAG, version.etag.clone());
     headers.insert(header::LAST_MODIFIED, version.last_modified.clone());
-    response
+}
+
+/// The store encrypts nothing: where clients need to be told, they are told so.
+fn mark_unencrypted(headers: &mut HeaderMap, name: &'static str) {
+    headers.insert(
+        HeaderName::from_static(name),
+        HeaderValue::from_static("false"),
+    );
 }
 
 fn insert_number(headers: &mut HeaderMap, name: HeaderName, number: u64) {

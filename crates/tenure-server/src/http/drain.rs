@@ -1,0 +1,119 @@
+//! Bodies that a refusal leaves unread.
+//!
+//! Many requests are refused before their body is read. If the connection were closed then, while the
+//! client still sends, the operating system would reset it, and the client might lose the answer before
+//! it has read it (RFC 9112, section 9.6). So the store answers, goes on reading the body, and
+//! discards it. When all of it has come, the connection serves the next request.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::body::{Bytes, HttpBody};
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+/// Most bytes that are discarded of one body: the largest body that any configuration takes. Clients
+/// that are only a little over their store's limit get their answer; a larger body would cost time
+/// for a request that can't succeed.
+const MAX_DISCARDED: u64 = 64 << 20;
+
+/// The body of a request. If it is dropped before its end, a task reads the rest.
+///
+/// The task ends after [`MAX_DISCARDED`] bytes, or when a body that is not refused would have timed
+/// out, so a refused request holds its connection no longer than another. Then the connection is
+/// closed.
+pub(crate) struct DrainOnDrop<B: Rest> {
+    /// `None` after the end.
+    body: Option<B>,
+    /// How long it may take.
+    time: Duration,
+    /// When a reader first had to wait for it.
+    waited_since: Option<Instant>,
+    /// The client sends the body only if it is asked to, and nothing has read it yet. It must not be
+    /// asked for a body that is discarded.
+    expects_continue: bool,
+}
+
+/// What a task can read.
+pub(crate) trait Rest: HttpBody<Data = Bytes> + Send + Unpin + 'static {}
+
+impl<B: HttpBody<Data = Bytes> + Send + Unpin + 'static> Rest for B {}
+
+impl<B: Rest> DrainOnDrop<B> {
+    /// Wraps a body that may take this long. `expects_continue`: the request has the header `Expect`.
+    pub(crate) const fn new(body: B, time: Duration, expects_continue: bool) -> Self {
+        Self {
+            body: Some(body),
+            time,
+            waited_since: None,
+            expects_continue,
+        }
+    }
+}
+
+impl<B: Rest> HttpBody for DrainOnDrop<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = &mut *self;
+        let Some(body) = &mut this.body else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        this.expects_continue = false;
+        match &polled {
+            Poll::Pending => {
+                this.waited_since.get_or_insert_with(Instant::now);
+            }
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(None | Some(Err(_))) => this.body = None,
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(B::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.body.as_ref();
+        body.map_or_else(|| SizeHint::with_exact(0), B::size_hint)
+    }
+}
+
+impl<B: Rest> Drop for DrainOnDrop<B> {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take() else {
+            return;
+        };
+        if body.is_end_stream() || self.expects_continue || body.size_hint().lower() > MAX_DISCARDED
+        {
+            return;
+        }
+        let waited = self
+            .waited_since
+            .map_or(Duration::ZERO, |since| since.elapsed());
+        let left = self.time.saturating_sub(waited);
+        // Without a runtime there is no connection either.
+        if let (false, Ok(runtime)) = (left.is_zero(), Handle::try_current()) {
+            runtime.spawn(timeout(left, discard(body)));
+        }
+    }
+}
+
+async fn discard<B: Rest>(mut body: B) {
+    let mut discarded = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        discarded += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if discarded > MAX_DISCARDED {
+            return;
+        }
+    }
+}
