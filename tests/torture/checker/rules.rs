@@ -1,0 +1,91 @@
+//! The rules of leases, followed in the order of revisions, allow all of it.
+
+use tenure_core::Instant;
+use tenure_core::lease::LeaseDuration;
+use tenure_core::wire::LeaseView;
+use tenure_tests::history::{self, Call, Seen, What};
+
+use super::{Finding, Lease, Place};
+use crate::history::{Ask, Op};
+
+pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
+    // The answer to a deletion does not say when it was done.
+    if lease.may_be_deleted(
+        Instant::default(),
+        Instant::default() + std::time::Duration::MAX,
+    ) {
+        return None;
+    }
+    let calls: Vec<Call> = lease.ops.iter().filter_map(|(_, op)| call(op)).collect();
+    let (_, violation) = history::check(&calls).err()?;
+    // The judge names epochs; these are where they were told.
+    let text = format!("{violation:?}");
+    let told = lease.sights.iter().filter(|sight| {
+        sight
+            .view
+            .epoch
+            .is_some_and(|epoch| text.contains(&epoch.to_string()))
+    });
+    let mut places: Vec<Place> = told.map(|sight| sight.place).collect();
+    places.truncate(4);
+    Some((text, places))
+}
+
+fn call(op: &Op) -> Option<Call> {
+    let answer = match op.answered() {
+        Some((at, _)) if op.refused().is_some() => Some((at, history::Answer::Refused)),
+        _ => op
+            .view()
+            .map(|(at, view)| (at, history::Answer::Done(seen(view)))),
+    };
+    Some(Call {
+        lease: op.lease.clone(),
+        what: what(op)?,
+        sent: op.sent,
+        answer,
+    })
+}
+
+fn seen(view: &LeaseView) -> Seen {
+    Seen {
+        revision: view.revision,
+        state: view.state,
+        holder: view.holder.clone(),
+        epoch: view.epoch,
+    }
+}
+
+fn what(op: &Op) -> Option<What> {
+    let fixed = |ms| LeaseDuration::Fixed(std::time::Duration::from_millis(ms));
+    Some(match &op.ask {
+        Ask::Acquire {
+            id, duration_ms, ..
+        } => What::Acquire {
+            lease_id: *id,
+            duration: fixed(*duration_ms),
+            holder: op.holder.as_deref()?.parse().ok()?,
+        },
+        Ask::Renew { id, duration_ms } => What::Renew {
+            lease_id: *id,
+            duration: duration_ms.map(fixed),
+        },
+        Ask::Change { id, proposed } => What::Change {
+            lease_id: *id,
+            proposed: *proposed,
+        },
+        Ask::Metadata { id } => What::Describe { lease_id: *id },
+        Ask::Release { id } => What::Release { lease_id: *id },
+        Ask::HandOver {
+            id: Some(id),
+            to,
+            within_ms,
+        } => What::HandOver {
+            lease_id: *id,
+            to: to.parse().ok()?,
+            within: std::time::Duration::from_millis(*within_ms),
+        },
+        Ask::HandOver { id: None, .. } | Ask::Break { .. } => What::Break,
+        Ask::View | Ask::Poll { .. } => What::Read,
+        Ask::Delete | Ask::Verify { .. } | Ask::Terms | Ask::List => return None,
+    })
+}
