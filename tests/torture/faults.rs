@@ -90,8 +90,9 @@ impl Fault {
     const fn weight(self) -> usize {
         match self {
             Self::Stop => 6,
-            Self::Network | Self::Disk => 3,
-            Self::Kill | Self::Power | Self::Clock => 2,
+            Self::Disk | Self::Power => 4,
+            Self::Network => 3,
+            Self::Kill | Self::Clock => 2,
             Self::Restart => 1,
         }
     }

@@ -132,6 +132,8 @@ pub(crate) struct Stream {
     pub(crate) client: String,
     /// The lease that it watches; all of them without one.
     pub(crate) lease: Option<String>,
+    /// Whether it is told of renewals, too.
+    pub(crate) renewed: bool,
     pub(crate) heard: Vec<(Instant, Heard)>,
 }
 

@@ -31,6 +31,10 @@ pub(crate) struct Options {
     #[arg(long, value_enum)]
     pub(crate) only: Vec<Fault>,
 
+    /// Goes on when this check finds something; may be given several times.
+    #[arg(long, value_name = "CHECK")]
+    pub(crate) ignore: Vec<String>,
+
     /// How long clients and faults are at work in each round, in seconds.
     #[arg(long, default_value_t = 15.0)]
     pub(crate) round_seconds: f64,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Lease, Place};
-use crate::history::{Heard, History, Stream};
+use super::{Finding, Lease, Place, Sight};
+use crate::history::{Ask, Heard, History, Stream};
 
 /// What was told without a gap: after this revision, these.
 struct Span {
@@ -143,11 +143,30 @@ fn reaches_the_end(
 /// How long an event may take to arrive when all is well.
 const CATCHING_UP: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// Whether a renewal may have made this revision: one for another duration does.
+fn may_be_a_renewals(lease: &Lease<'_>, sight: &Sight<'_>) -> bool {
+    let holder = sight.view.holder.as_deref().unwrap_or_default();
+    lease.ops_of(holder).any(|(_, op)| {
+        let is_for_another = matches!(
+            op.ask,
+            Ask::Renew {
+                duration_ms: Some(_),
+                ..
+            }
+        );
+        is_for_another && op.sent < sight.at
+    })
+}
+
+/// What such a reader is told of.
 fn watched<'s>(
     stream: &'s Stream,
     leases: &'s BTreeMap<&str, Lease<'s>>,
-) -> impl Iterator<Item = &'s super::Sight<'s>> {
+) -> impl Iterator<Item = &'s Sight<'s>> {
     let is_watched = |name: &str| stream.lease.as_deref().is_none_or(|lease| lease == name);
     let leases = leases.values().filter(move |lease| is_watched(lease.name));
-    leases.flat_map(|lease| &lease.sights)
+    leases.flat_map(|lease| {
+        let sights = lease.sights.iter();
+        sights.filter(|sight| stream.renewed || !may_be_a_renewals(lease, sight))
+    })
 }

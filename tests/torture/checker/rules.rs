@@ -1,7 +1,10 @@
 //! The rules of leases, followed in the order of revisions, allow all of it.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use tenure_core::Instant;
-use tenure_core::lease::LeaseDuration;
+use tenure_core::lease::{LeaseDuration, LeaseId};
 use tenure_core::wire::LeaseView;
 use tenure_tests::history::{self, Call, Seen, What};
 
@@ -10,13 +13,16 @@ use crate::history::{Ask, Op};
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     // The answer to a deletion does not say when it was done.
-    if lease.may_be_deleted(
-        Instant::default(),
-        Instant::default() + std::time::Duration::MAX,
-    ) {
+    if lease.may_be_deleted(Instant::default(), Instant::default() + Duration::MAX) {
         return None;
     }
-    let calls: Vec<Call> = lease.ops.iter().filter_map(|(_, op)| call(op)).collect();
+    let changes = lease.ops.iter().filter_map(|(_, op)| match op.ask {
+        Ask::Change { proposed, .. } => Some(proposed),
+        _ => None,
+    });
+    let changed: BTreeSet<LeaseId> = changes.collect();
+    let ops = lease.ops.iter();
+    let calls: Vec<Call> = ops.filter_map(|(_, op)| call(op, &changed)).collect();
     let (_, violation) = history::check(&calls).err()?;
     // The judge names epochs; these are where they were told.
     let text = format!("{violation:?}");
@@ -31,7 +37,7 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     Some((text, places))
 }
 
-fn call(op: &Op) -> Option<Call> {
+fn call(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<Call> {
     let answer = match op.answered() {
         Some((at, _)) if op.refused().is_some() => Some((at, history::Answer::Refused)),
         _ => op
@@ -40,7 +46,7 @@ fn call(op: &Op) -> Option<Call> {
     };
     Some(Call {
         lease: op.lease.clone(),
-        what: what(op)?,
+        what: what(op, changed)?,
         sent: op.sent,
         answer,
     })
@@ -55,9 +61,16 @@ fn seen(view: &LeaseView) -> Seen {
     }
 }
 
-fn what(op: &Op) -> Option<What> {
-    let fixed = |ms| LeaseDuration::Fixed(std::time::Duration::from_millis(ms));
+fn what(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<What> {
+    let fixed = |ms| LeaseDuration::Fixed(Duration::from_millis(ms));
     Some(match &op.ask {
+        // The judge takes each id that acquires for a term of its own.
+        Ask::Acquire {
+            id, duration_ms, ..
+        } if changed.contains(id) => What::Renew {
+            lease_id: *id,
+            duration: Some(fixed(*duration_ms)),
+        },
         Ask::Acquire {
             id, duration_ms, ..
         } => What::Acquire {
@@ -82,7 +95,7 @@ fn what(op: &Op) -> Option<What> {
         } => What::HandOver {
             lease_id: *id,
             to: to.parse().ok()?,
-            within: std::time::Duration::from_millis(*within_ms),
+            within: Duration::from_millis(*within_ms),
         },
         Ask::HandOver { id: None, .. } | Ask::Break { .. } => What::Break,
         Ask::View | Ask::Poll { .. } => What::Read,

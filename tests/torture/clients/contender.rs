@@ -24,6 +24,7 @@ struct Attempt {
     duration_ms: u64,
     wait_ms: u64,
     is_impatient: bool,
+    is_sparse: bool,
 }
 
 impl Attempt {
@@ -51,7 +52,8 @@ pub(super) async fn run(mut session: Session, client: u64) {
             let attempt = hold(&mut session, attempt).await;
             end(&mut session, &attempt).await;
         }
-        session.pause(1, 60).await;
+        let longest = if is_sparse { 500 } else { 60 };
+        session.pause(1, longest).await;
     }
 }
 
@@ -80,6 +82,7 @@ fn begin(session: &mut Session, client: u64, number: u64, is_sparse: bool) -> At
             session.dice.one_of(&[0, 400, 3_000, 8_000, 8_000, 8_000])
         },
         is_impatient: session.happens(80),
+        is_sparse,
     }
 }
 
@@ -94,18 +97,25 @@ fn patience(session: &mut Session, attempt: &Attempt) -> Duration {
 
 /// Asks until an answer comes, always with the same lease id. Tells whether it holds.
 async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
-    for _ in 0..ASKS {
+    session.keep_spare().await;
+    for turn in 0..ASKS {
         if session.world.is_over() {
             return false;
         }
         // Over a connection that it has, or over a new one.
-        let line = if session.happens(50) {
+        let line = if session.happens(70) {
             session.line().await
         } else {
             session.new_line().await
         };
         let Some(line) = line else { continue };
-        let patience = patience(session, attempt);
+        // Many who have given up once wait for the second answer.
+        let is_impatient = attempt.is_impatient && (turn == 0 || session.happens(40));
+        let patience = if is_impatient {
+            session.millis(50, 500)
+        } else {
+            PATIENT
+        };
         let holder = Some(attempt.holder.as_str());
         let asked = session.ask_over(line, attempt.lease, holder, attempt.acquire(), patience);
         match asked.await {
@@ -132,9 +142,13 @@ async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
 
 /// Holds the lease for a while, and does what a holder may do.
 async fn hold(session: &mut Session, mut attempt: Attempt) -> Attempt {
-    let steps = session.dice.one_of(&[0, 1, 1, 1, 2, 4, 7]);
+    let steps = if attempt.is_sparse {
+        session.dice.one_of(&[0, 0, 1])
+    } else {
+        session.dice.one_of(&[0, 1, 1, 1, 2, 4, 7])
+    };
     for _ in 0..steps {
-        if session.happens(60) {
+        if attempt.is_sparse || session.happens(60) {
             session.pause(1, 50).await;
         } else {
             session
@@ -191,8 +205,8 @@ async fn end(session: &mut Session, attempt: &Attempt) {
     let id = attempt.id();
     let last = match session.dice.below(100) {
         // It is gone, and the lease expires.
-        0..22 => None,
-        22..32 => {
+        0..15 if !attempt.is_sparse => None,
+        15..25 => {
             let to = session
                 .world
                 .somebody(attempt.lease, &mut session.dice)
@@ -209,7 +223,7 @@ async fn end(session: &mut Session, attempt: &Attempt) {
         ask_surely(session, attempt, last.clone()).await;
     }
     // What was sent long ago arrives once more.
-    if session.happens(35) {
+    if session.happens(if attempt.is_sparse { 90 } else { 35 }) {
         let first = lease_id(attempt.client, attempt.number, 0);
         let again = match session.dice.below(4) {
             0 => Ask::Renew {

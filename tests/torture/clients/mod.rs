@@ -33,7 +33,9 @@ pub(crate) struct Crowd {
 }
 
 /// The leases of a round, by what is done to them.
-pub(crate) const QUIET: [&str; 3] = ["quiet-0", "quiet-1", "quiet-2"];
+pub(crate) const QUIET: [&str; 6] = [
+    "quiet-0", "quiet-1", "quiet-2", "quiet-3", "quiet-4", "quiet-5",
+];
 /// Operators break these and hand them over.
 pub(crate) const ROUGH: [&str; 2] = ["rough-0", "rough-1"];
 /// Nobody waits for these, and operators delete them.
@@ -218,6 +220,17 @@ impl Session {
         match self.spare.pop() {
             Some(line) => Some(line),
             None => self.new_line().await,
+        }
+    }
+
+    /// Has connections that are open and have nothing to do, so that it can ask again over one of them.
+    async fn keep_spare(&mut self) {
+        self.spare.retain(Line::is_open);
+        while self.spare.len() < 2 {
+            match self.new_line().await {
+                Some(line) => self.spare.push(line),
+                None => return,
+            }
         }
     }
 

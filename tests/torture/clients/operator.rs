@@ -5,7 +5,7 @@ use crate::history::Ask;
 
 pub(super) async fn run(mut session: Session) {
     while !session.world.is_over() {
-        session.pause(30, 400).await;
+        session.pause(20, 250).await;
         let (lease, ask) = match session.dice.below(10) {
             0 | 1 => {
                 let lease = session.dice.one_of(&ROUGH);

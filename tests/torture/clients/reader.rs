@@ -8,7 +8,7 @@ pub(super) async fn run(mut session: Session) {
     // What it has seen of the lease that it looked at last.
     let mut seen = ("", 0, 0);
     while !session.world.is_over() {
-        session.pause(5, 120).await;
+        session.pause(2, 70).await;
         let lease = session.dice.one_of(&leases);
         let patience = session.millis(50, 3_000);
         let (lease, ask) = match session.dice.below(100) {

@@ -27,9 +27,9 @@ pub(super) async fn run(mut session: Session, lease: Option<&'static str>, renew
         stream: Stream {
             client: session.name.clone(),
             lease: lease.map(str::to_owned),
+            renewed,
             heard: Vec::new(),
         },
-        renewed,
         last: None,
     };
     let world = session.world.clone();
@@ -55,7 +55,6 @@ pub(super) async fn run(mut session: Session, lease: Option<&'static str>, renew
 
 struct Reader {
     stream: Stream,
-    renewed: bool,
     last: Option<u64>,
 }
 
@@ -66,7 +65,7 @@ impl Reader {
             return;
         };
         let lease = self.stream.lease.as_deref();
-        let opening = line.watch(lease, self.renewed, self.last).await;
+        let opening = line.watch(lease, self.stream.renewed, self.last).await;
         let response = match opening {
             Ok(response) if response.status() == 200 => response,
             _ => return session.pause(20, 100).await,
