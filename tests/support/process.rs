@@ -22,10 +22,11 @@ use crate::wait_for;
 #[must_use]
 pub fn tenure() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
-    let folder = test
-        .ancestors()
-        .nth(2)
-        .expect("tests lie in target/PROFILE/deps");
+    let mut folder = test.parent().expect("a test lies in a folder");
+    // Tests lie in target/PROFILE/deps, binaries in target/PROFILE.
+    if folder.ends_with("deps") {
+        folder = folder.parent().expect("deps lies in a folder");
+    }
     let path = folder.join("tenure");
     assert!(
         path.exists(),

@@ -54,6 +54,7 @@ pub struct Carried {
 #[derive(Debug)]
 struct Shared {
     lose_replies: AtomicUsize,
+    cut_replies: AtomicUsize,
     links: Mutex<Links>,
     requests: AtomicU64,
     replies: AtomicU64,
@@ -88,6 +89,7 @@ impl Proxy {
         let (mode, modes) = watch::channel(Mode::Pass);
         let shared = Arc::new(Shared {
             lose_replies: AtomicUsize::new(0),
+            cut_replies: AtomicUsize::new(0),
             links: Mutex::new(Links {
                 requests: AT_ONCE,
                 replies: AT_ONCE,
@@ -130,6 +132,11 @@ impl Proxy {
     /// The next so many replies are lost: the store has acted, and its answer does not arrive.
     pub fn lose_replies(&self, count: usize) {
         self.shared.lose_replies.store(count, Ordering::SeqCst);
+    }
+
+    /// The next so many replies are cut in the middle: half of each arrives, and the connection breaks.
+    pub fn cut_replies(&self, count: usize) {
+        self.shared.cut_replies.store(count, Ordering::SeqCst);
     }
 
     /// How many replies are still to be lost.
@@ -244,15 +251,25 @@ async fn forward(
                         return hang(&mut client).await;
                     }
                     shared.count(&shared.replies, begins, count);
-                    let order = Ordering::SeqCst;
-                    let lost = shared.lose_replies.fetch_update(order, order, |left| left.checked_sub(1));
-                    if lost.is_ok() || client.write_all(&down[..count]).await.is_err() {
+                    if take_one(&shared.lose_replies) {
                         return;
                     }
+                    if take_one(&shared.cut_replies) {
+                        let _ = client.write_all(&down[..count / 2]).await;
+                        return;
+                    }
+                    if client.write_all(&down[..count]).await.is_err() { return }
                 }
             },
         }
     }
+}
+
+/// Whether one of these is left; it is taken.
+fn take_one(left: &AtomicUsize) -> bool {
+    let order = Ordering::SeqCst;
+    let taken = left.fetch_update(order, order, |left| left.checked_sub(1));
+    taken.is_ok()
 }
 
 /// Waits for as long as a message is on its way, and tells whether it arrives.
@@ -337,6 +354,15 @@ mod tests {
                 assert_eq!(asks(&proxy).await, None);
             }
             proxy.link_at_once();
+            assert_eq!(asks(&proxy).await, Some(*b"ping"));
+            let half_of_it = async {
+                let mut stream = TcpStream::connect(proxy.address()).await?;
+                stream.write_all(b"ping").await?;
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).await.map(|_| answer)
+            };
+            proxy.cut_replies(1);
+            assert_eq!(half_of_it.await.expect("an end"), b"pi");
             assert_eq!(asks(&proxy).await, Some(*b"ping"));
         });
     }

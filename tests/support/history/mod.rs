@@ -193,6 +193,9 @@ struct Done<'a> {
     seen: &'a Seen,
 }
 
+/// How long a term is brought back that seems to have lapsed and has not.
+const AN_INSTANT: Duration = Duration::from_millis(1);
+
 struct Lease<'a> {
     /// In order of revisions, then of questions.
     done: Vec<Done<'a>>,
@@ -200,7 +203,8 @@ struct Lease<'a> {
     grants: Vec<Grant<'a>>,
     /// What only a holder may ask for and was refused: under which id, when it was asked and answered.
     refused: Vec<(LeaseId, Instant, Instant)>,
-    /// Ends of terms that were asked for and may have happened or not: whose, and since when.
+    /// Ends of terms that were asked for and may have happened or not, or came from a renewal for a
+    /// shorter time: whose, and since when.
     perhaps_ended: Vec<(Option<LeaseId>, Instant)>,
 }
 
@@ -239,6 +243,13 @@ impl<'a> Lease<'a> {
                 (what, Some((received, Answer::Refused))) => {
                     refused.extend(what.lease_id().map(|id| (id, call.sent, *received)));
                 }
+                (
+                    What::Renew {
+                        lease_id,
+                        duration: Some(LeaseDuration::Fixed(fixed)),
+                    },
+                    None,
+                ) => perhaps_ended.push((Some(*lease_id), call.sent + *fixed)),
                 (what, None) => perhaps_ended.extend(what.ends().map(|id| (Some(id), call.sent))),
             }
         }
@@ -406,12 +417,16 @@ impl<'a> Lease<'a> {
                 } if lease_id == grant.lease_id && done.sent >= grant.received => {
                     // Asking again shortens nothing.
                     duration = duration.max(asked);
-                    end = end.max(until(done.sent, duration));
+                    end = end.max(until(done.sent, asked));
                 }
                 What::Renew {
                     lease_id,
                     duration: asked,
                 } if lease_id == grant.lease_id => {
+                    if let Some(asked) = asked.filter(|asked| *asked < duration) {
+                        // It may be the last of those that were under way.
+                        cut = cut.min(until(done.sent, asked));
+                    }
                     duration = asked.unwrap_or(duration);
                     end = end.max(until(done.sent, duration));
                 }
@@ -472,9 +487,11 @@ impl<'a> Lease<'a> {
             let now = done.sent.max(self.earliest(done.seen.revision));
             if let (What::Change { .. } | What::Describe { .. } | What::HandOver { .. }, Some(id)) =
                 (done.what, done.what.lease_id())
+                && record.held(now).is_none()
             {
-                // For the same reason.
-                let _ = apply(&mut record, &Operation::Renew(id, None), now, &rules);
+                // For the same reason; and none of these makes a term last longer.
+                let for_now = Operation::Renew(id, Some(LeaseDuration::Fixed(AN_INSTANT)));
+                let _ = apply(&mut record, &for_now, now, &rules);
             }
             let refused = apply(&mut record, &step, now, &rules).is_err();
             if is_renewal && refused {

@@ -1,0 +1,474 @@
+//! Made-up histories: a good one passes, and each check finds what breaks it.
+
+use tenure_core::lease::{LeaseId, TermEnd};
+use tenure_core::wire::{Code, EventKind, LeaseEvent, LeaseList, Problem};
+
+use super::*;
+use crate::history::Stream;
+
+fn at(ms: u64) -> Instant {
+    Instant::default() + Duration::from_millis(ms)
+}
+
+const fn id(number: u64) -> LeaseId {
+    LeaseId::from_random_bits(0, number)
+}
+
+/// Held by c1 under epoch 1 and so on, with so much left; or not held, under epoch 0.
+fn view(epoch: u64, left: u64, revision: u64) -> LeaseView {
+    let is_held = epoch > 0;
+    LeaseView {
+        namespace: "a".into(),
+        lease: "b".into(),
+        state: if is_held {
+            State::Leased
+        } else {
+            State::Available
+        },
+        holder: is_held.then(|| format!("c{epoch}")),
+        epoch: is_held.then_some(epoch),
+        duration_ms: None,
+        remaining_ms: is_held.then_some(left),
+        granted_at: None,
+        metadata: None,
+        waiters: 0,
+        revision,
+        lease_id: None,
+    }
+}
+
+fn op(holder: Option<u64>, ask: Ask, sent: u64, outcome: Outcome) -> Op {
+    Op {
+        client: "c".into(),
+        connection: 0,
+        lease: if ask == Ask::List { "" } else { "b" }.into(),
+        holder: holder.map(|holder| format!("c{holder}")),
+        ask,
+        sent: at(sent),
+        outcome,
+    }
+}
+
+fn answered(ms: u64, answer: Answer) -> Outcome {
+    Outcome::Answered { at: at(ms), answer }
+}
+
+fn shown(ms: u64, view: LeaseView) -> Outcome {
+    answered(ms, Answer::View(Box::new(view)))
+}
+
+fn refused(ms: u64, code: Code) -> Outcome {
+    answered(ms, Answer::Refused(Box::new(Problem::new(code, "no"))))
+}
+
+fn lost(ms: u64) -> Outcome {
+    Outcome::Unknown {
+        at: at(ms),
+        why: "no answer in time",
+    }
+}
+
+const fn asks(number: u64, wait_ms: u64) -> Ask {
+    Ask::Acquire {
+        id: id(number),
+        duration_ms: 1_000,
+        wait_ms,
+    }
+}
+
+/// c1 is granted under epoch 1, for a second.
+fn acquire(epoch: u64, sent: u64, ms: u64, revision: u64) -> Op {
+    op(
+        Some(epoch),
+        asks(epoch, 0),
+        sent,
+        shown(ms, view(epoch, 1_000, revision)),
+    )
+}
+
+fn renew(epoch: u64, sent: u64, outcome: Outcome) -> Op {
+    let ask = Ask::Renew {
+        id: id(epoch),
+        duration_ms: None,
+    };
+    op(Some(epoch), ask, sent, outcome)
+}
+
+fn release(epoch: u64, sent: u64, ms: u64, revision: u64) -> Op {
+    let ask = Ask::Release { id: id(epoch) };
+    op(Some(epoch), ask, sent, shown(ms, view(0, 0, revision)))
+}
+
+fn look(sent: u64, ms: u64, view: LeaseView) -> Op {
+    op(None, Ask::View, sent, shown(ms, view))
+}
+
+fn term(epoch: u64, end: Option<TermEnd>, ended_at: u64) -> TermView {
+    TermView {
+        epoch,
+        holder: format!("c{epoch}"),
+        began_at: None,
+        ended_at: end.map(|_| ended_at.to_string()),
+        end,
+        reason: None,
+    }
+}
+
+fn terms(sent: u64, ms: u64, terms: &[TermView]) -> Op {
+    op(
+        None,
+        Ask::Terms,
+        sent,
+        answered(ms, Answer::Terms(terms.to_vec())),
+    )
+}
+
+fn event(kind: EventKind, epoch: u64, revision: u64) -> Heard {
+    Heard::Event {
+        kind,
+        id: Some(revision),
+        event: Box::new(LeaseEvent {
+            view: view(epoch, 1_000, revision),
+            term: None,
+            reason: None,
+        }),
+        has_lease_id: false,
+    }
+}
+
+/// One thing heard in each millisecond from this one on.
+fn stream(begin: u64, heard: Vec<Heard>) -> Stream {
+    let times = (begin..).map(at);
+    Stream {
+        client: "w".into(),
+        lease: None,
+        renewed: true,
+        heard: times.zip(heard).collect(),
+    }
+}
+
+fn with(ops: Vec<Op>, streams: Vec<Stream>) -> History {
+    History {
+        ops,
+        streams,
+        ..History::default()
+    }
+}
+
+/// The checks that find something.
+fn found_in(history: &History) -> Vec<&'static str> {
+    let mut found: Vec<_> = check(history).iter().map(|one| one.invariant).collect();
+    found.dedup();
+    found
+}
+
+#[track_caller]
+fn finds(invariant: &str, ops: Vec<Op>) {
+    let found = found_in(&with(ops, Vec::new()));
+    assert!(found.contains(&invariant), "{found:?}");
+}
+
+#[track_caller]
+fn is_fine(ops: Vec<Op>) {
+    let violations = check(&with(ops, Vec::new()));
+    assert!(violations.is_empty(), "{violations:?}");
+}
+
+#[test]
+fn terms_that_follow_one_another_are_fine() {
+    let ended = term(1, Some(TermEnd::Released), 5);
+    let ops = vec![
+        acquire(1, 0, 10, 5),
+        renew(1, 500, shown(510, view(1, 1_000, 5))),
+        release(1, 900, 910, 6),
+        acquire(2, 905, 915, 7),
+        look(920, 930, view(2, 990, 7)),
+        terms(940, 950, &[term(2, None, 0), ended.clone()]),
+        // It expires, and another one has waited for that.
+        op(
+            Some(3),
+            asks(3, 8_000),
+            930,
+            shown(2_000, view(3, 1_000, 9)),
+        ),
+        terms(
+            2_010,
+            2_020,
+            &[term(3, None, 0), term(2, Some(TermEnd::Expired), 9), ended],
+        ),
+    ];
+    let told = vec![
+        Heard::Opened(None),
+        Heard::Reset(4),
+        event(EventKind::Granted, 1, 5),
+        event(EventKind::Released, 0, 6),
+        event(EventKind::Granted, 2, 7),
+        event(EventKind::Expired, 0, 8),
+        Heard::Opened(Some(8)),
+        event(EventKind::Granted, 3, 9),
+        Heard::End,
+    ];
+    let violations = check(&with(ops, vec![stream(2_100, told)]));
+    assert!(violations.is_empty(), "{violations:?}");
+}
+
+/// The client of epoch 1 waited over one connection, gave that up, and was answered over another one. Then the
+/// store takes the lease away because the first connection is gone.
+#[test]
+fn a_grant_within_the_time_of_a_holder_is_found() {
+    let ops = |again| {
+        vec![
+            op(Some(1), asks(1, 8_000), 0, lost(300)),
+            op(Some(1), asks(1, 8_000), 300, again),
+            op(
+                Some(2),
+                asks(2, 8_000),
+                100,
+                shown(1_206, view(2, 1_000, 8)),
+            ),
+        ]
+    };
+    finds("exclusion", ops(shown(1_205, view(1, 1_000, 6))));
+    // Nobody was told of it.
+    is_fine(ops(lost(1_205)));
+}
+
+#[test]
+fn a_term_that_is_over_early_is_found_though_nobody_else_is_granted() {
+    finds(
+        "exclusion",
+        vec![acquire(1, 0, 10, 5), look(500, 510, view(0, 0, 6))],
+    );
+    is_fine(vec![acquire(1, 0, 10, 5), look(990, 1_010, view(0, 0, 6))]);
+    let ended = term(1, Some(TermEnd::Expired), 9);
+    finds(
+        "exclusion",
+        vec![acquire(1, 0, 10, 5), terms(500, 510, &[ended])],
+    );
+}
+
+#[test]
+fn a_release_a_break_or_a_shorter_renewal_excuses_an_early_end() {
+    let shorter = Ask::Renew {
+        id: id(1),
+        duration_ms: Some(200),
+    };
+    let end = Ask::Break { period_ms: Some(0) };
+    for excuse in [
+        op(Some(1), Ask::Release { id: id(1) }, 100, lost(150)),
+        op(Some(1), shorter, 100, lost(150)),
+        op(None, end, 100, lost(150)),
+    ] {
+        let next = op(Some(2), asks(2, 500), 120, shown(410, view(2, 1_000, 8)));
+        is_fine(vec![acquire(1, 0, 10, 5), excuse, next]);
+    }
+    // Another one's does not, nor one that was refused.
+    let others = op(Some(3), Ask::Release { id: id(3) }, 100, lost(150));
+    finds(
+        "exclusion",
+        vec![acquire(1, 0, 10, 5), others, acquire(2, 200, 210, 8)],
+    );
+    let refused = op(
+        Some(1),
+        Ask::Release { id: id(7) },
+        100,
+        refused(110, Code::LeaseIdMismatch),
+    );
+    finds(
+        "exclusion",
+        vec![acquire(1, 0, 10, 5), refused, acquire(2, 200, 210, 8)],
+    );
+}
+
+#[test]
+fn a_holder_that_is_refused_in_its_time_is_found() {
+    let no = |sent, ms| renew(1, sent, refused(ms, Code::LeaseIdMismatch));
+    finds("holder", vec![acquire(1, 0, 10, 5), no(500, 510)]);
+    is_fine(vec![acquire(1, 0, 10, 5), no(980, 1_010)]);
+    // It holds under another id since.
+    let change = Ask::Change {
+        id: id(1),
+        proposed: id(9),
+    };
+    let changed = op(Some(1), change, 100, shown(110, view(1, 890, 6)));
+    is_fine(vec![acquire(1, 0, 10, 5), changed, no(500, 510)]);
+}
+
+#[test]
+fn an_epoch_that_goes_back_or_has_two_holders_is_found() {
+    finds(
+        "epochs",
+        vec![acquire(2, 0, 10, 5), look(2_000, 2_010, view(1, 100, 9))],
+    );
+    let mut other = view(1, 900, 5);
+    other.holder = Some("c7".into());
+    finds("epochs", vec![acquire(1, 0, 10, 5), look(100, 110, other)]);
+    let verified = Answer::Verified {
+        current: false,
+        epoch: Some(1),
+    };
+    let verify = op(
+        None,
+        Ask::Verify { epoch: 1 },
+        2_000,
+        answered(2_010, verified),
+    );
+    finds("epochs", vec![acquire(2, 0, 10, 5), verify]);
+}
+
+#[test]
+fn a_lease_id_that_is_granted_twice_is_found() {
+    let mut again = view(2, 1_000, 8);
+    again.holder = Some("c1".into());
+    let delete = op(None, Ask::Delete, 120, answered(130, Answer::Deleted));
+    let ops = vec![
+        acquire(1, 0, 10, 5),
+        release(1, 100, 110, 6),
+        delete,
+        op(Some(1), asks(1, 0), 200, shown(210, again)),
+    ];
+    finds("ids", ops);
+}
+
+#[test]
+fn a_revision_that_goes_back_or_shows_two_things_is_found() {
+    let ops = vec![acquire(1, 0, 10, 5), look(20, 30, view(1, 900, 4))];
+    finds("revisions", ops);
+    let ops = vec![release(1, 0, 10, 5), look(2, 12, view(2, 900, 5))];
+    finds("revisions", ops);
+}
+
+#[test]
+fn a_history_that_lacks_a_term_or_has_it_twice_is_found() {
+    let ended = || term(1, Some(TermEnd::Released), 5);
+    let lives = || term(2, None, 0);
+    let told = |list: &[TermView]| {
+        vec![
+            acquire(1, 0, 10, 5),
+            release(1, 20, 30, 6),
+            acquire(2, 40, 50, 7),
+            terms(60, 70, list),
+        ]
+    };
+    is_fine(told(&[lives(), ended()]));
+    finds("terms", told(&[lives()]));
+    finds("terms", told(&[lives(), ended(), ended()]));
+    finds("terms", told(&[ended(), lives()]));
+    // It was the holder that ended it.
+    finds("terms", told(&[lives(), term(1, Some(TermEnd::Broken), 5)]));
+}
+
+#[test]
+fn a_history_that_takes_an_end_back_is_found() {
+    let ended = || term(1, Some(TermEnd::Expired), 1_000);
+    let first = || vec![acquire(1, 0, 10, 5), terms(1_100, 1_110, &[ended()])];
+    let then = |op| first().into_iter().chain([op]).collect();
+    is_fine(then(terms(1_200, 1_210, &[ended()])));
+    finds("terms", then(terms(1_200, 1_210, &[term(1, None, 0)])));
+    finds(
+        "terms",
+        then(terms(
+            1_200,
+            1_210,
+            &[term(1, Some(TermEnd::Expired), 1_001)],
+        )),
+    );
+    finds("terms", then(terms(1_200, 1_210, &[])));
+    finds(
+        "terms",
+        then(renew(1, 1_200, shown(1_210, view(1, 1_000, 5)))),
+    );
+}
+
+#[test]
+fn a_lease_that_is_lost_is_found() {
+    let gone = || op(None, Ask::View, 2_000, refused(2_010, Code::UnknownLease));
+    let listed = Answer::List(LeaseList {
+        leases: Vec::new(),
+        next: None,
+    });
+    finds("lost", vec![acquire(1, 0, 10, 5), gone()]);
+    finds(
+        "lost",
+        vec![
+            acquire(1, 0, 10, 5),
+            op(None, Ask::List, 2_000, answered(2_010, listed)),
+        ],
+    );
+    let delete = op(None, Ask::Delete, 1_500, lost(1_510));
+    is_fine(vec![acquire(1, 0, 10, 5), delete, gone()]);
+}
+
+#[test]
+fn what_the_rules_of_leases_do_not_allow_is_found() {
+    let release = op(
+        Some(9),
+        Ask::Release { id: id(9) },
+        100,
+        shown(110, view(0, 0, 6)),
+    );
+    finds(
+        "rules",
+        vec![acquire(1, 0, 10, 5), release, acquire(2, 120, 130, 7)],
+    );
+}
+
+#[test]
+fn an_answer_that_the_api_does_not_have_is_found() {
+    let strange = Answer::Strange {
+        status: 200,
+        body: "[]".into(),
+    };
+    finds(
+        "answers",
+        vec![op(None, Ask::View, 0, answered(10, strange))],
+    );
+    finds(
+        "answers",
+        vec![op(None, Ask::View, 0, refused(10, Code::Internal))],
+    );
+}
+
+/// What is found in a stream beside a grant and a release that everybody knows of.
+fn found_by_stream(heard: Vec<Heard>) -> bool {
+    let ops = vec![acquire(1, 0, 10, 5), release(1, 20, 30, 6)];
+    let found = found_in(&with(ops, vec![stream(5_000, heard)]));
+    assert!(found.is_empty() || found == ["events"], "{found:?}");
+    !found.is_empty()
+}
+
+#[test]
+fn a_stream_that_repeats_leaves_out_or_tells_a_secret_is_found() {
+    let granted = || event(EventKind::Granted, 1, 5);
+    let released = || event(EventKind::Released, 0, 6);
+    let whole = || vec![Heard::Reset(4), granted(), released(), Heard::End];
+    assert!(!found_by_stream(whole()));
+    // After a reset nothing is missed.
+    assert!(!found_by_stream(vec![Heard::Reset(6), Heard::End]));
+    assert!(found_by_stream(vec![Heard::Reset(4), released()]));
+    assert!(found_by_stream(vec![
+        Heard::Reset(4),
+        released(),
+        granted()
+    ]));
+    assert!(found_by_stream(vec![
+        Heard::Reset(4),
+        granted(),
+        released(),
+        released()
+    ]));
+    assert!(found_by_stream(vec![
+        Heard::Reset(4),
+        granted(),
+        Heard::End
+    ]));
+    assert!(found_by_stream(vec![
+        Heard::Reset(4),
+        Heard::Strange("what".into())
+    ]));
+    let mut secret = granted();
+    if let Heard::Event { has_lease_id, .. } = &mut secret {
+        *has_lease_id = true;
+    }
+    assert!(found_by_stream(vec![Heard::Reset(4), secret, released()]));
+}

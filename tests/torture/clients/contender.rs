@@ -1,0 +1,242 @@
+//! Clients that want a lease, hold it for a while, and end in all the ways there are.
+
+use std::time::Duration;
+
+use tenure_core::lease::LeaseId;
+use tenure_core::wire::Code;
+
+use super::{Asked, QUIET, ROUGH, SPARSE, Session, lease_id};
+use crate::history::{Answer, Ask};
+
+/// For how long a client that does not give up waits for an answer.
+const PATIENT: Duration = Duration::from_secs(12);
+
+/// How often a client asks again with the same lease id.
+const ASKS: usize = 12;
+
+/// One attempt to hold a lease.
+struct Attempt {
+    client: u64,
+    number: u64,
+    changes: u64,
+    lease: &'static str,
+    holder: String,
+    duration_ms: u64,
+    wait_ms: u64,
+    is_impatient: bool,
+    is_sparse: bool,
+}
+
+impl Attempt {
+    const fn id(&self) -> LeaseId {
+        lease_id(self.client, self.number, self.changes)
+    }
+
+    const fn acquire(&self) -> Ask {
+        Ask::Acquire {
+            id: self.id(),
+            duration_ms: self.duration_ms,
+            wait_ms: self.wait_ms,
+        }
+    }
+}
+
+pub(super) async fn run(mut session: Session, client: u64) {
+    let is_sparse = client % 8 == 7;
+    for number in 0.. {
+        if session.world.is_over() {
+            return;
+        }
+        let attempt = begin(&mut session, client, number, is_sparse);
+        if acquire(&mut session, &attempt).await {
+            let attempt = hold(&mut session, attempt).await;
+            end(&mut session, &attempt).await;
+        }
+        let longest = if is_sparse { 500 } else { 60 };
+        session.pause(1, longest).await;
+    }
+}
+
+fn begin(session: &mut Session, client: u64, number: u64, is_sparse: bool) -> Attempt {
+    let lease = if is_sparse {
+        session.dice.one_of(&SPARSE)
+    } else if session.happens(65) {
+        session.dice.one_of(&QUIET)
+    } else {
+        session.dice.one_of(&ROUGH)
+    };
+    let holder = format!("{}-{number}", session.name);
+    session.world.attempt(lease, holder.clone());
+    Attempt {
+        client,
+        number,
+        changes: 0,
+        lease,
+        holder,
+        duration_ms: session
+            .dice
+            .one_of(&[1_000, 1_000, 1_000, 1_500, 2_000, 3_000]),
+        wait_ms: if is_sparse {
+            0
+        } else {
+            session.dice.one_of(&[0, 400, 3_000, 8_000, 8_000, 8_000])
+        },
+        is_impatient: session.happens(80),
+        is_sparse,
+    }
+}
+
+/// How long to wait for an answer.
+fn patience(session: &mut Session, attempt: &Attempt) -> Duration {
+    if attempt.is_impatient {
+        session.millis(50, 500)
+    } else {
+        PATIENT
+    }
+}
+
+/// Asks until an answer comes, always with the same lease id. Tells whether it holds.
+async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
+    session.keep_spare().await;
+    for turn in 0..ASKS {
+        if session.world.is_over() {
+            return false;
+        }
+        // Over a connection that it has, or over a new one.
+        let line = if session.happens(70) {
+            session.line().await
+        } else {
+            session.new_line().await
+        };
+        let Some(line) = line else { continue };
+        // Many who have given up once wait for the second answer.
+        let is_impatient = attempt.is_impatient && (turn == 0 || session.happens(40));
+        let patience = if is_impatient {
+            session.millis(50, 500)
+        } else {
+            PATIENT
+        };
+        let holder = Some(attempt.holder.as_str());
+        let asked = session.ask_over(line, attempt.lease, holder, attempt.acquire(), patience);
+        match asked.await {
+            Asked::Answered(Answer::View(_)) => return true,
+            Asked::Answered(Answer::Refused(problem)) if problem.status >= 500 => {
+                session.pause(20, 150).await;
+            }
+            Asked::Answered(_) => return false,
+            Asked::Broken => session.pause(5, 50).await,
+            // Before or after it asks again, or only when the answer has come.
+            Asked::Late(late) => match session.dice.below(3) {
+                0 => late.give_up(),
+                1 => late.give_up_after(session.millis(0, 12)),
+                _ => late.give_up_after(session.millis(500, 3_000)),
+            },
+        }
+        // Somebody else may have to try it: so an answer never comes to anybody.
+        if session.happens(4) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Holds the lease for a while, and does what a holder may do.
+async fn hold(session: &mut Session, mut attempt: Attempt) -> Attempt {
+    let steps = if attempt.is_sparse {
+        session.dice.one_of(&[0, 0, 1])
+    } else {
+        session.dice.one_of(&[0, 1, 1, 1, 2, 4, 7])
+    };
+    for _ in 0..steps {
+        if attempt.is_sparse || session.happens(60) {
+            session.pause(1, 50).await;
+        } else {
+            session
+                .pause(attempt.duration_ms / 8, attempt.duration_ms / 2)
+                .await;
+        }
+        let id = attempt.id();
+        let ask = match session.dice.below(100) {
+            0..60 => Ask::Renew {
+                id,
+                duration_ms: None,
+            },
+            60..68 => Ask::Renew {
+                id,
+                duration_ms: Some(1_000 + session.dice.below(2_000)),
+            },
+            68..80 => attempt.acquire(),
+            80..88 => Ask::Metadata { id },
+            _ => Ask::Change {
+                id,
+                proposed: lease_id(attempt.client, attempt.number, attempt.changes + 1),
+            },
+        };
+        let is_change = matches!(ask, Ask::Change { .. });
+        match ask_surely(session, &attempt, ask).await {
+            Some(Answer::View(_)) => attempt.changes += u64::from(is_change),
+            Some(Answer::Refused(problem)) if problem.code != Code::DiskFull => break,
+            // Which of the two ids holds is not known, so neither is asked for any more.
+            None if is_change => break,
+            _ => {}
+        }
+    }
+    attempt
+}
+
+/// Asks for the same until an answer comes.
+async fn ask_surely(session: &mut Session, attempt: &Attempt, ask: Ask) -> Option<Answer> {
+    for _ in 0..4 {
+        let patience = patience(session, attempt);
+        let holder = Some(attempt.holder.as_str());
+        let answer = session.ask(attempt.lease, holder, ask.clone(), patience);
+        if let Some(answer) = answer.await {
+            return Some(answer);
+        }
+        if matches!(ask, Ask::Change { .. }) {
+            break;
+        }
+    }
+    None
+}
+
+/// Gives the lease up, or not.
+async fn end(session: &mut Session, attempt: &Attempt) {
+    let id = attempt.id();
+    let last = match session.dice.below(100) {
+        // It is gone, and the lease expires.
+        0..15 if !attempt.is_sparse => None,
+        15..25 => {
+            let to = session
+                .world
+                .somebody(attempt.lease, &mut session.dice)
+                .unwrap_or_else(|| "nobody".into());
+            Some(Ask::HandOver {
+                id: Some(id),
+                to,
+                within_ms: 100 + session.dice.below(700),
+            })
+        }
+        _ => Some(Ask::Release { id }),
+    };
+    if let Some(last) = &last {
+        ask_surely(session, attempt, last.clone()).await;
+    }
+    // What was sent long ago arrives once more.
+    if session.happens(if attempt.is_sparse { 90 } else { 35 }) {
+        let first = lease_id(attempt.client, attempt.number, 0);
+        let again = match session.dice.below(4) {
+            0 => Ask::Renew {
+                id: first,
+                duration_ms: None,
+            },
+            1 => last.unwrap_or(Ask::Release { id: first }),
+            _ => Ask::Acquire {
+                id: first,
+                duration_ms: attempt.duration_ms,
+                wait_ms: attempt.wait_ms.min(1_000),
+            },
+        };
+        session.repeat_later(attempt.lease, &attempt.holder, again);
+    }
+}

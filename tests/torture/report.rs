@@ -1,0 +1,291 @@
+//! What a run did and found, for people and for programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use tenure_core::Instant;
+use tenure_core::wire::LeaseView;
+
+use crate::checker::{Place, Violation};
+use crate::faults::Fault;
+use crate::history::{Answer, Ask, Heard, History, Op, Outcome as Came};
+use crate::round::{Outcome, elapsed_ms};
+
+/// What all rounds of a run came to.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    rounds: u64,
+    ops: u64,
+    unanswered: u64,
+    refused: u64,
+    grants: u64,
+    events: u64,
+    resets: u64,
+    /// Reads that were refused because the disk was full.
+    reads_refused: u64,
+    faults: BTreeMap<Fault, u64>,
+    skipped: BTreeMap<Fault, String>,
+}
+
+impl Summary {
+    /// Counts what this round did.
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
+        self.rounds += 1;
+        let mut epochs = BTreeSet::new();
+        for op in &outcome.history.ops {
+            self.ops += 1;
+            match op.answered() {
+                None => self.unanswered += 1,
+                Some((_, Answer::Refused(problem))) => {
+                    self.refused += 1;
+                    let is_read = matches!(op.ask, Ask::View | Ask::List | Ask::Poll { .. });
+                    self.reads_refused += u64::from(is_read && problem.status == 507);
+                }
+                Some((_, Answer::View(view))) if matches!(op.ask, Ask::Acquire { .. }) => {
+                    epochs.insert((view.lease.clone(), view.epoch));
+                }
+                Some(_) => {}
+            }
+        }
+        self.grants += epochs.len() as u64;
+        for (_, heard) in outcome.history.streams.iter().flat_map(|one| &one.heard) {
+            self.events += u64::from(matches!(heard, Heard::Event { .. }));
+            self.resets += u64::from(matches!(heard, Heard::Reset(_)));
+        }
+        for (fault, count) in &outcome.faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+        self.skipped.extend(outcome.skipped.iter().cloned());
+    }
+
+    pub(crate) fn text(&self, seed: u64, seconds: f64) -> String {
+        let faults = self.faults.iter();
+        let faults: Vec<_> = faults
+            .map(|(fault, n)| format!("{} {n}", fault.name()))
+            .collect();
+        let mut text = format!(
+            "seed {seed}: {} rounds in {seconds:.0} s\n\
+             {} operations ({} unanswered, {} refused), {} grants, {} events, {} resets\n\
+             faults: {}\n",
+            self.rounds,
+            self.ops,
+            self.unanswered,
+            self.refused,
+            self.grants,
+            self.events,
+            self.resets,
+            faults.join(", "),
+        );
+        if self.reads_refused > 0 {
+            let _ = writeln!(text, "{} reads were answered 507", self.reads_refused);
+        }
+        for (fault, why) in &self.skipped {
+            let _ = writeln!(text, "SKIPPED {}: {why}", fault.name());
+        }
+        text
+    }
+
+    pub(crate) fn json(&self, seed: u64, seconds: f64, wrong: Option<&Outcome>) -> Value {
+        let named = |(fault, count): (&Fault, &u64)| (fault.name(), json!(count));
+        let skipped = self.skipped.iter();
+        let skipped = skipped.map(|(fault, why)| (fault.name(), json!(why)));
+        let violations = wrong.map(|outcome| {
+            let violations = outcome.violations.iter().map(|one| {
+                let (invariant, lease, what) = (one.invariant, &one.lease, &one.what);
+                json!({"invariant": invariant, "lease": lease, "what": what})
+            });
+            json!({
+                "round": outcome.round,
+                "folder": outcome.folder,
+                "violations": violations.collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "seed": seed, "seconds": seconds, "rounds": self.rounds, "operations": self.ops,
+            "unanswered": self.unanswered, "refused": self.refused, "grants": self.grants,
+            "events": self.events, "resets": self.resets, "reads_refused": self.reads_refused,
+            "faults": self.faults.iter().map(named).collect::<serde_json::Map<_, _>>(),
+            "skipped": skipped.collect::<serde_json::Map<_, _>>(),
+            "wrong": violations,
+        })
+    }
+}
+
+/// What is wrong, and the operations of the one lease that show it, in the order of their questions.
+pub(crate) fn trace(history: &History, violation: &Violation) -> String {
+    let lease = &violation.lease;
+    let mut text = format!("{} {lease}: {}\n", violation.invariant, violation.what);
+    let spans = violation.places.iter().map(|place| span(history, *place));
+    let Some((from, until)) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    else {
+        return text;
+    };
+    let is_named = |place| violation.places.contains(&place);
+    let involved: BTreeSet<&str> = violation
+        .places
+        .iter()
+        .flat_map(|place| holders(history, *place))
+        .collect();
+    let mut lines = Vec::new();
+    for (number, op) in history.ops.iter().enumerate() {
+        let is_named = is_named(Place::Op(number));
+        let is_theirs = op
+            .holder
+            .as_deref()
+            .is_some_and(|holder| involved.contains(holder));
+        let is_about = op.lease == *lease && op.sent <= until;
+        let may_matter = op.refused().is_none() && op.ask.may_end_another() && op.sent >= from;
+        if is_named || is_about && (is_theirs || may_matter) {
+            let named = if is_named { "=>" } else { "  " };
+            lines.push((op.sent, format!("{named} {}", line(history, op))));
+        }
+    }
+    for place in &violation.places {
+        if let Place::Heard(stream, index) = place {
+            let stream = &history.streams[*stream];
+            let (at, heard) = &stream.heard[*index];
+            let ms = elapsed_ms(history, *at);
+            let heard = told(heard);
+            lines.push((
+                *at,
+                format!(
+                    "=> {ms:>10.2}             {:<6} heard {heard}",
+                    stream.client
+                ),
+            ));
+        }
+    }
+    let begin = lines.iter().map(|(at, _)| *at).min().unwrap_or(from);
+    for (at, what) in &history.faults {
+        if begin <= *at && *at <= until {
+            lines.push((
+                *at,
+                format!("   {:>10.2}             ({what})", elapsed_ms(history, *at)),
+            ));
+        }
+    }
+    lines.sort();
+    text.push_str("   sent at ms  answer after  client\n");
+    for (_, line) in lines {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// All operations of a round, for looking further.
+pub(crate) fn all(history: &History) -> String {
+    let mut lines: Vec<_> = history
+        .ops
+        .iter()
+        .map(|op| (op.sent, line(history, op)))
+        .collect();
+    for stream in &history.streams {
+        lines.extend(stream.heard.iter().map(|(at, heard)| {
+            let ms = elapsed_ms(history, *at);
+            let line = format!(
+                "{ms:>10.2}             {:<6} heard {}",
+                stream.client,
+                told(heard)
+            );
+            (*at, line)
+        }));
+    }
+    lines.extend(history.faults.iter().map(|(at, what)| {
+        let ms = elapsed_ms(history, *at);
+        (*at, format!("{ms:>10.2}             ({what})"))
+    }));
+    lines.sort();
+    lines
+        .into_iter()
+        .fold(String::new(), |text, (_, line)| text + &line + "\n")
+}
+
+fn line(history: &History, op: &Op) -> String {
+    let (at, came) = match &op.outcome {
+        Came::Unknown { at, why } => (*at, (*why).to_owned()),
+        Came::Answered { at, answer } => (*at, said(answer)),
+    };
+    let of = op.holder.as_deref().map(|holder| format!(" for {holder}"));
+    format!(
+        "{:>10.2} {:>10.2}  {:<6} {} {}{} over {} -> {came}",
+        elapsed_ms(history, op.sent),
+        at.since(op.sent).as_secs_f64() * 1e3,
+        op.client,
+        op.lease,
+        op.ask,
+        of.unwrap_or_default(),
+        op.connection,
+    )
+}
+
+fn said(answer: &Answer) -> String {
+    match answer {
+        Answer::View(view) => shown(view),
+        Answer::List(list) => format!("{} leases", list.leases.len()),
+        Answer::Terms(terms) => {
+            let terms = terms.iter().map(|term| {
+                let end = term.end.map_or("goes on".into(), |end| format!("{end:?}"));
+                format!("{} {} {end}", term.epoch, term.holder)
+            });
+            terms.collect::<Vec<_>>().join(" | ")
+        }
+        Answer::Verified { current, epoch } => format!("current: {current}, epoch {epoch:?}"),
+        Answer::Deleted => "deleted".into(),
+        Answer::Refused(problem) => format!("{} {:?}", problem.status, problem.code),
+        Answer::Strange { status, body } => format!("{status} {body}"),
+    }
+}
+
+fn shown(view: &LeaseView) -> String {
+    let state = format!("{:?}", view.state).to_lowercase();
+    let revision = view.revision;
+    match (&view.holder, view.epoch) {
+        (Some(holder), Some(epoch)) => {
+            let left = view.remaining_ms.unwrap_or_default();
+            format!("{state} by {holder} under {epoch}, {left} ms left, revision {revision}")
+        }
+        _ => format!("{state}, revision {revision}"),
+    }
+}
+
+fn told(heard: &Heard) -> String {
+    match heard {
+        Heard::Opened(after) => format!("a stream after {after:?}"),
+        Heard::Reset(revision) => format!("a reset at revision {revision}"),
+        Heard::Event { kind, event, .. } => {
+            let (lease, shown) = (&event.view.lease, shown(&event.view));
+            format!("{} of {lease}: {shown}", kind.as_str())
+        }
+        Heard::Strange(text) => text.clone(),
+        Heard::End => "the end".into(),
+    }
+}
+
+fn span(history: &History, place: Place) -> (Instant, Instant) {
+    match place {
+        Place::Op(number) => {
+            let op = &history.ops[number];
+            let (Came::Unknown { at, .. } | Came::Answered { at, .. }) = op.outcome;
+            (op.sent, at)
+        }
+        Place::Heard(stream, index) => {
+            let at = history.streams[stream].heard[index].0;
+            (at, at)
+        }
+    }
+}
+
+fn holders(history: &History, place: Place) -> Vec<&str> {
+    match place {
+        Place::Op(number) => {
+            let op = &history.ops[number];
+            let shown = op.view().and_then(|(_, view)| view.holder.as_deref());
+            op.holder.as_deref().into_iter().chain(shown).collect()
+        }
+        Place::Heard(stream, index) => match &history.streams[stream].heard[index].1 {
+            Heard::Event { event, .. } => event.view.holder.as_deref().into_iter().collect(),
+            _ => Vec::new(),
+        },
+    }
+}

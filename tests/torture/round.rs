@@ -1,0 +1,226 @@
+//! One round: a store, its clients, its faults, and the judgement.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tenure_lab::sim::Dice;
+use tenure_tests::needs::preload;
+use tenure_tests::process;
+use tenure_tests::proxy::Proxy;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::checker::{self, Violation};
+use crate::clients::{self, Crowd, Phase, SECRET, World};
+use crate::disk::{Disk, Ext4};
+use crate::faults::{self, Counts, Fault, Target, Trouble};
+use crate::history::{History, now};
+use crate::options::Options;
+use crate::server::Server;
+
+/// How long clients may take to end what they have begun.
+const LAST_TURNS: Duration = Duration::from_millis(2_500);
+
+/// What a round came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) round: u64,
+    pub(crate) history: History,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) faults: Counts,
+    /// What could not be done here, and why.
+    pub(crate) skipped: Vec<(Fault, String)>,
+    /// The store's data, its log, and the trace, if they are kept.
+    pub(crate) folder: PathBuf,
+}
+
+/// What a round needs of the machine: made anew for each, and gone with it.
+struct Bench {
+    runtime: Runtime,
+    folder: PathBuf,
+    log: PathBuf,
+    disk: Disk,
+    server: Server,
+    faults: Vec<Fault>,
+    skipped: Vec<(Fault, String)>,
+}
+
+/// Does the round of this number.
+///
+/// # Errors
+///
+/// If the machine does not do what it is told.
+pub(crate) fn run(options: &Options, seed: u64, round: u64) -> Result<Outcome, String> {
+    let mut dice = Dice::new(seed, round);
+    let mut bench = Bench::new(options, seed, round, &mut dice)?;
+    bench.server.start()?;
+    let _entered = bench.runtime.enter();
+    let store = bench.server.address();
+    let proxy = bench.runtime.block_on(Proxy::start(store));
+    let proxy = proxy.map_err(|error| error.to_string())?;
+    let world = std::sync::Arc::new(World::new([store, proxy.address()]));
+    world.recorder.fault("the store has started");
+    let crowd = Crowd {
+        contenders: options.clients,
+        operators: 2,
+        readers: 5,
+    };
+    let seed_of_clients = dice.below(u64::MAX);
+    let mut tasks = clients::start(&world, crowd, seed_of_clients);
+    let watchers = clients::start_watchers(&world, seed_of_clients);
+    let target = Target {
+        server: &mut bench.server,
+        disk: &mut bench.disk,
+        proxy: &proxy,
+        recorder: &world.recorder,
+    };
+    let until = Instant::now() + options.round_time();
+    let driven = faults::drive(target, &bench.faults, dice, until);
+    let mut violations = Vec::new();
+    let counts = driven.or_else(|trouble| match trouble {
+        Trouble::Machine(what) => Err(what),
+        Trouble::Store(what) => {
+            violations.push(violation("process", what));
+            Ok(Counts::new())
+        }
+    })?;
+    bench.runtime.block_on(async {
+        world.enter(Phase::Over);
+        end(&mut tasks).await;
+        clients::look_at_all(&world).await;
+        world.enter(Phase::Settled);
+        let mut watchers = watchers;
+        end(&mut watchers).await;
+    });
+    if violations.is_empty() && !bench.server.stop() {
+        violations.push(violation("process", "the store does not end".into()));
+    }
+    bench.server.kill();
+    let history = world.recorder.take();
+    let log = fs::read_to_string(&bench.log).unwrap_or_default();
+    if log.contains(&format!("{:08x}-", SECRET >> 32)) {
+        violations.push(violation("log", "the store's log has a lease id".into()));
+    }
+    violations.extend(checker::check(&history));
+    violations.retain(|one| !options.ignore.iter().any(|check| check == one.invariant));
+    if !violations.is_empty() || options.keep {
+        bench.disk.keep(&bench.folder.join("store"));
+    }
+    Ok(Outcome {
+        round,
+        history,
+        violations,
+        faults: counts,
+        skipped: bench.skipped,
+        folder: bench.folder,
+    })
+}
+
+fn violation(invariant: &'static str, what: String) -> Violation {
+    Violation {
+        invariant,
+        lease: String::new(),
+        what,
+        places: Vec::new(),
+    }
+}
+
+/// Waits for the ends of tasks, and ends those that take too long.
+async fn end(tasks: &mut [JoinHandle<()>]) {
+    let all = async {
+        for task in tasks.iter_mut() {
+            let _ = task.await;
+        }
+    };
+    if timeout(LAST_TURNS, all).await.is_err() {
+        for task in tasks.iter() {
+            task.abort();
+        }
+    }
+}
+
+impl Bench {
+    fn new(options: &Options, seed: u64, round: u64, dice: &mut Dice) -> Result<Self, String> {
+        let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = dir.join(format!("tenure-torture-{seed}-{round}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let is_wanted = |fault| options.only.is_empty() || options.only.contains(&fault);
+        let mut faults = vec![Fault::Stop, Fault::Kill, Fault::Restart, Fault::Network];
+        let mut skipped = Vec::new();
+        let mut disk = None;
+        // Each third round has a disk that can be filled, and each third one whose power can be cut.
+        let is_only = |fault| options.only.contains(&fault);
+        let kind = if is_only(Fault::Disk) {
+            1
+        } else if is_only(Fault::Power) {
+            2
+        } else {
+            round % 3
+        };
+        if kind == 1 && is_wanted(Fault::Disk) {
+            disk = Disk::small();
+            match disk {
+                Some(_) => faults.push(Fault::Disk),
+                None => skipped.push((Fault::Disk, "it needs to mount a disk (root)".into())),
+            }
+        }
+        if kind == 2 && is_wanted(Fault::Power) {
+            match Ext4::make(&folder) {
+                Ok(ext4) => {
+                    disk = Some(Disk::Ext4(ext4));
+                    faults.push(Fault::Power);
+                }
+                Err(why) => skipped.push((Fault::Power, why)),
+            }
+        }
+        let disk = match disk {
+            Some(disk) => disk,
+            None => Disk::plain(&folder).map_err(|error| error.to_string())?,
+        };
+        let binary = options.bin.clone().unwrap_or_else(process::tenure);
+        let log = folder.join("server.log");
+        let mut server = Server::new(&binary, disk.folder(), log.clone(), dice);
+        let has_clock = dice.below(2) == 0 || is_only(Fault::Clock);
+        if has_clock && is_wanted(Fault::Clock) {
+            match clock(&folder) {
+                Some((library, ahead)) => {
+                    server.with_clock(library, ahead);
+                    faults.push(Fault::Clock);
+                }
+                None => skipped.push((Fault::Clock, "it needs a C compiler".into())),
+            }
+        }
+        faults.retain(|fault| is_wanted(*fault));
+        if faults.is_empty() {
+            return Err(format!("nothing of {:?} can be done here", options.only));
+        }
+        Ok(Self {
+            runtime: Runtime::new().map_err(|error| error.to_string())?,
+            folder,
+            log,
+            disk,
+            server,
+            faults,
+            skipped,
+        })
+    }
+}
+
+/// A library that moves a process's wall clock, and the file that says by how much.
+fn clock(folder: &Path) -> Option<(PathBuf, PathBuf)> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/torture/wall.c");
+    let library = preload("torture of wall clocks", source, folder)?;
+    let ahead = folder.join("clock-ahead");
+    fs::write(&ahead, "0").ok()?;
+    Some((library, ahead))
+}
+
+/// How many milliseconds a round has gone on at this instant, for a trace.
+pub(crate) fn elapsed_ms(history: &History, at: tenure_core::Instant) -> f64 {
+    let begin = history.faults.first().map_or_else(now, |(begin, _)| *begin);
+    let signed = |instant: tenure_core::Instant| instant.as_nanos() as f64 / 1e6;
+    signed(at) - signed(begin)
+}

@@ -1,0 +1,168 @@
+//! The store under torture, as a process that is killed, stopped and started again.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tenure_lab::sim::Dice;
+use tenure_tests::process::Process;
+
+/// How long a store may take to come up, on a machine that is busy with its clients.
+const START: Duration = Duration::from_secs(20);
+
+/// How long a store may take to end when it is told to.
+const STOP: Duration = Duration::from_secs(20);
+
+/// The store's process, if it runs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    binary: PathBuf,
+    folder: PathBuf,
+    log: PathBuf,
+    address: SocketAddr,
+    /// A library that moves its wall clock, and the file that says by how much.
+    clock: Option<(PathBuf, PathBuf)>,
+    process: Option<Process>,
+}
+
+impl Server {
+    /// A store that does not run yet.
+    pub(crate) fn new(binary: &Path, folder: PathBuf, log: PathBuf, dice: &mut Dice) -> Self {
+        Self {
+            binary: binary.to_owned(),
+            folder,
+            log,
+            address: free_address(dice),
+            clock: None,
+            process: None,
+        }
+    }
+
+    /// Its wall clock can be moved from its next start on.
+    pub(crate) fn with_clock(&mut self, library: PathBuf, ahead: PathBuf) {
+        self.clock = Some((library, ahead));
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sets its wall clock so many seconds ahead of this machine's, or behind it.
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        if let Some((_, ahead)) = &self.clock {
+            let next = ahead.with_extension("next");
+            // In one step, as a clock jumps.
+            let _ = fs::write(&next, seconds.to_string()).and_then(|()| fs::rename(&next, ahead));
+        }
+    }
+
+    /// Starts it. An error is what it said.
+    pub(crate) fn start(&mut self) -> Result<(), String> {
+        let mut command = Command::new(&self.binary);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("TENURE_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("TENURE_LOG", "info");
+        if let Some((library, ahead)) = &self.clock {
+            command
+                .env("LD_PRELOAD", library)
+                .env("WALL_CLOCK_AHEAD", ahead);
+        }
+        command.args(["serve", "--listen", &self.address.to_string()]);
+        command.arg("--data-dir").arg(&self.folder);
+        let mut process = Process::spawn(&mut command);
+        let begin = Instant::now();
+        while !process.stdout().starts_with("listening on ") {
+            if process.has_ended() || begin.elapsed() > START {
+                // What it wrote last is read by another thread.
+                sleep(Duration::from_millis(50));
+                let said = process.stderr();
+                self.note(&process);
+                let last = said.lines().next_back().unwrap_or("it does not come up");
+                return Err(last.to_owned());
+            }
+            sleep(Duration::from_millis(2));
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Sends a signal to it.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        if let Some(process) = &mut self.process
+            && !process.has_ended()
+        {
+            process.signal(signal);
+        }
+    }
+
+    /// Whether it has ended though nobody made it.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_some_and(Process::has_ended)
+    }
+
+    /// Waits for its end, for so long. Tells whether it has come.
+    pub(crate) fn ends_within(&mut self, limit: Duration) -> bool {
+        let begin = Instant::now();
+        while !self.has_ended() {
+            if begin.elapsed() > limit {
+                return self.process.is_none();
+            }
+            sleep(Duration::from_millis(2));
+        }
+        true
+    }
+
+    /// Tells it to end, and waits for that. Tells whether it did.
+    pub(crate) fn stop(&mut self) -> bool {
+        self.signal(Signal::SIGTERM);
+        let has_ended = self.ends_within(STOP);
+        self.kill();
+        has_ended
+    }
+
+    /// Kills it, if it runs.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            if !process.has_ended() {
+                process.signal(Signal::SIGKILL);
+                process.wait();
+            }
+            self.note(&process);
+        }
+    }
+
+    /// Adds what it wrote to its log.
+    fn note(&self, process: &Process) {
+        let mut log = OpenOptions::new();
+        if let Ok(mut log) = log.create(true).append(true).open(&self.log) {
+            let _ = log.write_all(process.stderr().as_bytes());
+            let _ = writeln!(log, "-- process {} is gone", process.pid());
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// An address that the store can come back to. Ports of outgoing connections lie higher on Linux: while the store
+/// is away a client that connects to it must not be given its port.
+fn free_address(dice: &mut Dice) -> SocketAddr {
+    loop {
+        let port = 15_000 + dice.below(15_000) as u16;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
