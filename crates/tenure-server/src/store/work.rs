@@ -57,7 +57,7 @@ pub(super) struct Work<'a> {
     asked: bool,
     /// Whether the timer looks, and not a request.
     timed: bool,
-    /// The term that time has ended, if that is shown and no step.
+    /// The term whose end by time is shown but is no step.
     unwritten: Option<Term>,
 }
 
@@ -139,10 +139,8 @@ impl Inner {
         if entry.is_known() {
             let as_written = entry.record.clone();
             let mut work = Work::new(self, key, entry);
-            let running = work.entry.record.running();
-            if work.entry.record.settle(work.now).is_some() {
-                work.unwritten = work.to_note(running, None);
-            }
+            work.unwritten = work.running_term();
+            work.entry.record.settle(work.now);
             value = Some(look(&mut work));
             entry.record = as_written;
         }
@@ -408,12 +406,13 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The term that goes on, or has ended without a step.
+    /// The term that no step has ended; its time may be over.
     pub(super) fn running_term(&self) -> Option<Term> {
         if self.unwritten.is_some() {
             return self.unwritten.clone();
         }
-        let grant = self.entry.record.held(self.now)?;
+        self.entry.record.running()?;
+        let grant = self.entry.record.last_grant()?;
         Some(Term {
             epoch: grant.epoch,
             holder: grant.holder.clone(),
