@@ -501,7 +501,7 @@ fn a_disk_that_the_log_has_filled_is_like_any_full_one() {
     bench.tap.assert_possible();
 }
 
-/// Everything that reads answers. All but the history show the lease as expired; the history shows no end
+/// Everything that reads answers, and the last holder's renewal is refused. All but the history show the lease as expired; the history shows no end
 /// before it is durable.
 async fn reads_answer(bench: &super::Bench, brief: &Value) {
     let client = Client::new(bench.store.address());
@@ -515,6 +515,12 @@ async fn reads_answer(bench: &super::Bench, brief: &Value) {
     let asked = json!({"epoch": epoch});
     let (status, said) = client.post(name, "verify", asked).await.unwrap();
     assert_eq!((status, &said["current"]), (200, &false.into()), "{said}");
+    let (status, problem) = client.renew(name, 2).await.unwrap();
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &"lease_expired".into()),
+        "{problem}"
+    );
     let history = client.ask(Method::GET, name, "/history", None).await;
     let (status, said) = history.unwrap();
     assert_eq!(status, 200, "{said}");

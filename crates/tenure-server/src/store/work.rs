@@ -117,12 +117,15 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Locks the lease and lets `look` look at it as time has it, without a step. That is for whoever
-    /// has to be answered when the steps that are due can't be written.
+    /// Locks the lease and lets `look` look at what is durable of it, as time has it, without a step. The
+    /// answer need not wait: it is for those whose steps, or others' that they rested on, were undone.
+    ///
+    /// Steps that are not durable yet are passed over. They may become durable or be undone; nobody was
+    /// told of them, so the answer is that of the moment before them.
     ///
     /// A term that time has ended is shown as ended though no disk knows of it. That grants nothing:
     /// a grant is a step, and the lease stays as it was. The answer carries the revision of the last
-    /// step that is durable, because the end has none yet; who polls for more still waits for it. If the
+    /// durable step, because the end has none yet; a poll for a later one goes on waiting. If the
     /// store restarts before the end is written, the lease counts as renewed, as ever: the same
     /// term may be seen again, under the same epoch, and nobody else had it meanwhile.
     pub(super) fn look_at<T>(
@@ -135,23 +138,49 @@ impl Inner {
         let Some(entry) = shard.get_mut(key) else {
             return Ok(Seen::NOTHING);
         };
+        let durable = self.journal.last_durable(key);
+        let durable = durable.unwrap_or_else(|| Before::of(entry));
+        let as_it_is = std::mem::replace(&mut entry.record, durable.record);
         let mut value = None;
         if entry.is_known() {
-            let as_written = entry.record.clone();
             let mut work = Work::new(self, key, entry);
             work.unwritten = work.running_term();
             work.entry.record.settle(work.now);
             value = Some(look(&mut work));
-            entry.record = as_written;
         }
-        let revision = entry.revision;
+        entry.record = as_it_is;
         entry.drop_idle_interest();
         Ok(Seen {
             value,
-            revision,
-            ticket: self.journal.ticket(revision),
+            revision: durable.revision,
+            ticket: None,
             repeatable: true,
         })
+    }
+
+    /// Does `work` again, because what it rested on was undone; but if `refuse` refuses it by what is
+    /// durable, that is the answer, and no step is tried.
+    ///
+    /// Such a refusal stays true whatever becomes of the steps that are not durable yet: it is of the
+    /// moment before them. The end of a term by time may be unwritten and be forgotten by a restart, but
+    /// then the lease counts as renewed for the same holder: the refusal took nothing from anybody else.
+    pub(super) fn work_again<T>(
+        &self,
+        key: &Key,
+        unknown: Unknown,
+        work: impl FnOnce(&mut Work<'_>) -> T,
+        refuse: impl FnOnce(&Work<'_>) -> Option<T>,
+    ) -> Result<Seen<Option<T>>, Problem> {
+        let seen = self.look_at(key, |work| refuse(work))?;
+        match (seen.value, unknown) {
+            (Some(None), _) | (None, Unknown::Make) => self.work(key, unknown, work),
+            (refused, _) => Ok(Seen {
+                value: refused.flatten(),
+                revision: seen.revision,
+                ticket: None,
+                repeatable: true,
+            }),
+        }
     }
 
     /// Looks at a lease because time may have changed it, or nobody may wait for it any more; and says
@@ -242,6 +271,17 @@ impl<'a> Work<'a> {
             self.tell_renewal(&applied.change);
         }
         Ok(applied)
+    }
+
+    /// Why this operation would be refused now, if it would be. Nothing changes.
+    pub(super) fn refusal(&self, rules: &Rules, operation: &Operation) -> Option<Rejection> {
+        let mut record = self.entry.record.clone();
+        lease::apply(&mut record, operation, self.now, rules).err()
+    }
+
+    /// What the steps of the lease wait for that are not durable yet.
+    pub(super) fn in_flight(&self) -> Option<Ticket> {
+        self.inner.journal.ticket(self.entry.revision)
     }
 
     /// A renewal is no step, and told only to those who asked for it.
@@ -337,7 +377,8 @@ impl<'a> Work<'a> {
         while !self.steps.is_empty() {
             let steps = std::mem::take(&mut self.steps);
             let count = steps.len() as u64;
-            let before = self.before.take().unwrap_or_else(|| self.as_it_is());
+            let before = self.before.take();
+            let before = before.unwrap_or_else(|| Before::of(self.entry));
             let key = self.key.clone();
             // A release and the grant to the next are one change: one commit, or undone together.
             let last = self.inner.journal.append(Change { key, before, steps });
@@ -395,14 +436,7 @@ impl<'a> Work<'a> {
     /// Keeps the lease as it is before its first step, for undoing.
     fn remember(&mut self) {
         if self.before.is_none() {
-            self.before = Some(self.as_it_is());
-        }
-    }
-
-    fn as_it_is(&self) -> Before {
-        Before {
-            record: self.entry.record.clone(),
-            revision: self.entry.revision,
+            self.before = Some(Before::of(self.entry));
         }
     }
 
