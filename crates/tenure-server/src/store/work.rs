@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{Event, Inner};
 use crate::clock;
+use crate::config::Limits;
 use crate::engine::{Content, Retired, Term, Write};
 use crate::journal::{Before, Change, Step, Ticket};
 use crate::table::{Entry, Full, Key, Reply};
@@ -82,10 +83,9 @@ impl Inner {
         self.check_open()?;
         if unknown == Unknown::Make && shard.get(key).is_none() {
             check_names(key, self.limits.max_name_bytes)?;
-            let most = self.limits.max_leases_per_namespace;
             let entry = || Entry::new(Record::above(self.floor()), 0);
-            let made = self.table.make(&mut shard, key, most, entry);
-            made.map_err(|full| too_many_leases(key, full, most))?;
+            let made = self.table.make(&mut shard, key, &self.limits, entry);
+            made.map_err(|full| over_limit(key, full, &self.limits))?;
         }
         let Some(entry) = shard.get_mut(key) else {
             return Ok(Seen::NOTHING);
@@ -551,15 +551,21 @@ fn check_names(key: &Key, most: usize) -> Result<(), Problem> {
     }
 }
 
-fn too_many_leases(key: &Key, full: Full, most: usize) -> Problem {
-    Problem::new(
-        Code::OverLimit,
-        format!(
-            "namespace {} has {} leases, at most {most} are taken",
-            key.namespace(),
-            full.count
-        ),
-    )
+fn over_limit(key: &Key, full: Full, limits: &Limits) -> Problem {
+    let namespace = key.namespace();
+    let detail = match full {
+        Full::Leases(count) => {
+            let most = limits.max_leases_per_namespace;
+            format!("namespace {namespace} has {count} leases, at most {most} are taken")
+        }
+        Full::Namespaces(count) => {
+            let most = limits.max_namespaces;
+            format!(
+                "the store has {count} namespaces, at most {most} are taken, and {namespace} is none of them"
+            )
+        }
+    };
+    Problem::new(Code::OverLimit, detail)
 }
 
 fn view(key: &Key, entry: &Entry, now: Instant) -> LeaseView {
