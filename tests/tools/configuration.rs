@@ -211,6 +211,7 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
         ("max_body_bytes", "1024", "1023", "1048576", "1048577"),
         ("max_header_bytes", "8192", "8191", "65536", "65537"),
         ("max_name_bytes", "1", "0", "128", "129"),
+        ("max_namespaces", "1", "0", "1000000000", "1000000001"),
         (
             "max_leases_per_namespace",
             "1",

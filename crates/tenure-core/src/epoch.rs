@@ -39,21 +39,24 @@ impl Epoch {
         }
     }
 
-    /// The epoch of a grant after `last`, made at wall-clock time `wall`.
+    /// The epoch of a grant after `last`, made at wall-clock time `wall`: never 0, which stands for "none
+    /// yet" at a receiver whose fence has seen nothing.
     ///
     /// `None` only when `last` is [`Epoch::MAX`]: then no number is left that would fence off the
     /// last holder, and the grant must be refused.
     #[must_use]
     pub fn following(last: Option<Self>, wall: UnixMillis) -> Option<Self> {
-        // Receivers begin with 0 and take what is greater, so no term is numbered so.
         let least = last.map_or(1, |last| last.0 + 1);
-        // A clock past the year 287396 must not use up the numbers at one stroke.
-        let wall = if wall.get() > Self::MAX.0 {
+        Self::new(least.max(Self::believable(wall)))
+    }
+
+    /// The clock as a number, or 0: a clock past the year 287396 must not use up the numbers at one stroke.
+    const fn believable(wall: UnixMillis) -> u64 {
+        if wall.get() > Self::MAX.0 {
             0
         } else {
             wall.get()
-        };
-        Self::new(least.max(wall))
+        }
     }
 
     /// The greatest epoch that a candidate may ask for in a grant after `last` at wall-clock time
@@ -64,7 +67,7 @@ impl Epoch {
     #[must_use]
     pub fn most_asked_for(last: Option<Self>, wall: UnixMillis) -> Self {
         // Measured from the clock and not from the last epoch, or request after request would climb.
-        let ahead = Self::following(None, wall).map_or(0, Self::get) + Self::ASKED_AHEAD;
+        let ahead = Self::believable(wall) + Self::ASKED_AHEAD;
         let next = last.map_or(0, |last| last.0 + 1);
         Self(ahead.max(next).min(Self::MAX.0))
     }
@@ -117,6 +120,12 @@ mod tests {
     fn an_epoch_is_the_wall_clock_while_that_is_ahead() {
         assert_eq!(after(1_000, 5_000), Some(5_000));
         assert_eq!(Epoch::following(None, UnixMillis::new(7)).unwrap().get(), 7);
+    }
+
+    #[test]
+    fn the_first_epoch_is_one_where_the_wall_clock_begins_at_zero() {
+        let first = Epoch::following(None, UnixMillis::new(0));
+        assert_eq!(first, Epoch::new(1));
     }
 
     #[test]

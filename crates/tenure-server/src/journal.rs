@@ -18,7 +18,7 @@ use tokio::task;
 use crate::engine::{CommitError, Write};
 use crate::events::Events;
 use crate::store::Event;
-use crate::table::Key;
+use crate::table::{Entry, Key};
 
 /// The journal.
 #[derive(Debug)]
@@ -53,6 +53,8 @@ struct Pending {
     /// What becomes of those that were taken last, and the last of their revisions.
     taken: Outcome,
     taken_up_to: u64,
+    /// The changes that were taken last, until they are durable or undone.
+    taken_changes: Arc<Vec<Change>>,
     closing: bool,
 }
 
@@ -64,7 +66,7 @@ type Outcome = watch::Sender<Option<Result<(), Undone>>>;
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// These changes are to be committed.
-    Changes(Vec<Change>),
+    Changes(Arc<Vec<Change>>),
     /// Nothing was queued for as long as was to be waited.
     Nothing,
     /// The journal is closed and nothing is left.
@@ -81,10 +83,20 @@ pub(crate) struct Change {
 }
 
 /// A lease as it was.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Before {
     pub(crate) record: Record,
     pub(crate) revision: u64,
+}
+
+impl Before {
+    /// The lease as it is now.
+    pub(crate) fn of(entry: &Entry) -> Self {
+        Self {
+            record: entry.lease.record().clone(),
+            revision: entry.revision,
+        }
+    }
 }
 
 /// One step, and what to tell of it once it is durable.
@@ -131,6 +143,7 @@ impl Journal {
                 queued: Outcome::default(),
                 taken: Outcome::default(),
                 taken_up_to: last,
+                taken_changes: Arc::default(),
                 closing: false,
             }),
             wake: Condvar::new(),
@@ -172,6 +185,20 @@ impl Journal {
     /// All up to here is durable.
     pub(crate) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
+    }
+
+    /// The lease as its last durable step left it, if it took steps since that are not durable yet.
+    ///
+    /// The caller holds the lease's shard, so none of these is undone meanwhile.
+    pub(crate) fn last_durable(&self, key: &Key) -> Option<Before> {
+        let pending = self.lock();
+        // Read under the lock: whoever was answered on a revision before this call saw it durable, so
+        // nothing older than that is returned.
+        let durable = self.durable();
+        let in_flight = pending.taken_changes.iter().chain(&pending.changes);
+        let mut of_lease = in_flight.filter(|change| change.key == *key);
+        let first = of_lease.find(|change| change.last_revision() > durable)?;
+        Some(first.before.clone())
     }
 
     /// What an answer that rests on `revision` must wait for; `None` if that is durable.
@@ -220,7 +247,8 @@ impl Journal {
             if queued > 0 && is_enough {
                 pending.taken = std::mem::take(&mut pending.queued);
                 pending.taken_up_to = pending.last;
-                return Taken::Changes(std::mem::take(&mut pending.changes));
+                pending.taken_changes = Arc::new(std::mem::take(&mut pending.changes));
+                return Taken::Changes(Arc::clone(&pending.taken_changes));
             }
             if pending.closing {
                 return Taken::Closed;
@@ -255,18 +283,22 @@ impl Journal {
         }
     }
 
-    /// The batch that was taken, up to `revision`, is durable after a commit that took so long: answers
-    /// may leave.
-    pub(crate) fn publish(&self, revision: u64, batch: usize, commit: Duration) {
-        self.durable.store(revision, Ordering::Release);
+    /// The batch that was taken is durable after a commit that took so long: answers may leave. Returns
+    /// its changes.
+    pub(crate) fn publish(&self, batch: Arc<Vec<Change>>, commit: Duration) -> Vec<Change> {
+        if let Some(last) = batch.last() {
+            self.durable.store(last.last_revision(), Ordering::Release);
+        }
         let mut pending = self.lock();
         let taken = std::mem::take(&mut pending.taken);
         pending.pace = Pace {
-            expected: batch + pending.changes.len(),
+            expected: batch.len() + pending.changes.len(),
             commit,
         };
+        let changes = pending.take_back(batch);
         drop(pending);
         taken.send_replace(Some(Ok(())));
+        changes
     }
 
     /// Tells what has become durable, in the order in which it was taken.
@@ -276,11 +308,16 @@ impl Journal {
         self.events.publish(steps);
     }
 
-    /// Takes what is queued behind changes that were taken and are to be undone: it may rest on them.
-    /// The caller holds all shards, and calls the result when it has undone everything.
-    pub(crate) fn end(&self, undone: Undone) -> (Vec<Change>, impl FnOnce()) {
+    /// Returns the changes that were taken and are to be undone, and what is queued behind them: it may
+    /// rest on them. The caller holds all shards, and calls the result when it has undone everything.
+    pub(crate) fn end(
+        &self,
+        batch: Arc<Vec<Change>>,
+        undone: Undone,
+    ) -> (Vec<Change>, impl FnOnce()) {
         let mut pending = self.lock();
-        let behind = std::mem::take(&mut pending.changes);
+        let mut changes = pending.take_back(batch);
+        changes.append(&mut pending.changes);
         pending.taken_up_to = pending.last;
         let taken = std::mem::take(&mut pending.taken);
         let queued = std::mem::take(&mut pending.queued);
@@ -289,7 +326,7 @@ impl Journal {
                 ended.send_replace(Some(Err(undone)));
             }
         };
-        (behind, tell)
+        (changes, tell)
     }
 
     /// Lets [`Journal::take`] end after what is queued. The caller sees to it that nothing is
@@ -307,6 +344,15 @@ impl Journal {
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pending {
+    /// The batch that was taken, which nobody needs to look into any more.
+    fn take_back(&mut self, batch: Arc<Vec<Change>>) -> Vec<Change> {
+        self.taken_changes = Arc::default();
+        // The queue had the only other handle, and is locked.
+        Arc::into_inner(batch).unwrap_or_default()
     }
 }
 
@@ -368,6 +414,10 @@ const LOOK_OUT_FOR_COMMIT: Duration = Duration::from_millis(1);
 const FEW: usize = 4;
 
 impl Change {
+    fn last_revision(&self) -> u64 {
+        self.steps.last().map_or(0, |step| step.write.revision)
+    }
+
     /// Logs what happened. Only what is durable has happened.
     fn log(&self) {
         for step in &self.steps {
@@ -444,10 +494,10 @@ mod tests {
         ticket.outcome.borrow().is_none()
     }
 
-    fn take(journal: &Journal) -> usize {
+    fn take(journal: &Journal) -> Arc<Vec<Change>> {
         match journal.take(Some(Duration::ZERO)) {
-            Taken::Changes(changes) => changes.len(),
-            Taken::Nothing | Taken::Closed => 0,
+            Taken::Changes(batch) => batch,
+            Taken::Nothing | Taken::Closed => Arc::default(),
         }
     }
 
@@ -457,21 +507,21 @@ mod tests {
         assert!(journal.ticket(10).is_none());
         assert_eq!(journal.append(change()), 11);
         let ticket = journal.ticket(11).unwrap();
-        assert_eq!(take(&journal), 1);
+        let batch = take(&journal);
         // While that one is on its way to the disk, others queue up behind it.
         assert_eq!(journal.append(change()), 12);
         let (again, behind) = (journal.ticket(11).unwrap(), journal.ticket(12).unwrap());
         assert!([&ticket, &again, &behind].into_iter().all(is_pending));
-        journal.publish(11, 1, Duration::ZERO);
+        assert_eq!(journal.publish(batch, Duration::ZERO).len(), 1);
         assert_eq!(ticket.durable().await, Ok(()));
         assert_eq!(again.durable().await, Ok(()));
         assert!(is_pending(&behind));
         assert!(journal.ticket(11).is_none());
-        assert_eq!(take(&journal), 1);
+        let batch = take(&journal);
         assert!(is_pending(&behind));
-        journal.publish(12, 1, Duration::ZERO);
+        assert_eq!(journal.publish(batch, Duration::ZERO).len(), 1);
         assert_eq!(behind.durable().await, Ok(()));
-        assert_eq!(take(&journal), 0);
+        assert!(take(&journal).is_empty());
     }
 
     #[tokio::test]
@@ -479,21 +529,20 @@ mod tests {
         let journal = journal(0, Keeping::Durably);
         let first = journal.append(change());
         let kept = journal.ticket(first);
-        take(&journal);
-        journal.publish(first, 1, Duration::ZERO);
+        journal.publish(take(&journal), Duration::ZERO);
         let second = journal.append(change());
         let lost = journal.ticket(second);
-        take(&journal);
+        let batch = take(&journal);
         let third = journal.append(change());
         let behind = journal.ticket(third);
-        let (changes, tell) = journal.end(Undone::DiskFull);
+        let (changes, tell) = journal.end(batch, Undone::DiskFull);
         tell();
-        assert_eq!(changes.len(), 1);
+        let revisions: Vec<_> = changes.iter().map(Change::last_revision).collect();
+        assert_eq!(revisions, [second, third]);
         let fourth = journal.append(change());
         let later = journal.ticket(fourth).unwrap();
         assert!(is_pending(&later));
-        take(&journal);
-        journal.publish(fourth, 1, Duration::ZERO);
+        journal.publish(take(&journal), Duration::ZERO);
         assert_eq!(kept.unwrap().durable().await, Ok(()));
         assert_eq!(lost.unwrap().durable().await, Err(Undone::DiskFull));
         assert_eq!(behind.unwrap().durable().await, Err(Undone::DiskFull));

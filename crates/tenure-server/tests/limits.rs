@@ -360,6 +360,53 @@ async fn leases_are_made_up_to_their_limit_and_go_on_above_it() {
 }
 
 #[tokio::test]
+async fn namespaces_are_made_up_to_their_limit_and_those_there_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::embedded(folder.path());
+    let in_namespace = |api: &Api, namespace: &str, lease: &str, what: &str, number: u32| {
+        let (http, origin) = (api.http.clone(), &api.origin);
+        let url = format!("{origin}/v1/namespaces/{namespace}/leases/{lease}/{what}");
+        let body = match what {
+            "acquire" => minute(number),
+            _ => json!({"lease_id": id(number)}),
+        };
+        async move { answer(http.post(url).json(&body).send().await.unwrap()).await }
+    };
+    let store = common::start(config.clone());
+    let first = [("one", 1), ("two", 2), ("three", 3)];
+    for (namespace, number) in first {
+        assert_ok(&in_namespace(&store.api, namespace, "a", "acquire", number).await);
+    }
+    store.stop().await.unwrap();
+
+    // A limit that is lowered takes nothing from those who are there.
+    let limits = Limits {
+        max_namespaces: 2,
+        ..Limits::default()
+    };
+    let api = common::start(config.with_limits(limits)).api;
+    let refused = in_namespace(&api, "four", "a", "acquire", 9).await;
+    let parts = ["3 namespaces", "at most 2", "four"];
+    assert_told(&refused, 429, "over_limit", &parts);
+    let url = format!("{}/v1/namespaces/four/leases/a", api.origin);
+    let unknown = answer(api.http.get(url).send().await.unwrap()).await;
+    assert_refused(&unknown, 404, "unknown_lease");
+    assert_ok(&in_namespace(&api, "one", "a", "renew", 1).await);
+    assert_ok(&in_namespace(&api, "one", "b", "acquire", 9).await);
+    for (namespace, number, is_room) in [("two", 2, false), ("three", 3, true)] {
+        assert_ok(&in_namespace(&api, namespace, "a", "release", number).await);
+        let url = format!("{}/v1/namespaces/{namespace}/leases/a", api.origin);
+        let deleted = api.http.delete(url).send().await.unwrap();
+        assert_eq!(deleted.status(), 204);
+        let acquired = in_namespace(&api, "four", "a", "acquire", 9).await;
+        match is_room {
+            true => assert_ok(&acquired),
+            false => assert_refused(&acquired, 429, "over_limit"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn metadata_is_taken_up_to_its_limit() {
     for most in [0, 100, 4096] {
         let api = limited(|limits| limits.max_metadata_bytes = most).api;

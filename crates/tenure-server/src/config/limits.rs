@@ -41,6 +41,10 @@ pub struct Limits {
     /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least 1.
     /// Over it a lease that was never acquired is not made: 429 `over_limit`.
     pub max_leases_per_namespace: usize,
+    /// Most namespaces that have leases. Default 10,000; at least 1. Over it no lease is made in another
+    /// namespace: 429 `over_limit`. A namespace is gone with its last lease. Together with
+    /// `max_leases_per_namespace` this bounds the store's leases, and so its memory and its disk.
+    pub max_namespaces: usize,
     /// Most acquires that wait for one lease. Default 10,000: each end of a term looks at them in
     /// order under a lock, for below a millisecond. At least 0. Over it: 429 `over_limit`.
     pub max_waiters_per_lease: usize,
@@ -81,6 +85,7 @@ impl Default for Limits {
             max_header_bytes: 16 * 1024,
             max_name_bytes: MAX_NAME_LEN,
             max_leases_per_namespace: 100_000,
+            max_namespaces: 10_000,
             max_waiters_per_lease: 10_000,
             max_waiting: 50_000,
             max_connections: 60_000,
@@ -157,12 +162,13 @@ impl Limits {
     }
 
     /// Those that are numbers, by their names.
-    const fn counts(&self) -> [(&'static str, usize); 10] {
+    const fn counts(&self) -> [(&'static str, usize); 11] {
         let Self {
             max_body_bytes,
             max_header_bytes,
             max_name_bytes,
             max_leases_per_namespace,
+            max_namespaces,
             max_waiters_per_lease,
             max_waiting,
             max_connections,
@@ -177,6 +183,7 @@ impl Limits {
             ("max_header_bytes", max_header_bytes),
             ("max_name_bytes", max_name_bytes),
             ("max_leases_per_namespace", max_leases_per_namespace),
+            ("max_namespaces", max_namespaces),
             ("max_waiters_per_lease", max_waiters_per_lease),
             ("max_waiting", max_waiting),
             ("max_connections", max_connections),
@@ -220,7 +227,7 @@ impl Limits {
             "max_body_bytes" => 1024..=1024 * 1024,
             "max_header_bytes" => 8 * 1024..=64 * 1024,
             "max_name_bytes" => 1..=MAX_NAME_LEN,
-            "max_leases_per_namespace" | "max_connections" => 1..=MANY,
+            "max_leases_per_namespace" | "max_namespaces" | "max_connections" => 1..=MANY,
             "max_waiters_per_lease" | "max_waiting" | "max_watchers" => 0..=MANY,
             "max_metadata_bytes" => 0..=MAX_METADATA_BYTES,
             "max_history" => 1..=10_000,
@@ -342,7 +349,7 @@ mod tests {
     #[test]
     fn an_impossible_limit_is_named_with_its_range() {
         type Change = fn(&mut Limits);
-        let change: [(&str, Change); 12] = [
+        let change: [(&str, Change); 13] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
@@ -351,6 +358,7 @@ mod tests {
             ("max_leases_per_namespace", |limits| {
                 limits.max_leases_per_namespace = 0;
             }),
+            ("max_namespaces", |limits| limits.max_namespaces = 0),
             ("max_waiters_per_lease", |limits| {
                 limits.max_waiters_per_lease = usize::MAX;
             }),

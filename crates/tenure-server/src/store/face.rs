@@ -62,7 +62,8 @@ impl Store {
                 .map(|grant| grant.epoch);
             Ok((applied.change, epoch))
         };
-        let seen = self.answer(|| self.inner.work(key, unknown, work)).await?;
+        let refuse = |work: &Work<'_>| work.refusal(rules, operation).map(Err);
+        let seen = self.change(key, unknown, work, refuse).await?;
         Ok(seen.value.unwrap_or_else(|| {
             // What nobody ever acquired is available.
             let mut nothing = Record::default();
@@ -119,8 +120,9 @@ impl Store {
         let seen = match then {
             Then::Stays => self.look_at(key, work).await?,
             Then::Changes | Then::Goes => {
-                self.answer(|| self.inner.work(key, Unknown::Refuse, work))
-                    .await?
+                let refuse =
+                    |work: &Work<'_>| may(work.entry.lease.record(), work.now).err().map(Err);
+                self.change(key, Unknown::Refuse, work, refuse).await?
             }
         };
         Ok(seen

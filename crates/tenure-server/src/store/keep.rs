@@ -3,6 +3,7 @@
 //! (The fourth tells those who watch: [`Events::tell`](crate::events::Events::tell).)
 
 use std::any::Any;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -88,19 +89,14 @@ impl Inner {
     /// # Errors
     ///
     /// The engine failed for good. What is not durable is undone.
-    fn commit(&self, batch: Vec<Change>, engine: &mut dyn Engine) -> Result<(), CommitError> {
-        let steps = batch.iter().flat_map(|change| &change.steps);
-        let writes: Vec<&Write> = steps.map(|step| &step.write).collect();
-        let Some(last) = writes.last().map(|write| write.revision) else {
-            return Ok(());
-        };
+    fn commit(&self, batch: Arc<Vec<Change>>, engine: &mut dyn Engine) -> Result<(), CommitError> {
+        let writes: Vec<&Write> = writes(&batch).collect();
         let began = Instant::now();
         match engine.commit(&writes) {
             Ok(()) => {
-                self.journal.publish(last, batch.len(), began.elapsed());
-                self.forget_deleted(&writes);
-                drop(writes);
-                self.journal.tell(batch);
+                let changes = self.journal.publish(batch, began.elapsed());
+                self.forget_deleted(&changes);
+                self.journal.tell(changes);
                 engine.tidy()
             }
             Err(error @ CommitError::Fatal(_)) => {
@@ -136,12 +132,12 @@ impl Inner {
     fn fail(&self) {
         // The server is told also if undoing fails.
         let _told = self.failed.clone().drop_guard();
-        self.undo(Vec::new(), Undone::Failed);
+        self.undo(Arc::default(), Undone::Failed);
     }
 
     /// A deletion is durable: the lease need not be remembered as deleted any more.
-    fn forget_deleted(&self, writes: &[&Write]) {
-        for write in writes {
+    fn forget_deleted(&self, changes: &[Change]) {
+        for write in writes(changes) {
             if matches!(write.content, Content::Deleted(_)) {
                 let mut shard = self.table.lock(&write.key);
                 self.table
@@ -155,14 +151,14 @@ impl Inner {
     /// Nothing that rested on any of these was told to anybody: every answer waits for the revision
     /// that it saw. All shards are locked, so nobody sees a table that is half undone, and nothing
     /// can be queued on top.
-    fn undo(&self, batch: Vec<Change>, undone: Undone) {
+    fn undo(&self, batch: Arc<Vec<Change>>, undone: Undone) {
         let mut shards = self.table.lock_all();
         if undone == Undone::Failed {
             self.set_status(Status::Failed);
         }
-        let (behind, tell) = self.journal.end(undone);
+        let (changes, tell) = self.journal.end(batch, undone);
         let mut waited_for: Vec<Key> = Vec::new();
-        for change in batch.into_iter().chain(behind).rev() {
+        for change in changes.into_iter().rev() {
             let shard = shards.shard_of(&change.key);
             // A lease with changes that are not durable is never taken out of the table.
             let Some(entry) = shard.get_mut(&change.key) else {
@@ -185,4 +181,9 @@ impl Inner {
             self.timer.arm(self.clock.now() + LOOK_AGAIN, key);
         }
     }
+}
+
+fn writes(changes: &[Change]) -> impl Iterator<Item = &Write> {
+    let steps = changes.iter().flat_map(|change| &change.steps);
+    steps.map(|step| &step.write)
 }

@@ -3,7 +3,9 @@
 //! Every call works in two halves. Under the lock of one shard it looks, changes and takes a place
 //! in the journal, without ever waiting. Then, without a lock, it waits until what it saw is
 //! durable, and only then answers: grants, refusals, reads, lists and long polls alike. What was
-//! seen may have been undone meanwhile because the disk was full; whoever only looked looks again.
+//! seen may have been undone meanwhile because the disk was full. Then a read is answered by what is
+//! durable, and so is a request that the lease's durable state refuses; another change is tried again if
+//! nothing of its own was undone.
 
 mod event;
 mod face;

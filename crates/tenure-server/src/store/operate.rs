@@ -1,7 +1,7 @@
 //! Calls that don't wait for others: they look or change, wait for the disk, and answer.
 
 use tenure_core::Epoch;
-use tenure_core::lease::{Change, Operation};
+use tenure_core::lease::{self, Change, Operation, Rules};
 use tenure_core::wire::{Code, LeaseList, LeaseView, Problem, VerifyReply};
 
 use super::work::{Seen, Unknown, Work};
@@ -9,9 +9,11 @@ use super::{Inner, Store, failed};
 use crate::journal::Undone;
 use crate::table::{Entry, Key};
 
-/// How often a call that changes nothing is done again because what it saw was undone. More, and it
-/// would spin on a full disk.
-const ATTEMPTS: u32 = 3;
+/// How often a request is tried whose answer rests on steps of others that are undone. Each attempt waits
+/// for one commit of theirs, so this is no hot loop. The number is far above what a renewal needs to come
+/// between dozens of clients that try on a full disk to change the same lease; `request_time` is over
+/// before.
+const ATTEMPTS: u32 = 1_000;
 
 /// Most bytes of the leases on a page, as JSON: a client need not have room for a thousand leases with all
 /// that may be said of them. One lease always fits.
@@ -41,7 +43,10 @@ impl Store {
                 None => view,
             })
         };
-        self.with_lease(key, Unknown::Refuse, work).await
+        let refuse = refuses(operation);
+        let seen = self.change(key, Unknown::Refuse, work, refuse).await?;
+        let view = seen.value.ok_or_else(|| unknown(key))??;
+        Ok(at(view, seen.revision))
     }
 
     /// Renews each of these, in order; what failed already stays as it is.
@@ -52,17 +57,16 @@ impl Store {
         &self,
         renewals: Vec<Result<(Key, Operation), Problem>>,
     ) -> Vec<Result<LeaseView, Problem>> {
-        let renew = |key: &Key, operation: &Operation| {
-            self.inner.work(key, Unknown::Refuse, |work| {
-                work.apply(operation, None)
-                    .map(|_| work.view())
-                    .map_err(|rejection| Problem::from(&rejection))
-            })
+        let renew = |work: &mut Work<'_>, operation: &Operation| {
+            work.apply(operation, None)
+                .map(|_| work.view())
+                .map_err(|rejection| Problem::from(&rejection))
         };
+        let inner = &self.inner;
         let mut begun = Vec::with_capacity(renewals.len());
         for renewal in renewals {
             begun.push(renewal.map(|(key, operation)| {
-                let seen = renew(&key, &operation);
+                let seen = inner.work(&key, Unknown::Refuse, |work| renew(work, &operation));
                 (seen, key, operation)
             }));
         }
@@ -71,11 +75,14 @@ impl Store {
             let answer = async {
                 let (seen, key, operation) = renewal?;
                 let mut first = Some(seen);
-                let again = || match first.take() {
+                let attempt = || match first.take() {
                     Some(first) => first,
-                    None => renew(&key, &operation),
+                    None => {
+                        let work = |work: &mut Work<'_>| renew(work, &operation);
+                        inner.work_again(&key, Unknown::Refuse, work, refuses(&operation))
+                    }
                 };
-                let seen = self.answer(again).await?;
+                let seen = self.answer(attempt).await?;
                 let view = seen.value.ok_or_else(|| unknown(&key))??;
                 Ok(at(view, seen.revision))
             };
@@ -121,9 +128,11 @@ impl Store {
         self.ready()?;
         let work =
             |work: &mut Work<'_>| work.delete().map_err(|rejection| Problem::from(&rejection));
-        let seen = self
-            .answer(|| self.inner.work(key, Unknown::Refuse, work))
-            .await?;
+        let refuse = |work: &Work<'_>| {
+            let deletable = lease::deletable(work.entry.lease.record(), work.now);
+            deletable.err().map(|rejection| Err((&rejection).into()))
+        };
+        let seen = self.change(key, Unknown::Refuse, work, refuse).await?;
         seen.value.ok_or_else(|| unknown(key))?
     }
 
@@ -181,17 +190,23 @@ impl Store {
         Ok(LeaseList { leases, next })
     }
 
-    async fn with_lease(
+    /// Does `work` with a lease. `refuse` is what `work` answers if it refuses.
+    pub(super) async fn change<T>(
         &self,
         key: &Key,
-        unknown_lease: Unknown,
-        work: impl Fn(&mut Work<'_>) -> Result<LeaseView, Problem>,
-    ) -> Result<LeaseView, Problem> {
-        let seen = self
-            .answer(|| self.inner.work(key, unknown_lease, &work))
-            .await?;
-        let view = seen.value.ok_or_else(|| unknown(key))??;
-        Ok(at(view, seen.revision))
+        unknown: Unknown,
+        work: impl Fn(&mut Work<'_>) -> T,
+        refuse: impl Fn(&Work<'_>) -> Option<T>,
+    ) -> Result<Seen<Option<T>>, Problem> {
+        let mut is_first = true;
+        self.answer(|| {
+            if std::mem::take(&mut is_first) {
+                self.inner.work(key, unknown, &work)
+            } else {
+                self.inner.work_again(key, unknown, &work, &refuse)
+            }
+        })
+        .await
     }
 
     /// Looks at a lease that is there. `look` changes nothing.
@@ -205,7 +220,7 @@ impl Store {
             if std::mem::take(&mut is_first) {
                 self.inner.work(key, Unknown::Refuse, &look)
             } else {
-                // What is due can't be written now. Whoever reads is answered all the same.
+                // What is due, or what others did, could not be written. The read is answered all the same.
                 self.inner.look_at(key, &look)
             }
         })
@@ -239,6 +254,14 @@ impl Store {
 impl Inner {
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
+    }
+}
+
+/// Why the operation is refused, as its answer.
+fn refuses<T>(operation: &Operation) -> impl Fn(&Work<'_>) -> Option<Result<T, Problem>> {
+    |work| {
+        let rejection = work.refusal(&Rules::NATIVE, operation)?;
+        Some(Err((&rejection).into()))
     }
 }
 

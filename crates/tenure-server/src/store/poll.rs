@@ -1,5 +1,6 @@
 //! Long polls: waiting for a lease to change.
 
+use std::future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::operate::{at, unknown};
 use super::wait::Place;
 use super::work::{Unknown, Work};
 use super::{Inner, Store, stopping};
+use crate::journal::Ticket;
 use crate::table::Key;
 
 /// One long poll. Dropped, it gives its room back.
@@ -48,7 +50,7 @@ impl Store {
                 subscribed
                     .get_or_insert_with(|| changed.subscribe())
                     .mark_unchanged();
-                work.view()
+                (work.view(), work.in_flight())
             };
             // It subscribes under the same lock under which it looks: no change falls in between.
             let mut look = Some(look);
@@ -58,11 +60,11 @@ impl Store {
                     Some(look) => self.inner.look_at(key, look),
                     None => {
                         only_looks = true;
-                        self.inner.look_at(key, |work| work.view())
+                        self.inner.look_at(key, |work| (work.view(), None))
                     }
                 })
                 .await?;
-            let Some(view) = seen.value else {
+            let Some((view, in_flight)) = seen.value else {
                 return Err(unknown(key));
             };
             if seen.revision > after || Instant::now() >= until {
@@ -76,10 +78,20 @@ impl Store {
             }
             tokio::select! {
                 _ = changed.changed() => self.inner.turn().await,
+                // A look passes over what is in flight, and a commit of that is no further change.
+                () = decided(in_flight), if only_looks => self.inner.turn().await,
                 () = self.inner.stopping.cancelled() => return Err(stopping()),
                 () = time::sleep_until(until) => {}
             }
         }
+    }
+}
+
+/// Waits until this is durable or undone; for ever, if there is nothing to wait for.
+async fn decided(in_flight: Option<Ticket>) {
+    match in_flight {
+        Some(ticket) => drop(ticket.durable().await),
+        None => future::pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tenure_core::lease::{LeaseId, Operation, Rejection, RequestNumber, Waiting};
+use tenure_core::lease::{LeaseId, Operation, Rejection, RequestNumber, Rules, Waiting};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
@@ -25,8 +25,8 @@ impl Store {
     /// Holds the lease, at once or when it is this request's turn.
     pub(crate) async fn acquire(&self, key: &Key, queued: &Queued) -> Result<LeaseView, Problem> {
         self.ready()?;
-        let tried = self.answer(|| self.try_acquire(key, queued, !queued.wait.is_zero()));
-        let waiter = match tried.await?.into_result()? {
+        let tried = self.try_acquire(key, queued, !queued.wait.is_zero());
+        let waiter = match tried.await? {
             Ok(view) => return Ok(view.with_lease_id(queued.request.lease_id)),
             Err(waiter) => waiter,
         };
@@ -57,8 +57,8 @@ impl Store {
             None if self.inner.is_stopping() => Err(stopping()),
             // The time is up: the answer is as of now.
             None => {
-                let tried = self.answer(|| self.try_acquire(&waiter.key, queued, false));
-                match tried.await?.into_result()? {
+                let tried = self.try_acquire(&waiter.key, queued, false);
+                match tried.await? {
                     Ok(view) => Ok(view.with_lease_id(queued.request.lease_id)),
                     Err(_) => Err(stopping()),
                 }
@@ -66,31 +66,41 @@ impl Store {
         }
     }
 
-    fn try_acquire(
+    async fn try_acquire(
         &self,
         key: &Key,
         queued: &Queued,
         may_wait: bool,
-    ) -> Result<Seen<Tried>, Problem> {
-        let seen = self.inner.work(key, Unknown::Make, |work| {
-            let operation = Operation::Acquire(queued.request.clone(), clock::wall());
-            match work.apply(&operation, None) {
-                Ok(_) => Tried::Granted(work.view()),
-                Err(rejection) if may_wait && rejection.is_transient() => {
-                    self.join(work, key, queued, &rejection)
-                }
-                Err(rejection) => Tried::Refused((&rejection).into()),
-            }
-        })?;
-        // `Unknown::Make` makes one.
-        let value = seen.value.unwrap_or_else(|| Tried::Refused(stopping()));
-        Ok(Seen {
-            // One who waits tells nothing yet.
-            ticket: seen.ticket.filter(|_| !matches!(value, Tried::Waiting(_))),
-            value,
-            revision: seen.revision,
-            repeatable: seen.repeatable,
-        })
+    ) -> Result<Result<LeaseView, Waiter>, Problem> {
+        let operation = || Operation::Acquire(queued.request.clone(), clock::wall());
+        let waits = |rejection: &Rejection| may_wait && rejection.is_transient();
+        let acquire = |work: &mut Work<'_>| match work.apply(&operation(), None) {
+            Ok(_) => Tried::Granted(work.view()),
+            Err(rejection) if waits(&rejection) => self.join(work, key, queued, &rejection),
+            Err(rejection) => Tried::Refused((&rejection).into()),
+        };
+        let refuse = |work: &Work<'_>| {
+            let rejection = work.refusal(&Rules::NATIVE, &operation())?;
+            (!waits(&rejection)).then(|| Tried::Refused((&rejection).into()))
+        };
+        let mut is_first = true;
+        let attempt = || {
+            let seen = if std::mem::take(&mut is_first) {
+                self.inner.work(key, Unknown::Make, acquire)?
+            } else {
+                self.inner.work_again(key, Unknown::Make, acquire, refuse)?
+            };
+            // `Unknown::Make` makes one.
+            let value = seen.value.unwrap_or_else(|| Tried::Refused(stopping()));
+            Ok(Seen {
+                // One who waits tells nothing yet.
+                ticket: seen.ticket.filter(|_| !matches!(value, Tried::Waiting(_))),
+                value,
+                revision: seen.revision,
+                repeatable: seen.repeatable,
+            })
+        };
+        self.answer(attempt).await?.into_result()
     }
 
     fn join(

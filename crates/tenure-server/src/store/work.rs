@@ -2,7 +2,7 @@
 
 use tenure_core::lease::{
     Applied, Change as LeaseChange, Due, Operation, Record, Rejection, Remaining, RequestNumber,
-    Rules, Running, Stored, Waiting,
+    Rules, Running, Stored, Waiting, apply,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, LeaseView, Problem};
@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{Event, Inner};
 use crate::clock;
+use crate::config::Limits;
 use crate::engine::{Content, Retired, Term, Write};
 use crate::journal::{Before, Change, Step, Ticket};
 use crate::table::{Entry, Full, Key, Reply};
@@ -57,7 +58,7 @@ pub(super) struct Work<'a> {
     asked: bool,
     /// Whether the timer looks, and not a request.
     timed: bool,
-    /// The term that time has ended, if that is shown and no step.
+    /// The term whose end by time is shown but is no step.
     unwritten: Option<Term>,
 }
 
@@ -82,10 +83,9 @@ impl Inner {
         self.check_open()?;
         if unknown == Unknown::Make && shard.get(key).is_none() {
             check_names(key, self.limits.max_name_bytes)?;
-            let most = self.limits.max_leases_per_namespace;
             let entry = || Entry::new(Record::above(self.floor()), 0);
-            let made = self.table.make(&mut shard, key, most, entry);
-            made.map_err(|full| too_many_leases(key, full, most))?;
+            let made = self.table.make(&mut shard, key, &self.limits, entry);
+            made.map_err(|full| over_limit(key, full, &self.limits))?;
         }
         let Some(entry) = shard.get_mut(key) else {
             return Ok(Seen::NOTHING);
@@ -116,12 +116,15 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Locks the lease and lets `look` look at it as time has it, without a step. That is for whoever
-    /// has to be answered when the steps that are due can't be written.
+    /// Locks the lease and lets `look` look at what is durable of it, as time has it, without a step. The
+    /// answer need not wait: it is for those whose steps, or others' that they rested on, were undone.
+    ///
+    /// Steps that are not durable yet are passed over. They may become durable or be undone; nobody was
+    /// told of them, so the answer is that of the moment before them.
     ///
     /// A term that time has ended is shown as ended though no disk knows of it. That grants nothing:
     /// a grant is a step, and the lease stays as it was. The answer carries the revision of the last
-    /// step that is durable, because the end has none yet; who polls for more still waits for it. If the
+    /// durable step, because the end has none yet; a poll for a later one goes on waiting. If the
     /// store restarts before the end is written, the lease counts as renewed, as ever: the same
     /// term may be seen again, under the same epoch, and nobody else had it meanwhile.
     pub(super) fn look_at<T>(
@@ -134,30 +137,52 @@ impl Inner {
         let Some(entry) = shard.get_mut(key) else {
             return Ok(Seen::NOTHING);
         };
+        let durable = self.journal.last_durable(key);
+        let durable = durable.unwrap_or_else(|| Before::of(entry));
+        let as_it_is = entry.lease.record().clone();
+        entry.lease.restore(durable.record);
         let mut value = None;
         if entry.is_known() {
             let mut work = Work::new(self, key, entry);
-            let record = work.entry.lease.record();
-            let as_written = record.has_lapsed(work.now).then(|| record.clone());
-            if let Some(mut ended) = as_written.clone() {
-                let running = ended.running();
-                ended.settle(work.now);
-                work.entry.lease.restore(ended);
-                work.unwritten = work.to_note(running, None);
-            }
+            work.unwritten = work.running_term();
+            let mut ended = work.entry.lease.record().clone();
+            ended.settle(work.now);
+            work.entry.lease.restore(ended);
             value = Some(look(&mut work));
-            if let Some(as_written) = as_written {
-                entry.lease.restore(as_written);
-            }
         }
-        let revision = entry.revision;
+        entry.lease.restore(as_it_is);
         entry.drop_idle_interest();
         Ok(Seen {
             value,
-            revision,
-            ticket: self.journal.ticket(revision),
+            revision: durable.revision,
+            ticket: None,
             repeatable: true,
         })
+    }
+
+    /// Does `work` again, because what it rested on was undone; but if `refuse` refuses it by what is
+    /// durable, that is the answer, and no step is tried.
+    ///
+    /// Such a refusal stays true whatever becomes of the steps that are not durable yet: it is of the
+    /// moment before them. The end of a term by time may be unwritten and be forgotten by a restart, but
+    /// then the lease counts as renewed for the same holder: the refusal took nothing from anybody else.
+    pub(super) fn work_again<T>(
+        &self,
+        key: &Key,
+        unknown: Unknown,
+        work: impl FnOnce(&mut Work<'_>) -> T,
+        refuse: impl FnOnce(&Work<'_>) -> Option<T>,
+    ) -> Result<Seen<Option<T>>, Problem> {
+        let seen = self.look_at(key, |work| refuse(work))?;
+        match (seen.value, unknown) {
+            (Some(None), _) | (None, Unknown::Make) => self.work(key, unknown, work),
+            (refused, _) => Ok(Seen {
+                value: refused.flatten(),
+                revision: seen.revision,
+                ticket: None,
+                repeatable: true,
+            }),
+        }
     }
 
     /// Looks at a lease because time may have changed it, or nobody may wait for it any more; and says
@@ -274,6 +299,17 @@ impl<'a> Work<'a> {
         self.push(Event::Asked(applied.change.clone(), reason), term);
     }
 
+    /// Why this operation would be refused now, if it would be. Nothing changes.
+    pub(super) fn refusal(&self, rules: &Rules, operation: &Operation) -> Option<Rejection> {
+        let mut record = self.entry.lease.record().clone();
+        apply(&mut record, operation, self.now, rules).err()
+    }
+
+    /// What the steps of the lease wait for that are not durable yet.
+    pub(super) fn in_flight(&self) -> Option<Ticket> {
+        self.inner.journal.ticket(self.entry.revision)
+    }
+
     /// A renewal is no step, and told only to those who asked for it.
     fn tell_renewal(&self, change: &LeaseChange) {
         // With a step before it, it rests on what has no revision yet.
@@ -323,7 +359,8 @@ impl<'a> Work<'a> {
         while !self.steps.is_empty() {
             let steps = std::mem::take(&mut self.steps);
             let count = steps.len() as u64;
-            let before = self.before.take().unwrap_or_else(|| self.as_it_is());
+            let before = self.before.take();
+            let before = before.unwrap_or_else(|| Before::of(self.entry));
             let key = self.key.clone();
             // A release and the grant to the next are one change: one commit, or undone together.
             let last = self.inner.journal.append(Change { key, before, steps });
@@ -379,23 +416,17 @@ impl<'a> Work<'a> {
     /// Keeps the lease as it is before its first step, for undoing.
     fn remember(&mut self) {
         if self.before.is_none() {
-            self.before = Some(self.as_it_is());
+            self.before = Some(Before::of(self.entry));
         }
     }
 
-    fn as_it_is(&self) -> Before {
-        Before {
-            record: self.entry.lease.record().clone(),
-            revision: self.entry.revision,
-        }
-    }
-
-    /// The term that goes on, or has ended without a step.
+    /// The term that no step has ended; its time may be over.
     pub(super) fn running_term(&self) -> Option<Term> {
         if self.unwritten.is_some() {
             return self.unwritten.clone();
         }
-        let grant = self.entry.lease.record().held(self.now)?;
+        self.entry.lease.record().running()?;
+        let grant = self.entry.lease.record().last_grant()?;
         Some(Term {
             epoch: grant.epoch,
             holder: grant.holder.clone(),
@@ -500,15 +531,21 @@ fn check_names(key: &Key, most: usize) -> Result<(), Problem> {
     }
 }
 
-fn too_many_leases(key: &Key, full: Full, most: usize) -> Problem {
-    Problem::new(
-        Code::OverLimit,
-        format!(
-            "namespace {} has {} leases, at most {most} are taken",
-            key.namespace(),
-            full.count
-        ),
-    )
+fn over_limit(key: &Key, full: Full, limits: &Limits) -> Problem {
+    let namespace = key.namespace();
+    let detail = match full {
+        Full::Leases(count) => {
+            let most = limits.max_leases_per_namespace;
+            format!("namespace {namespace} has {count} leases, at most {most} are taken")
+        }
+        Full::Namespaces(count) => {
+            let most = limits.max_namespaces;
+            format!(
+                "the store has {count} namespaces, at most {most} are taken, and {namespace} is none of them"
+            )
+        }
+    };
+    Problem::new(Code::OverLimit, detail)
 }
 
 fn view(key: &Key, entry: &Entry, now: Instant) -> LeaseView {

@@ -1,19 +1,23 @@
-//! How many leases each namespace has.
+//! How many namespaces there are, and how many leases each of them has.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Key;
+use crate::config::Limits;
 
 /// The number of leases by namespace. Only making and forgetting a lease count, so what is done to
 /// leases that are there never meets this lock.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<HashMap<Box<str>, usize>>);
 
-/// A namespace has so many leases that it gets no more.
+/// Why no lease is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full {
-    pub(crate) count: usize,
+pub(crate) enum Full {
+    /// Its namespace has so many leases.
+    Leases(usize),
+    /// It would be the first of its namespace, and there are so many namespaces.
+    Namespaces(usize),
 }
 
 impl Counts {
@@ -21,13 +25,19 @@ impl Counts {
         *self.lock().entry(key.namespace().into()).or_default() += 1;
     }
 
-    pub(super) fn add_up_to(&self, key: &Key, most: usize) -> Result<(), Full> {
+    pub(super) fn add_up_to(&self, key: &Key, limits: &Limits) -> Result<(), Full> {
         let mut counts = self.lock();
-        let count = counts.get(key.namespace()).copied().unwrap_or(0);
-        if count >= most {
-            return Err(Full { count });
+        let namespaces = counts.len();
+        match counts.get_mut(key.namespace()) {
+            Some(count) if *count >= limits.max_leases_per_namespace => {
+                return Err(Full::Leases(*count));
+            }
+            Some(count) => *count += 1,
+            None if namespaces >= limits.max_namespaces => {
+                return Err(Full::Namespaces(namespaces));
+            }
+            None => drop(counts.insert(key.namespace().into(), 1)),
         }
-        counts.insert(key.namespace().into(), count + 1);
         Ok(())
     }
 
@@ -54,12 +64,18 @@ mod tests {
     #[test]
     fn a_namespace_is_counted_by_itself_and_leaves_nothing_behind() {
         let counts = Counts::default();
-        let [a, b] = ["ns/a", "other/b"].map(Key::of_text);
-        assert_eq!(counts.add_up_to(&a, 1), Ok(()));
-        assert_eq!(counts.add_up_to(&a, 1), Err(Full { count: 1 }));
-        assert_eq!(counts.add_up_to(&b, 1), Ok(()));
+        let limits = Limits {
+            max_leases_per_namespace: 1,
+            max_namespaces: 2,
+            ..Limits::default()
+        };
+        let [a, b, c] = ["ns/a", "other/b", "third/c"].map(Key::of_text);
+        assert_eq!(counts.add_up_to(&a, &limits), Ok(()));
+        assert_eq!(counts.add_up_to(&a, &limits), Err(Full::Leases(1)));
+        assert_eq!(counts.add_up_to(&b, &limits), Ok(()));
+        assert_eq!(counts.add_up_to(&c, &limits), Err(Full::Namespaces(2)));
         counts.remove(&a);
-        assert_eq!(counts.add_up_to(&a, 1), Ok(()));
+        assert_eq!(counts.add_up_to(&a, &limits), Ok(()));
         counts.remove(&a);
         counts.remove(&b);
         assert!(counts.lock().is_empty());

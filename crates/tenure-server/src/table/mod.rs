@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use counts::Counts;
 
+use crate::config::Limits;
+
 pub(crate) use counts::Full;
 pub(crate) use entry::{Entry, Reply};
 pub(crate) use key::Key;
@@ -121,16 +123,16 @@ impl Table {
         (Vec::new(), None)
     }
 
-    /// Makes a lease that is not there, unless its namespace has `most` of them already.
+    /// Makes a lease that is not there, unless there are as many leases or namespaces as may be.
     pub(crate) fn make(
         &self,
         shard: &mut Shard,
         key: &Key,
-        most: usize,
+        limits: &Limits,
         entry: impl FnOnce() -> Entry,
     ) -> Result<(), Full> {
         if shard.get(key).is_none() {
-            self.counts.add_up_to(key, most)?;
+            self.counts.add_up_to(key, limits)?;
             shard.insert(key.clone(), entry());
         }
         Ok(())

@@ -56,6 +56,17 @@ fn who_asks_for_an_epoch_gets_it_or_a_greater_one_and_the_wall_clock_does_not_co
 }
 
 #[test]
+fn who_asks_for_the_epoch_zero_is_granted_the_first_one() {
+    let mut lease = Lease::native();
+    let asked = Acquire {
+        min_epoch: Epoch::new(0),
+        ..request('a', fixed(60))
+    };
+    let change = lease.accept(&Operation::Acquire(asked, UnixMillis::new(9_000)));
+    assert_eq!(change, Change::Granted(Epoch::new(1).unwrap()));
+}
+
+#[test]
 fn an_epoch_that_would_use_up_the_numbers_is_not_granted_nor_waited_for() {
     let mut lease = Lease::native();
     let asking = |name, epoch| {
