@@ -180,6 +180,10 @@ async fn blocks_and_their_lists_need_the_lease_as_other_writes_do() {
             .to_owned()
     };
     assert_eq!(state().await, "broken");
+    // Nor does a list that is refused.
+    let unknown = commit(&az, &[], &[("Latest", "AAAZ")]).await;
+    unknown.assert_refused(400, "InvalidBlockList");
+    assert_eq!(state().await, "broken");
     let lost = (412, "LeaseLost");
     assert_eq!(commit(&az, &[own], &latest).await.outcome(), lost);
     commit(&az, &[], &latest).await.assert(201);

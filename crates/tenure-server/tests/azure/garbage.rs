@@ -52,12 +52,17 @@ const OPERATIONS: &[(&str, &str, &[&str])] = &[
     ),
     ("PUT", "/con/b?comp=lease", &["x-ms-lease-action: break"]),
     ("DELETE", "/con/b?", &[]),
-    // None of the store's.
+    ("PUT", "/con/b?comp=block&blockid=AAAA", &[]),
     ("PUT", "/con/b?comp=blocklist", &[]),
-    ("PUT", "/con/b?comp=page", &[]),
     ("GET", "/con/b?comp=blocklist", &[]),
+    (
+        "POST",
+        "?comp=batch",
+        &["content-type: multipart/mixed; boundary=b"],
+    ),
+    // None of the store's.
+    ("PUT", "/con/b?comp=page", &[]),
     ("PUT", "?restype=service&comp=properties", &[]),
-    ("POST", "?comp=batch", &[]),
     ("PUT", "/con?restype=container&comp=acl", &[]),
     ("GET", "/con?restype=container&comp=acl", &[]),
 ];
@@ -129,6 +134,8 @@ const QUERIES: &[&str] = &[
     "&maxresults=99999999999999999999",
     "&marker=%00",
     "&marker=AA",
+    "&blockid=%00",
+    "&blocklisttype=%ff",
     "&include=%ff",
     "&prefix=%00%01",
     "&delimiter=%00",

@@ -97,17 +97,11 @@ pub(super) async fn commit(
         }
         None => conditions.check_absent()?,
     }
-    // The service asks the lease before it asks whether the blob is there, and its holder may write the
-    // blob even so.
+    // The service checks the lease before it checks that the blob is new, and the holder of the lease may
+    // write a blob that is there.
+    call.use_blob(Usage::Write, Then::Stays).await?;
     let is_holder = given(&call.headers, LEASE_ID)?.is_some();
-    let is_refused = is_there && only_new && !is_holder;
-    let then = if is_refused {
-        Then::Stays
-    } else {
-        Then::Changes
-    };
-    call.use_blob(Usage::Write, then).await?;
-    if is_refused {
+    if is_there && only_new && !is_holder {
         return Err(BLOB_ALREADY_EXISTS.into());
     }
     if is_there {
@@ -118,6 +112,8 @@ pub(super) async fn commit(
         })?;
     }
     let (body, blocks) = body(known.as_deref())?;
+    // Not before: a refused write leaves an expired lease to its last holder.
+    call.use_blob(Usage::Write, Then::Changes).await?;
     let blob = |stamp| Blob {
         version: Version::new(stamp),
         created: known.as_ref().map_or(stamp, |known| known.created),
