@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_tests::needs::preload;
 use tenure_tests::process::{Process, command};
+use tenure_tests::wait_for;
 
 use super::{acquire, address_of, ask};
 
@@ -99,8 +100,10 @@ fn a_store_is_not_started_with_a_wall_clock_that_http_has_no_date_for() {
         clock.set(off_by);
         let mut store = clock.store(&folder.path().join("data"));
         assert_eq!(store.wait().code(), Some(1));
-        let said = store.stderr();
-        assert!(said.contains(told) && said.contains("set it"), "{said}");
+        let said = wait_for("the reason", || {
+            let said = store.stderr();
+            (said.contains(told) && said.contains("set it")).then_some(said)
+        });
         assert!(!said.contains("panicked"), "{said}");
     }
 }

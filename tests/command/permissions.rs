@@ -64,7 +64,7 @@ fn keys_that_everybody_may_read_are_warned_about() {
     drop(open);
     let closed = run(0o640);
     wait_for("a leader", || {
-        closed.stderr().contains("leading").then_some(())
+        closed.stderr().contains("leadership gained").then_some(())
     });
     assert!(!closed.stderr().contains("chmod"), "{}", closed.stderr());
 }

@@ -265,7 +265,7 @@ async fn the_folder_and_its_files_are_for_their_owner_only() {
         assert_eq!(mode(&path), 0o600, "{}", path.display());
         count += 1;
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
 }
 
 #[tokio::test]
