@@ -5,12 +5,13 @@
 //! leases are in their places: those before the first change of the next lease. So each commit waits for
 //! a slice at most, and a lease that changed a hundred times is written once.
 //!
-//! **It can't fall behind for ever.** A lease has at least one change in the batches, so there are never
-//! more leases here than changes. Slices begin at [`BEGIN_AT`], and from then on a commit is followed by
-//! a slice for each [`CHANGES_PER_SLICE`] of its changes: that is [`SLICE`] rows, twice as many as so
-//! many changes usually need. Leases that change meanwhile go behind all others. So all that was here when
-//! slices began is in its place after about as many changes again, whatever comes, and its batches are
-//! deleted: there are never many more than twice `BEGIN_AT` changes in batches.
+//! **It can't fall behind for ever.** Slices begin at [`BEGIN_AT`]. From then on a commit is followed by a
+//! slice for each [`CHANGES_PER_SLICE`] of its changes. An acquire and a release of a lease change about
+//! three rows, so a slice is more than so many changes need, and what was here when slices began is in its
+//! place before as much again is committed. Where changes need more (the deletion of many leases with long
+//! histories), the next commit waits for as many slices as it takes to come below twice `BEGIN_AT`. Each slice
+//! puts a lease in its place or deletes a batch, so that ends; and no more is in batches than twice
+//! `BEGIN_AT` and the last commit, but while there is no room on the disk for a slice.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -131,7 +132,7 @@ impl Backlog {
         self.batches.is_empty()
     }
 
-    /// How many slices there are to be after the last commit.
+    /// How many slices the last commit is to be followed by.
     pub(super) fn slices_due(&self) -> usize {
         let last = self.batches.back();
         last.map_or(0, |batch| batch.size.changes.div_ceil(CHANGES_PER_SLICE))
@@ -139,7 +140,12 @@ impl Backlog {
 
     /// Whether it is large enough for a slice.
     pub(super) const fn is_large(&self) -> bool {
-        self.size.changes >= self.begin_at.changes || self.size.bytes >= self.begin_at.bytes
+        self.size.reaches(self.begin_at, 1)
+    }
+
+    /// Whether it is so large that nothing is to be committed before it is smaller.
+    pub(super) const fn is_too_large(&self) -> bool {
+        self.size.reaches(self.begin_at, 2)
     }
 
     /// A slice failed: the next one waits for as much again.
@@ -200,6 +206,10 @@ impl Backlog {
 }
 
 impl Size {
+    const fn reaches(self, limit: Self, times: usize) -> bool {
+        self.changes >= times * limit.changes || self.bytes >= times * limit.bytes
+    }
+
     const fn add(&mut self, other: Self) {
         self.changes += other.changes;
         self.bytes += other.bytes;

@@ -195,11 +195,11 @@ impl Engine for Embedded {
     }
 
     fn tidy(&mut self) -> Result<(), CommitError> {
-        for _ in 0..self.backlog.slices_due() {
-            if !self.backlog.is_large() {
-                break;
-            }
+        let (mut slices, due) = (0, self.backlog.slices_due());
+        // After one that failed it is not large.
+        while self.backlog.is_large() && (slices < due || self.backlog.is_too_large()) {
             self.put_slice_in_place()?;
+            slices += 1;
         }
         if self.log_pages < CHECKPOINT_AFTER_PAGES {
             return Ok(());

@@ -164,6 +164,21 @@ fn under_endless_load_slices_stay_small_and_batches_stay_bounded() {
 }
 
 #[test]
+fn what_has_fallen_far_behind_is_caught_up_with_before_the_next_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    // As if each of these had needed many rows.
+    for first in (10..12_010).step_by(500) {
+        let batch: Vec<Write> = (first..first + 500).map(|at| change(at, at)).collect();
+        commit(&mut engine, &batch).unwrap();
+    }
+    commit(&mut engine, &[write(20_000, 10)]).unwrap();
+    engine.tidy().unwrap();
+    let left = engine.backlog.size().changes;
+    assert!(left < 2 * BEGIN_AT.changes, "{left}");
+}
+
+#[test]
 fn what_a_start_could_not_put_in_its_place_is_not_lost_to_slices() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
