@@ -235,7 +235,7 @@ pub(crate) fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
 }
 
 /// The limits that are numbers, by their keys.
-fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 10] {
+fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 11] {
     [
         ("max_body_bytes", &mut limits.max_body_bytes),
         ("max_header_bytes", &mut limits.max_header_bytes),
