@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::{Event, Inner};
 use crate::clock;
 use crate::config::Limits;
-use crate::engine::{Content, Retired, Term, Write};
+use crate::engine::{Content, Deleted, Retired, Term, Write};
 use crate::journal::{Before, Change, Step, Ticket};
 use crate::table::{Entry, Full, Key, Reply};
 
@@ -83,7 +83,11 @@ impl Inner {
         self.check_open()?;
         if unknown == Unknown::Make && shard.get(key).is_none() {
             check_names(key, self.limits.max_name_bytes)?;
-            let entry = || Entry::new(Record::above(self.floor()), 0);
+            let (floor, now) = (self.floor(), self.clock.now());
+            let entry = |left: Option<Record>| {
+                let left = left.unwrap_or_default();
+                Entry::new(left.deleted(floor, now), 0)
+            };
             let made = self.table.make(&mut shard, key, &self.limits, entry);
             made.map_err(|full| over_limit(key, full, &self.limits))?;
         }
@@ -296,7 +300,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Forgets the lease, but for the greatest epoch.
+    /// Forgets the lease, but for the greatest epoch and, for a while, the ids of its ended terms.
     pub(super) fn delete(&mut self) -> Result<(), Rejection> {
         lease::deletable(&self.entry.record, self.now)?;
         self.remember();
@@ -306,9 +310,12 @@ impl<'a> Work<'a> {
         self.inner
             .floor
             .fetch_max(above, std::sync::atomic::Ordering::Relaxed);
-        self.entry.record = Record::above(self.inner.floor());
+        self.entry.record = self.entry.record.deleted(self.inner.floor(), self.now);
         self.entry.past = None;
-        self.push_content(Content::Deleted(last), None, Event::Deleted, None);
+        self.inner.table.forget_old(self.now);
+        let retired = self.entry.record.retired().collect();
+        let deleted = Content::Deleted(Deleted { last, retired });
+        self.push_content(deleted, None, Event::Deleted, None);
         Ok(())
     }
 
@@ -494,7 +501,12 @@ impl<'a> Work<'a> {
                 Retired::between(before.retired.iter().copied(), &stored.retired)
             }
             Some(Content::Deleted(_)) => None,
-            None => Retired::between(self.before.as_ref()?.record.retired(), &stored.retired),
+            None => {
+                let before = &self.before.as_ref()?.record;
+                // A lease that is made has no list yet, whatever is left of one that was deleted.
+                before.last_grant()?;
+                Retired::between(before.retired(), &stored.retired)
+            }
         }
     }
 

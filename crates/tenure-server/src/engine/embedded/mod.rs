@@ -3,11 +3,12 @@
 //! ```text
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 4": there was a database here
+//!   FORMAT              "tenure-store 5": there was a database here
 //!   RUNNING             while the database is open: how far it had come at least, which is in the log
 //!                       alone, so that a lost log is noticed
-//!   leases.db           one row a lease, one for some of its terms that have ended, one about all of
-//!                       these, and what was committed last in batches
+//!   leases.db           one row a lease, one for some of its terms that have ended, one for each of the
+//!                       last leases that were deleted, one about all of these, and what was committed
+//!                       last in batches
 //!   leases.db-wal       what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is whole, and named leases.db
 //! ```
@@ -22,6 +23,7 @@
 mod backup;
 mod check;
 mod columns;
+mod deleted;
 mod folder;
 mod recent;
 mod restore;

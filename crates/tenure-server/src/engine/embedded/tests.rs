@@ -5,8 +5,8 @@ use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::engine::{Content, Retired, Term};
-use crate::table::Key;
+use crate::engine::{Content, Deleted, Retired, Term};
+use crate::table::{DELETED_LIMIT, Key};
 
 /// Terms of a lease that are remembered.
 const MOST: usize = 3;
@@ -46,7 +46,10 @@ fn delete(revision: u64, of: u64, epoch: u64) -> Write {
     Write {
         key: Key::of_text(&format!("ns/job-{of}")),
         revision,
-        content: Content::Deleted(Epoch::new(epoch)),
+        content: Content::Deleted(Deleted {
+            last: Epoch::new(epoch),
+            retired: Vec::new(),
+        }),
         retired: None,
         term: None,
     }
@@ -447,8 +450,13 @@ fn what_was_committed_last_is_checked_too() {
     }
 }
 
-/// Leases, the floor, and the terms of each lease.
-type Known = (Vec<(Key, Stored, u64)>, Option<Epoch>, Vec<Vec<Term>>);
+/// Leases, the floor, the terms of each lease, and what is left of those that were deleted.
+type Known = (
+    Vec<(Key, Stored, u64)>,
+    Option<Epoch>,
+    Vec<Vec<Term>>,
+    Vec<(Key, Vec<LeaseId>)>,
+);
 
 /// All that a store knows of three leases after these batches, of which these were put in their places,
 /// when it was closed or killed.
@@ -476,7 +484,7 @@ fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_clos
     let after: Vec<_> = (1..=3).map(|of| terms(&engine, of)).collect();
     assert_eq!(after, told);
     let leases = loaded.leases.into_iter().collect();
-    (leases, loaded.floor, told)
+    (leases, loaded.floor, told, loaded.deleted)
 }
 
 #[test]
@@ -502,7 +510,7 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
         // Each write of a lease but the first adds an id to those that are retired, and forgets some.
         let list = &mut retired[of as usize];
         match &mut write.content {
-            Content::Deleted(_) => list.clear(),
+            Content::Deleted(deleted) => deleted.retired = std::mem::take(list),
             Content::Lease(stored) => {
                 let before = list.clone();
                 list.retain(|_| next(8) > 0);
@@ -521,7 +529,7 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
         }
     }
     let never = known_after(&batches, |_| false, false);
-    assert!(!never.0.is_empty() && never.1.is_some());
+    assert!(!never.0.is_empty() && never.1.is_some() && !never.3.is_empty());
     assert!(never.2.iter().any(|terms| terms.len() == MOST));
     for (key, stored, _) in &never.0 {
         let of: usize = key.lease()[4..].parse().unwrap();
@@ -563,4 +571,40 @@ fn a_batch_that_can_not_be_put_in_its_place_stays_and_is_put_there_later() {
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     assert_eq!(loaded.leases.len(), 60);
+}
+
+#[test]
+fn of_deleted_leases_no_more_are_kept_than_their_limit_and_the_newest_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let most = DELETED_LIMIT as u64;
+    let ids = |number| vec![LeaseId::from_random_bits(0, number)];
+    for number in 1..=most + 5 {
+        let mut deleted = delete(10 + number, number, number);
+        if let Content::Deleted(deleted) = &mut deleted.content {
+            deleted.retired = ids(number);
+        }
+        commit(&mut engine, &[deleted]).unwrap();
+        if number % 1_000 == 0 {
+            engine.rest().unwrap();
+        }
+    }
+    engine.rest().unwrap();
+    let count = |engine: &Embedded| -> u64 {
+        let count = "SELECT count(*) FROM deleted";
+        engine
+            .connection
+            .query_row(count, [], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(count(&engine), most);
+    drop(engine);
+    let (loaded, _) = open(folder.path(), MOST).unwrap();
+    let (first, last) = (
+        &loaded.deleted[0],
+        &loaded.deleted[loaded.deleted.len() - 1],
+    );
+    assert_eq!((first.0.lease(), &first.1), ("job-6", &ids(6)));
+    let name = format!("job-{}", most + 5);
+    assert_eq!((last.0.lease(), &last.1), (name.as_str(), &ids(most + 5)));
 }
