@@ -461,7 +461,7 @@ impl Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Content;
+    use crate::engine::{Content, Deleted};
 
     fn journal(last: u64, keeping: Keeping) -> Journal {
         Journal::new(last, keeping, Arc::new(Events::after(last)))
@@ -472,7 +472,7 @@ mod tests {
         let write = Write {
             key: key.clone(),
             revision: 0,
-            content: Content::Deleted(None),
+            content: Content::Deleted(Deleted::default()),
             retired: None,
             term: None,
         };

@@ -296,7 +296,7 @@ async fn a_page_of_large_leases_is_shorter_than_asked_for() {
 }
 
 #[tokio::test]
-async fn a_deleted_lease_is_unknown_and_made_again_above_its_epochs() {
+async fn a_deleted_lease_is_unknown_and_made_again_above_its_epochs_and_not_for_its_old_ids() {
     let api = in_memory().api;
     let (_, first) = api.acquire("job", 1).await;
     assert_refused(&api.delete("job").await, 409, "lease_held");
@@ -305,7 +305,11 @@ async fn a_deleted_lease_is_unknown_and_made_again_above_its_epochs() {
     assert_refused(&api.get("job").await, 404, "unknown_lease");
     assert_refused(&api.delete("job").await, 404, "unknown_lease");
     assert_eq!(api.list("").await.1["leases"], json!([]));
-    let (_, again) = api.acquire("job", 1).await;
+    // A late duplicate of the old holder's acquire.
+    assert_refused(&api.acquire("job", 1).await, 409, "lease_id_retired");
+    assert_refused(&api.get("job").await, 404, "unknown_lease");
+    assert_eq!(api.list("").await.1["leases"], json!([]));
+    let (_, again) = api.acquire("job", 2).await;
     assert!(again["epoch"].as_u64() > first["epoch"].as_u64());
 }
 

@@ -373,11 +373,11 @@ async fn a_stream_that_is_cut_again_and_again_loses_nothing_and_repeats_nothing(
         let api = api.clone();
         tokio::spawn(async move {
             let name = format!("job{number}");
-            for _ in 0..CHANGES / 6 {
-                assert_ok(&api.acquire(&name, 1).await);
-                let release = json!({"lease_id": id(1)});
+            // An id whose term has ended is not granted again, also after a deletion.
+            for number in (1..).take(CHANGES as usize / 6) {
+                assert_ok(&api.acquire(&name, number).await);
+                let release = json!({"lease_id": id(number)});
                 assert_ok(&api.post(&name, "release", release).await);
-                // A retired id is not granted again; after a deletion nothing is known of it.
                 assert_eq!(api.delete(&name).await.0, 204);
             }
         })

@@ -399,10 +399,10 @@ async fn a_folder_of_an_older_format_is_upgraded_with_all_its_terms() {
         fs::copy(old.path().join("FORMAT"), unmarked.path().join("FORMAT")).unwrap();
         for folder in [killed(old.path()), unmarked] {
             let server = start(Config::embedded(folder.path()));
-            assert_eq!(marker(folder.path()), "tenure-store 4\n");
+            assert_eq!(marker(folder.path()), "tenure-store 5\n");
             assert_as_it_was(&server.api).await;
             server.stop().await.unwrap();
-            assert_eq!(version(&folder.path().join("leases.db")), 4);
+            assert_eq!(version(&folder.path().join("leases.db")), 5);
             drop(Store::open(Config::embedded(folder.path())).unwrap());
         }
         // And a backup of it is restored in this one.
@@ -411,9 +411,46 @@ async fn a_folder_of_an_older_format_is_upgraded_with_all_its_terms() {
         backup(old.path(), &file, Existing::Keep).unwrap();
         restore(&file, &folder).unwrap();
         let versions = (version(&file), version(&folder.join("leases.db")));
-        assert_eq!(versions, (format, 4));
+        assert_eq!(versions, (format, 5));
         let server = start(Config::embedded(&folder));
         assert_as_it_was(&server.api).await;
+        server.stop().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_folder_of_the_fourth_format_is_upgraded_with_what_is_in_its_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(Config::embedded(folder.path()));
+    assert_ok(&server.api.acquire("job", 1).await);
+    assert_ok(&server.api.release("job", 1).await);
+    assert_ok(&server.api.acquire("job", 2).await);
+    let old = killed(folder.path());
+    server.stop().await.unwrap();
+    let database = Connection::open(old.path().join("leases.db")).unwrap();
+    database
+        .execute_batch("DROP TABLE deleted; PRAGMA user_version = 4")
+        .unwrap();
+    drop(database);
+    fs::write(old.path().join("FORMAT"), "tenure-store 4\n").unwrap();
+
+    let place = tempfile::tempdir().unwrap();
+    let (file, restored) = (place.path().join("old.db"), place.path().join("store"));
+    backup(old.path(), &file, Existing::Keep).unwrap();
+    restore(&file, &restored).unwrap();
+    for folder in [old.path(), &restored] {
+        let server = start(Config::embedded(folder));
+        assert_eq!(marker(folder), "tenure-store 5\n");
+        let api = &server.api;
+        assert_refused(&api.acquire("job", 1).await, 409, "lease_id_retired");
+        assert_ok(&api.renew("job", 2).await);
+        assert_eq!(told(api, "job").await.len(), 2);
+        assert_ok(&api.release("job", 2).await);
+        assert_eq!(api.delete("job").await.0, 204);
+        server.stop().await.unwrap();
+        let server = start(Config::embedded(folder));
+        let refused = server.api.acquire("job", 2).await;
+        assert_refused(&refused, 409, "lease_id_retired");
         server.stop().await.unwrap();
     }
 }
@@ -471,7 +508,7 @@ async fn a_folder_of_the_first_format_is_upgraded_at_a_start_also_at_one_that_wa
             let upgraded = killed(folder);
             drop(Store::open(Config::embedded(upgraded.path())).unwrap());
             fs::copy(upgraded.path().join("leases.db"), folder.join("leases.db")).unwrap();
-            fs::write(folder.join("FORMAT.new"), "tenure-store 4\n").unwrap();
+            fs::write(folder.join("FORMAT.new"), "tenure-store 5\n").unwrap();
         }),
     ];
     for (how, cut) in cuts {
@@ -480,7 +517,7 @@ async fn a_folder_of_the_first_format_is_upgraded_at_a_start_also_at_one_that_wa
         // Killed again right after, and started again.
         for restart in 0..2 {
             let server = start(Config::embedded(folder.path()));
-            assert_eq!(marker(folder.path()), "tenure-store 4\n", "{how}");
+            assert_eq!(marker(folder.path()), "tenure-store 5\n", "{how}");
             assert!(!folder.path().join("FORMAT.new").exists(), "{how}");
             let (_, view) = server.api.get("job").await;
             assert_eq!(view["holder"], "c1", "{how}");
@@ -494,7 +531,7 @@ async fn a_folder_of_the_first_format_is_upgraded_at_a_start_also_at_one_that_wa
             assert_eq!(told(&server.api, "job").await, expected, "{how}");
             server.stop().await.unwrap();
         }
-        assert_eq!(version(&folder.path().join("leases.db")), 4, "{how}");
+        assert_eq!(version(&folder.path().join("leases.db")), 5, "{how}");
     }
 }
 
@@ -505,7 +542,7 @@ async fn a_backup_of_the_first_format_is_restored_in_this_one() {
     let (file, folder) = (place.path().join("old.db"), place.path().join("store"));
     backup(old.path(), &file, Existing::Keep).unwrap();
     restore(&file, &folder).unwrap();
-    assert_eq!((version(&file), version(&folder.join("leases.db"))), (1, 4));
+    assert_eq!((version(&file), version(&folder.join("leases.db"))), (1, 5));
     let server = start(Config::embedded(&folder));
     assert_eq!(server.api.get("job").await.1["holder"], "c1");
     assert_ok(&server.api.release("job", 1).await);
@@ -528,7 +565,7 @@ async fn a_damaged_folder_of_the_first_format_is_refused_and_not_upgraded() {
 
     // An old database in a folder that has come further is somebody's mistake.
     let folder = folder_of_the_first_format().await;
-    fs::write(folder.path().join("FORMAT"), "tenure-store 4\n").unwrap();
+    fs::write(folder.path().join("FORMAT"), "tenure-store 5\n").unwrap();
     let error = Store::open(Config::embedded(folder.path())).unwrap_err();
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
     assert_eq!(version(&folder.path().join("leases.db")), 1);

@@ -35,6 +35,9 @@ async fn closed_folder() -> TempDir {
         assert_ok(&server.api.post(&lease, "release", release).await);
         assert_ok(&server.api.acquire(&lease, number).await);
     }
+    assert_ok(&server.api.acquire("gone", 1).await);
+    assert_ok(&server.api.release("gone", 1).await);
+    assert_eq!(server.api.delete("gone").await.0, 204);
     server.stop().await.unwrap();
     folder
 }
@@ -178,6 +181,44 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
     assert_refused(&server.api.get("job").await, 404, "unknown_lease");
     let (_, again) = server.api.acquire("job", 200).await;
     assert!(again["epoch"].as_u64().unwrap() > last);
+}
+
+#[tokio::test]
+async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(Config::embedded(folder.path()));
+    for lease in ["gone", "made-again"] {
+        assert_ok(&server.api.acquire(lease, 1).await);
+        assert_ok(&server.api.release(lease, 1).await);
+        assert_eq!(server.api.delete(lease).await.0, 204);
+    }
+    assert_ok(&server.api.acquire("made-again", 2).await);
+    let killed_at_once = killed(folder.path());
+    server.stop().await.unwrap();
+    for folder in [folder, killed_at_once] {
+        for _ in 0..2 {
+            let server = start(Config::embedded(folder.path()));
+            let api = &server.api;
+            assert_refused(&api.acquire("gone", 1).await, 409, "lease_id_retired");
+            assert_refused(&api.get("gone").await, 404, "unknown_lease");
+            assert_refused(&api.acquire("made-again", 1).await, 409, "lease_id_retired");
+            server.stop().await.unwrap();
+        }
+        let server = start(Config::embedded(folder.path()));
+        let api = &server.api;
+        assert_ok(&api.acquire("gone", 3).await);
+        assert_ok(&api.renew("made-again", 2).await);
+        assert_ok(&api.release("made-again", 2).await);
+        assert_eq!(api.delete("made-again").await.0, 204);
+        server.stop().await.unwrap();
+        let server = start(Config::embedded(folder.path()));
+        let api = &server.api;
+        for (lease, number) in [("made-again", 1), ("made-again", 2), ("gone", 1)] {
+            let refused = api.acquire(lease, number).await;
+            assert_refused(&refused, 409, "lease_id_retired");
+        }
+        server.stop().await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -329,14 +370,14 @@ async fn somebody_elses_database_is_refused_and_left_alone() {
 async fn a_folder_of_a_newer_version_is_refused() {
     let folder = closed_folder().await;
     let copy = killed(folder.path());
-    fs::write(copy.path().join("FORMAT"), "tenure-store 5\n").unwrap();
+    fs::write(copy.path().join("FORMAT"), "tenure-store 6\n").unwrap();
     let error = open(copy.path()).unwrap_err();
     assert!(
         matches!(
             error,
             OpenError::Newer {
-                found: 5,
-                known: 4,
+                found: 6,
+                known: 5,
                 ..
             }
         ),
@@ -353,7 +394,7 @@ async fn a_folder_of_a_newer_version_is_refused() {
             error,
             OpenError::Newer {
                 found: 7,
-                known: 4,
+                known: 5,
                 ..
             }
         ),
@@ -413,6 +454,11 @@ async fn rows_that_were_altered_lost_or_made_up_are_noticed() {
         "INSERT INTO history SELECT namespace, lease, first_epoch + 1, terms, crc FROM history
             WHERE lease = 'job-7'",
         "DROP TABLE history",
+        "UPDATE deleted SET retired = x''",
+        "UPDATE deleted SET lease = 'job-7'",
+        "UPDATE deleted SET number = number + 1",
+        "DELETE FROM deleted",
+        "DROP TABLE deleted",
         "PRAGMA user_version = 1",
         "PRAGMA application_id = 7",
     ] {

@@ -115,7 +115,8 @@ impl Record {
     /// A lease that was never granted, whose first grant is numbered above `floor`.
     ///
     /// A store that has deleted leases gives the greatest epoch that it forgot with them: a lease
-    /// made again under an old name goes on fencing off the old one's holders.
+    /// made again under an old name goes on fencing off the old one's holders. See [`Record::deleted`]
+    /// for what else is kept for a while.
     #[must_use]
     pub fn above(floor: Option<Epoch>) -> Self {
         Self {
@@ -134,6 +135,37 @@ impl Record {
             floor: self.floor.max(floor),
             ..self
         }
+    }
+
+    /// What is left of the record when its lease is deleted at `now`: grants go on above its greatest epoch,
+    /// and above `floor`, and the ids of its ended terms are not granted again while they are remembered. A
+    /// late duplicate of an acquire may come after the deletion, too.
+    ///
+    /// Of what is left after an earlier deletion the same is left. [`deletable`](super::deletable) says
+    /// whether a lease may be deleted.
+    #[must_use]
+    pub fn deleted(&self, floor: Option<Epoch>, now: Instant) -> Self {
+        let mut left = Self::above(self.last_epoch().max(floor));
+        left.retired.clone_from(&self.retired);
+        left.forget_old_ids(now);
+        left
+    }
+
+    /// What is left of a lease that was deleted with these ids of ended terms, oldest first, for an
+    /// authority that starts at `now`: the ids are remembered from then on.
+    #[must_use]
+    pub fn restore_deleted(retired: Vec<LeaseId>, now: Instant) -> Self {
+        Self {
+            retired: retired.into_iter().map(|id| (id, now)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// When the last of the ids of ended terms may be forgotten; `None` if there are none.
+    #[must_use]
+    pub fn remembered_until(&self) -> Option<Instant> {
+        let (_, since) = self.retired.last()?;
+        Some(*since + RETIRED_FOR)
     }
 
     /// The state at `now`.
@@ -258,12 +290,17 @@ impl Record {
     }
 
     pub(super) fn retire(&mut self, lease_id: LeaseId, now: Instant) {
-        self.retired
-            .retain(|&(id, since)| id != lease_id && now.since(since) < RETIRED_FOR);
+        self.forget_old_ids(now);
+        self.retired.retain(|&(id, _)| id != lease_id);
         if self.retired.len() == RETIRED_LIMIT {
             self.retired.remove(0);
         }
         self.retired.push((lease_id, now));
+    }
+
+    fn forget_old_ids(&mut self, now: Instant) {
+        self.retired
+            .retain(|&(_, since)| now.since(since) < RETIRED_FOR);
     }
 
     /// Lease ids of ended terms, oldest first, as far as they are remembered.
@@ -316,5 +353,25 @@ mod tests {
         let barred = deletable(&record, at(19));
         assert!(matches!(barred, Err(Rejection::LockDelay { .. })));
         assert_eq!(deletable(&record, at(20)), Ok(()));
+    }
+
+    #[test]
+    fn a_deletion_keeps_the_ids_of_ended_terms_for_ten_minutes_and_nothing_else() {
+        let mut record = Record::default();
+        let at = |secs| Instant::default() + Duration::from_secs(secs);
+        acquire(&mut record, at(0));
+        record.settle(at(15));
+        let last = record.last_epoch();
+        let deleted = record.deleted(None, at(20));
+        assert_eq!(deleted.last_epoch(), last);
+        assert_eq!(deleted.last_grant(), None);
+        assert_eq!(deleted.state(at(20)), State::Available);
+        assert_eq!(deleted.remembered_until(), Some(at(15 + 600)));
+        let id = LeaseId::from_random_bits(0, 1);
+        assert!(deleted.is_retired(id));
+        // Also if it is asked about again and again.
+        let again = deleted.deleted(Epoch::new(9_000), at(614));
+        assert!(again.is_retired(id) && again.last_epoch() == Epoch::new(9_000));
+        assert_eq!(deleted.deleted(None, at(615)), Record::above(last));
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod wal;
 use std::collections::LinkedList;
 use std::sync::Arc;
 
-use tenure_core::lease::{Record, Stored};
+use tenure_core::lease::{LeaseId, Record, Stored};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use crate::clock;
@@ -89,8 +89,17 @@ pub(crate) struct Write {
 pub(crate) enum Content {
     /// All this.
     Lease(Arc<Stored>),
-    /// Nothing, and epochs up to this one must not be granted again to anybody.
-    Deleted(Option<Epoch>),
+    /// Nothing but this.
+    Deleted(Deleted),
+}
+
+/// What is left of a lease that was deleted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deleted {
+    /// Epochs up to this one must not be granted again to anybody.
+    pub(crate) last: Option<Epoch>,
+    /// Lease ids of its ended terms, oldest first.
+    pub(crate) retired: Vec<LeaseId>,
 }
 
 /// What an engine had kept.
@@ -98,6 +107,9 @@ pub(crate) enum Content {
 pub(crate) struct Loaded {
     /// A list, because the table takes them over one by one, and the memory of each is free for the next.
     pub(crate) leases: LinkedList<(Key, Stored, u64)>,
+    /// Leases that were deleted, in the order of their deletions, and the lease ids that were left of them.
+    /// What is remembered of a later one, or of a lease that was made again, has the earlier ids in it.
+    pub(crate) deleted: Vec<(Key, Vec<LeaseId>)>,
     /// The greatest revision ever committed.
     pub(crate) revision: u64,
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its

@@ -6,7 +6,7 @@ use tenure_core::lease::{
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::engine::{Content, Write};
+use crate::engine::{Content, Deleted, Write};
 use crate::store::Event;
 
 const SECRET: u64 = 0x5ec2_e700_5ec2_e700;
@@ -206,7 +206,7 @@ fn an_event_shows_what_everybody_may_see_and_no_lease_id() {
     );
     let deleted = Told::change(Step {
         write: Write {
-            content: Content::Deleted(None),
+            content: Content::Deleted(Deleted::default()),
             ..step("ns/a", 8, 0).write
         },
         event: Event::Deleted,

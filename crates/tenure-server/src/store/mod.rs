@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use tenure_core::Epoch;
+use tenure_core::lease::Record;
 use tenure_core::wire::{Code, Problem};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -112,13 +113,18 @@ impl Store {
     }
 
     /// A store of these leases, that keeps changes in `engine`; in memory only, if there is none.
-    fn start(loaded: Loaded, engine: Option<Box<dyn Engine>>, limits: Limits) -> io::Result<Self> {
+    fn start(
+        mut loaded: Loaded,
+        engine: Option<Box<dyn Engine>>,
+        limits: Limits,
+    ) -> io::Result<Self> {
         let clock = Clock::start();
         let keeping = match engine {
             Some(_) => Keeping::Durably,
             None => Keeping::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
+        let deleted = std::mem::take(&mut loaded.deleted);
         let inner = Arc::new(Inner {
             journal: Journal::new(loaded.revision, keeping, Arc::clone(&events)),
             events,
@@ -137,6 +143,12 @@ impl Store {
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
         });
+        let now = inner.clock.now();
+        for (key, retired) in deleted {
+            inner
+                .table
+                .remember(&key, Record::restore_deleted(retired, now));
+        }
         let running = Running {
             inner: Arc::clone(&inner),
             threads: Mutex::default(),

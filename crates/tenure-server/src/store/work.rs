@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::{Event, Inner};
 use crate::clock;
 use crate::config::Limits;
-use crate::engine::{Content, Retired, Term, Write};
+use crate::engine::{Content, Deleted, Retired, Term, Write};
 use crate::journal::{Before, Change, Step, Ticket};
 use crate::table::{Entry, Full, Key, Reply};
 
@@ -83,7 +83,11 @@ impl Inner {
         self.check_open()?;
         if unknown == Unknown::Make && shard.get(key).is_none() {
             check_names(key, self.limits.max_name_bytes)?;
-            let entry = || Entry::new(Record::above(self.floor()), 0);
+            let (floor, now) = (self.floor(), self.clock.now());
+            let entry = |left: Option<Record>| {
+                let left = left.unwrap_or_default();
+                Entry::new(left.deleted(floor, now), 0)
+            };
             let made = self.table.make(&mut shard, key, &self.limits, entry);
             made.map_err(|full| over_limit(key, full, &self.limits))?;
         }
@@ -322,7 +326,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Forgets the lease, but for the greatest epoch.
+    /// Forgets the lease, but for the greatest epoch and, for a while, the ids of its ended terms.
     pub(super) fn delete(&mut self) -> Result<(), Rejection> {
         self.remember();
         let last = self.entry.lease.record().last_epoch();
@@ -333,7 +337,10 @@ impl<'a> Work<'a> {
             .floor
             .fetch_max(above, std::sync::atomic::Ordering::Relaxed);
         self.entry.past = None;
-        self.push_content(Content::Deleted(last), None, Event::Deleted, None);
+        self.inner.table.forget_old(self.now);
+        let retired = self.entry.lease.record().retired().collect();
+        let deleted = Content::Deleted(Deleted { last, retired });
+        self.push_content(deleted, None, Event::Deleted, None);
         Ok(())
     }
 
@@ -474,7 +481,12 @@ impl<'a> Work<'a> {
                 Retired::between(before.retired.iter().copied(), &stored.retired)
             }
             Some(Content::Deleted(_)) => None,
-            None => Retired::between(self.before.as_ref()?.record.retired(), &stored.retired),
+            None => {
+                let before = &self.before.as_ref()?.record;
+                // A lease that is made has no list yet, whatever is left of one that was deleted.
+                before.last_grant()?;
+                Retired::between(before.retired(), &stored.retired)
+            }
         }
     }
 

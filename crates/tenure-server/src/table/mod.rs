@@ -1,6 +1,7 @@
 //! All leases in memory, in shards, so that renewals of different leases don't share one lock.
 
 mod counts;
+mod deleted;
 mod entry;
 mod key;
 mod past;
@@ -11,10 +12,14 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use counts::Counts;
+use deleted::Deleted;
+use tenure_core::Instant;
+use tenure_core::lease::Record;
 
 use crate::config::Limits;
 
 pub(crate) use counts::Full;
+pub(crate) use deleted::LIMIT as DELETED_LIMIT;
 pub(crate) use entry::{Entry, Reply};
 pub(crate) use key::Key;
 pub(crate) use past::Past;
@@ -29,6 +34,7 @@ const SHARDS: usize = 64;
 pub(crate) struct Table {
     shards: Vec<Mutex<Shard>>,
     counts: Counts,
+    deleted: Deleted,
 }
 
 /// Where a scan of a namespace stands. By default it is at its start.
@@ -49,6 +55,7 @@ impl Table {
         let table = Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             counts: Counts::default(),
+            deleted: Deleted::default(),
         };
         let mut locked = table.lock_all();
         for (key, entry) in entries {
@@ -123,27 +130,44 @@ impl Table {
         (Vec::new(), None)
     }
 
-    /// Makes a lease that is not there, unless there are as many leases or namespaces as may be.
+    /// Makes a lease that is not there, unless there are as many leases or namespaces as may be. `entry` is
+    /// given what is left of a lease of this name that was deleted.
     pub(crate) fn make(
         &self,
         shard: &mut Shard,
         key: &Key,
         limits: &Limits,
-        entry: impl FnOnce() -> Entry,
+        entry: impl FnOnce(Option<Record>) -> Entry,
     ) -> Result<(), Full> {
         if shard.get(key).is_none() {
             self.counts.add_up_to(key, limits)?;
-            shard.insert(key.clone(), entry());
+            shard.insert(key.clone(), entry(self.deleted.take(key)));
         }
         Ok(())
     }
 
-    /// Takes `key` out again if nothing is known of it and nobody waits for it.
+    /// Takes `key` out again if nothing is known of it and nobody waits for it. What is left of it after a
+    /// deletion is remembered.
     pub(crate) fn tidy(&self, shard: &mut Shard, key: &Key, durable: u64) {
         if shard.get(key).is_some_and(|entry| entry.is_vacant(durable)) {
-            shard.remove(key);
+            if let Some(entry) = shard.remove(key) {
+                self.deleted.put(key, entry.lease.record().clone());
+            }
             self.counts.remove(key);
         }
+    }
+
+    /// Remembers what is left of a lease that was deleted before this table was made, unless it was made
+    /// again: then that has it.
+    pub(crate) fn remember(&self, key: &Key, left: Record) {
+        if self.lock(key).get(key).is_none() {
+            self.deleted.put(key, left);
+        }
+    }
+
+    /// Forgets what is left of deleted leases, as far as its time is over at `now`.
+    pub(crate) fn forget_old(&self, now: Instant) {
+        self.deleted.forget_old(now);
     }
 }
 
@@ -179,7 +203,6 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 mod tests {
     use super::shard::Slot;
     use super::*;
-    use tenure_core::lease::Record;
 
     fn keys(table: &Table, prefix: &str, after: Option<&str>, count: usize) -> Vec<String> {
         let after = after.map(Key::of_text);

@@ -53,10 +53,11 @@ impl Shard {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &Key) {
+    pub(super) fn remove(&mut self, key: &Key) -> Option<Entry> {
         self.order.remove(key);
-        if let Place::Occupied(slot) = self.place(key) {
-            slot.remove();
+        match self.place(key) {
+            Place::Occupied(slot) => Some(slot.remove().0.entry),
+            Place::Vacant(_) => None,
         }
     }
 

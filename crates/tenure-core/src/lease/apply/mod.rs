@@ -334,7 +334,8 @@ fn grantable(
 /// Whether everything about the lease may be forgotten at `now`: nobody holds it, and no lock delay
 /// or reservation is left that would be forgotten with it.
 ///
-/// The greatest epoch must outlive it: see [`Record::above`].
+/// The greatest epoch must outlive it, and for a while the ids of its ended terms: see
+/// [`Record::deleted`].
 ///
 /// # Errors
 ///

@@ -223,16 +223,16 @@ impl<W> Lease<W> {
         self.apply(&release, now, &Rules::NATIVE).ok()
     }
 
-    /// Forgets the lease, but for the greatest epoch and what `floor` says, if nobody holds it and no
-    /// lock delay or reservation is left. Requests that wait go on waiting.
+    /// Deletes the lease, if nobody holds it and no lock delay or reservation is left: what is left of its
+    /// record is told by [`Record::deleted`]. Requests that wait go on waiting.
     ///
     /// # Errors
     ///
     /// As [`deletable`].
     pub fn delete(&mut self, floor: Option<Epoch>, now: Instant) -> Result<(), Rejection> {
         deletable(&self.record, now)?;
-        let floor = self.record.last_epoch().max(floor);
-        self.restore(Record::above(floor));
+        self.record.settle(now);
+        self.restore(self.record.deleted(floor, now));
         Ok(())
     }
 

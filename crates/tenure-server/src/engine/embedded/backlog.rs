@@ -17,13 +17,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rusqlite::Transaction;
-use tenure_core::lease::Stored;
+use tenure_core::lease::{LeaseId, Stored};
 
 use super::PAGE;
-use super::recent::{self, Outcome};
-use super::row::Row;
+use super::recent::{self, Deleted, Outcome};
+use super::row::{Row, bytes_of};
 use super::schema::Meta;
-use super::terms;
+use super::{deleted, terms};
 use crate::engine::{Content, Term, Write};
 use crate::table::Key;
 
@@ -77,8 +77,9 @@ struct Unplaced {
     first: u64,
     /// `None` if it is deleted, or nothing is said of it but of its terms.
     lease: Option<(Arc<Stored>, u64)>,
-    /// What is in its place is of a lease that was deleted since.
-    was_deleted: bool,
+    /// What is in its place is of a lease that was deleted since, and these ids of ended terms were left of
+    /// it.
+    deletion: Option<Vec<LeaseId>>,
     terms: Vec<Term>,
 }
 
@@ -175,6 +176,7 @@ impl Backlog {
             let names = (key.namespace(), key.lease());
             let outcome = unplaced.outcome(key);
             slice.rows += outcome.put_in_place(transaction, meta, names, most_terms)?;
+            slice.rows += unplaced.put_deletion_in_place(transaction, meta, names)?;
             slice.leases += 1;
         }
         let batches = self.batches.iter();
@@ -221,7 +223,7 @@ impl Unplaced {
         Self {
             first,
             lease: None,
-            was_deleted: false,
+            deletion: None,
             terms: Vec::new(),
         }
     }
@@ -229,9 +231,9 @@ impl Unplaced {
     fn add(&mut self, write: &Write) {
         match &write.content {
             Content::Lease(stored) => self.lease = Some((Arc::clone(stored), write.revision)),
-            Content::Deleted(_) => {
+            Content::Deleted(deleted) => {
                 *self = Self {
-                    was_deleted: true,
+                    deletion: Some(deleted.retired.clone()),
                     ..Self::since(self.first)
                 }
             }
@@ -246,7 +248,11 @@ impl Unplaced {
             0 => 0,
             terms => terms.div_ceil(terms::SEGMENT) + 1,
         };
-        let deleted = if self.was_deleted { most_terms } else { 0 };
+        let deleted = if self.deletion.is_some() {
+            most_terms
+        } else {
+            0
+        };
         let metadata = self.lease.as_ref().map_or(0, |(stored, _)| {
             let texts = stored.metadata.iter();
             texts.map(|(key, value)| key.len() + value.len()).sum()
@@ -254,10 +260,30 @@ impl Unplaced {
         1 + metadata / PAGE + segments(deleted) + 2 * segments(self.terms.len())
     }
 
+    /// Keeps the ids that are left of a lease that was deleted. A lease that was made again has them in its
+    /// own row. If the same deletion is in a batch that a start finds, its row stands twice, which is harmless.
+    fn put_deletion_in_place(
+        &self,
+        transaction: &Transaction<'_>,
+        meta: &mut Meta,
+        (namespace, lease): (&str, &str),
+    ) -> rusqlite::Result<usize> {
+        let (None, Some(ids)) = (&self.lease, &self.deletion) else {
+            return Ok(0);
+        };
+        let deletion = Deleted {
+            namespace,
+            lease,
+            last: None,
+            retired: &bytes_of(ids),
+        };
+        deleted::put(transaction, meta, &[deletion])
+    }
+
     fn outcome<'a>(&'a self, key: &'a Key) -> Outcome<'a> {
-        let mut outcome = match self.was_deleted {
-            true => Outcome::deleted(),
-            false => Outcome::default(),
+        let mut outcome = match self.deletion {
+            Some(_) => Outcome::deleted(),
+            None => Outcome::default(),
         };
         if let Some((stored, revision)) = &self.lease {
             outcome.put_whole(Row::of(key, stored, &stored.retired, *revision));

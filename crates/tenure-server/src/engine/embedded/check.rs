@@ -10,8 +10,10 @@ use super::folder::FORMAT;
 use super::recent::Batches;
 use super::row::Row;
 use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
-use super::terms;
-use super::upgrade::{self, WITH_COUNTED_BATCHES, WITH_RECENT_TERMS, WITHOUT_TERMS};
+use super::upgrade::{
+    self, WITH_COUNTED_BATCHES, WITH_RECENT_TERMS, WITHOUT_DELETED, WITHOUT_TERMS,
+};
+use super::{deleted, terms};
 use crate::engine::{Loaded, OpenError};
 use crate::table::Key;
 
@@ -61,6 +63,7 @@ pub(super) fn load(
     let damage = |detail| damaged(path, detail);
     let mut overfull = BTreeSet::new();
     let mut batches = Batches::default();
+    let mut deleted = Vec::new();
     match format {
         WITHOUT_TERMS => {}
         WITH_RECENT_TERMS | WITH_COUNTED_BATCHES => {
@@ -78,6 +81,9 @@ pub(super) fn load(
         _ => {
             overfull = check_terms(connection, path, &mut counted, max_history)?;
             batches = Batches::read(connection).map_err(damage)?;
+            if format > WITHOUT_DELETED {
+                deleted = deleted::read(connection, &mut counted).map_err(damage)?;
+            }
         }
     }
     if counted != meta {
@@ -95,6 +101,7 @@ pub(super) fn load(
     }
     let mut loaded = Loaded {
         leases,
+        deleted,
         revision,
         floor: meta.floor,
     };

@@ -11,7 +11,10 @@ use super::running;
 use crate::engine::{OpenError, wal};
 
 /// The format of the folder that this version writes and knows.
-pub(super) const FORMAT: u32 = 4;
+pub(super) const FORMAT: u32 = 5;
+
+/// The first format whose `RUNNING` has a checksum.
+const WITH_CHECKSUM: u32 = 4;
 
 /// How long to try for the lock: a predecessor that was killed may not have gone yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -198,7 +201,7 @@ impl Folder {
         let revision = match text.trim_end().split_once(' ') {
             Some((revision, sum)) if sum == checksum(revision) => revision,
             // Older formats had no checksum.
-            None if marked < Some(FORMAT) => text.trim_end(),
+            None if marked < Some(WITH_CHECKSUM) => text.trim_end(),
             _ => "",
         };
         match revision.parse() {

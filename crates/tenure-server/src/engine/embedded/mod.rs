@@ -3,12 +3,13 @@
 //! ```text
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 4": there was a database here
+//!   FORMAT              "tenure-store 5": there was a database here
 //!   RUNNING             while the database is open: how far it had come at least, which is in the log
 //!                       alone, so that a lost log is noticed
 //!   RUNNING.new         what RUNNING is written to the next time, opened ahead
-//!   leases.db           one row a lease, one for some of its terms that have ended, one about all of
-//!                       these, and what was committed last in batches
+//!   leases.db           one row a lease, one for some of its terms that have ended, one for each of the
+//!                       last leases that were deleted, one about all of these, and what was committed
+//!                       last in batches
 //!   leases.db-wal       what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is whole, and named leases.db
 //! ```
@@ -24,6 +25,7 @@ mod backlog;
 mod backup;
 mod check;
 mod columns;
+mod deleted;
 mod folder;
 mod recent;
 mod restore;
@@ -184,8 +186,8 @@ impl Engine for Embedded {
             self.log_is_new = !self.running.try_write(self.revision);
         }
         for write in writes {
-            if let Content::Deleted(last) = write.content {
-                self.meta.floor = self.meta.floor.max(last);
+            if let Content::Deleted(deleted) = &write.content {
+                self.meta.floor = self.meta.floor.max(deleted.last);
             }
         }
         self.backlog.add(writes, bytes);

@@ -26,13 +26,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, LinkedList};
 
 use rusqlite::{OptionalExtension, Transaction, params};
-use tenure_core::lease::Stored;
+use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::{Epoch, Name};
 
 use super::columns::{self, Columns, NotColumns};
-use super::row::{ID, Row, bytes_of};
+use super::row::{ID, Row, bytes_of, ids_of};
 use super::schema::{DELETE, Meta, SELECT_BEFORE, UPDATE_META, UPSERT, corrupt};
-use super::terms;
+use super::{deleted, terms};
 use crate::engine::{Content, Loaded, Write};
 use crate::table::Key;
 
@@ -85,9 +85,24 @@ pub(super) struct Deleted<'a> {
     pub(super) lease: &'a str,
     /// No epoch up to this one may be granted again to anybody.
     pub(super) last: Option<u64>,
+    /// Lease ids of its ended terms, one behind the other.
+    pub(super) retired: &'a [u8],
 }
 
 impl Deleted<'_> {
+    /// The lease, and the ids that are left of it.
+    pub(super) fn left(&self) -> Result<(Key, Vec<LeaseId>), String> {
+        let name = |name: &str| name.parse::<Name>();
+        let names = (name(self.namespace), name(self.lease));
+        match (names, ids_of(self.retired)) {
+            ((Ok(namespace), Ok(lease)), Some(ids)) => Ok((Key::new(&namespace, &lease), ids)),
+            _ => Err(format!(
+                "what is left of the deleted {:?}/{:?} makes no sense",
+                self.namespace, self.lease
+            )),
+        }
+    }
+
     pub(super) fn is_of(&self, key: &Key) -> bool {
         (self.namespace, self.lease) == (key.namespace(), key.lease())
     }
@@ -114,11 +129,12 @@ impl<'a> Change<'a> {
                 columns::put(to, Some(&bytes_of(&retired.forgotten)));
                 Row::of(&write.key, stored, &retired.added, write.revision).encode(to);
             }),
-            (Content::Deleted(last), _) => put(b'D', &|to| {
+            (Content::Deleted(deleted), _) => put(b'D', &|to| {
                 for name in [write.key.namespace(), write.key.lease()] {
                     columns::put(to, Some(name.as_bytes()));
                 }
-                columns::put_number(to, last.map(Epoch::get));
+                columns::put_number(to, deleted.last.map(Epoch::get));
+                columns::put(to, Some(&bytes_of(&deleted.retired)));
             }),
         }
         if let Some(term) = &write.term {
@@ -155,11 +171,17 @@ impl<'a> Change<'a> {
                     Ok(()) => None,
                     Err(NotColumns) => columns.optional_number()?,
                 };
+                // Up to the fourth format none were left.
+                let retired = match columns.end() {
+                    Ok(()) => &[],
+                    Err(NotColumns) => columns.bytes()?,
+                };
                 columns.end()?;
                 Ok(Self::Deleted(Deleted {
                     namespace,
                     lease,
                     last,
+                    retired,
                 }))
             }
             _ => Err(NotColumns),
@@ -303,10 +325,9 @@ impl Batches {
         })
     }
 
-    /// What the batches make of the leases that they are about, and the greatest epoch that was deleted
-    /// with its lease.
-    fn outcome(&self) -> Result<(Outcomes<'_>, Option<Epoch>), String> {
-        let (mut outcomes, mut deleted_epoch) = (Outcomes::new(), None);
+    /// What the batches make of the leases that they are about, and the deletions, in their order.
+    fn outcome(&self) -> Result<(Outcomes<'_>, Vec<Deleted<'_>>), String> {
+        let (mut outcomes, mut deletions) = (Outcomes::new(), Vec::new());
         for change in self.changes() {
             match change? {
                 Change::Lease(row, retired) => {
@@ -314,9 +335,8 @@ impl Batches {
                     of_lease.put(row, retired);
                 }
                 Change::Deleted(deleted) => {
-                    deleted_epoch = deleted_epoch.max(deleted.last.and_then(Epoch::new));
-                    let key = (deleted.namespace, deleted.lease);
-                    outcomes.insert(key, Outcome::deleted());
+                    outcomes.insert((deleted.namespace, deleted.lease), Outcome::deleted());
+                    deletions.push(deleted);
                 }
                 Change::Term(term) => {
                     let of_lease = outcomes.entry((term.namespace, term.lease)).or_default();
@@ -324,13 +344,16 @@ impl Batches {
                 }
             }
         }
-        Ok((outcomes, deleted_epoch))
+        Ok((outcomes, deletions))
     }
 
     /// What is loaded, as it is with these batches: `loaded` is what the tables have.
     pub(super) fn apply(&self, loaded: &mut Loaded) -> Result<(), String> {
-        let (in_batches, deleted_epoch) = self.outcome()?;
-        loaded.floor = loaded.floor.max(deleted_epoch);
+        let (in_batches, deletions) = self.outcome()?;
+        loaded.floor = loaded.floor.max(last_epoch(&deletions));
+        for deletion in deletions.iter().filter(|it| !it.retired.is_empty()) {
+            loaded.deleted.push(deletion.left()?);
+        }
         let mut outcomes = BTreeMap::new();
         for (key, outcome) in in_batches {
             let name = |name: &str| name.parse::<Name>();
@@ -360,6 +383,12 @@ impl Batches {
         loaded.leases = leases;
         Ok(())
     }
+}
+
+/// The greatest epoch that was deleted with its lease.
+fn last_epoch(deletions: &[Deleted<'_>]) -> Option<Epoch> {
+    let last = deletions.iter().filter_map(|deleted| deleted.last);
+    last.filter_map(Epoch::new).max()
 }
 
 /// By namespace and lease, in the order of the tables.
@@ -410,9 +439,9 @@ pub(super) fn place(
     batches: &Batches,
     most_terms: usize,
 ) -> rusqlite::Result<usize> {
-    let (outcomes, deleted_epoch) = batches.outcome().map_err(corrupt)?;
-    meta.floor = meta.floor.max(deleted_epoch);
-    let mut rows = 0;
+    let (outcomes, deletions) = batches.outcome().map_err(corrupt)?;
+    meta.floor = meta.floor.max(last_epoch(&deletions));
+    let mut rows = deleted::put(transaction, meta, &deletions)?;
     for (key, outcome) in outcomes {
         rows += outcome.put_in_place(transaction, meta, key, most_terms)?;
     }

@@ -210,7 +210,7 @@ fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Option<Epoch> {
 mod tests {
     use super::super::{Existing, backup, open};
     use super::*;
-    use crate::engine::{Content, Engine, Write};
+    use crate::engine::{Content, Deleted, Engine, Write};
     use crate::table::Key;
 
     #[test]
@@ -222,7 +222,10 @@ mod tests {
         let deleted = Write {
             key: Key::of_text("ns/job"),
             revision: loaded.revision + 1,
-            content: Content::Deleted(Some(last)),
+            content: Content::Deleted(Deleted {
+                last: Some(last),
+                retired: Vec::new(),
+            }),
             retired: None,
             term: None,
         };

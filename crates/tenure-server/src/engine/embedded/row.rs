@@ -122,13 +122,12 @@ impl<'a> Row<'a> {
             (None, None) => None,
             _ => return Err(nonsense("reserved_ms")),
         };
-        let retired: Option<Vec<LeaseId>> = self.retired.chunks(ID).map(lease_id).collect();
         let stored = Stored {
             state,
             grant: Some(grant),
             metadata,
             reserved,
-            retired: retired.ok_or_else(|| nonsense("retired"))?,
+            retired: ids_of(&self.retired).ok_or_else(|| nonsense("retired"))?,
         };
         Ok((Key::new(&namespace, &lease), stored, self.revision))
     }
@@ -257,6 +256,11 @@ pub(super) fn bytes_of(ids: &[LeaseId]) -> Vec<u8> {
         bytes.extend_from_slice(&id.to_bytes());
     }
     bytes
+}
+
+/// The lease ids that [`bytes_of`] put there.
+pub(super) fn ids_of(bytes: &[u8]) -> Option<Vec<LeaseId>> {
+    bytes.chunks(ID).map(lease_id).collect()
 }
 
 fn lease_id(bytes: &[u8]) -> Option<LeaseId> {

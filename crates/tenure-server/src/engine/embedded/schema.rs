@@ -9,7 +9,7 @@ use rusqlite::{CachedStatement, Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
-use super::{recent, terms};
+use super::{deleted, recent, terms};
 use crate::engine::OpenError;
 
 /// "tenr": says in the file's header whose database it is.
@@ -147,6 +147,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         transaction.execute_batch(TABLES)?;
         transaction.execute_batch(terms::TABLE)?;
         transaction.execute_batch(recent::TABLE)?;
+        transaction.execute_batch(deleted::TABLE)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;

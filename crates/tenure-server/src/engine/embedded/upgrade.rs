@@ -1,13 +1,13 @@
 //! Databases of older formats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, Transaction};
 
 use super::folder::FORMAT;
 use super::recent::{self, Batches};
 use super::schema::{Meta, UPDATE_META, corrupt};
-use super::terms;
+use super::{deleted, terms};
 
 /// The first format: without a history.
 pub(super) const WITHOUT_TERMS: u32 = 1;
@@ -17,6 +17,9 @@ pub(super) const WITH_RECENT_TERMS: u32 = 2;
 
 /// The third one: a row a term, and batches that are counted with the rows.
 pub(super) const WITH_COUNTED_BATCHES: u32 = 3;
+
+/// The fourth one: nothing is left of deleted leases but their epochs.
+pub(super) const WITHOUT_DELETED: u32 = 4;
 
 /// The terms that are in their places in the second and the third format.
 pub(super) const SELECT_TERMS: &str = "
@@ -33,26 +36,41 @@ const SELECT_BATCHES: &str = "SELECT revision, changes, crc FROM recent ORDER BY
 /// Makes a database of the format `from` one of this format, in one transaction.
 pub(super) fn to_this(connection: &Connection, from: u32, meta: &mut Meta) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
-    transaction.execute_batch(terms::TABLE)?;
-    transaction.execute_batch(recent::TABLE)?;
-    if from > WITHOUT_TERMS {
-        put_terms_in_place(&transaction, meta, SELECT_TERMS)?;
-        transaction.execute_batch("DROP TABLE terms")?;
-    }
-    if from == WITH_RECENT_TERMS {
-        put_terms_in_place(&transaction, meta, SELECT_RECENT_TERMS)?;
-        transaction.execute_batch("DROP TABLE recent_terms")?;
-    }
-    if from == WITH_COUNTED_BATCHES {
-        let (batches, crcs) = read_batches(&transaction).map_err(corrupt)?;
-        recent::place(&transaction, meta, &batches, ALL)?;
-        crcs.into_iter()
-            .for_each(|crc| meta.account(Some(crc), None));
-        transaction.execute_batch("DROP TABLE recent")?;
+    transaction.execute_batch(deleted::TABLE)?;
+    if from == WITHOUT_DELETED {
+        recent::put_in_place(&transaction, meta, ALL, &BTreeSet::new())?;
+    } else {
+        tables_to_the_fourth(&transaction, from, meta)?;
     }
     meta.write(&mut transaction.prepare_cached(UPDATE_META)?)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()
+}
+
+/// Makes tables of a format before the fourth ones of that.
+fn tables_to_the_fourth(
+    transaction: &Transaction<'_>,
+    from: u32,
+    meta: &mut Meta,
+) -> rusqlite::Result<()> {
+    transaction.execute_batch(terms::TABLE)?;
+    transaction.execute_batch(recent::TABLE)?;
+    if from > WITHOUT_TERMS {
+        put_terms_in_place(transaction, meta, SELECT_TERMS)?;
+        transaction.execute_batch("DROP TABLE terms")?;
+    }
+    if from == WITH_RECENT_TERMS {
+        put_terms_in_place(transaction, meta, SELECT_RECENT_TERMS)?;
+        transaction.execute_batch("DROP TABLE recent_terms")?;
+    }
+    if from == WITH_COUNTED_BATCHES {
+        let (batches, crcs) = read_batches(transaction).map_err(corrupt)?;
+        recent::place(transaction, meta, &batches, ALL)?;
+        crcs.into_iter()
+            .for_each(|crc| meta.account(Some(crc), None));
+        transaction.execute_batch("DROP TABLE recent")?;
+    }
+    Ok(())
 }
 
 /// No term is forgotten here.

@@ -681,8 +681,59 @@ async fn a_lease_made_again_is_numbered_above_what_was_deleted() {
         .await
         .unwrap();
     store.delete(&key()).await.unwrap();
-    let view = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
+    let view = answer(acquire(&store, 2, Duration::ZERO)).await.unwrap();
     assert_eq!(view.epoch, far(98).map(Epoch::get));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_brings_no_id_back_whose_term_has_ended() {
+    let (store, script) = held().await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::commit).await;
+    answer(released).await.unwrap();
+    let delete = || {
+        let store = store.clone();
+        tokio::spawn(async move { store.delete(&key()).await })
+    };
+    let deleted = delete();
+    on_engine(&script, Script::commit).await;
+    deleted.await.unwrap().unwrap();
+    assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    for _ in 0..3 {
+        let late = acquire(&store, 1, Duration::ZERO);
+        assert_eq!(refusal(late).await, Code::LeaseIdRetired);
+        assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    }
+    assert!(store.inner.table.lock(&key()).is_empty());
+
+    // The grant to another id writes the whole list, and an undone one keeps it.
+    let next = acquire(&store, 2, Duration::ZERO);
+    on_engine(&script, Script::refuse).await;
+    assert_eq!(refusal(next).await, Code::DiskFull);
+    let next = acquire(&store, 2, Duration::ZERO);
+    let batch = on_engine(&script, Script::commit).await;
+    answer(next).await.unwrap();
+    let Content::Lease(stored) = &batch[0].content else {
+        panic!("{batch:?}");
+    };
+    assert_eq!(
+        (&stored.retired[..], &batch[0].retired),
+        (&[id(1)][..], &None)
+    );
+    let late = acquire(&store, 1, Duration::ZERO);
+    assert_eq!(refusal(late).await, Code::LeaseIdRetired);
+
+    // Over a second deletion, too.
+    let released = operate(&store, Operation::Release(id(2)));
+    on_engine(&script, Script::commit).await;
+    answer(released).await.unwrap();
+    let deleted = delete();
+    on_engine(&script, Script::commit).await;
+    deleted.await.unwrap().unwrap();
+    for number in [1, 2] {
+        let late = acquire(&store, number, Duration::ZERO);
+        assert_eq!(refusal(late).await, Code::LeaseIdRetired);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

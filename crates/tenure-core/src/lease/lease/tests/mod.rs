@@ -177,12 +177,13 @@ fn a_lease_without_requests_that_wait_takes_a_pointer_more_than_its_record() {
 }
 
 #[test]
-fn a_lease_that_is_deleted_keeps_its_epochs_and_its_queue() {
+fn a_lease_that_is_deleted_keeps_its_epochs_its_ids_and_its_queue() {
     let mut lease = contended();
     let held = lease.delete(None, at(1));
     assert!(matches!(held, Err(Rejection::Held { .. })));
     let last = lease.record().last_epoch();
     assert_eq!(lease.delete(None, at(3)), Ok(()));
-    assert_eq!(lease.record(), &Record::above(last));
+    assert_eq!(lease.record().last_epoch(), last);
+    assert!(lease.record().is_retired(id(1)));
     assert_eq!(lease.waiting(), 2);
 }

@@ -2,14 +2,16 @@
 
 mod slices;
 
+use std::collections::BTreeMap;
+
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules};
 use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::backlog::BEGIN_AT;
 use super::*;
-use crate::engine::{Content, Retired, Term};
-use crate::table::Key;
+use crate::engine::{Content, Deleted, Retired, Term};
+use crate::table::{DELETED_LIMIT, Key};
 
 /// Terms of a lease that are remembered.
 const MOST: usize = 3;
@@ -49,7 +51,10 @@ fn delete(revision: u64, of: u64, epoch: u64) -> Write {
     Write {
         key: Key::of_text(&format!("ns/job-{of}")),
         revision,
-        content: Content::Deleted(Epoch::new(epoch)),
+        content: Content::Deleted(Deleted {
+            last: Epoch::new(epoch),
+            retired: Vec::new(),
+        }),
         retired: None,
         term: None,
     }
@@ -450,8 +455,13 @@ fn what_was_committed_last_is_checked_too() {
     }
 }
 
-/// Leases, the floor, and the terms of each lease.
-type Known = (Vec<(Key, Stored, u64)>, Option<Epoch>, Vec<Vec<Term>>);
+/// Leases, the floor, the terms of each lease, and what is left of those that were deleted.
+type Known = (
+    Vec<(Key, Stored, u64)>,
+    Option<Epoch>,
+    Vec<Vec<Term>>,
+    Vec<(Key, Vec<LeaseId>)>,
+);
 
 /// The terms of the first so many leases.
 fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<Term>> {
@@ -482,8 +492,18 @@ fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_clos
     let (loaded, engine) = open(folder.path(), MOST).unwrap();
     assert_eq!(recent(&engine), 0);
     assert_eq!(terms(&engine, 3), told);
+    let left = left(&loaded);
     let leases = loaded.leases.into_iter().collect();
-    (leases, loaded.floor, told)
+    (leases, loaded.floor, told, left)
+}
+
+/// What is left of deleted leases, by their names: the last that is said of each, unless it was made again.
+fn left(loaded: &Loaded) -> Vec<(Key, Vec<LeaseId>)> {
+    let mut left: BTreeMap<_, _> = loaded.deleted.iter().cloned().collect();
+    for (key, ..) in &loaded.leases {
+        left.remove(key);
+    }
+    left.into_iter().collect()
 }
 
 /// Batches of some leases that change, end terms, are deleted and made again, in some order; and the ids
@@ -509,7 +529,7 @@ fn batches(leases: u64, revisions: std::ops::Range<u64>) -> (Vec<Vec<Write>>, Ve
         // Each write of a lease but the first adds an id to those that are retired, and forgets some.
         let list = &mut retired[of as usize];
         match &mut write.content {
-            Content::Deleted(_) => list.clear(),
+            Content::Deleted(deleted) => deleted.retired = std::mem::take(list),
             Content::Lease(stored) => {
                 let before = list.clone();
                 list.retain(|_| next(8) > 0);
@@ -534,7 +554,7 @@ fn batches(leases: u64, revisions: std::ops::Range<u64>) -> (Vec<Vec<Write>>, Ve
 fn it_makes_no_difference_when_batches_are_put_in_their_places() {
     let (batches, retired) = batches(3, 10..70);
     let never = known_after(&batches, |_| false, false);
-    assert!(!never.0.is_empty() && never.1.is_some());
+    assert!(!never.0.is_empty() && never.1.is_some() && !never.3.is_empty());
     assert!(never.2.iter().any(|terms| terms.len() == MOST));
     for (key, stored, _) in &never.0 {
         let of: usize = key.lease()[4..].parse().unwrap();
@@ -576,4 +596,40 @@ fn a_batch_that_can_not_be_put_in_its_place_stays_and_is_put_there_later() {
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     assert_eq!(loaded.leases.len(), 60);
+}
+
+#[test]
+fn of_deleted_leases_no_more_are_kept_than_their_limit_and_the_newest_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let most = DELETED_LIMIT as u64;
+    let ids = |number| vec![LeaseId::from_random_bits(0, number)];
+    for number in 1..=most + 5 {
+        let mut deleted = delete(10 + number, number, number);
+        if let Content::Deleted(deleted) = &mut deleted.content {
+            deleted.retired = ids(number);
+        }
+        commit(&mut engine, &[deleted]).unwrap();
+        if number % 1_000 == 0 {
+            engine.rest().unwrap();
+        }
+    }
+    engine.rest().unwrap();
+    let count = |engine: &Embedded| -> u64 {
+        let count = "SELECT count(*) FROM deleted";
+        engine
+            .connection
+            .query_row(count, [], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(count(&engine), most);
+    drop(engine);
+    let (loaded, _) = open(folder.path(), MOST).unwrap();
+    let (first, last) = (
+        &loaded.deleted[0],
+        &loaded.deleted[loaded.deleted.len() - 1],
+    );
+    assert_eq!((first.0.lease(), &first.1), ("job-6", &ids(6)));
+    let name = format!("job-{}", most + 5);
+    assert_eq!((last.0.lease(), &last.1), (name.as_str(), &ids(most + 5)));
 }

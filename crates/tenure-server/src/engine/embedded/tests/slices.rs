@@ -27,7 +27,8 @@ fn known(folder: &Path, more: &[Write]) -> Known {
     let (again, engine) = open(folder, MOST).unwrap();
     assert!(again.leases.len() >= loaded.leases.len());
     assert_eq!(terms(&engine, LEASES), told);
-    (in_order(loaded.leases), loaded.floor, told)
+    let left = left(&loaded);
+    (in_order(loaded.leases), loaded.floor, told, left)
 }
 
 /// A start finds leases in any order.

@@ -1,0 +1,119 @@
+//! What is remembered of leases that were deleted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tenure_core::Instant;
+use tenure_core::lease::Record;
+
+use super::Key;
+
+/// How many deleted leases are remembered; the oldest are forgotten first. Each takes some 500 bytes of
+/// memory and 100 of disk. A program that makes and deletes leases without end fills this and no more:
+/// what a lease id of an ended term is worth after that is the time in which so many leases are deleted.
+pub(crate) const LIMIT: usize = 10_000;
+
+/// The records of deleted leases, whose lease ids of ended terms must not be granted again yet. Only
+/// making and forgetting a lease look here.
+#[derive(Debug, Default)]
+pub(super) struct Deleted(Mutex<Records>);
+
+#[derive(Debug, Default)]
+struct Records {
+    by_key: HashMap<Key, (Place, Record)>,
+    order: BTreeMap<Place, Key>,
+    count: u64,
+}
+
+/// Until when a record is remembered, and a number of its own.
+type Place = (Instant, u64);
+
+impl Deleted {
+    /// Remembers what is left of a lease, if anything is.
+    pub(super) fn put(&self, key: &Key, record: Record) {
+        let Some(until) = record.remembered_until() else {
+            return;
+        };
+        let mut records = self.lock();
+        records.take(key);
+        if records.order.len() == LIMIT {
+            records
+                .order
+                .pop_first()
+                .map(|(_, oldest)| records.by_key.remove(&oldest));
+        }
+        records.count += 1;
+        let place = (until, records.count);
+        records.order.insert(place, key.clone());
+        records.by_key.insert(key.clone(), (place, record));
+    }
+
+    /// Takes out what is left of a lease.
+    pub(super) fn take(&self, key: &Key) -> Option<Record> {
+        self.lock().take(key)
+    }
+
+    /// Forgets records whose time is over at `now`.
+    pub(super) fn forget_old(&self, now: Instant) {
+        let records = &mut *self.lock();
+        while let Some(oldest) = records.order.first_entry()
+            && oldest.key().0 <= now
+        {
+            records.by_key.remove(&oldest.remove());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Records> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Records {
+    fn take(&mut self, key: &Key) -> Option<Record> {
+        let (place, record) = self.by_key.remove(key)?;
+        self.order.remove(&place);
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tenure_core::lease::LeaseId;
+
+    fn record(secs: u64) -> Record {
+        let at = Instant::default() + Duration::from_secs(secs);
+        Record::restore_deleted(vec![LeaseId::from_random_bits(0, secs)], at)
+    }
+
+    fn key(number: usize) -> Key {
+        Key::of_text(&format!("ns/{number}"))
+    }
+
+    #[test]
+    fn records_go_when_their_time_is_over_and_the_oldest_where_there_are_too_many() {
+        let deleted = Deleted::default();
+        deleted.put(&key(0), Record::default());
+        assert_eq!(deleted.take(&key(0)), None);
+        for number in 0..=LIMIT {
+            deleted.put(&key(number), record(number as u64));
+        }
+        assert_eq!(deleted.take(&key(0)), None);
+        assert_eq!(deleted.take(&key(1)), Some(record(1)));
+        assert_eq!(deleted.take(&key(1)), None);
+        // One that is put again takes no second place.
+        for _ in 0..3 {
+            deleted.put(&key(2), record(9));
+        }
+        assert_eq!(deleted.lock().order.len(), LIMIT - 1);
+        let until = record(9).remembered_until().unwrap();
+        deleted.forget_old(until);
+        assert_eq!(deleted.take(&key(2)), None);
+        assert_eq!(deleted.take(&key(9)), None);
+        assert_eq!(deleted.take(&key(10)), Some(record(10)));
+        let left = deleted.lock();
+        assert_eq!(left.order.len(), left.by_key.len());
+        assert_eq!(left.order.len(), LIMIT - 10);
+    }
+}
