@@ -46,7 +46,7 @@ pub(crate) enum Place {
 }
 
 /// Everything that must hold of one lease.
-const CHECKS: [(&str, fn(&Lease<'_>) -> Option<Finding>); 8] = [
+const CHECKS: [(&str, Check); 8] = [
     ("exclusion", exclusion::check),
     ("holder", holder::check),
     ("epochs", epochs::check),
@@ -56,6 +56,9 @@ const CHECKS: [(&str, fn(&Lease<'_>) -> Option<Finding>); 8] = [
     ("lost", lost::check),
     ("rules", rules::check),
 ];
+
+/// Looks at one lease.
+type Check = fn(&Lease<'_>) -> Option<Finding>;
 
 /// What a check found, and what shows it.
 type Finding = (String, Vec<Place>);

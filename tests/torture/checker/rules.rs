@@ -22,8 +22,9 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     });
     let changed: BTreeSet<LeaseId> = changes.collect();
     let ops = lease.ops.iter().filter(|(_, op)| {
-        op.view()
-            .is_none_or(|(_, view)| !lease.history.may_be_unwritten(view))
+        let is_read = matches!(op.ask, Ask::View | Ask::Poll { .. });
+        let shown = op.view().filter(|_| is_read);
+        shown.is_none_or(|(_, view)| !lease.history.may_be_unwritten(view))
     });
     let calls: Vec<Call> = ops.filter_map(|(_, op)| call(op, &changed)).collect();
     let (_, violation) = history::check(&calls).err()?;
