@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::Instant;
-use tenure_core::lease::LeaseId;
+use tenure_core::lease::{LeaseId, State};
 use tenure_core::wire::{Code, EventKind, LeaseEvent, LeaseList, LeaseView, Problem, TermView};
 use tenure_tests::receiver;
 
@@ -168,6 +168,14 @@ impl Ask {
             Self::HandOver { id, .. } => *id,
             _ => None,
         }
+    }
+}
+
+impl History {
+    /// Whether this may be shown before it is written, at the revision that was before: on a full disk a term is
+    /// shown to be over when its time is up.
+    pub(crate) const fn may_be_unwritten(&self, view: &LeaseView) -> bool {
+        self.disk_was_full && matches!(view.state, State::Expired | State::Broken)
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Options {
     pub(crate) round_seconds: f64,
 
     /// How many clients acquire leases.
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 64)]
     pub(crate) clients: usize,
 
     /// The `tenure` to torture, instead of the one that was built with this program.

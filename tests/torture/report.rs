@@ -225,7 +225,9 @@ fn said(answer: &Answer) -> String {
         Answer::List(list) => format!("{} leases", list.leases.len()),
         Answer::Terms(terms) => {
             let terms = terms.iter().map(|term| {
-                let end = term.end.map_or("goes on".into(), |end| format!("{end:?}"));
+                let end = term
+                    .end
+                    .map_or_else(|| "goes on".into(), |end| format!("{end:?}"));
                 format!("{} {} {end}", term.epoch, term.holder)
             });
             terms.collect::<Vec<_>>().join(" | ")

@@ -46,7 +46,7 @@ pub(crate) enum Place {
 }
 
 /// Everything that must hold of one lease.
-const CHECKS: [(&str, fn(&Lease<'_>) -> Option<Finding>); 8] = [
+const CHECKS: [(&str, Check); 8] = [
     ("exclusion", exclusion::check),
     ("holder", holder::check),
     ("epochs", epochs::check),
@@ -56,6 +56,9 @@ const CHECKS: [(&str, fn(&Lease<'_>) -> Option<Finding>); 8] = [
     ("lost", lost::check),
     ("rules", rules::check),
 ];
+
+/// Looks at one lease.
+type Check = fn(&Lease<'_>) -> Option<Finding>;
 
 /// What a check found, and what shows it.
 type Finding = (String, Vec<Place>);
@@ -127,21 +130,13 @@ fn leases(history: &History) -> BTreeMap<&str, Lease<'_>> {
         }
         match op.answered() {
             Some((at, Answer::View(view))) => {
-                entry(&mut leases, history, &view.lease).sights.push(Sight {
-                    view,
-                    sent: op.sent,
-                    at,
-                    place,
-                });
+                let lease = entry(&mut leases, history, &view.lease);
+                lease.see(op.sent, at, view, place);
             }
             Some((at, Answer::List(list))) => {
                 for view in &list.leases {
-                    entry(&mut leases, history, &view.lease).sights.push(Sight {
-                        view,
-                        sent: op.sent,
-                        at,
-                        place,
-                    });
+                    let lease = entry(&mut leases, history, &view.lease);
+                    lease.see(op.sent, at, view, place);
                 }
             }
             Some((at, Answer::Terms(terms))) => {
@@ -167,12 +162,7 @@ fn leases(history: &History) -> BTreeMap<&str, Lease<'_>> {
             }
             // A lease that is deleted is shown as it was never.
             if *kind != EventKind::Deleted {
-                lease.sights.push(Sight {
-                    view: &event.view,
-                    sent: Instant::default(),
-                    at: *at,
-                    place,
-                });
+                lease.see(Instant::default(), *at, &event.view, place);
             }
         }
     }
@@ -199,7 +189,18 @@ fn entry<'a, 'm>(
     })
 }
 
-impl Lease<'_> {
+impl<'a> Lease<'a> {
+    fn see(&mut self, sent: Instant, at: Instant, view: &'a LeaseView, place: Place) {
+        if !self.history.may_be_unwritten(view) {
+            self.sights.push(Sight {
+                view,
+                sent,
+                at,
+                place,
+            });
+        }
+    }
+
     /// Until when the term that is shown certainly goes on, if nobody ends it: what is left was counted
     /// from an instant after the question. `None` if that is not known.
     ///

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::lease::State;
 use tenure_core::wire::LeaseView;
 
 use super::{Finding, Lease, Shown, Sight, step_back};
@@ -15,11 +14,6 @@ fn two_contents(lease: &Lease<'_>) -> Option<Finding> {
     let mut first_of: BTreeMap<u64, &Sight<'_>> = BTreeMap::new();
     for sight in &lease.sights {
         let view = sight.view;
-        // On a full disk an expiry is shown before it can be written.
-        let is_computed = matches!(view.state, State::Expired | State::Broken);
-        if is_computed && lease.history.disk_was_full {
-            continue;
-        }
         let first = *first_of.entry(view.revision).or_insert(sight);
         if content(first.view) != content(view) {
             let what = format!(

@@ -21,7 +21,11 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
         _ => None,
     });
     let changed: BTreeSet<LeaseId> = changes.collect();
-    let ops = lease.ops.iter();
+    let ops = lease.ops.iter().filter(|(_, op)| {
+        let is_read = matches!(op.ask, Ask::View | Ask::Poll { .. });
+        let shown = op.view().filter(|_| is_read);
+        shown.is_none_or(|(_, view)| !lease.history.may_be_unwritten(view))
+    });
     let calls: Vec<Call> = ops.filter_map(|(_, op)| call(op, &changed)).collect();
     let (_, violation) = history::check(&calls).err()?;
     // The judge names epochs; these are where they were told.

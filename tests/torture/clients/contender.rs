@@ -60,7 +60,7 @@ pub(super) async fn run(mut session: Session, client: u64) {
 fn begin(session: &mut Session, client: u64, number: u64, is_sparse: bool) -> Attempt {
     let lease = if is_sparse {
         session.dice.one_of(&SPARSE)
-    } else if session.happens(65) {
+    } else if session.happens(80) {
         session.dice.one_of(&QUIET)
     } else {
         session.dice.one_of(&ROUGH)
@@ -75,7 +75,7 @@ fn begin(session: &mut Session, client: u64, number: u64, is_sparse: bool) -> At
         holder,
         duration_ms: session
             .dice
-            .one_of(&[1_000, 1_000, 1_000, 1_500, 2_000, 3_000]),
+            .one_of(&[1_000, 1_000, 1_000, 1_000, 1_500, 2_000, 3_000]),
         wait_ms: if is_sparse {
             0
         } else {
@@ -109,12 +109,12 @@ async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
             session.new_line().await
         };
         let Some(line) = line else { continue };
-        // Many who have given up once wait for the second answer.
-        let is_impatient = attempt.is_impatient && (turn == 0 || session.happens(40));
-        let patience = if is_impatient {
-            session.millis(50, 500)
-        } else {
-            PATIENT
+        // What is given up while the store is stopped must be waited for over the next connection, at least
+        // by some, until the store goes on: their first connection is what it finds closed then.
+        let patience = match (attempt.is_impatient, turn) {
+            (true, 0) => session.millis(50, 500),
+            (true, _) => session.millis(50, 2_000),
+            (false, _) => PATIENT,
         };
         let holder = Some(attempt.holder.as_str());
         let asked = session.ask_over(line, attempt.lease, holder, attempt.acquire(), patience);

@@ -33,8 +33,9 @@ pub(crate) struct Crowd {
 }
 
 /// The leases of a round, by what is done to them.
-pub(crate) const QUIET: [&str; 6] = [
-    "quiet-0", "quiet-1", "quiet-2", "quiet-3", "quiet-4", "quiet-5",
+pub(crate) const QUIET: [&str; 10] = [
+    "quiet-0", "quiet-1", "quiet-2", "quiet-3", "quiet-4", "quiet-5", "quiet-6", "quiet-7",
+    "quiet-8", "quiet-9",
 ];
 /// Operators break these and hand them over.
 pub(crate) const ROUGH: [&str; 2] = ["rough-0", "rough-1"];
