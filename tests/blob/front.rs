@@ -20,12 +20,18 @@ pub(crate) struct Asked {
     pub(crate) id: Option<String>,
     /// The epoch that is to be written.
     pub(crate) epoch: Option<u64>,
+    /// Whether the service is known to have done it.
+    pub(crate) done: bool,
+    /// Whether the candidate was sent an answer.
+    pub(crate) answered: bool,
 }
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Passes,
+    /// It is not done, and nothing answers it.
+    Lost,
     /// It is done, and the answer does not arrive.
     LosesAnswer,
     /// It is done twice, and the second answer arrives.
@@ -72,25 +78,27 @@ impl Front {
         let router = axum::Router::new().fallback(move |request: Request| {
             let (http, shared) = (http.clone(), of_router.clone());
             async move {
-                let asked = Asked::of(&request);
-                let fate = {
-                    let mut shared = lock(&shared);
-                    shared.asked.push(asked.clone());
-                    (shared.rule)(&asked)
-                };
-                if let Fate::Refused(status, code) = fate {
-                    return refusal(status, code);
-                }
+                let (number, fate) = lock(&shared).record(Asked::of(&request));
                 let (parts, _) = request.into_parts();
                 if fate == Fate::Repeated {
                     forward(&http, target, &parts).await;
                 }
-                let answer = forward(&http, target, &parts).await;
-                match fate {
+                let answer = match fate {
+                    Fate::Lost => std::future::pending().await,
+                    Fate::Refused(status, code) => refusal(status, code),
+                    _ => {
+                        let answer = forward(&http, target, &parts).await;
+                        lock(&shared).asked[number].done = answer.status().is_success();
+                        answer
+                    }
+                };
+                let answer = match fate {
                     Fate::LosesAnswer => std::future::pending().await,
                     Fate::Denied(status, code) => refusal(status, code),
                     _ => answer,
-                }
+                };
+                lock(&shared).asked[number].answered = true;
+                answer
             }
         });
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -100,6 +108,15 @@ impl Front {
     /// All that it was asked for.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         lock(&self.shared).asked.clone()
+    }
+}
+
+impl Shared {
+    /// Records a request, and returns its place in the record and its fate.
+    fn record(&mut self, asked: Asked) -> (usize, Fate) {
+        let fate = (self.rule)(&asked);
+        self.asked.push(asked);
+        (self.asked.len() - 1, fate)
     }
 }
 
@@ -120,6 +137,8 @@ impl Asked {
             what,
             id: text("x-ms-proposed-lease-id").or_else(|| text("x-ms-lease-id")),
             epoch: text("x-ms-meta-tenureepoch").map(|epoch| epoch.parse().expect("an epoch")),
+            done: false,
+            answered: false,
         }
     }
 }

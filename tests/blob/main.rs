@@ -5,6 +5,7 @@ mod azurite;
 mod command;
 mod faults;
 mod front;
+mod given_up;
 mod terms;
 
 use std::net::SocketAddr;

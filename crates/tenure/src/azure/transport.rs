@@ -122,7 +122,8 @@ impl BlobTransport {
     }
 
     /// Gives up a lease that nobody leads by, so that others need not wait until it expires. If that fails,
-    /// too, they must.
+    /// too, they must. A release whose answer comes too late is sent again: that is harmless, because this
+    /// candidate never uses the id again.
     async fn give_up(&self, lease_id: LeaseId, timeout: Duration) {
         for _ in 0..GIVING_UP {
             match self.client.release(lease_id, timeout / GIVING_UP).await {
