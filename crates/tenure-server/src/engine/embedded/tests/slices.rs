@@ -7,6 +7,15 @@ use super::*;
 /// So many that putting them in their places takes several slices.
 const LEASES: u64 = 60;
 
+/// Opens the database and lets commits wait for no disk: what counts is what is written, and all of it is
+/// read by processes of this machine.
+fn open_quick(folder: &Path, max_history: usize) -> Embedded {
+    let (_, engine) = open(folder, max_history).unwrap();
+    let off = engine.connection.execute_batch("PRAGMA synchronous = OFF");
+    off.unwrap();
+    engine
+}
+
 /// A copy of the folder as it is now: what a kill leaves.
 fn killed(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
@@ -49,8 +58,8 @@ fn placed(engine: &Embedded) -> usize {
 fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
     // The same batches are committed to two stores. One of them puts nothing in its place.
     let [folder, plain] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let (_, mut never) = open(plain.path(), MOST).unwrap();
+    let mut engine = open_quick(folder.path(), MOST);
+    let mut never = open_quick(plain.path(), MOST);
     let (batches, _) = batches(LEASES, 10..1_500);
     let (first, then) = batches.split_at(batches.len() * 3 / 4);
     for batch in first {
@@ -59,7 +68,7 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
     }
     let more = [write(9_000, 10)];
     let (mut slices, mut halfway) = (0, 0);
-    for batch in then.chunks(then.len() / 12) {
+    for batch in then.chunks(then.len() / 6) {
         engine.rest().unwrap();
         slices += 1;
         halfway += usize::from(recent(&engine) > 0 && placed(&engine) > 0);
@@ -79,7 +88,7 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
         let found = known(killed(folder.path()).path(), &more);
         assert_eq!(found, expected, "before slice {}", slices + 1);
     }
-    assert!(halfway > 8, "{halfway} of {slices}");
+    assert!(halfway > 4, "{halfway} of {slices}");
     while engine.rest().unwrap() == Rest::More {}
     assert_eq!(recent(&engine), 0);
     assert_eq!(terms(&engine, LEASES), terms(&never, LEASES));
@@ -92,7 +101,7 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
 fn a_backup_in_the_middle_of_slices_has_everything() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
-    let (_, mut engine) = open(&at("store"), MOST).unwrap();
+    let mut engine = open_quick(&at("store"), MOST);
     let (batches, _) = batches(LEASES, 10..900);
     for batch in &batches {
         commit(&mut engine, batch).unwrap();
@@ -124,10 +133,7 @@ fn change(revision: u64, lease: u64) -> Write {
 /// changes more rows than it may, and what is in batches only is bounded.
 fn load(changes_at_once: u64, commits: u64, lease: impl Fn(u64) -> u64) {
     let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), 100).unwrap();
-    // What counts is how much is written, not when it is on disk.
-    let off = engine.connection.execute_batch("PRAGMA synchronous = OFF");
-    off.unwrap();
+    let mut engine = open_quick(folder.path(), 100);
     let slices = changes_at_once.div_ceil(CHANGES_PER_SLICE as u64);
     let mut most = 0;
     for number in 0..commits {
