@@ -360,16 +360,20 @@ mod tests {
                     scans.scanned(namespace, None, true);
                 }
             });
+            let becomes = |is_so: &dyn Fn() -> bool| {
+                let until = clock.now() + Duration::from_secs(10);
+                while !is_so() && clock.now() < until {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                is_so()
+            };
             scans.watch("ns");
-            while !scans.are_at_rest() {
-                std::thread::yield_now();
-            }
+            let is_scanned = becomes(&|| scans.are_at_rest());
             scans.leave("ns", clock.now());
-            while scans.has("ns") {
-                std::thread::yield_now();
-            }
+            let is_forgotten = becomes(&|| !scans.has("ns"));
             scans.close();
             thread.join().unwrap();
+            assert!(is_scanned && is_forgotten);
         });
     }
 }

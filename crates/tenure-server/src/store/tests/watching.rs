@@ -125,9 +125,12 @@ async fn a_scan_ends_with_its_last_watcher_and_goes_on_with_the_next() {
     }
     let known = || store.inner.timer.len();
     let watcher = watch_all(&store);
-    while known() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let begun = async {
+        while known() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, begun).await.expect("a scan");
     drop(watcher);
     scans_at_rest(&store).await;
     assert!(known() < LEASES, "the scan went on");
