@@ -103,6 +103,20 @@ impl Server {
         }
     }
 
+    /// Stops it, and waits until none of its threads runs. One that waits for the disk stops when it would
+    /// return from there.
+    pub(crate) fn stop_all_threads(&mut self) {
+        self.signal(Signal::SIGSTOP);
+        let Some(process) = &self.process else {
+            return;
+        };
+        let threads = format!("/proc/{}/task", process.pid());
+        let begin = Instant::now();
+        while begin.elapsed() < STOP && !fs::read_dir(&threads).is_ok_and(all_stand_still) {
+            sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Whether it has ended though nobody made it.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(Process::has_ended)
@@ -165,4 +179,17 @@ fn free_address(dice: &mut Dice) -> SocketAddr {
             return address;
         }
     }
+}
+
+/// Whether all of these threads are stopped, or wait for the disk.
+fn all_stand_still(mut threads: fs::ReadDir) -> bool {
+    threads.all(|thread| {
+        let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
+        // The state follows the name, which is in brackets.
+        let state = stat.ok().and_then(|stat| {
+            let (_, rest) = stat.rsplit_once(") ")?;
+            rest.chars().next()
+        });
+        matches!(state, None | Some('T' | 'D' | 'Z' | 'X'))
+    })
 }
