@@ -163,19 +163,22 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let Self(connection) = self;
+        let mut refusal = connection.refusal(&request);
+        if matches!(connection.seat, Seat::Within { .. })
+            && let Some(refusal) = refusal.take()
+        {
+            // Its head may not even say where its body ends, so nothing more is read.
+            return Either::Left(ready(Ok(refusal)));
+        }
         let expects_continue = request.headers().contains_key(EXPECT);
         let time = connection.drain_time();
         let mut request = request.map(|body| DrainOnDrop::new(body, time, expects_continue));
-        let refusal = connection.refusal(&request);
         if let Some(peer) = connection.peer {
             azure::tell_peer(&mut request, peer);
         }
         if let Seat::Over(place) = &connection.seat {
             let (place, router) = (Arc::clone(place), connection.router.clone());
             return Either::Right(Either::Left(answer_once(place, router, refusal, request)));
-        }
-        if let Some(refusal) = refusal {
-            return Either::Left(ready(Ok(refusal)));
         }
         Either::Right(match http::renewal(&request) {
             Some(key) => Either::Left(http::renew(self.clone(), key, request)),
