@@ -19,7 +19,8 @@ fn a_doctor_finds_nothing_where_all_is_well() {
         "CLOCK_BOOTTIME",
         "ready",
         "least, median, most of 10",
-        "max_connections = 60000",
+        // How many depends on how many files may be open.
+        "max_connections = ",
         "request_time_ms = 10000",
         "all well",
     ] {
