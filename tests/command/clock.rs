@@ -13,7 +13,7 @@ use tenure_tests::wait_for;
 use super::{acquire, address_of, ask};
 
 /// Compiled into a library that is loaded before the C library.
-const WALL_CLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/command/wall.c");
+const WALL_CLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/support/wall.c");
 
 /// From now to a time before 1970, and to one after 9999, in seconds.
 const BEFORE_1970: i64 = -3_000_000_000;
@@ -43,7 +43,7 @@ impl Clock {
         serve
             .arg(data_dir)
             .env("LD_PRELOAD", &self.library)
-            .env("WALL_CLOCK_OFF_BY", &self.off_by)
+            .env("WALL_CLOCK_AHEAD", &self.off_by)
             // The HTTP library makes a date when a thread serves its first connection, and fails if there
             // is none for the time; it goes on with the old one when time goes back.
             .env("TOKIO_WORKER_THREADS", "1");

@@ -211,7 +211,7 @@ impl Bench {
 
 /// A library that moves a process's wall clock, and the file that says by how much.
 fn clock(folder: &Path) -> Option<(PathBuf, PathBuf)> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/torture/wall.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/support/wall.c");
     let library = preload("torture of wall clocks", source, folder)?;
     let ahead = folder.join("clock-ahead");
     fs::write(&ahead, "0").ok()?;
