@@ -33,7 +33,7 @@ impl Refused {
 }
 
 /// Whether a head is taken, where at most `most` bytes are. Every request passes here, whatever it asks
-/// for. What does not even fit into the server's buffer never comes here.
+/// for. A head that does not fit into the server's buffer never comes here.
 pub(crate) fn check_head<B>(request: &Request<B>, most: usize) -> Result<(), Refused> {
     let (count, bytes) = (request.headers().len(), bytes_of(request));
     if bytes > most {

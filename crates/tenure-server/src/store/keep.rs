@@ -117,9 +117,9 @@ impl Inner {
         self.fail();
     }
 
-    /// A thread of the store has panicked, and nothing does its work any more: nobody would be granted a
-    /// lease that expires, or be told of a change, or have one committed. What it left half done is not
-    /// known, so it is not started again. The store ends, and its next start reads what is durable.
+    /// Ends the store because one of its threads has panicked. Without that thread no expired lease would be
+    /// granted, no event sent, or no change committed. The state that it left in memory is not known, so
+    /// the thread is not started again. The next start of the store reads what is durable.
     pub(super) fn end_without(&self, thread: &str, panic: &(dyn Any + Send)) {
         let error = panics::text(panic);
         error!(

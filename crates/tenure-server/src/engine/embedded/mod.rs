@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A commit is one transaction with one fsync (`synchronous=FULL`). It writes one row, with the whole
-//! batch. What is in batches is put in its place in the tables in slices between commits ([`recent`] says
+//! batch. Batches are put in their places in the tables in slices, between commits ([`recent`] says
 //! why nothing is lost by that, [`backlog`] how much a slice is). Every row has a checksum over all its columns, and the `meta` row one over all of
 //! these; each batch tells which one it follows; and `RUNNING` tells how far the log had come when it was
 //! last moved into the database. So rows that were lost or altered are noticed at the next start. Nothing
