@@ -129,7 +129,7 @@ pub(crate) fn hand_over(arguments: &Handover) -> Result<ExitCode, Failure> {
 ///
 /// The store ends a break after the period, or when the lease ends anyway, if that is sooner. So a period
 /// of the whole duration shortens nothing: the holder stops before, as it does before any end of its lease
-/// (see `tenure_core::lease::keeper`), whether it hears of the break or not, and whatever its timings are. It
+/// (see `tenure_core::lease::candidate`), whether it hears of the break or not, and whatever its timings are. It
 /// does hear of it, with its next renewal, and gives the lease up as soon as its task is gone, so nobody waits for
 /// longer than that. With a shorter period that renewal may come too late, or never.
 fn time_to_stop(

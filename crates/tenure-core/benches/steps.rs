@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant as Stopwatch};
 
 use tenure_core::bully::{
-    Guarantee, Input, Member, Membership, Node, Output, Record, Settings, Started, Timings, Verdict,
+    GroupGuarantee, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
+    PeerInput, PeerOutput, Started, Verdict,
 };
-use tenure_core::lease::keeper::{EndReason, TaskEnd};
-use tenure_core::strategy::Strategy as _;
+use tenure_core::election::ElectionMachine as _;
+use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{Instant, NodeId, Random, UnixMillis};
 
 const MEMBERS: u32 = 5;
@@ -33,10 +34,10 @@ impl Random for Dice {
 }
 
 struct Group {
-    nodes: Vec<Node>,
+    nodes: Vec<PeerCandidate>,
     now: Instant,
     dice: Dice,
-    queue: VecDeque<(usize, Input)>,
+    queue: VecDeque<(usize, PeerInput)>,
     leader: Option<usize>,
     terms: u64,
     steps: u64,
@@ -47,7 +48,7 @@ fn place(id: NodeId) -> usize {
 }
 
 impl Group {
-    fn new(guarantee: Guarantee) -> Self {
+    fn new(guarantee: GroupGuarantee) -> Self {
         let now = Instant::default();
         let member = |id| Member {
             id: NodeId(id),
@@ -55,13 +56,13 @@ impl Group {
         };
         let members = Membership::new((1..=MEMBERS).map(member)).expect("members");
         let node = |id| {
-            let settings = Settings::new(NodeId(id), members.clone(), Timings::default());
+            let settings = GroupSettings::new(NodeId(id), members.clone(), GroupTimings::default());
             let settings = settings.expect("a member").with_guarantee(guarantee);
             let started = Started {
                 at: now,
                 wall: UnixMillis::new(0),
             };
-            Node::new(settings, Record::default(), started)
+            PeerCandidate::new(settings, HardState::default(), started)
         };
         let mut group = Self {
             nodes: (1..=MEMBERS).map(node).collect(),
@@ -98,34 +99,34 @@ impl Group {
     fn obey(&mut self, from: usize) {
         while let Some(output) = self.nodes[from].poll_output() {
             match output {
-                Output::Send { to, message } => {
+                PeerOutput::Send { to, message } => {
                     let from = NodeId(from as u32 + 1);
-                    let input = Input::Message { from, message };
+                    let input = PeerInput::Message { from, message };
                     self.queue.push_back((place(to), input));
                 }
-                Output::Persist(_) => self.queue.push_back((from, Input::Persisted)),
-                Output::Ask { node, round } => {
+                PeerOutput::Persist(_) => self.queue.push_back((from, PeerInput::Persisted)),
+                PeerOutput::Ask { node, round } => {
                     let verdict = if self.nodes[place(node)].stands(self.now) {
                         Verdict::Up
                     } else {
-                        Verdict::Aside
+                        Verdict::NonCandidate
                     };
-                    let answer = Input::Answer {
+                    let answer = PeerInput::Answer {
                         node,
                         round,
                         verdict,
                     };
                     self.queue.push_back((from, answer));
                 }
-                Output::Began(_) => {
+                PeerOutput::Began(_) => {
                     self.leader = Some(from);
                     self.terms += 1;
                 }
-                Output::Cancel(_) => {
+                PeerOutput::Cancel(_) => {
                     self.leader = None;
                     self.nodes[from].task_ended(self.now, TaskEnd::Aborted, &mut self.dice);
                 }
-                Output::Ended(..) | Output::Withdrawn => {
+                PeerOutput::Ended(..) | PeerOutput::Withdrawn => {
                     self.nodes[from].campaign(self.now, &mut self.dice);
                 }
                 _ => {}
@@ -142,7 +143,7 @@ impl Group {
 }
 
 /// Steps and terms in a second.
-fn measure(guarantee: Guarantee, elections: bool, time: Duration) -> (f64, f64) {
+fn measure(guarantee: GroupGuarantee, elections: bool, time: Duration) -> (f64, f64) {
     let mut group = Group::new(guarantee);
     while group.leader.is_none() {
         group.step();
@@ -170,7 +171,7 @@ fn main() {
     let time = Duration::from_millis(if quick { 50 } else { 1_000 });
     println!("| {MEMBERS} members | steps a second | terms a second | of {TARGET:.0e} |");
     println!("|---|---|---|---|");
-    for guarantee in [Guarantee::Quorum, Guarantee::BestEffort] {
+    for guarantee in [GroupGuarantee::Quorum, GroupGuarantee::BestEffort] {
         for (what, elections) in [("one leads", false), ("each leader resigns at once", true)] {
             let mut rounds: Vec<(f64, f64)> = (0..ROUNDS)
                 .map(|_| measure(guarantee, elections, time))

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::Text;
+use crate::InlineStr;
 
 /// Longest candidate id, in bytes: room for most host names with process and random suffix, and a
 /// bound on what every held lease carries.
@@ -14,7 +14,7 @@ pub const MAX_CANDIDATE_ID_LEN: usize = 256;
 /// It should be unique per start of a process, so that two runs on one host are told apart. It
 /// proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CandidateId(Text);
+pub struct CandidateId(InlineStr);
 
 impl CandidateId {
     /// The id as text.
@@ -40,7 +40,7 @@ impl FromStr for CandidateId {
         } else if let Some(character) = text.chars().find(|c| !c.is_ascii_graphic()) {
             Err(CandidateIdError::Character { character })
         } else {
-            Ok(Self(Text::of([text])))
+            Ok(Self(InlineStr::of([text])))
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The rules that tenure runs on, as pure state machines: what may happen to a lease
-//! ([`lease::apply`]), what a candidate does about it ([`lease::keeper::Keeper`]), how members elect
+//! ([`lease::apply`]), what a candidate does about it ([`lease::candidate::LeaseCandidate`]), how members elect
 //! among themselves where there is no store ([`bully::Node`]), and which nodes of a group are taken
 //! for down ([`detector`]).
 //!
@@ -19,25 +19,25 @@ pub mod time;
 
 pub mod candidate_id;
 pub mod epoch;
+pub mod inline_str;
 pub mod name;
 pub mod node;
 pub mod random;
-pub mod text;
 
 pub mod azure;
 pub mod bully;
 pub mod lease;
 
 pub mod detector;
-pub mod strategy;
+pub mod election;
 
 pub mod wire;
 
 pub use candidate_id::CandidateId;
+pub use election::ElectionMachine;
 pub use epoch::Epoch;
+pub use inline_str::InlineStr;
 pub use name::{ElectionName, Name};
 pub use node::{Incarnation, NodeId};
 pub use random::Random;
-pub use strategy::Strategy;
-pub use text::Text;
 pub use time::{Instant, UnixMillis};

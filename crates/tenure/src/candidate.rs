@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tenure_core::lease::keeper::EndReason;
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::JoinError;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tenure_core::lease::keeper::TaskEnd;
+use tenure_core::lease::candidate::TaskEnd;
 
 use crate::driver::{Command, DriverHandle};
 use crate::leadership::Leadership;

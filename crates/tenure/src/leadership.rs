@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::lease::keeper::EndReason;
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::wire::MAX_METADATA_BYTES;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::oneshot;

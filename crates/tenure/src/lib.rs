@@ -69,7 +69,7 @@ pub use leadership::{Leadership, NotLeading, ProclaimError};
 pub use renewer::{ConnectError, Renewer};
 pub use shutdown::shutdown_signal;
 pub use task::TaskResult;
-pub use tenure_core::lease::keeper::{EndReason, Timings, TimingsError, TimingsOptions};
+pub use tenure_core::lease::candidate::{EndReason, Timings, TimingsError, TimingsOptions};
 pub use tenure_core::{CandidateId, ElectionName, Epoch, Name};
 
 /// The README's code is compiled with the doc tests.

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
-use tenure_core::bully::{Input, Node, Output, Record};
-use tenure_core::lease::keeper::Keeper;
-use tenure_core::strategy::Strategy as _;
-use tenure_core::strategy::both::Both;
+use tenure_core::bully::{HardState, PeerCandidate, PeerInput, PeerOutput};
+use tenure_core::election::ElectionMachine as _;
+use tenure_core::election::joint::Joint;
+use tenure_core::lease::candidate::LeaseCandidate;
 
 use crate::azure::BlobTransport;
 use crate::bully::{
@@ -151,9 +151,9 @@ impl Renewer {
         link: Link,
         watcher: Watcher,
     ) -> Candidate {
-        let keeper = Keeper::new(config.timings);
+        let keeper = LeaseCandidate::new(config.timings);
         let parts = Parts {
-            machine: Both::new(keeper, parts.machine),
+            machine: Joint::new(keeper, parts.machine),
             detector: parts.detector,
             post: parts.post,
             disk: parts.disk,
@@ -195,9 +195,9 @@ impl Renewer {
         }
         let clock = self.driver.clock();
         let started = clock.started();
-        let mut node = Node::new(rules.clone(), record, started);
+        let mut node = PeerCandidate::new(rules.clone(), record, started);
         // The new start is on disk before anything of it leaves. Nothing is under way yet.
-        let Some(Output::Persist(record)) = node.poll_output() else {
+        let Some(PeerOutput::Persist(record)) = node.poll_output() else {
             unreachable!("a node's first output is its record")
         };
         file.write(&record)?;
@@ -210,7 +210,7 @@ impl Renewer {
             tracing::info!(election = %config.election, folder = %folder.display(),
                 start = record.incarnation, "the state folder is read");
         }
-        node.handle_message(started.at, Input::Persisted, &mut OsRandom);
+        node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
         let seal = bully.key.as_ref().map_or_else(Seal::insecure, Seal::keyed);
         let setup = Setup {
@@ -246,7 +246,7 @@ impl Renewer {
         let detection = Bully::alone().detection(&rules).map_err(BullyError::from)?;
         let started = self.driver.clock().started();
         let detector = detection.detector(&rules.group(Incarnation(0)));
-        let node = Node::new(rules, Record::default(), started);
+        let node = PeerCandidate::new(rules, HardState::default(), started);
         Ok(self.candidate_of(
             config,
             Parts {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tenure_core::lease::keeper::EndReason;
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Epoch, Instant};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;

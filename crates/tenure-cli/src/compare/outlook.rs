@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::Config;
 use tenure::config::Strategy;
-use tenure_lab::bully::Guarantee;
+use tenure_lab::bully::GroupGuarantee;
 use tenure_lab::measure::Row;
 
 use crate::exit::Failure;
@@ -45,8 +45,8 @@ impl Outlook {
             Strategy::Bully(bully) => {
                 let rules = rules(bully)?;
                 let promise = match rules.guarantee() {
-                    Guarantee::Quorum => Promise::Quorum,
-                    Guarantee::BestEffort => Promise::BestEffort,
+                    GroupGuarantee::Quorum => Promise::Quorum,
+                    GroupGuarantee::BestEffort => Promise::BestEffort,
                 };
                 (promise, Some(rules.members().len()))
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use tenure::Config;
 use tenure::config::Strategy;
-use tenure_lab::bully::{Guarantee, TimingsOptions};
+use tenure_lab::bully::{GroupGuarantee, GroupTimingsOptions};
 use tenure_lab::contestant::{Contestant, DetectorKind, Way};
 
 use super::outlook::Outlook;
@@ -58,13 +58,13 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
     let detection = bully.detection(&rules).map_err(anyhow::Error::from)?;
     let way = Way::Bully {
         detector: DetectorKind::Of(detection.by()),
-        quorum: rules.guarantee() == Guarantee::Quorum,
+        quorum: rules.guarantee() == GroupGuarantee::Quorum,
     };
     let timings = rules.timings();
     Ok(Contestant {
         name,
         term,
-        peers: TimingsOptions {
+        peers: GroupTimingsOptions {
             message_lifetime: Some(timings.message_lifetime()),
             hold_down: Some(timings.hold_down()),
         },

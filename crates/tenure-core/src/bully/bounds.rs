@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::{Guarantee, Settings};
+use super::{GroupGuarantee, GroupSettings};
 use crate::detector::Detection;
 
 /// Messages of a follower and renew interval with a quorum: a renewal and its answer.
@@ -36,14 +36,14 @@ pub struct Bounds {
 impl Bounds {
     /// Of these settings, with this failure detection.
     #[must_use]
-    pub fn of(settings: &Settings, detection: &Detection) -> Self {
+    pub fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let timings = settings.timings();
         let lifetime = timings.message_lifetime();
         let members = settings.members().len() as u32;
         let detected = detection.detection_bound(lifetime);
         let (without_leader, rounds) = match settings.guarantee() {
-            Guarantee::Quorum => (timings.worst_without_leader(), RENEWALS),
-            Guarantee::BestEffort => {
+            GroupGuarantee::Quorum => (timings.worst_without_leader(), RENEWALS),
+            GroupGuarantee::BestEffort => {
                 let questions = detection.ask_timeout() * 2;
                 (detected + questions + lifetime * members, LOOKS)
             }
@@ -79,28 +79,28 @@ mod tests {
     use std::println;
 
     use super::*;
-    use crate::bully::{Member, Membership, NodeId, Timings, TimingsOptions};
+    use crate::bully::{GroupTimings, GroupTimingsOptions, Member, Membership, NodeId};
     use crate::detector::{DetectBy, DetectionOptions};
-    use crate::lease::keeper::{Timings as TermTimings, TimingsOptions as TermOptions};
+    use crate::lease::candidate::{Timings as TermTimings, TimingsOptions as TermOptions};
 
     const BULLY: &str = include_str!("../../../../docs/bully.md");
     const DETECTORS: &str = include_str!("../../../../docs/detectors.md");
 
-    fn five(lease: u64, guarantee: Guarantee) -> Settings {
+    fn five(lease: u64, guarantee: GroupGuarantee) -> GroupSettings {
         let term = TermTimings::new(&TermOptions {
             lease_duration: Some(Duration::from_secs(lease)),
             ..TermOptions::default()
         });
-        let timings = Timings::new(term.unwrap(), &TimingsOptions::default()).unwrap();
+        let timings = GroupTimings::new(term.unwrap(), &GroupTimingsOptions::default()).unwrap();
         let members = Membership::new((1..=5).map(|id| Member {
             id: NodeId(id),
             priority: 0,
         }));
-        let settings = Settings::new(NodeId(1), members.unwrap(), timings).unwrap();
+        let settings = GroupSettings::new(NodeId(1), members.unwrap(), timings).unwrap();
         settings.with_guarantee(guarantee)
     }
 
-    fn detection(settings: &Settings, by: DetectBy) -> Detection {
+    fn detection(settings: &GroupSettings, by: DetectBy) -> Detection {
         let options = DetectionOptions {
             by,
             ..DetectionOptions::default()
@@ -115,9 +115,10 @@ mod tests {
             let detection = detection(&settings, DetectBy::Push);
             (Bounds::of(&settings, &detection), detection)
         };
-        let with = [15, 5].map(|lease| of(lease, Guarantee::Quorum).0);
-        let without = [15, 5].map(|lease| of(lease, Guarantee::BestEffort).0);
-        let confirm = [15, 5].map(|lease| of(lease, Guarantee::BestEffort).1.confirm_timeout());
+        let with = [15, 5].map(|lease| of(lease, GroupGuarantee::Quorum).0);
+        let without = [15, 5].map(|lease| of(lease, GroupGuarantee::BestEffort).0);
+        let confirm =
+            [15, 5].map(|lease| of(lease, GroupGuarantee::BestEffort).1.confirm_timeout());
         let secs = |[long, short]: [Duration; 2]| {
             let (long, short) = (long.as_secs_f64(), short.as_secs_f64());
             format!("| {long:.1} s | {short:.1} s |")
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_detection_times_in_the_docs_are_what_comes_out() {
-        let settings = five(15, Guarantee::BestEffort);
+        let settings = five(15, GroupGuarantee::BestEffort);
         for by in DetectBy::ALL {
             let detection = detection(&settings, by);
             let bound = |delay| detection.detection_bound(Duration::from_millis(delay));

@@ -4,7 +4,7 @@ use core::fmt;
 
 /// What an election among peers promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Guarantee {
+pub enum GroupGuarantee {
     /// A majority of the members agrees on the leader and on the number of its term, whatever the
     /// failure detector says. Two leaders at a time need clocks that differ in rate by more than
     /// the margin of the timings. A minority that is cut off has no leader.
@@ -14,7 +14,7 @@ pub enum Guarantee {
     BestEffort,
 }
 
-impl fmt::Display for Guarantee {
+impl fmt::Display for GroupGuarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Quorum => "quorum",

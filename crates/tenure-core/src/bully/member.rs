@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Guarantee, NodeId};
+use super::{GroupGuarantee, NodeId};
 
 /// Most members of one election: every one sends to every other one, and a quorum of more is
 /// slower and hardly safer.
@@ -126,33 +126,33 @@ impl Membership {
     /// majority outlives the loss of one, so it is asked for. With two it does not: a quorum would
     /// stop both when one stops.
     #[must_use]
-    pub const fn default_guarantee(&self) -> Guarantee {
+    pub const fn default_guarantee(&self) -> GroupGuarantee {
         Self::default_guarantee_of(self.len())
     }
 
     /// The same for so many members.
     #[must_use]
-    pub const fn default_guarantee_of(members: usize) -> Guarantee {
+    pub const fn default_guarantee_of(members: usize) -> GroupGuarantee {
         if members >= 3 {
-            Guarantee::Quorum
+            GroupGuarantee::Quorum
         } else {
-            Guarantee::BestEffort
+            GroupGuarantee::BestEffort
         }
     }
 
     /// What whoever configures such an election should know.
     #[must_use]
-    pub const fn warning(&self, guarantee: Guarantee) -> Option<MembershipWarning> {
+    pub const fn warning(&self, guarantee: GroupGuarantee) -> Option<MembershipWarning> {
         let members = self.len();
         match guarantee {
-            Guarantee::BestEffort if members == 1 => None,
-            Guarantee::BestEffort => Some(MembershipWarning::NoQuorum { members }),
-            Guarantee::Quorum if members == 2 => Some(MembershipWarning::Two),
-            Guarantee::Quorum if members.is_multiple_of(2) => Some(MembershipWarning::Even {
+            GroupGuarantee::BestEffort if members == 1 => None,
+            GroupGuarantee::BestEffort => Some(MembershipWarning::NoQuorum { members }),
+            GroupGuarantee::Quorum if members == 2 => Some(MembershipWarning::Two),
+            GroupGuarantee::Quorum if members.is_multiple_of(2) => Some(MembershipWarning::Even {
                 members,
                 tolerated: self.tolerated_failures(),
             }),
-            Guarantee::Quorum => None,
+            GroupGuarantee::Quorum => None,
         }
     }
 
@@ -261,11 +261,11 @@ mod tests {
     #[test]
     fn a_quorum_is_asked_for_from_three_on_and_odd_sizes_pass_without_a_warning() {
         for (members, majority, guarantee, warned) in [
-            (1, 1, Guarantee::BestEffort, false),
-            (2, 2, Guarantee::BestEffort, true),
-            (3, 2, Guarantee::Quorum, false),
-            (4, 3, Guarantee::Quorum, true),
-            (5, 3, Guarantee::Quorum, false),
+            (1, 1, GroupGuarantee::BestEffort, false),
+            (2, 2, GroupGuarantee::BestEffort, true),
+            (3, 2, GroupGuarantee::Quorum, false),
+            (4, 3, GroupGuarantee::Quorum, true),
+            (5, 3, GroupGuarantee::Quorum, false),
         ] {
             let members: Vec<_> = (0..members).map(|id| (id, 0)).collect();
             let members = of(&members).unwrap();
@@ -274,6 +274,9 @@ mod tests {
             assert_eq!(members.warning(guarantee).is_some(), warned);
         }
         let two = of(&[(1, 0), (2, 0)]).unwrap();
-        assert_eq!(two.warning(Guarantee::Quorum), Some(MembershipWarning::Two));
+        assert_eq!(
+            two.warning(GroupGuarantee::Quorum),
+            Some(MembershipWarning::Two)
+        );
     }
 }

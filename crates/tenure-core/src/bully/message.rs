@@ -3,9 +3,9 @@
 use alloc::string::String;
 use core::time::Duration;
 
-use super::{NodeId, Record};
+use super::{HardState, NodeId};
 use crate::Epoch;
-use crate::lease::keeper::EndReason;
+use crate::lease::candidate::EndReason;
 
 /// The name of an election: who organises it, in which of its lives, and the how-manieth of that
 /// life. Of two elections of one organiser the greater one is the newer one.
@@ -28,7 +28,7 @@ pub struct ElectionId {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Message {
+pub enum PeerMessage {
     /// Stop what you do and wait for me: I organise this election.
     Halt {
         /// The election.
@@ -76,7 +76,7 @@ pub enum Message {
         election: ElectionId,
     },
     /// What the quorum guard says.
-    Guard(GuardMessage),
+    Quorum(QuorumMessage),
 }
 
 /// What members say to each other under the quorum guard.
@@ -84,7 +84,7 @@ pub enum Message {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum GuardMessage {
+pub enum QuorumMessage {
     /// Would you vote for me? Binds nobody.
     PreVote {
         /// Counts the sender's questions.
@@ -102,17 +102,17 @@ pub enum GuardMessage {
         can_lead: bool,
     },
     /// Vote for me: promise me this epoch, and for a lease duration nobody else anything.
-    Halt {
+    RequestVote {
         /// The epoch.
         epoch: Epoch,
     },
     /// Promised.
-    Ack {
+    VoteGranted {
         /// The epoch.
         epoch: Epoch,
     },
     /// Not promised, or not any more.
-    Nack {
+    VoteRejected {
         /// The epoch that is refused.
         epoch: Epoch,
         /// The greatest epoch that the sender knows of.
@@ -140,7 +140,7 @@ pub enum GuardMessage {
         to: Option<NodeId>,
     },
     /// I am better than you and have followed for the hold-down: hand over to me.
-    TakeOver {
+    TransferRequest {
         /// The term that is to end.
         epoch: Epoch,
     },
@@ -152,20 +152,20 @@ pub enum Verdict {
     /// It runs and stands for election.
     Up,
     /// It runs and does not stand for election: it follows and votes.
-    Aside,
+    NonCandidate,
     /// It does not run, as far as anybody can tell.
     Down,
 }
 
 /// What may come into a node beside time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum PeerInput {
     /// A member says something.
     Message {
         /// Who.
         from: NodeId,
         /// What.
-        message: Message,
+        message: PeerMessage,
     },
     /// The failure detector's answer to [`Output::Ask`]: at most one for each member and round, and
     /// `Down` only if nothing was heard from the member since it was asked.
@@ -187,17 +187,17 @@ pub enum Input {
 
 /// What a node's driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Output {
+pub enum PeerOutput {
     /// Send this. It may be lost; the node sends again what matters.
     Send {
         /// To whom.
         to: NodeId,
         /// What.
-        message: Message,
+        message: PeerMessage,
     },
     /// Write this record to disk, whole and durable, and say [`Input::Persisted`] then: once for each
     /// of these, in their order. What rests on it comes out after that.
-    Persist(Record),
+    Persist(HardState),
     /// Ask the failure detector about this member; a newer question replaces an older one.
     Ask {
         /// Whom it is about.

@@ -13,14 +13,14 @@
 //! `docs/bully.md`.
 
 mod guarantee;
+mod hard_state;
 mod member;
 mod message;
-mod record;
 mod timings;
 
 mod settings;
 
-mod base;
+mod node_state;
 mod outbox;
 mod term;
 
@@ -35,17 +35,17 @@ mod bounds;
 pub mod published;
 
 pub use crate::NodeId;
-pub use base::Started;
 pub use bounds::Bounds;
-pub use guarantee::Guarantee;
+pub use guarantee::GroupGuarantee;
+pub use hard_state::HardState;
 pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWarning};
-pub use message::{ElectionId, GuardMessage, Input, Message, Output, Verdict};
-pub use node::Node;
-pub use record::Record;
+pub use message::{ElectionId, PeerInput, PeerMessage, PeerOutput, QuorumMessage, Verdict};
+pub use node::PeerCandidate;
+pub use node_state::Started;
 #[cfg(any(test, feature = "planted"))]
-pub use settings::Fix;
-pub use settings::{NotAMember, Settings};
-pub use timings::{Timings, TimingsError, TimingsOptions};
+pub use settings::Mutation;
+pub use settings::{GroupSettings, NotAMember};
+pub use timings::{GroupTimings, GroupTimingsError, GroupTimingsOptions};
 
 #[cfg(test)]
 mod tests;

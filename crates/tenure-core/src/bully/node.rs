@@ -2,18 +2,21 @@
 
 use core::time::Duration;
 
-use super::base::{Base, Started};
 use super::best_effort::BestEffort;
+use super::node_state::{NodeState, Started};
 use super::quorum::Quorum;
-use super::{ElectionId, Guarantee, Input, Message, NodeId, Output, Record, Settings};
-use crate::lease::keeper::{EndReason, LOOK_INTERVAL, TaskEnd};
-use crate::strategy::{Standing, Strategy};
+use super::{
+    ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerInput, PeerMessage,
+    PeerOutput,
+};
+use crate::election::{ElectionMachine, Standing};
+use crate::lease::candidate::{EndReason, LOOK_INTERVAL, TaskEnd};
 use crate::{Epoch, Instant, Random};
 
 /// A member of an election among peers; see the [module](super) for how to drive it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Node {
-    pub(super) base: Base,
+pub struct PeerCandidate {
+    pub(super) base: NodeState,
     pub(super) machine: Machine,
     pub(super) last_look: Instant,
     /// Whom the failure detector watches.
@@ -26,15 +29,15 @@ pub(super) enum Machine {
     Quorum(Quorum),
 }
 
-impl Node {
+impl PeerCandidate {
     /// A member that has just started, with the record that it last wrote; the default one if it has
     /// never run. It follows and votes, and does not stand for election yet.
     #[must_use]
-    pub fn new(settings: Settings, record: Record, started: Started) -> Self {
-        let base = Base::new(settings, record, started);
+    pub fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
+        let base = NodeState::new(settings, record, started);
         let machine = match base.guarantee() {
-            Guarantee::BestEffort => Machine::BestEffort(BestEffort::new(&base, started.at)),
-            Guarantee::Quorum => Machine::Quorum(Quorum::new(&base, started.at)),
+            GroupGuarantee::BestEffort => Machine::BestEffort(BestEffort::new(&base, started.at)),
+            GroupGuarantee::Quorum => Machine::Quorum(Quorum::new(&base, started.at)),
         };
         Self {
             base,
@@ -46,13 +49,13 @@ impl Node {
 
     /// What this election promises.
     #[must_use]
-    pub fn guarantee(&self) -> Guarantee {
+    pub fn guarantee(&self) -> GroupGuarantee {
         self.base.guarantee()
     }
 
     /// What it is made of.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &GroupSettings {
         &self.base.settings
     }
 
@@ -76,33 +79,33 @@ impl Node {
     pub fn longest_silence(&self) -> Option<Duration> {
         let timings = &self.base.settings.timings;
         let longest = timings.term().renew_interval() * 2 + timings.message_lifetime();
-        (self.holds_to() == Some(self.base.me())).then_some(longest)
+        (self.leader_or_organiser() == Some(self.base.me())).then_some(longest)
     }
 
     /// Whom it follows or waits for; itself while it leads, nobody while that is open.
-    fn holds_to(&self) -> Option<NodeId> {
+    fn leader_or_organiser(&self) -> Option<NodeId> {
         match &self.machine {
-            Machine::BestEffort(machine) => machine.holds_to(),
-            Machine::Quorum(machine) => machine.holds_to(self.base.me()),
+            Machine::BestEffort(machine) => machine.leader_or_organiser(),
+            Machine::Quorum(machine) => machine.leader_or_organiser(self.base.me()),
         }
     }
 
     /// Moves the watch to whom it follows. A leader watches nobody: with a quorum its rounds show who
     /// is there, and without one it does nothing about a follower that is gone; another leader shows
     /// itself. While it is open who leads, the last one stays under watch.
-    fn move_watch(&mut self) -> Option<Output> {
+    fn move_watch(&mut self) -> Option<PeerOutput> {
         let me = self.base.me();
-        let holds_to = self.holds_to()?;
+        let holds_to = self.leader_or_organiser()?;
         match self.watched {
             Some(watched) if watched == holds_to => None,
             Some(watched) => {
                 self.watched = None;
-                Some(Output::Unwatch(watched))
+                Some(PeerOutput::Unwatch(watched))
             }
             None if holds_to == me => None,
             None => {
                 self.watched = Some(holds_to);
-                Some(Output::Watch(holds_to))
+                Some(PeerOutput::Watch(holds_to))
             }
         }
     }
@@ -149,10 +152,10 @@ impl Node {
         };
         term.begin_ending(now, EndReason::of_task(end), &mut self.base.outbox);
         let (epoch, reason) = (term.epoch(), term.reason());
-        self.base.stands_from = None;
+        self.base.candidate_since = None;
         if reason.calls_for_cool_down() {
             let cool_down = self.base.settings.timings.term().cool_down();
-            self.base.stand_back_until = now + cool_down;
+            self.base.cooldown_until = now + cool_down;
         }
         match &mut self.machine {
             Machine::BestEffort(machine) if !term.is_lost() => {
@@ -161,7 +164,7 @@ impl Node {
             Machine::BestEffort(_) => {}
             Machine::Quorum(machine) => machine.release(&mut self.base, now, epoch, term.successor),
         }
-        self.base.outbox.push(Output::Ended(epoch, reason));
+        self.base.outbox.push(PeerOutput::Ended(epoch, reason));
     }
 
     /// Looks at the term. A leader whose machine stood still past the renew deadline leads no more,
@@ -185,15 +188,15 @@ impl Node {
     }
 }
 
-impl Strategy for Node {
-    type Message = Input;
-    type Output = Output;
+impl ElectionMachine for PeerCandidate {
+    type Message = PeerInput;
+    type Output = PeerOutput;
     type Peer = NodeId;
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
-        if self.base.stands_from.is_none() && self.base.term.is_none() {
-            let from = self.base.stand_back_until.max(now);
-            self.base.stands_from = Some(from);
+        if self.base.candidate_since.is_none() && self.base.term.is_none() {
+            let from = self.base.cooldown_until.max(now);
+            self.base.candidate_since = Some(from);
             match &mut self.machine {
                 Machine::BestEffort(machine) if from <= now => machine.wake(&mut self.base, now),
                 Machine::BestEffort(_) => {}
@@ -211,12 +214,12 @@ impl Strategy for Node {
                 reason => term.begin_ending(now, reason, &mut self.base.outbox),
             }
             self.look_at_term(now);
-        } else if self.base.stands_from.take().is_some() {
+        } else if self.base.candidate_since.take().is_some() {
             match &mut self.machine {
                 Machine::BestEffort(machine) => machine.abdicate(&mut self.base, now),
                 Machine::Quorum(machine) => machine.withdraw(&mut self.base, now, random),
             }
-            self.base.outbox.push(Output::Withdrawn);
+            self.base.outbox.push(PeerOutput::Withdrawn);
         }
     }
 
@@ -234,20 +237,20 @@ impl Strategy for Node {
         self.end_term(now, end);
     }
 
-    fn handle_message(&mut self, now: Instant, input: Input, random: &mut dyn Random) {
+    fn handle_message(&mut self, now: Instant, input: PeerInput, random: &mut dyn Random) {
         // Time first: an answer must not prolong what time has ended before it came.
         self.look_at_term(now);
         let base = &mut self.base;
         match (&mut self.machine, input) {
             // Another election's member, or a node that talks to itself.
-            (_, Input::Message { from, .. })
+            (_, PeerInput::Message { from, .. })
                 if from == base.me() || !base.settings.members.contains(from) => {}
-            (Machine::BestEffort(machine), Input::Message { from, message }) => {
+            (Machine::BestEffort(machine), PeerInput::Message { from, message }) => {
                 machine.hear(base, now, (from, message));
             }
             (
                 Machine::BestEffort(machine),
-                Input::Answer {
+                PeerInput::Answer {
                     node,
                     round,
                     verdict,
@@ -255,22 +258,22 @@ impl Strategy for Node {
             ) => {
                 machine.answered(base, now, (node, round, verdict));
             }
-            (Machine::BestEffort(machine), Input::Suspected(node)) => {
+            (Machine::BestEffort(machine), PeerInput::Suspected(node)) => {
                 machine.suspected(base, node);
             }
-            (Machine::BestEffort(_), Input::Alive(_)) => {}
-            (Machine::Quorum(machine), Input::Message { from, message }) => {
-                if let Message::Guard(message) = message {
+            (Machine::BestEffort(_), PeerInput::Alive(_)) => {}
+            (Machine::Quorum(machine), PeerInput::Message { from, message }) => {
+                if let PeerMessage::Quorum(message) = message {
                     machine.hear(base, now, (from, message), random);
                 }
             }
-            (Machine::Quorum(machine), Input::Suspected(node)) => {
+            (Machine::Quorum(machine), PeerInput::Suspected(node)) => {
                 machine.suspected(base, now, node, random);
             }
-            (Machine::Quorum(machine), Input::Alive(node)) => machine.alive(node),
+            (Machine::Quorum(machine), PeerInput::Alive(node)) => machine.alive(node),
             // It asks the members themselves.
-            (Machine::Quorum(_), Input::Answer { .. }) => {}
-            (machine, Input::Persisted) => {
+            (Machine::Quorum(_), PeerInput::Answer { .. }) => {}
+            (machine, PeerInput::Persisted) => {
                 base.outbox.persisted();
                 if base.outbox.is_durable() {
                     match machine {
@@ -296,7 +299,7 @@ impl Strategy for Node {
         }
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<PeerOutput> {
         self.base.outbox.poll().or_else(|| self.move_watch())
     }
 
@@ -322,7 +325,7 @@ impl Strategy for Node {
                 },
                 _ => Standing::Ending,
             },
-            None if self.base.stands_from.is_some() => Standing::Campaigning,
+            None if self.base.candidate_since.is_some() => Standing::Campaigning,
             None => Standing::Idle,
         }
     }

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{Message, NodeId, Output, Record};
+use super::{HardState, NodeId, PeerMessage, PeerOutput};
 
 /// Outputs not yet polled.
 ///
@@ -12,20 +12,20 @@ use super::{Message, NodeId, Output, Record};
 /// being stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outbox {
-    ready: VecDeque<Output>,
-    held: VecDeque<(NodeId, Message)>,
+    ready: VecDeque<PeerOutput>,
+    held: VecDeque<(NodeId, PeerMessage)>,
     /// Records on their way to the disk.
     unwritten: u32,
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, output: Output) {
+    pub(super) fn push(&mut self, output: PeerOutput) {
         self.ready.push_back(output);
     }
 
-    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+    pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
         if self.is_durable() {
-            self.push(Output::Send { to, message });
+            self.push(PeerOutput::Send { to, message });
         } else {
             self.held.push_back((to, message));
         }
@@ -36,9 +36,9 @@ impl Outbox {
         self.held.clear();
     }
 
-    pub(super) fn persist(&mut self, record: Record) {
+    pub(super) fn persist(&mut self, record: HardState) {
         self.unwritten += 1;
-        self.push(Output::Persist(record));
+        self.push(PeerOutput::Persist(record));
     }
 
     /// Whether everything that was to be written is.
@@ -51,12 +51,12 @@ impl Outbox {
         self.unwritten = self.unwritten.saturating_sub(1);
         if self.is_durable() {
             let held = core::mem::take(&mut self.held);
-            let send = |(to, message)| Output::Send { to, message };
+            let send = |(to, message)| PeerOutput::Send { to, message };
             self.ready.extend(held.into_iter().map(send));
         }
     }
 
-    pub(super) fn poll(&mut self) -> Option<Output> {
+    pub(super) fn poll(&mut self) -> Option<PeerOutput> {
         self.ready.pop_front()
     }
 }

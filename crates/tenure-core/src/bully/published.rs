@@ -6,7 +6,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{ElectionId, Membership, Message, NodeId, Verdict};
+use super::{ElectionId, Membership, NodeId, PeerMessage, Verdict};
 use crate::Epoch;
 
 /// A node of the published algorithm.
@@ -23,7 +23,7 @@ pub struct Published {
     down_worse: BTreeSet<NodeId>,
     /// Whom the detector was asked about: it answers each question once.
     asked: BTreeSet<NodeId>,
-    to_send: Vec<(NodeId, Message)>,
+    to_send: Vec<(NodeId, PeerMessage)>,
 }
 
 /// The papers' states.
@@ -43,7 +43,7 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A member says something.
-    Message(NodeId, Message),
+    Message(NodeId, PeerMessage),
     /// The detector's answer, once for each question.
     Answer(NodeId, Verdict),
     /// The timers P1, P2 and P3: ask about the leader or the organiser, or ask `Norm?`.
@@ -111,7 +111,7 @@ impl Published {
     }
 
     /// Something happens; what is to be sent comes back.
-    pub fn handle(&mut self, event: Event) -> Vec<(NodeId, Message)> {
+    pub fn handle(&mut self, event: Event) -> Vec<(NodeId, PeerMessage)> {
         match event {
             Event::Message(from, message) => self.hear(from, message),
             Event::Answer(node, verdict) => {
@@ -171,7 +171,7 @@ impl Published {
             let election = self.election;
             let preempt = true;
             self.to_send
-                .push((node, Message::Halt { election, preempt }));
+                .push((node, PeerMessage::Halt { election, preempt }));
         }
     }
 
@@ -181,7 +181,7 @@ impl Published {
                 let (election, epoch) = (self.election, NO_EPOCH);
                 for worse in self.members.worse(self.me) {
                     self.to_send
-                        .push((worse, Message::Norm { election, epoch }));
+                        .push((worse, PeerMessage::Norm { election, epoch }));
                 }
             }
             Status::Norm => {
@@ -194,20 +194,20 @@ impl Published {
         }
     }
 
-    fn hear(&mut self, from: NodeId, message: Message) {
+    fn hear(&mut self, from: NodeId, message: PeerMessage) {
         match message {
             // Always obeyed, whomever it had obeyed before.
-            Message::Halt { election, .. } => {
+            PeerMessage::Halt { election, .. } => {
                 self.down.remove(&from);
                 self.election = election;
                 self.status = Status::Wait;
                 self.asked.clear();
                 let highest = None;
                 self.to_send
-                    .push((from, Message::Ack { election, highest }));
+                    .push((from, PeerMessage::Ack { election, highest }));
             }
             // Of whichever election.
-            Message::Ack { election, .. } => {
+            PeerMessage::Ack { election, .. } => {
                 self.acks.insert(from);
                 let mut worse = self.members.worse(self.me);
                 let done = |worse| self.acks.contains(&worse) || self.down_worse.contains(&worse);
@@ -216,29 +216,29 @@ impl Published {
                     self.status = Status::Norm;
                     self.asked.clear();
                     let epoch = NO_EPOCH;
-                    let ldr = Message::Ldr { election, epoch };
+                    let ldr = PeerMessage::Ldr { election, epoch };
                     self.to_send.extend(self.acks.iter().map(|&ack| (ack, ldr)));
                 }
             }
-            Message::Ldr { election, .. } => {
+            PeerMessage::Ldr { election, .. } => {
                 if self.status == Status::Wait && election == self.election {
                     self.leader = from;
                     self.status = Status::Norm;
                     self.asked.clear();
                 }
             }
-            Message::Norm { election, .. } => {
+            PeerMessage::Norm { election, .. } => {
                 if self.status != Status::Norm {
-                    self.to_send.push((from, Message::NotNorm { election }));
+                    self.to_send.push((from, PeerMessage::NotNorm { election }));
                 }
             }
-            Message::NotNorm { election } => {
+            PeerMessage::NotNorm { election } => {
                 let leads = self.status == Status::Norm && self.leader == self.me;
                 if leads && election == self.election {
                     self.stage_1();
                 }
             }
-            Message::Rej { .. } | Message::Stale { .. } | Message::Guard(_) => {}
+            PeerMessage::Rej { .. } | PeerMessage::Stale { .. } | PeerMessage::Quorum(_) => {}
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What a node is made of.
 
-use super::{Guarantee, Membership, MembershipWarning, NodeId, Timings};
+use super::{GroupGuarantee, GroupTimings, Membership, MembershipWarning, NodeId};
 use crate::Incarnation;
 use crate::detector::Group;
 
 /// A repair of the published algorithm that can be taken out again, to see what it is for.
 #[cfg(any(test, feature = "planted"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fix {
+pub enum Mutation {
     /// One worse member after the other is halted, in the order of their ranks.
     OneAfterTheOther,
     /// The test for completion is made wherever a member is accounted for, not only on an `Ack`.
@@ -56,39 +56,39 @@ pub enum Fix {
 
 /// What a node is made of: who it is, with whom, and by which rules.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct GroupSettings {
     pub(super) me: NodeId,
     pub(super) members: Membership,
-    pub(super) timings: Timings,
-    guarantee: Guarantee,
+    pub(super) timings: GroupTimings,
+    guarantee: GroupGuarantee,
     preempt: bool,
     #[cfg(any(test, feature = "planted"))]
-    without: alloc::vec::Vec<Fix>,
+    without: alloc::vec::Vec<Mutation>,
 }
 
 /// Settings never change, so they don't tell two nodes of one run apart.
-impl core::hash::Hash for Settings {
+impl core::hash::Hash for GroupSettings {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         self.me.hash(state);
     }
 }
 
-impl PartialEq for Settings {
+impl PartialEq for GroupSettings {
     fn eq(&self, other: &Self) -> bool {
         self.me == other.me
     }
 }
 
-impl Eq for Settings {}
+impl Eq for GroupSettings {}
 
-impl Settings {
+impl GroupSettings {
     /// The settings of member `me`, with a quorum from three members on
     /// ([`Membership::default_guarantee`]) and without preemption.
     ///
     /// # Errors
     ///
     /// [`NotAMember`] if `me` is none of the members.
-    pub fn new(me: NodeId, members: Membership, timings: Timings) -> Result<Self, NotAMember> {
+    pub fn new(me: NodeId, members: Membership, timings: GroupTimings) -> Result<Self, NotAMember> {
         if !members.contains(me) {
             return Err(NotAMember { me });
         }
@@ -105,7 +105,7 @@ impl Settings {
 
     /// Asks for this guarantee. All members must be set alike.
     #[must_use]
-    pub fn with_guarantee(self, guarantee: Guarantee) -> Self {
+    pub fn with_guarantee(self, guarantee: GroupGuarantee) -> Self {
         Self { guarantee, ..self }
     }
 
@@ -120,19 +120,19 @@ impl Settings {
     /// Takes a repair out.
     #[cfg(any(test, feature = "planted"))]
     #[must_use]
-    pub fn without(mut self, fix: Fix) -> Self {
+    pub fn without(mut self, fix: Mutation) -> Self {
         self.without.push(fix);
         self
     }
 
     #[cfg(any(test, feature = "planted"))]
-    pub(super) fn lacks(&self, fix: Fix) -> bool {
+    pub(super) fn lacks(&self, fix: Mutation) -> bool {
         self.without.contains(&fix)
     }
 
     /// What an election by these settings promises.
     #[must_use]
-    pub const fn guarantee(&self) -> Guarantee {
+    pub const fn guarantee(&self) -> GroupGuarantee {
         self.guarantee
     }
 
@@ -162,7 +162,7 @@ impl Settings {
 
     /// The timings.
     #[must_use]
-    pub const fn timings(&self) -> &Timings {
+    pub const fn timings(&self) -> &GroupTimings {
         &self.timings
     }
 
@@ -177,7 +177,7 @@ impl Settings {
 macro_rules! lacks {
     ($settings:expr, $fix:ident) => {{
         #[cfg(any(test, feature = "planted"))]
-        let lacks = $settings.lacks($crate::bully::Fix::$fix);
+        let lacks = $settings.lacks($crate::bully::Mutation::$fix);
         #[cfg(not(any(test, feature = "planted")))]
         let lacks = false;
         lacks

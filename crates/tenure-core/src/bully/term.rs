@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use super::outbox::Outbox;
-use super::{NodeId, Output};
-use crate::lease::keeper::{EndReason, Timings};
-use crate::strategy::{Ladder, Rung};
+use super::{NodeId, PeerOutput};
+use crate::election::{Stage, StepDown};
+use crate::lease::candidate::{EndReason, Timings};
 use crate::{Epoch, Instant};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub(super) struct Term {
     pub(super) progress: Option<Instant>,
     /// Whether leadership is gone, so that nothing is left to renew.
     lost: bool,
-    ending: Option<Ladder>,
+    ending: Option<StepDown>,
     /// Whom it is handed over to, if not just to the best one.
     pub(super) successor: Option<NodeId>,
 }
@@ -49,7 +49,7 @@ impl Term {
     pub(super) fn reason(&self) -> EndReason {
         self.ending
             .as_ref()
-            .map_or(EndReason::Resigned, Ladder::reason)
+            .map_or(EndReason::Resigned, StepDown::reason)
     }
 
     /// Until when nobody else can lead, for sure; `None` once leadership is gone.
@@ -91,8 +91,8 @@ impl Term {
     /// Begins to end the term; the first reason stays.
     pub(super) fn begin_ending(&mut self, now: Instant, reason: EndReason, outbox: &mut Outbox) {
         if self.ending.is_none() {
-            self.ending = Some(Ladder::new(now, reason));
-            outbox.push(Output::Cancel(reason));
+            self.ending = Some(StepDown::new(now, reason));
+            outbox.push(PeerOutput::Cancel(reason));
         }
     }
 
@@ -133,8 +133,8 @@ impl Term {
         let hard_stop = self.hard_stop(timings);
         let rung = self.ending.as_mut();
         match rung.and_then(|ending| ending.climb(now, timings, hard_stop)) {
-            Some(Rung::Abort) => outbox.push(Output::Abort),
-            Some(Rung::Overrun) => outbox.push(Output::Overrun),
+            Some(Stage::Abort) => outbox.push(PeerOutput::Abort),
+            Some(Stage::Overrun) => outbox.push(PeerOutput::Overrun),
             None => {}
         }
     }

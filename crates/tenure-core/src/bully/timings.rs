@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use crate::lease::keeper::{LOOK_INTERVAL, Timings as TermTimings};
+use crate::lease::candidate::{LOOK_INTERVAL, Timings as TermTimings};
 
 /// What a user may set beside the timings of a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimingsOptions {
+pub struct GroupTimingsOptions {
     /// How long a message may be under way before its receiver drops it, and how long an answer is
     /// waited for. Default: 500 ms, or a tenth of the renew interval if that is longer, but a quarter
     /// of it at most. Longer: slow networks and disks are borne; shorter: elections are quicker.
@@ -31,13 +31,13 @@ const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
 ///
 /// A value that exists is possible: see [`TimingsError`] for what is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timings {
+pub struct GroupTimings {
     term: TermTimings,
     message_lifetime: Duration,
     hold_down: Duration,
 }
 
-impl Default for Timings {
+impl Default for GroupTimings {
     /// A term's defaults (15 s, 5 s, 10 s, 14 s), messages of half a second, a hold-down of 30 s.
     fn default() -> Self {
         let term = TermTimings::default();
@@ -49,30 +49,33 @@ impl Default for Timings {
     }
 }
 
-impl Timings {
+impl GroupTimings {
     /// The timings with these options, the rest derived from those of a term.
     ///
     /// # Errors
     ///
     /// [`TimingsError`] when they can't hold together; each names both numbers.
-    pub fn new(term: TermTimings, options: &TimingsOptions) -> Result<Self, TimingsError> {
+    pub fn new(
+        term: TermTimings,
+        options: &GroupTimingsOptions,
+    ) -> Result<Self, GroupTimingsError> {
         let interval = term.renew_interval();
         let lifetime = options
             .message_lifetime
             .unwrap_or_else(|| (interval / 10).max(DEFAULT_LIFETIME).min(interval / 4));
         if lifetime < LOOK_INTERVAL / 10 {
-            return Err(TimingsError::MessageLifetimeShort { lifetime });
+            return Err(GroupTimingsError::MessageLifetimeShort { lifetime });
         }
         // A round of renewals is answered, or known to be lost, before half of the interval is over.
         if lifetime > interval / 2 {
-            return Err(TimingsError::MessageLifetimeLong { lifetime, interval });
+            return Err(GroupTimingsError::MessageLifetimeLong { lifetime, interval });
         }
         let lease = term.lease_duration();
         let hold_down = options
             .hold_down
             .unwrap_or_else(|| DEFAULT_HOLD_DOWN.max(lease));
         if hold_down < lease {
-            return Err(TimingsError::HoldDown { hold_down, lease });
+            return Err(GroupTimingsError::HoldDown { hold_down, lease });
         }
         Ok(Self {
             term,
@@ -142,7 +145,7 @@ impl Timings {
 /// Why timings can't hold together. Whoever set them must change one of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TimingsError {
+pub enum GroupTimingsError {
     /// Every message would come too late.
     #[error("message lifetime {lifetime:?} must be at least {:?}", LOOK_INTERVAL / 10)]
     MessageLifetimeShort {
@@ -172,15 +175,15 @@ pub enum TimingsError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::keeper::TimingsOptions as TermOptions;
+    use crate::lease::candidate::TimingsOptions as TermOptions;
     use alloc::string::ToString;
 
     #[test]
     fn the_defaults_are_what_the_derivation_gives() {
         let term = TermTimings::default();
-        let derived = Timings::new(term, &TimingsOptions::default());
-        assert_eq!(derived, Ok(Timings::default()));
-        let bound = Timings::default().worst_without_leader();
+        let derived = GroupTimings::new(term, &GroupTimingsOptions::default());
+        assert_eq!(derived, Ok(GroupTimings::default()));
+        let bound = GroupTimings::default().worst_without_leader();
         assert_eq!(bound, Duration::from_millis(17_500));
     }
 
@@ -190,7 +193,7 @@ mod tests {
             lease_duration: Some(Duration::from_secs(1)),
             ..TermOptions::default()
         });
-        assert!(Timings::new(term.unwrap(), &TimingsOptions::default()).is_ok());
+        assert!(GroupTimings::new(term.unwrap(), &GroupTimingsOptions::default()).is_ok());
     }
 
     #[test]
@@ -200,11 +203,11 @@ mod tests {
             (Some(2_501), None, ["2.501s", "5s"]),
             (None, Some(14_000), ["14s", "15s"]),
         ] {
-            let options = TimingsOptions {
+            let options = GroupTimingsOptions {
                 message_lifetime: lifetime.map(Duration::from_millis),
                 hold_down: hold_down.map(Duration::from_millis),
             };
-            let error = Timings::new(TermTimings::default(), &options);
+            let error = GroupTimings::new(TermTimings::default(), &options);
             let error = error.unwrap_err().to_string();
             assert!(numbers.iter().all(|n| error.contains(n)), "{error}");
         }

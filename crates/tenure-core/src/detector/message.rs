@@ -53,7 +53,7 @@ impl Group {
 /// What detectors say to each other. The envelope tells who says it, in which incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Message {
+pub enum DetectorMessage {
     /// "Are you alive?"
     Ping {
         /// Comes back with the answer.
@@ -98,9 +98,9 @@ pub enum Message {
 pub enum Candidacy {
     /// It does.
     #[default]
-    Stands,
+    Candidate,
     /// It only follows and votes, for good or for now: nobody should wait for it to lead.
-    Aside,
+    NonCandidate,
 }
 
 /// The list that goes round the [ring](super::Ring).
@@ -129,7 +129,7 @@ pub struct Stamp {
 
 /// What a detector is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum DetectorInput {
     /// Is the node up? The answer is an [`Output::Answer`] with the same number.
     Ask {
         /// About whom.
@@ -148,7 +148,7 @@ pub enum Input {
         /// In which incarnation it was sent.
         incarnation: Incarnation,
         /// What it says.
-        message: Message,
+        message: DetectorMessage,
     },
     /// Any other message has come from the node: it lives.
     Heard {
@@ -168,13 +168,13 @@ pub enum Input {
 
 /// What a detector wants done or has to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum DetectorOutput {
     /// Send this. It may be lost.
     Send {
         /// To whom.
         to: NodeId,
         /// What.
-        message: Message,
+        message: DetectorMessage,
     },
     /// The answer to an [`Input::Ask`].
     Answer {

@@ -65,10 +65,10 @@
 //! assert_eq!(verdict, Verdict::Down);
 //! ```
 
-mod desk;
 mod message;
-mod notices;
 mod options;
+mod peer_table;
+mod recovery_announcer;
 
 mod on_demand;
 mod pull;
@@ -89,12 +89,14 @@ use core::fmt;
 use core::time::Duration;
 
 pub use chen::{Chen, ChenOptions};
-pub use desk::AskOptions;
 pub use detection::{DetectBy, Detection, DetectionOptions};
 pub use fixed::FixedTimeout;
-pub use message::{Attendance, Candidacy, Group, Input, Message, Output, Stamp, Verdict};
+pub use message::{
+    Attendance, Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Stamp, Verdict,
+};
 pub use on_demand::{OnDemand, OnDemandOptions};
 pub use options::{MAX_DURATION, MIN_INTERVAL, OptionsError};
+pub use peer_table::AskOptions;
 pub use phi::{PhiAccrual, PhiOptions};
 pub use pull::{Pull, PullOptions};
 pub use push::{Estimator, Push, PushOptions};
@@ -105,13 +107,13 @@ use crate::{Instant, NodeId};
 /// A failure detector; see the [module](self) for how to drive it and what to rely on.
 pub trait Detector: fmt::Debug {
     /// Input: a question, a watch, a message, a hint.
-    fn handle_input(&mut self, now: Instant, input: Input);
+    fn handle_input(&mut self, now: Instant, input: DetectorInput);
 
     /// Input: the time has come that [`poll_timeout`](Self::poll_timeout) named, or any other.
     fn handle_timeout(&mut self, now: Instant);
 
     /// Output: the next thing to do or to know, until there is none.
-    fn poll_output(&mut self) -> Option<Output>;
+    fn poll_output(&mut self) -> Option<DetectorOutput>;
 
     /// Output: when to call [`handle_timeout`](Self::handle_timeout) at the latest.
     fn poll_timeout(&self) -> Option<Instant>;

@@ -4,9 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::desk::{AskOptions, Desk, Step};
-use super::message::{Group, Input, Output};
+use super::message::{DetectorInput, DetectorOutput, Group};
 use super::options::{self, OptionsError};
+use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
@@ -33,7 +33,7 @@ use crate::{Instant, NodeId};
 /// Distributed Systems" (2004) by the same author.
 #[derive(Debug)]
 pub struct OnDemand {
-    desk: Desk,
+    desk: PeerTable,
     options: OnDemandOptions,
     /// When to ask next about a node under watch.
     polls: BTreeMap<NodeId, Instant>,
@@ -66,7 +66,7 @@ impl OnDemand {
         ask: AskOptions,
         options: OnDemandOptions,
     ) -> Result<Self, OptionsError> {
-        let desk = Desk::new(group, ask)?;
+        let desk = PeerTable::new(group, ask)?;
         options::duration("poll", options.poll)?;
         options::at_least("poll", options.poll, "the ask timeout ", ask.timeout)?;
         Ok(Self {
@@ -78,7 +78,7 @@ impl OnDemand {
 }
 
 impl Detector for OnDemand {
-    fn handle_input(&mut self, now: Instant, input: Input) {
+    fn handle_input(&mut self, now: Instant, input: DetectorInput) {
         match self.desk.handle_input(now, input) {
             Step::Nothing => {}
             Step::Watch(node) => {
@@ -108,7 +108,7 @@ impl Detector for OnDemand {
         }
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.desk.poll_output()
     }
 

@@ -3,9 +3,9 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
-use super::desk::{AskOptions, Desk, Step};
-use super::message::{Group, Input, Message, Output};
+use super::message::{DetectorInput, DetectorMessage, DetectorOutput, Group};
 use super::options::{self, OptionsError};
+use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
@@ -24,7 +24,7 @@ use crate::{Instant, NodeId};
 /// Failure Detectors in Distributed Systems" (2008), with more than one miss.
 #[derive(Debug)]
 pub struct Pull {
-    desk: Desk,
+    desk: PeerTable,
     options: PullOptions,
     probes: BTreeMap<NodeId, Probes>,
 }
@@ -74,7 +74,7 @@ impl Pull {
     ///
     /// [`OptionsError`] when the parameters can't hold together; it names both numbers.
     pub fn new(group: &Group, ask: AskOptions, options: PullOptions) -> Result<Self, OptionsError> {
-        let desk = Desk::new(group, ask)?;
+        let desk = PeerTable::new(group, ask)?;
         options::duration("ping interval", options.interval)?;
         options::duration("ping timeout", options.timeout)?;
         options::at_most(
@@ -97,12 +97,12 @@ impl Pull {
         self.handle_timeout(now);
     }
 
-    fn handle_heard(&mut self, now: Instant, from: NodeId, message: Option<&Message>) {
+    fn handle_heard(&mut self, now: Instant, from: NodeId, message: Option<&DetectorMessage>) {
         let Some(probes) = self.probes.get_mut(&from) else {
             return;
         };
         let answered = match message {
-            Some(Message::Pong { round, .. }) => {
+            Some(DetectorMessage::Pong { round, .. }) => {
                 probes.open.iter().position(|open| open.0 == *round)
             }
             _ => None,
@@ -123,7 +123,7 @@ impl Pull {
 }
 
 impl Detector for Pull {
-    fn handle_input(&mut self, now: Instant, input: Input) {
+    fn handle_input(&mut self, now: Instant, input: DetectorInput) {
         match self.desk.handle_input(now, input) {
             Step::Nothing => {}
             Step::Watch(node) => self.begin(now, node),
@@ -153,7 +153,7 @@ impl Detector for Pull {
         }
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.desk.poll_output()
     }
 

@@ -4,9 +4,9 @@ use alloc::collections::BTreeMap;
 use core::fmt;
 use core::time::Duration;
 
-use super::desk::{AskOptions, Desk, Step};
-use super::message::{Group, Input, Message, Output};
+use super::message::{DetectorInput, DetectorMessage, DetectorOutput, Group};
 use super::options::{self, MAX_DURATION, MIN_INTERVAL, OptionsError};
+use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
@@ -33,7 +33,7 @@ pub(super) const RENEWALS: u32 = 3;
 /// Detectors in Distributed Systems" (2008).
 #[derive(Debug)]
 pub struct Push<E: Estimator> {
-    desk: Desk,
+    desk: PeerTable,
     options: PushOptions,
     /// What each watch begins with.
     estimator: E,
@@ -129,7 +129,7 @@ impl<E: Estimator> Push<E> {
         options: PushOptions,
         estimator: E::Options,
     ) -> Result<Self, OptionsError> {
-        let desk = Desk::new(group, ask)?;
+        let desk = PeerTable::new(group, ask)?;
         options::duration("heartbeat interval", options.interval)?;
         options::duration("subscription lifetime", options.lifetime)?;
         options::at_least(
@@ -170,7 +170,7 @@ impl<E: Estimator> Push<E> {
         now: Instant,
         from: NodeId,
         restarted: bool,
-        message: Option<&Message>,
+        message: Option<&DetectorMessage>,
     ) {
         if restarted {
             // Its clock has another origin, and it does not know its subscribers.
@@ -180,7 +180,7 @@ impl<E: Estimator> Push<E> {
                 self.begin(now, from);
             }
         }
-        if let Some(Message::Heartbeat { tick }) = message {
+        if let Some(DetectorMessage::Heartbeat { tick }) = message {
             return self.handle_heartbeat(now, from, *tick);
         }
         if self.desk.is_suspected(from) {
@@ -194,10 +194,10 @@ impl<E: Estimator> Push<E> {
             watch.estimator.begin(now);
         }
         match message {
-            Some(Message::Subscribe { interval, lifetime }) => {
+            Some(DetectorMessage::Subscribe { interval, lifetime }) => {
                 self.subscribe(now, from, *interval, *lifetime);
             }
-            Some(Message::Unsubscribe) => {
+            Some(DetectorMessage::Unsubscribe) => {
                 self.subscribers.remove(&from);
             }
             _ => {}
@@ -237,13 +237,13 @@ impl<E: Estimator> Push<E> {
 }
 
 impl<E: Estimator> Detector for Push<E> {
-    fn handle_input(&mut self, now: Instant, input: Input) {
+    fn handle_input(&mut self, now: Instant, input: DetectorInput) {
         match self.desk.handle_input(now, input) {
             Step::Nothing => {}
             Step::Watch(node) => self.begin(now, node),
             Step::Unwatch(node) => {
                 self.watches.remove(&node);
-                self.desk.send(node, Message::Unsubscribe);
+                self.desk.send(node, DetectorMessage::Unsubscribe);
             }
             Step::Heard {
                 from,
@@ -265,7 +265,7 @@ impl<E: Estimator> Detector for Push<E> {
             if watch.renew <= now {
                 let PushOptions { interval, lifetime } = self.options;
                 self.desk
-                    .send(*node, Message::Subscribe { interval, lifetime });
+                    .send(*node, DetectorMessage::Subscribe { interval, lifetime });
                 watch.renew = now
                     + if self.desk.is_suspected(*node) || watch.newest.is_none() {
                         interval
@@ -278,13 +278,13 @@ impl<E: Estimator> Detector for Push<E> {
         for (node, subscription) in &mut self.subscribers {
             if subscription.next <= now {
                 let tick = subscription.tick(now);
-                self.desk.send(*node, Message::Heartbeat { tick });
+                self.desk.send(*node, DetectorMessage::Heartbeat { tick });
                 subscription.next = subscription.after(now);
             }
         }
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.desk.poll_output()
     }
 

@@ -3,9 +3,9 @@
 use alloc::collections::BTreeSet;
 use core::time::Duration;
 
-use super::desk::{AskOptions, Desk, Step};
-use super::message::{Attendance, Group, Input, Message, Output, Stamp};
+use super::message::{Attendance, DetectorInput, DetectorMessage, DetectorOutput, Group, Stamp};
 use super::options::{self, OptionsError};
+use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
@@ -35,7 +35,7 @@ use crate::{Instant, NodeId};
 /// Detectors in Distributed Systems" (2008). How a list is replaced is not said there.
 #[derive(Debug)]
 pub struct Ring {
-    desk: Desk,
+    desk: PeerTable,
     options: RingOptions,
     /// The newest list that was seen or passed on.
     newest: Option<Stamp>,
@@ -82,7 +82,7 @@ impl Ring {
         ask: AskOptions,
         options: RingOptions,
     ) -> Result<Self, OptionsError> {
-        let desk = Desk::new(group, ask)?;
+        let desk = PeerTable::new(group, ask)?;
         options::duration("hold", options.hold)?;
         options::duration("list timeout", options.list_timeout)?;
         options::at_least(
@@ -165,7 +165,7 @@ impl Ring {
         list.stamp.hops = list.stamp.hops.saturating_add(1);
         self.newest = Some(list.stamp);
         self.passed_to = Some(next);
-        self.desk.send(next, Message::Attendance(list));
+        self.desk.send(next, DetectorMessage::Attendance(list));
     }
 
     fn successor(&self) -> Option<NodeId> {
@@ -233,7 +233,7 @@ fn round(group: &Group, hold: Duration) -> Duration {
 }
 
 impl Detector for Ring {
-    fn handle_input(&mut self, now: Instant, input: Input) {
+    fn handle_input(&mut self, now: Instant, input: DetectorInput) {
         match self.desk.handle_input(now, input) {
             Step::Nothing | Step::Unwatch(_) => {}
             Step::Watch(node) => {
@@ -244,7 +244,7 @@ impl Detector for Ring {
             Step::Heard { from, message, .. } => {
                 self.desk.trust(from);
                 self.handle_found(now, from);
-                if let Some(Message::Attendance(list)) = message {
+                if let Some(DetectorMessage::Attendance(list)) = message {
                     self.handle_list(now, list);
                 }
             }
@@ -263,7 +263,7 @@ impl Detector for Ring {
         }
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.desk.poll_output()
     }
 

@@ -32,7 +32,7 @@ mod apply;
 mod lease;
 mod queue;
 
-pub mod keeper;
+pub mod candidate;
 
 pub use apply::{Applied, Change, Rejection, apply, deletable};
 pub use duration::LeaseDuration;

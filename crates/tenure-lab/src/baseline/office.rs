@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::detector::{self, AskOptions, Detector, Group, OnDemand, OnDemandOptions};
-use tenure_core::lease::keeper::EndReason;
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::Pace;
@@ -100,12 +100,12 @@ impl Office {
 
     pub(super) fn watch(&mut self, here: &Here<'_>, node: NodeId) {
         self.detector
-            .handle_input(here.now, detector::Input::Watch(node));
+            .handle_input(here.now, detector::DetectorInput::Watch(node));
     }
 
     pub(super) fn unwatch(&mut self, here: &Here<'_>, node: NodeId) {
         self.detector
-            .handle_input(here.now, detector::Input::Unwatch(node));
+            .handle_input(here.now, detector::DetectorInput::Unwatch(node));
     }
 
     pub(super) fn is_asked(&self, node: NodeId) -> bool {
@@ -113,14 +113,16 @@ impl Office {
     }
 
     pub(super) fn heard(&mut self, here: &Here<'_>, from: NodeId, incarnation: Incarnation) {
-        self.detector
-            .handle_input(here.now, detector::Input::Heard { from, incarnation });
+        self.detector.handle_input(
+            here.now,
+            detector::DetectorInput::Heard { from, incarnation },
+        );
     }
 
     pub(super) fn ask(&mut self, here: &Here<'_>, node: NodeId) {
         self.asked.insert(node);
         self.detector
-            .handle_input(here.now, detector::Input::Ask { node, ask: 0 });
+            .handle_input(here.now, detector::DetectorInput::Ask { node, ask: 0 });
     }
 
     pub(super) fn is_suspected(&self, node: NodeId) -> bool {
@@ -139,7 +141,7 @@ impl Office {
                 payload: Payload::Detector(incarnation, message),
                 ..
             } => {
-                let input = detector::Input::Message {
+                let input = detector::DetectorInput::Message {
                     from,
                     incarnation,
                     message,
@@ -149,7 +151,7 @@ impl Office {
             Input::Message { from, payload, .. } => return Some((from, payload)),
             Input::Refused(node) => {
                 self.detector
-                    .handle_input(here.now, detector::Input::Refused(node));
+                    .handle_input(here.now, detector::DetectorInput::Refused(node));
             }
             Input::Wake => self.detector.handle_timeout(here.now),
             // Its leader goes on leading, with another task.
@@ -168,17 +170,18 @@ impl Office {
     pub(super) fn news(&mut self, here: &mut Here<'_>) -> Option<News> {
         while let Some(output) = self.detector.poll_output() {
             match output {
-                detector::Output::Send { to, message } => {
+                detector::DetectorOutput::Send { to, message } => {
                     here.send(to, Payload::Detector(self.incarnation, message));
                 }
-                detector::Output::Answer { node, verdict, .. } => {
+                detector::DetectorOutput::Answer { node, verdict, .. } => {
                     self.asked.remove(&node);
                     return Some(News::Answer(node, verdict));
                 }
-                detector::Output::Suspected(node) | detector::Output::Restarted(node, _) => {
+                detector::DetectorOutput::Suspected(node)
+                | detector::DetectorOutput::Restarted(node, _) => {
                     return Some(News::Suspected(node));
                 }
-                detector::Output::Trusted(_) => {}
+                detector::DetectorOutput::Trusted(_) => {}
             }
         }
         None

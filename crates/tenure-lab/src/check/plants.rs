@@ -1,6 +1,6 @@
 //! Mistakes on purpose, each on the ground on which it shows.
 
-use tenure_core::bully::Fix;
+use tenure_core::bully::Mutation;
 
 use super::{Course, Ground};
 use crate::contestant::Contestant;
@@ -34,20 +34,20 @@ const STORMS: &[(&str, &[Planted])] = &[
             Planted::VoteForgotten,
             Planted::ClockStopsWhenSuspended,
             Planted::RenewerOnTaskRuntime,
-            Planted::Without(Fix::Promise),
-            Planted::Without(Fix::Quarantine),
-            Planted::Without(Fix::Majority),
+            Planted::Without(Mutation::Promise),
+            Planted::Without(Mutation::Quarantine),
+            Planted::Without(Mutation::Majority),
         ],
     ),
     (
         "bully-no-quorum",
         &[
-            Planted::Without(Fix::CompletionEverywhere),
-            Planted::Without(Fix::HaltAgain),
-            Planted::Without(Fix::ObeyOnce),
-            Planted::Without(Fix::FreshElection),
-            Planted::Without(Fix::OneAfterTheOther),
-            Planted::Without(Fix::OwnRound),
+            Planted::Without(Mutation::CompletionEverywhere),
+            Planted::Without(Mutation::HaltAgain),
+            Planted::Without(Mutation::ObeyOnce),
+            Planted::Without(Mutation::FreshElection),
+            Planted::Without(Mutation::OneAfterTheOther),
+            Planted::Without(Mutation::OwnRound),
         ],
     ),
 ];
@@ -55,22 +55,25 @@ const STORMS: &[(&str, &[Planted])] = &[
 /// Which mistakes need a few messages in one certain order, and in which course they come so.
 const COURSES: &[(&str, Planted)] = &[
     ("vote-before-disk", Planted::SayBeforeDisk),
-    ("voters-restart", Planted::Without(Fix::DurablePromise)),
-    ("late-votes", Planted::Without(Fix::CountFromRequest)),
-    ("late-renewals", Planted::Without(Fix::CountFromRound)),
-    ("late-release", Planted::Without(Fix::ReleaseOwn)),
-    ("last-one", Planted::Without(Fix::AskAgain)),
+    ("voters-restart", Planted::Without(Mutation::DurablePromise)),
+    ("late-votes", Planted::Without(Mutation::CountFromRequest)),
+    ("late-renewals", Planted::Without(Mutation::CountFromRound)),
+    ("late-release", Planted::Without(Mutation::ReleaseOwn)),
+    ("last-one", Planted::Without(Mutation::AskAgain)),
     ("two-organisers", Planted::ObeyAnybody),
     ("short-memory", Planted::ObeyedForgotten),
     ("old-acks", Planted::AckOfAny),
     ("lost-notice", Planted::StaleDownList),
-    ("one-after-the-other-down", Planted::Without(Fix::SameRound)),
+    (
+        "one-after-the-other-down",
+        Planted::Without(Mutation::SameRound),
+    ),
     ("quick-restarts", Planted::NoNotice),
     ("late-verdicts", Planted::LateVerdict),
     ("parted", Planted::BlindLeaders),
-    ("worse-leader", Planted::Without(Fix::MissAnyLeader)),
-    ("followers-restart", Planted::Without(Fix::Join)),
-    ("better-ones-restart", Planted::Without(Fix::Spare)),
+    ("worse-leader", Planted::Without(Mutation::MissAnyLeader)),
+    ("followers-restart", Planted::Without(Mutation::Join)),
+    ("better-ones-restart", Planted::Without(Mutation::Spare)),
 ];
 
 pub(super) fn plants() -> Vec<Ground> {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use tenure_core::election::Standing;
 use tenure_core::lease::LeaseId;
-use tenure_core::lease::keeper::{Answer, EndReason, Keeper, Output, Request, TaskEnd, Timings};
-use tenure_core::strategy::Standing;
+use tenure_core::lease::candidate::{
+    Answer, EndReason, LeaseCandidate, LeaseOutput, Request, TaskEnd, Timings,
+};
 use tenure_core::{CandidateId, Instant, NodeId};
 
 use crate::fault::Planted;
@@ -16,7 +18,7 @@ pub(super) struct Candidate {
     store: NodeId,
     life: u64,
     planted: Option<Planted>,
-    keeper: Keeper,
+    keeper: LeaseCandidate,
     /// The request in flight: when it was sent, and until when an answer is waited for.
     in_flight: Option<(u64, Instant, Instant)>,
     /// With the deadline from the reply planted: how far the keeper's clock is behind. It stands still
@@ -54,7 +56,7 @@ impl Candidate {
             store,
             life,
             planted,
-            keeper: Keeper::new(timings),
+            keeper: LeaseCandidate::new(timings),
             in_flight: None,
             behind: Duration::ZERO,
             fresh: None,
@@ -171,18 +173,18 @@ impl Candidate {
         }
     }
 
-    fn take(&mut self, here: &mut Here<'_>, output: Output) {
+    fn take(&mut self, here: &mut Here<'_>, output: LeaseOutput) {
         match output {
-            Output::Send {
+            LeaseOutput::Send {
                 attempt,
                 request,
                 timeout,
             } => self.send(here, attempt, request, timeout),
-            Output::Began(epoch) => {
+            LeaseOutput::Began(epoch) => {
                 here.want(Effect::Sees(node(&self.name)));
                 here.want(Effect::Began(Some(epoch)));
             }
-            Output::Cancel(reason) => {
+            LeaseOutput::Cancel(reason) => {
                 here.want(Effect::Cancel(reason));
                 let voluntary = matches!(reason, EndReason::Resigned | EndReason::ShutDown);
                 if voluntary && self.has(Planted::ReleaseBeforeTaskEnd) {
@@ -191,20 +193,23 @@ impl Candidate {
                     self.keeper.task_ended(now, TaskEnd::Returned, here.dice);
                 }
             }
-            Output::Abort => here.want(Effect::Abort),
-            Output::Ended(_, reason) => {
+            LeaseOutput::Abort => here.want(Effect::Abort),
+            LeaseOutput::Ended(_, reason) => {
                 here.want(Effect::Ended(reason));
                 here.want(Effect::Sees(None));
             }
-            Output::Failed(why) => {
+            LeaseOutput::Failed(why) => {
                 here.want(Effect::Failed(why));
                 self.stays = false;
             }
-            Output::SeenLeader(leader) => {
+            LeaseOutput::SeenLeader(leader) => {
                 let leader = leader.and_then(|(leader, _)| node(&leader));
                 here.want(Effect::Sees(leader));
             }
-            Output::AtRisk(_) | Output::Overrun | Output::Withdrawn | Output::Retrying(_) => {}
+            LeaseOutput::AtRisk(_)
+            | LeaseOutput::Overrun
+            | LeaseOutput::Withdrawn
+            | LeaseOutput::Retrying(_) => {}
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::bully::{Guarantee, Member as BullyMember, Membership, Settings, Timings};
+use tenure_core::bully::{
+    GroupGuarantee, GroupSettings, GroupTimings, Member as BullyMember, Membership,
+};
 use tenure_core::detector::{
     AskOptions, DetectBy, Detection, DetectionOptions, Detector, Group, OptionsError,
     Ring as AttendanceRing, RingOptions,
@@ -21,12 +23,12 @@ use crate::sim::{Cast, Here, Process, Stable};
 const STORE: NodeId = NodeId(0);
 
 /// The same with the mistake. Only a test build has machines that can make one.
-fn spoilt(settings: Settings, planted: Option<Planted>) -> Settings {
+fn spoilt(settings: GroupSettings, planted: Option<Planted>) -> GroupSettings {
     #[cfg(feature = "planted")]
     let settings = planted
         .iter()
         .flat_map(|planted| planted.without())
-        .fold(settings, Settings::without);
+        .fold(settings, GroupSettings::without);
     #[cfg(not(feature = "planted"))]
     let _ = planted;
     settings
@@ -40,7 +42,7 @@ pub struct Troupe {
     planted: Option<Planted>,
     watches: bool,
     members: Membership,
-    timings: Timings,
+    timings: GroupTimings,
 }
 
 impl Troupe {
@@ -56,7 +58,7 @@ impl Troupe {
             priority: 0,
         };
         let members = Membership::of_any_size((1..=nodes).map(member));
-        let timings = Timings::new(contestant.term, &contestant.peers);
+        let timings = GroupTimings::new(contestant.term, &contestant.peers);
         Self {
             contestant,
             nodes,
@@ -89,14 +91,14 @@ impl Troupe {
         self.timings.message_lifetime()
     }
 
-    fn settings(&self, node: NodeId, quorum: bool) -> Settings {
-        let settings = Settings::new(node, self.members.clone(), self.timings);
+    fn settings(&self, node: NodeId, quorum: bool) -> GroupSettings {
+        let settings = GroupSettings::new(node, self.members.clone(), self.timings);
         let settings = settings
             .expect("one of the machines")
             .with_guarantee(if quorum {
-                Guarantee::Quorum
+                GroupGuarantee::Quorum
             } else {
-                Guarantee::BestEffort
+                GroupGuarantee::BestEffort
             })
             .with_preempt(self.contestant.preempt);
         spoilt(settings, self.planted)

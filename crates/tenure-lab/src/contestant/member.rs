@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::bully::{self, Node, Output, Settings, Started};
+use tenure_core::bully::{self, GroupSettings, PeerCandidate, PeerOutput, Started};
 use tenure_core::detector::{self, Candidacy, Detector};
-use tenure_core::lease::keeper::EndReason;
-use tenure_core::strategy::{Standing, Strategy};
+use tenure_core::election::{ElectionMachine, Standing};
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use crate::fault::Planted;
@@ -15,14 +15,14 @@ use crate::sim::{Claim, Effect, Here, Input, Payload, Process, Stable};
 
 /// What a member is made of.
 pub(super) struct Setup {
-    pub(super) settings: Settings,
+    pub(super) settings: GroupSettings,
     /// Whether it watches the others all the time.
     pub(super) watches: bool,
     pub(super) planted: Option<Planted>,
 }
 
 pub(super) struct Member {
-    node: Node,
+    node: PeerCandidate,
     detector: Box<dyn Detector>,
     incarnation: Incarnation,
     /// When the detector is to be woken. To ask it is dear with many peers; a message can only make it
@@ -64,7 +64,7 @@ impl Member {
         } = setup;
         let mut record = match stable {
             Some(Stable::Member(record)) => *record,
-            _ => bully::Record::default(),
+            _ => bully::HardState::default(),
         };
         if planted == Some(Planted::VoteForgotten) {
             record.highest = None;
@@ -76,7 +76,7 @@ impl Member {
             wall: here.wall,
         };
         let lifetime = settings.timings().message_lifetime();
-        let node = Node::new(settings, record, started);
+        let node = PeerCandidate::new(settings, record, started);
         let incarnation = Incarnation(node.incarnation());
         let mut member = Self {
             detector: make(here.now, incarnation),
@@ -112,7 +112,7 @@ impl Member {
         self.planted == Some(planted)
     }
 
-    fn tell(&mut self, here: &mut Here<'_>, input: bully::Input) {
+    fn tell(&mut self, here: &mut Here<'_>, input: bully::PeerInput) {
         self.node.handle_message(here.now, input, here.dice);
     }
 
@@ -137,67 +137,67 @@ impl Member {
         }
     }
 
-    fn take(&mut self, here: &mut Here<'_>, output: Output) {
+    fn take(&mut self, here: &mut Here<'_>, output: PeerOutput) {
         match output {
-            Output::Send { to, message } => {
+            PeerOutput::Send { to, message } => {
                 here.send(to, Payload::Election(self.incarnation, message));
             }
-            Output::Persist(record) => {
+            PeerOutput::Persist(record) => {
                 here.want(Effect::Write(Stable::Member(record)));
                 if self.has(Planted::SayBeforeDisk) {
-                    self.tell(here, bully::Input::Persisted);
+                    self.tell(here, bully::PeerInput::Persisted);
                 }
             }
-            Output::Ask { node, round } if self.slips.listed.contains(&node) => {
+            PeerOutput::Ask { node, round } if self.slips.listed.contains(&node) => {
                 self.answer(here, node, round, bully::Verdict::Down);
             }
-            Output::Ask { node, round } => {
-                let ask = detector::Input::Ask { node, ask: round };
+            PeerOutput::Ask { node, round } => {
+                let ask = detector::DetectorInput::Ask { node, ask: round };
                 self.detector.handle_input(here.now, ask);
                 self.asked = true;
             }
-            Output::Watch(_) if self.lazy => {}
-            Output::Watch(node) => {
-                let watch = detector::Input::Watch(node);
+            PeerOutput::Watch(_) if self.lazy => {}
+            PeerOutput::Watch(node) => {
+                let watch = detector::DetectorInput::Watch(node);
                 self.detector.handle_input(here.now, watch);
             }
-            Output::Unwatch(node) => {
-                let unwatch = detector::Input::Unwatch(node);
+            PeerOutput::Unwatch(node) => {
+                let unwatch = detector::DetectorInput::Unwatch(node);
                 self.detector.handle_input(here.now, unwatch);
             }
-            Output::Began(epoch) => here.want(Effect::Began(Some(epoch))),
-            Output::Cancel(reason) => here.want(Effect::Cancel(reason)),
-            Output::Abort => here.want(Effect::Abort),
-            Output::Ended(_, reason) => here.want(Effect::Ended(reason)),
-            Output::SeenLeader(leader) => {
+            PeerOutput::Began(epoch) => here.want(Effect::Began(Some(epoch))),
+            PeerOutput::Cancel(reason) => here.want(Effect::Cancel(reason)),
+            PeerOutput::Abort => here.want(Effect::Abort),
+            PeerOutput::Ended(_, reason) => here.want(Effect::Ended(reason)),
+            PeerOutput::SeenLeader(leader) => {
                 here.want(Effect::Sees(leader.map(|(leader, _)| leader)));
             }
-            Output::Failed(why) => {
+            PeerOutput::Failed(why) => {
                 here.want(Effect::Failed(why));
                 self.stays = false;
             }
-            Output::AtRisk(_) | Output::Overrun | Output::Withdrawn => {}
+            PeerOutput::AtRisk(_) | PeerOutput::Overrun | PeerOutput::Withdrawn => {}
         }
     }
 
     /// Does what the detector wants; whether that was anything.
     fn obey_detector(&mut self, here: &mut Here<'_>) -> bool {
         let candidacy = if self.node.stands(here.now) {
-            Candidacy::Stands
+            Candidacy::Candidate
         } else {
-            Candidacy::Aside
+            Candidacy::NonCandidate
         };
         if self.candidacy != candidacy {
             self.candidacy = candidacy;
-            let input = detector::Input::Candidacy(candidacy);
+            let input = detector::DetectorInput::Candidacy(candidacy);
             self.detector.handle_input(here.now, input);
         }
         let Some(output) = self.detector.poll_output() else {
             return false;
         };
         match output {
-            detector::Output::Send { to, message } => {
-                let notice = message == detector::Message::Recovered;
+            detector::DetectorOutput::Send { to, message } => {
+                let notice = message == detector::DetectorMessage::Recovered;
                 let again = notice && !self.slips.told.insert(to);
                 let unsaid = (again && self.has(Planted::StaleDownList))
                     || (notice && self.has(Planted::NoNotice));
@@ -205,7 +205,7 @@ impl Member {
                     here.send(to, Payload::Detector(self.incarnation, message));
                 }
             }
-            detector::Output::Answer {
+            detector::DetectorOutput::Answer {
                 ask, node, verdict, ..
             } => {
                 let verdict = verdict_of(verdict);
@@ -220,19 +220,23 @@ impl Member {
                     self.answer(here, node, ask, verdict);
                 }
             }
-            detector::Output::Suspected(node) => self.tell(here, bully::Input::Suspected(node)),
-            detector::Output::Trusted(node) => self.tell(here, bully::Input::Alive(node)),
+            detector::DetectorOutput::Suspected(node) => {
+                self.tell(here, bully::PeerInput::Suspected(node))
+            }
+            detector::DetectorOutput::Trusted(node) => {
+                self.tell(here, bully::PeerInput::Alive(node))
+            }
             // What it was before is gone, and what it is now is there.
-            detector::Output::Restarted(node, _) => {
-                self.tell(here, bully::Input::Suspected(node));
-                self.tell(here, bully::Input::Alive(node));
+            detector::DetectorOutput::Restarted(node, _) => {
+                self.tell(here, bully::PeerInput::Suspected(node));
+                self.tell(here, bully::PeerInput::Alive(node));
             }
         }
         true
     }
 
     fn answer(&mut self, here: &mut Here<'_>, node: NodeId, round: u64, verdict: bully::Verdict) {
-        let answer = bully::Input::Answer {
+        let answer = bully::PeerInput::Answer {
             node,
             round,
             verdict,
@@ -243,18 +247,18 @@ impl Member {
     fn hear(&mut self, here: &mut Here<'_>, from: NodeId, payload: Payload) {
         let heard = match payload {
             Payload::Detector(incarnation, message) => {
-                if message == detector::Message::Recovered {
+                if message == detector::DetectorMessage::Recovered {
                     self.slips.listed.remove(&from);
                 }
-                detector::Input::Message {
+                detector::DetectorInput::Message {
                     from,
                     incarnation,
                     message,
                 }
             }
             Payload::Election(incarnation, message) => {
-                self.tell(here, bully::Input::Message { from, message });
-                detector::Input::Heard { from, incarnation }
+                self.tell(here, bully::PeerInput::Message { from, message });
+                detector::DetectorInput::Heard { from, incarnation }
             }
             _ => return,
         };
@@ -285,7 +289,7 @@ const LATE: Duration = Duration::from_secs(4);
 pub(super) const fn verdict_of(verdict: detector::Verdict) -> bully::Verdict {
     match verdict {
         detector::Verdict::Up => bully::Verdict::Up,
-        detector::Verdict::Aside => bully::Verdict::Aside,
+        detector::Verdict::Aside => bully::Verdict::NonCandidate,
         detector::Verdict::Down => bully::Verdict::Down,
     }
 }
@@ -295,7 +299,7 @@ impl Process for Member {
         if !self.begun {
             match input {
                 Input::Written => {
-                    self.tell(here, bully::Input::Persisted);
+                    self.tell(here, bully::PeerInput::Persisted);
                     self.begin(here);
                 }
                 Input::Leave => self.stays = false,
@@ -311,12 +315,12 @@ impl Process for Member {
                 }
             }
             Input::Refused(node) => {
-                let refused = detector::Input::Refused(node);
+                let refused = detector::DetectorInput::Refused(node);
                 self.detector.handle_input(here.now, refused);
             }
             Input::Written => {
                 if !self.has(Planted::SayBeforeDisk) {
-                    self.tell(here, bully::Input::Persisted);
+                    self.tell(here, bully::PeerInput::Persisted);
                 }
             }
             Input::TaskEnded(end) => self.node.task_ended(here.now, end, here.dice),

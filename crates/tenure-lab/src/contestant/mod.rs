@@ -9,9 +9,9 @@ mod name;
 
 use std::time::Duration;
 
-use tenure_core::bully::TimingsOptions as BullyTimingsOptions;
+use tenure_core::bully::GroupTimingsOptions as BullyTimingsOptions;
 use tenure_core::detector::{DetectBy, DetectionOptions};
-use tenure_core::lease::keeper::{Timings, TimingsOptions};
+use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
 pub use cast::Troupe;
 pub use name::UnknownContestant;

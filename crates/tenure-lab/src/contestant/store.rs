@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use tenure_core::lease::keeper::{Answer, Request, Timings};
+use tenure_core::lease::candidate::{Answer, Request, Timings};
 use tenure_core::lease::{
     self, Acquire, Change, Due, Lease, LeaseDuration, LeaseId, Metadata, Operation, Record,
     Rejection, RequestNumber, Rules, Waiting,

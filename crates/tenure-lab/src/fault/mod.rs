@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::NodeId;
-use tenure_core::lease::keeper::TaskEnd;
+use tenure_core::lease::candidate::TaskEnd;
 
 use crate::sim::Link;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[cfg(feature = "planted")]
-use tenure_core::bully::Fix;
+use tenure_core::bully::Mutation;
 
 /// A mistake. Each is one that such a system has been built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +59,7 @@ pub enum Planted {
     BlindLeaders,
     /// A member is without one of the repairs of the published algorithm, or rules of the guard.
     #[cfg(feature = "planted")]
-    Without(Fix),
+    Without(Mutation),
 }
 
 impl Planted {
@@ -94,37 +94,37 @@ impl Planted {
         Self::NoNotice,
         Self::LateVerdict,
         Self::BlindLeaders,
-        Self::Without(Fix::OneAfterTheOther),
-        Self::Without(Fix::CompletionEverywhere),
-        Self::Without(Fix::AskAgain),
-        Self::Without(Fix::HaltAgain),
-        Self::Without(Fix::FreshElection),
-        Self::Without(Fix::SameRound),
-        Self::Without(Fix::ObeyOnce),
-        Self::Without(Fix::OwnRound),
-        Self::Without(Fix::Spare),
-        Self::Without(Fix::Join),
-        Self::Without(Fix::MissAnyLeader),
-        Self::Without(Fix::DurablePromise),
-        Self::Without(Fix::Promise),
-        Self::Without(Fix::Quarantine),
-        Self::Without(Fix::Majority),
-        Self::Without(Fix::CountFromRequest),
-        Self::Without(Fix::CountFromRound),
-        Self::Without(Fix::ReleaseOwn),
+        Self::Without(Mutation::OneAfterTheOther),
+        Self::Without(Mutation::CompletionEverywhere),
+        Self::Without(Mutation::AskAgain),
+        Self::Without(Mutation::HaltAgain),
+        Self::Without(Mutation::FreshElection),
+        Self::Without(Mutation::SameRound),
+        Self::Without(Mutation::ObeyOnce),
+        Self::Without(Mutation::OwnRound),
+        Self::Without(Mutation::Spare),
+        Self::Without(Mutation::Join),
+        Self::Without(Mutation::MissAnyLeader),
+        Self::Without(Mutation::DurablePromise),
+        Self::Without(Mutation::Promise),
+        Self::Without(Mutation::Quarantine),
+        Self::Without(Mutation::Majority),
+        Self::Without(Mutation::CountFromRequest),
+        Self::Without(Mutation::CountFromRound),
+        Self::Without(Mutation::ReleaseOwn),
     ];
 
     /// Which repairs a member is without.
     #[cfg(feature = "planted")]
     #[must_use]
-    pub fn without(self) -> Vec<Fix> {
+    pub fn without(self) -> Vec<Mutation> {
         match self {
             Self::Without(fix) => vec![fix],
-            Self::ObeyAnybody => vec![Fix::OneAfterTheOther, Fix::Refuse],
-            Self::ObeyedForgotten => vec![Fix::OneAfterTheOther, Fix::DurablePromise],
-            Self::AckOfAny => vec![Fix::MatchAck],
-            Self::LateVerdict => vec![Fix::OwnRound],
-            Self::BlindLeaders => vec![Fix::Conflict, Fix::GreaterEpoch],
+            Self::ObeyAnybody => vec![Mutation::OneAfterTheOther, Mutation::Refuse],
+            Self::ObeyedForgotten => vec![Mutation::OneAfterTheOther, Mutation::DurablePromise],
+            Self::AckOfAny => vec![Mutation::MatchAck],
+            Self::LateVerdict => vec![Mutation::OwnRound],
+            Self::BlindLeaders => vec![Mutation::Conflict, Mutation::GreaterEpoch],
             _ => Vec::new(),
         }
     }
@@ -175,28 +175,28 @@ impl Planted {
             Self::BlindLeaders => "blind-leaders",
             #[cfg(feature = "planted")]
             Self::Without(fix) => match fix {
-                Fix::OneAfterTheOther => "without-one-after-the-other",
-                Fix::CompletionEverywhere => "without-completion-everywhere",
-                Fix::AskAgain => "without-ask-again",
-                Fix::HaltAgain => "without-halt-again",
-                Fix::MatchAck => "without-match-ack",
-                Fix::FreshElection => "without-fresh-election",
-                Fix::Refuse => "without-refuse",
-                Fix::DurablePromise => "without-durable-promise",
-                Fix::Conflict => "without-conflict",
-                Fix::SameRound => "without-same-round",
-                Fix::ObeyOnce => "without-obey-once",
-                Fix::Spare => "without-spare",
-                Fix::Join => "without-join",
-                Fix::OwnRound => "without-own-round",
-                Fix::GreaterEpoch => "without-greater-epoch",
-                Fix::MissAnyLeader => "without-miss-any-leader",
-                Fix::Promise => "without-promise",
-                Fix::Quarantine => "without-quarantine",
-                Fix::Majority => "without-majority",
-                Fix::CountFromRequest => "without-count-from-request",
-                Fix::CountFromRound => "without-count-from-round",
-                Fix::ReleaseOwn => "without-release-own",
+                Mutation::OneAfterTheOther => "without-one-after-the-other",
+                Mutation::CompletionEverywhere => "without-completion-everywhere",
+                Mutation::AskAgain => "without-ask-again",
+                Mutation::HaltAgain => "without-halt-again",
+                Mutation::MatchAck => "without-match-ack",
+                Mutation::FreshElection => "without-fresh-election",
+                Mutation::Refuse => "without-refuse",
+                Mutation::DurablePromise => "without-durable-promise",
+                Mutation::Conflict => "without-conflict",
+                Mutation::SameRound => "without-same-round",
+                Mutation::ObeyOnce => "without-obey-once",
+                Mutation::Spare => "without-spare",
+                Mutation::Join => "without-join",
+                Mutation::OwnRound => "without-own-round",
+                Mutation::GreaterEpoch => "without-greater-epoch",
+                Mutation::MissAnyLeader => "without-miss-any-leader",
+                Mutation::Promise => "without-promise",
+                Mutation::Quarantine => "without-quarantine",
+                Mutation::Majority => "without-majority",
+                Mutation::CountFromRequest => "without-count-from-request",
+                Mutation::CountFromRound => "without-count-from-round",
+                Mutation::ReleaseOwn => "without-release-own",
             },
         }
     }

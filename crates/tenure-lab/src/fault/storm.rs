@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::NodeId;
-use tenure_core::lease::keeper::TaskEnd;
+use tenure_core::lease::candidate::TaskEnd;
 
 use super::{Fault, Who};
 use crate::sim::{Dice, Latency, Link, World};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::lease::keeper::EndReason;
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Epoch, NodeId};
 
 use super::Time;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::json;
-use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
 
 use crate::baseline::{classic, ring, textbook};
@@ -34,9 +34,9 @@ pub enum Payload {
         call: Call,
     },
     /// A member says something to another one about the election.
-    Election(Incarnation, bully::Message),
+    Election(Incarnation, bully::PeerMessage),
     /// The same, about who is alive.
-    Detector(Incarnation, detector::Message),
+    Detector(Incarnation, detector::DetectorMessage),
     /// Garcia-Molina's algorithm.
     Classic(classic::Message),
     /// The textbook's.
@@ -60,7 +60,7 @@ impl Payload {
     /// What kind of message it is, as one word.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        use bully::{GuardMessage, Message};
+        use bully::{PeerMessage, QuorumMessage};
         match self {
             Self::Ask { request, .. } => match request {
                 Request::Acquire { .. } => "acquire",
@@ -71,34 +71,34 @@ impl Payload {
             Self::Answer { .. } => "answer",
             Self::Close { .. } => "close",
             Self::Election(_, message) => match message {
-                Message::Halt { .. } => "Halt",
-                Message::Ack { .. } => "Ack",
-                Message::Rej { .. } => "Rej",
-                Message::Stale { .. } => "Stale",
-                Message::Ldr { .. } => "Ldr",
-                Message::Norm { .. } => "Norm?",
-                Message::NotNorm { .. } => "NotNorm",
-                Message::Guard(message) => match message {
-                    GuardMessage::PreVote { .. } => "PreVote",
-                    GuardMessage::PreVoteReply { .. } => "PreVoteReply",
-                    GuardMessage::Halt { .. } => "Halt",
-                    GuardMessage::Ack { .. } => "Ack",
-                    GuardMessage::Nack { .. } => "Nack",
-                    GuardMessage::Renew { .. } => "Renew",
-                    GuardMessage::RenewAck { .. } => "RenewAck",
-                    GuardMessage::Release { .. } => "Release",
-                    GuardMessage::TakeOver { .. } => "TakeOver",
+                PeerMessage::Halt { .. } => "Halt",
+                PeerMessage::Ack { .. } => "Ack",
+                PeerMessage::Rej { .. } => "Rej",
+                PeerMessage::Stale { .. } => "Stale",
+                PeerMessage::Ldr { .. } => "Ldr",
+                PeerMessage::Norm { .. } => "Norm?",
+                PeerMessage::NotNorm { .. } => "NotNorm",
+                PeerMessage::Quorum(message) => match message {
+                    QuorumMessage::PreVote { .. } => "PreVote",
+                    QuorumMessage::PreVoteReply { .. } => "PreVoteReply",
+                    QuorumMessage::RequestVote { .. } => "Halt",
+                    QuorumMessage::VoteGranted { .. } => "Ack",
+                    QuorumMessage::VoteRejected { .. } => "Nack",
+                    QuorumMessage::Renew { .. } => "Renew",
+                    QuorumMessage::RenewAck { .. } => "RenewAck",
+                    QuorumMessage::Release { .. } => "Release",
+                    QuorumMessage::TransferRequest { .. } => "TransferRequest",
                 },
             },
             Self::Detector(_, message) => match message {
-                detector::Message::Ping { .. } => "ping",
-                detector::Message::Pong { .. } => "pong",
-                detector::Message::Subscribe { .. } => "subscribe",
-                detector::Message::Unsubscribe => "unsubscribe",
-                detector::Message::Heartbeat { .. } => "heartbeat",
-                detector::Message::Recovered => "recovered",
-                detector::Message::RecoveredAck { .. } => "recovered-ack",
-                detector::Message::Attendance(_) => "attendance",
+                detector::DetectorMessage::Ping { .. } => "ping",
+                detector::DetectorMessage::Pong { .. } => "pong",
+                detector::DetectorMessage::Subscribe { .. } => "subscribe",
+                detector::DetectorMessage::Unsubscribe => "unsubscribe",
+                detector::DetectorMessage::Heartbeat { .. } => "heartbeat",
+                detector::DetectorMessage::Recovered => "recovered",
+                detector::DetectorMessage::RecoveredAck { .. } => "recovered-ack",
+                detector::DetectorMessage::Attendance(_) => "attendance",
             },
             Self::Classic(message) => message.kind(),
             Self::Textbook(message) => message.kind(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::lease::Stored;
-use tenure_core::lease::keeper::{EndReason, TaskEnd};
+use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
 use super::line::Line;
@@ -102,7 +102,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stable {
     /// A member's record.
-    Member(bully::Record),
+    Member(bully::HardState),
     /// A store's lease.
     Lease(Box<Stored>),
     /// How often the process has started.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::NodeId;
-use tenure_core::lease::keeper::EndReason;
+use tenure_core::lease::candidate::EndReason;
 
 use super::place::Still;
 use super::world::Happening;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::fence::Gate;
-use tenure_core::lease::keeper::TaskEnd;
+use tenure_core::lease::candidate::TaskEnd;
 use tenure_core::{Epoch, Instant, NodeId};
 
 use super::place::{Going, Place, Places};

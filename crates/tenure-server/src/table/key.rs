@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
 
-use tenure_core::{Name, Text};
+use tenure_core::{InlineStr, Name};
 
 /// `namespace/lease`, and its hash.
 ///
@@ -17,7 +17,7 @@ use tenure_core::{Name, Text};
 #[derive(Clone)]
 pub(crate) struct Key {
     hash: u64,
-    text: Text,
+    text: InlineStr,
 }
 
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -55,7 +55,7 @@ impl Key {
     }
 
     fn of_names(namespace: &str, lease: &str) -> Self {
-        let text = Text::of([namespace, "/", lease]);
+        let text = InlineStr::of([namespace, "/", lease]);
         let hash = HASHER.hash_one(text.as_bytes());
         Self { hash, text }
     }

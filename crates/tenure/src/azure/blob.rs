@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Url;
 use tenure_core::ElectionName;
 use tenure_core::azure;
-use tenure_core::lease::keeper::Timings;
+use tenure_core::lease::candidate::Timings;
 use tenure_core::lease::{LeaseDuration, Rules};
 
 use super::account::AzureAccount;

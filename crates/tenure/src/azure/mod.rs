@@ -12,7 +12,7 @@
 //! **Why no two leaders lead at once.** The service grants a blob's lease to another id only after a
 //! release, a break, or the full duration since it took the last acquire or renewal. The keeper counts
 //! from before the acquire was sent, and not from the writing of the epoch after it, which prolongs nothing.
-//! So all that [`keeper`](tenure_core::lease::keeper) says holds here too. A renewal that comes to the
+//! So all that [`keeper`](tenure_core::lease::candidate) says holds here too. A renewal that comes to the
 //! service after the lease has expired may succeed there, where nobody else was granted it; the keeper does
 //! not lead by it, because its renew deadline has passed before.
 //!

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 use tenure_core::{CandidateId, Epoch, UnixMillis};
 use tokio::time::Instant;

@@ -51,21 +51,21 @@ impl About {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Payload {
     /// Of the election.
-    Election(bully::Message),
+    Election(bully::PeerMessage),
     /// Of the failure detector.
-    Detector(detector::Message),
+    Detector(detector::DetectorMessage),
     /// Of the leader, about itself.
     About(About),
 }
 
-impl From<bully::Message> for Payload {
-    fn from(message: bully::Message) -> Self {
+impl From<bully::PeerMessage> for Payload {
+    fn from(message: bully::PeerMessage) -> Self {
         Self::Election(message)
     }
 }
 
-impl From<detector::Message> for Payload {
-    fn from(message: detector::Message) -> Self {
+impl From<detector::DetectorMessage> for Payload {
+    fn from(message: detector::DetectorMessage) -> Self {
         Self::Detector(message)
     }
 }

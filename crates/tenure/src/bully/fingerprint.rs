@@ -3,7 +3,7 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use tenure_core::bully::{Guarantee, Settings};
+use tenure_core::bully::{GroupGuarantee, GroupSettings};
 use tenure_core::detector::Detection;
 
 use super::seal::hex;
@@ -18,10 +18,10 @@ pub(crate) struct Fingerprint {
 
 impl Fingerprint {
     /// Of these settings, and of how members notice that one is gone.
-    pub(crate) fn of(settings: &Settings, detection: &Detection) -> Self {
+    pub(crate) fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let guarantee = match settings.guarantee() {
-            Guarantee::Quorum => "a quorum",
-            Guarantee::BestEffort => "no quorum",
+            GroupGuarantee::Quorum => "a quorum",
+            GroupGuarantee::BestEffort => "no quorum",
         };
         let members: Vec<String> = settings.members().iter().map(|id| id.to_string()).collect();
         let timings = settings.timings();

@@ -69,16 +69,18 @@ impl Link {
 /// What a message is about.
 #[derive(PartialEq)]
 enum Kind {
-    Election(Discriminant<bully::Message>),
-    Guard(Discriminant<bully::GuardMessage>),
-    Detector(Discriminant<detector::Message>),
+    Election(Discriminant<bully::PeerMessage>),
+    Guard(Discriminant<bully::QuorumMessage>),
+    Detector(Discriminant<detector::DetectorMessage>),
     About,
 }
 
 impl Kind {
     fn of(payload: &Payload) -> Self {
         match payload {
-            Payload::Election(bully::Message::Guard(message)) => Self::Guard(discriminant(message)),
+            Payload::Election(bully::PeerMessage::Quorum(message)) => {
+                Self::Guard(discriminant(message))
+            }
             Payload::Election(message) => Self::Election(discriminant(message)),
             Payload::Detector(message) => Self::Detector(discriminant(message)),
             Payload::About(_) => Self::About,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tenure_core::bully::Record;
+use tenure_core::bully::HardState;
 use tenure_core::{Name, NodeId};
 
 use super::fingerprint::Fingerprint;
@@ -45,7 +45,7 @@ pub(crate) struct Opened {
     /// The file.
     pub(crate) file: StateFile,
     /// What it says; the default record at a first start.
-    pub(crate) record: Record,
+    pub(crate) record: HardState,
     /// Whether the members were set up in another way when it was written.
     pub(crate) config_changed: bool,
 }
@@ -141,7 +141,7 @@ struct Stored {
     cluster: String,
     node: NodeId,
     config: String,
-    record: Record,
+    record: HardState,
 }
 
 impl StateFile {
@@ -173,7 +173,7 @@ impl StateFile {
             }
             return Ok(Opened {
                 file,
-                record: Record::default(),
+                record: HardState::default(),
                 config_changed: false,
             });
         };
@@ -200,7 +200,7 @@ impl StateFile {
     ///
     /// [`StateError::Io`]. The record on disk is then whole: the old one, or this one if all but the
     /// last step succeeded. Nothing that rests on this one may leave.
-    pub(crate) fn write(&mut self, record: &Record) -> Result<(), StateError> {
+    pub(crate) fn write(&mut self, record: &HardState) -> Result<(), StateError> {
         let stored = Stored {
             cluster: self.cluster.clone(),
             node: self.node,

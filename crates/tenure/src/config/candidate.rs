@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
-use tenure_core::bully::Guarantee as Members;
+use tenure_core::bully::GroupGuarantee as Members;
 use tenure_core::lease::Rules;
-use tenure_core::lease::keeper::{Timings, TimingsError, TimingsOptions};
+use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
 use tenure_core::wire::{DEFAULT_PRIORITY, MAX_METADATA_BYTES};
 use tenure_core::{CandidateId, ElectionName, Epoch, Name};
 

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use reqwest::Url;
-use tenure_core::bully::{Bounds, Guarantee, Settings, Timings as Rules};
+use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings, GroupTimings as Rules};
 use tenure_core::detector::Detection;
-use tenure_core::lease::keeper::Timings;
+use tenure_core::lease::candidate::Timings;
 
 use super::strategy::{Bully, BullyError};
 
@@ -15,7 +15,7 @@ use super::strategy::{Bully, BullyError};
 #[non_exhaustive]
 pub struct Outlook {
     /// Who takes part, by which rules.
-    pub rules: Settings,
+    pub rules: GroupSettings,
     /// How members notice that another one is gone.
     pub detection: Detection,
     /// What it costs and how long it takes.
@@ -71,7 +71,7 @@ impl Outlook {
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let (members, timings) = (self.rules.members(), self.rules.timings());
-        let quorum = self.rules.guarantee() == Guarantee::Quorum;
+        let quorum = self.rules.guarantee() == GroupGuarantee::Quorum;
         let best_first: Vec<_> = members.iter().map(|node| node.to_string()).collect();
         let majority = if quorum {
             let (majority, away) = (members.majority(), members.tolerated_failures());

@@ -115,7 +115,7 @@ pub enum ConfigError {
         /// The keys of those of them that were set, and where.
         origins: Vec<(&'static str, Origin)>,
         /// Which two numbers.
-        reason: tenure_core::lease::keeper::TimingsError,
+        reason: tenure_core::lease::candidate::TimingsError,
     },
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use reqwest::Url;
 use tenure_core::bully::{
-    self, Guarantee, Member, Membership, MembershipError, NotAMember, TimingsError,
+    self, GroupGuarantee, GroupTimingsError, Member, Membership, MembershipError, NotAMember,
 };
 use tenure_core::detector::{Detection, DetectionOptions, OptionsError};
-use tenure_core::lease::keeper::Timings;
+use tenure_core::lease::candidate::Timings;
 use tenure_core::{Name, NodeId};
 
 use super::azure_blob;
@@ -144,7 +144,7 @@ pub enum BullyError {
     NotAMember(#[from] NotAMember),
     /// The timings can't hold together.
     #[error(transparent)]
-    Timings(#[from] TimingsError),
+    Timings(#[from] GroupTimingsError),
     /// The failure detector can't be.
     #[error(transparent)]
     Detection(#[from] OptionsError),
@@ -248,10 +248,10 @@ impl Bully {
     }
 
     /// What it promises.
-    pub(crate) fn guarantee(&self) -> Guarantee {
+    pub(crate) fn guarantee(&self) -> GroupGuarantee {
         match self.quorum {
-            Some(true) => Guarantee::Quorum,
-            Some(false) => Guarantee::BestEffort,
+            Some(true) => GroupGuarantee::Quorum,
+            Some(false) => GroupGuarantee::BestEffort,
             None => Membership::default_guarantee_of(self.peers.len()),
         }
     }
@@ -261,17 +261,17 @@ impl Bully {
     /// # Errors
     ///
     /// [`BullyError`]: there can't be such an election.
-    pub fn rules(&self, term: &Timings) -> Result<bully::Settings, BullyError> {
+    pub fn rules(&self, term: &Timings) -> Result<bully::GroupSettings, BullyError> {
         let members = Membership::new(self.peers.iter().map(|peer| Member {
             id: peer.node,
             priority: peer.priority,
         }))?;
-        let options = bully::TimingsOptions {
+        let options = bully::GroupTimingsOptions {
             message_lifetime: self.message_lifetime,
             hold_down: self.hold_down,
         };
-        let timings = bully::Timings::new(*term, &options)?;
-        let rules = bully::Settings::new(self.node, members, timings)?
+        let timings = bully::GroupTimings::new(*term, &options)?;
+        let rules = bully::GroupSettings::new(self.node, members, timings)?
             .with_guarantee(self.guarantee())
             .with_preempt(self.preempt);
         // So that impossible parameters are found when the configuration is read.
@@ -284,7 +284,7 @@ impl Bully {
     /// # Errors
     ///
     /// [`OptionsError`]: its parameters can't hold together.
-    pub fn detection(&self, rules: &bully::Settings) -> Result<Detection, OptionsError> {
+    pub fn detection(&self, rules: &bully::GroupSettings) -> Result<Detection, OptionsError> {
         Detection::new(&self.detection, rules.timings().message_lifetime())
     }
 
@@ -413,7 +413,7 @@ fn bully(settings: &Settings, term: &Timings) -> Result<Bully, ConfigError> {
         let key = match error {
             BullyError::Members(_) => "bully.peers",
             BullyError::NotAMember(_) => "bully.node",
-            BullyError::Timings(TimingsError::HoldDown { .. }) => {
+            BullyError::Timings(GroupTimingsError::HoldDown { .. }) => {
                 set(&["bully.hold_down", "lease_duration"])
             }
             BullyError::Timings(_) => set(&["bully.message_lifetime", "renew_interval"]),

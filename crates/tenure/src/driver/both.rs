@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tenure_core::lease::keeper::Answer;
-use tenure_core::strategy::Strategy as _;
-use tenure_core::strategy::both::{self, Message, Output};
+use tenure_core::election::ElectionMachine as _;
+use tenure_core::election::joint::{self, JointMessage, JointOutput};
+use tenure_core::lease::candidate::Answer;
 use tenure_core::{CandidateId, Instant, NodeId};
 use tokio::sync::oneshot;
 
@@ -19,17 +19,17 @@ use crate::store::Link;
 
 /// A machine that is elected in both places, with its ways to both.
 pub(super) struct Both {
-    peers: Peers<both::Both>,
+    peers: Peers<joint::Joint>,
     way: StoreWay,
 }
 
 impl Both {
-    pub(super) fn new(config: Arc<Config>, peers: Peers<both::Both>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, peers: Peers<joint::Joint>, link: Link) -> Self {
         let way = StoreWay::new(config, link);
         Self { peers, way }
     }
 
-    pub(super) const fn peers(&mut self) -> &mut Peers<both::Both> {
+    pub(super) const fn peers(&mut self) -> &mut Peers<joint::Joint> {
         &mut self.peers
     }
 }
@@ -40,7 +40,7 @@ impl AsksStore for Both {
     }
 
     fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
-        let message = Message::Store(attempt, answer);
+        let message = JointMessage::Store(attempt, answer);
         self.machine_mut()
             .handle_message(now, message, &mut OsRandom);
     }
@@ -51,13 +51,13 @@ impl AsksStore for Both {
 }
 
 impl Elector for Both {
-    type Machine = both::Both;
+    type Machine = joint::Joint;
 
-    fn machine(&self) -> &both::Both {
+    fn machine(&self) -> &joint::Joint {
         self.peers.machine()
     }
 
-    fn machine_mut(&mut self) -> &mut both::Both {
+    fn machine_mut(&mut self) -> &mut joint::Joint {
         self.peers.machine_mut()
     }
 
@@ -70,8 +70,8 @@ impl Elector for Both {
         self.peers.poll_news_by(now, |peers| {
             while let Some(output) = peers.machine_mut().poll_output() {
                 let news = match output {
-                    Output::Store(output) => way.obey(output),
-                    Output::Peers(output) => peers.obey(now, output),
+                    JointOutput::Store(output) => way.obey(output),
+                    JointOutput::Peers(output) => peers.obey(now, output),
                 };
                 if news.is_some() {
                     return news;

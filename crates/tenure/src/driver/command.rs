@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use tenure_core::lease::keeper::{EndReason, TaskEnd};
+use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{CandidateId, Epoch};
 use tokio::sync::{mpsc, oneshot, watch};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::lease::keeper::EndReason;
-use tenure_core::strategy::Strategy;
+use tenure_core::election::ElectionMachine;
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::{CandidateId, Epoch, Instant};
 use tokio::sync::oneshot;
 
@@ -14,7 +14,7 @@ use crate::candidate::RunError;
 /// elector's own affair; what it says of the campaign and the term is [`News`], and the same for all.
 pub(super) trait Elector {
     /// The machine.
-    type Machine: Strategy;
+    type Machine: ElectionMachine;
 
     fn machine(&self) -> &Self::Machine;
 
@@ -33,7 +33,7 @@ pub(super) trait Elector {
     fn peer(
         &self,
         candidate: &CandidateId,
-    ) -> Result<<Self::Machine as Strategy>::Peer, &'static str>;
+    ) -> Result<<Self::Machine as ElectionMachine>::Peer, &'static str>;
 
     /// Says this about the leader.
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>);

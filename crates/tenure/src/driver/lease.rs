@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
-use tenure_core::lease::keeper::{Answer, Keeper, Output, Request};
+use tenure_core::lease::candidate::{Answer, LeaseCandidate, LeaseOutput, Request};
 use tenure_core::{CandidateId, Instant};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -20,7 +20,7 @@ use crate::store::Link;
 
 /// A keeper with its way to the store.
 pub(super) struct Lease {
-    keeper: Keeper,
+    keeper: LeaseCandidate,
     way: StoreWay,
 }
 
@@ -86,9 +86,9 @@ impl StoreWay {
     }
 
     /// Does what the keeper wants of the store, or says what it has to say.
-    pub(super) fn obey(&mut self, output: Output) -> Option<News> {
+    pub(super) fn obey(&mut self, output: LeaseOutput) -> Option<News> {
         Some(match output {
-            Output::Send {
+            LeaseOutput::Send {
                 attempt,
                 request,
                 timeout,
@@ -102,16 +102,16 @@ impl StoreWay {
                 });
                 return None;
             }
-            Output::Withdrawn => return None,
-            Output::Began(epoch) => News::Began(epoch),
-            Output::AtRisk(at_risk) => News::AtRisk(at_risk),
-            Output::Cancel(reason) => News::Cancel(reason),
-            Output::Abort => News::Abort,
-            Output::Overrun => News::Overrun,
-            Output::Ended(epoch, reason) => News::Ended(epoch, reason),
-            Output::Failed(why) => News::Failed(RunError::Refused(why)),
-            Output::SeenLeader(leader) => News::SeenLeader(leader),
-            Output::Retrying(why) => News::Retrying(why),
+            LeaseOutput::Withdrawn => return None,
+            LeaseOutput::Began(epoch) => News::Began(epoch),
+            LeaseOutput::AtRisk(at_risk) => News::AtRisk(at_risk),
+            LeaseOutput::Cancel(reason) => News::Cancel(reason),
+            LeaseOutput::Abort => News::Abort,
+            LeaseOutput::Overrun => News::Overrun,
+            LeaseOutput::Ended(epoch, reason) => News::Ended(epoch, reason),
+            LeaseOutput::Failed(why) => News::Failed(RunError::Refused(why)),
+            LeaseOutput::SeenLeader(leader) => News::SeenLeader(leader),
+            LeaseOutput::Retrying(why) => News::Retrying(why),
         })
     }
 
@@ -137,7 +137,7 @@ impl StoreWay {
 impl Lease {
     pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
         Self {
-            keeper: Keeper::new(config.timings),
+            keeper: LeaseCandidate::new(config.timings),
             way: StoreWay::new(config, link),
         }
     }
@@ -159,13 +159,13 @@ impl AsksStore for Lease {
 }
 
 impl Elector for Lease {
-    type Machine = Keeper;
+    type Machine = LeaseCandidate;
 
-    fn machine(&self) -> &Keeper {
+    fn machine(&self) -> &LeaseCandidate {
         &self.keeper
     }
 
-    fn machine_mut(&mut self) -> &mut Keeper {
+    fn machine_mut(&mut self) -> &mut LeaseCandidate {
         &mut self.keeper
     }
 

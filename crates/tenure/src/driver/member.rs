@@ -3,8 +3,8 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
-use tenure_core::lease::keeper::{EndReason, TaskEnd};
-use tenure_core::strategy::{Standing, Strategy};
+use tenure_core::election::{ElectionMachine, Standing};
+use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{CandidateId, Epoch, Instant};
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};

@@ -26,7 +26,7 @@ use std::thread;
 
 use futures_util::FutureExt as _;
 use futures_util::future::select_all;
-use tenure_core::{Instant, strategy};
+use tenure_core::{Instant, election};
 use tokio::sync::{mpsc, watch};
 
 use both::Both;
@@ -125,7 +125,7 @@ impl Driver {
     pub(crate) fn join_both(
         &self,
         config: Config,
-        peers: Peers<strategy::both::Both>,
+        peers: Peers<election::joint::Joint>,
         link: Link,
     ) -> DriverHandle {
         self.seat(config, |handle, publish_term| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::Name;
 use tenure_core::lease::LeaseId;
-use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::lease::candidate::{Answer, Request};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::lease::{Outgoing, StoreWay};

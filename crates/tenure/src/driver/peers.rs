@@ -5,11 +5,13 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::bully::{self, GuardMessage, Input, Node, Output, Record, Verdict};
+use tenure_core::bully::{
+    self, HardState, PeerCandidate, PeerInput, PeerOutput, QuorumMessage, Verdict,
+};
 use tenure_core::detector::{self, Candidacy, Detector};
-use tenure_core::lease::keeper::EndReason;
-use tenure_core::strategy::both::{self, Both};
-use tenure_core::strategy::{Standing, Strategy};
+use tenure_core::election::joint::{self, Joint};
+use tenure_core::election::{ElectionMachine, Standing};
+use tenure_core::lease::candidate::EndReason;
 use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -35,36 +37,36 @@ const LAST_WORDS: Duration = Duration::from_millis(10);
 pub(crate) type Disk = Arc<Mutex<StateFile>>;
 
 /// A machine with a voice among peers.
-pub(crate) trait AmongPeers: Strategy {
+pub(crate) trait AmongPeers: ElectionMachine {
     /// What it is among them.
-    fn node(&self) -> &Node;
+    fn node(&self) -> &PeerCandidate;
 
     /// Something came from them, their detector or the disk.
-    fn hear(&mut self, now: Instant, input: Input);
+    fn hear(&mut self, now: Instant, input: PeerInput);
 }
 
-impl AmongPeers for Node {
-    fn node(&self) -> &Node {
+impl AmongPeers for PeerCandidate {
+    fn node(&self) -> &PeerCandidate {
         self
     }
 
-    fn hear(&mut self, now: Instant, input: Input) {
+    fn hear(&mut self, now: Instant, input: PeerInput) {
         self.handle_message(now, input, &mut OsRandom);
     }
 }
 
-impl AmongPeers for Both {
-    fn node(&self) -> &Node {
+impl AmongPeers for Joint {
+    fn node(&self) -> &PeerCandidate {
         self.node()
     }
 
-    fn hear(&mut self, now: Instant, input: Input) {
-        self.handle_message(now, both::Message::Peers(input), &mut OsRandom);
+    fn hear(&mut self, now: Instant, input: PeerInput) {
+        self.handle_message(now, joint::JointMessage::Peers(input), &mut OsRandom);
     }
 }
 
 /// A member's machine and failure detector, with their ways to the others and to the disk.
-pub(crate) struct Peers<M = Node> {
+pub(crate) struct Peers<M = PeerCandidate> {
     me: NodeId,
     machine: M,
     detector: Box<dyn Detector + Send>,
@@ -83,7 +85,7 @@ pub(crate) struct Peers<M = Node> {
 }
 
 /// What a member is made of.
-pub(crate) struct Parts<M = Node> {
+pub(crate) struct Parts<M = PeerCandidate> {
     pub(crate) machine: M,
     pub(crate) detector: Box<dyn Detector + Send>,
     pub(crate) post: Post,
@@ -95,7 +97,7 @@ pub(crate) struct Parts<M = Node> {
 struct State {
     candidacy: Candidacy,
     /// Records that are not on disk yet: the newest, and how many there are.
-    unwritten: Option<(Record, usize)>,
+    unwritten: Option<(HardState, usize)>,
     /// The write under way, and how many records it stands for.
     writing: JoinSet<io::Result<()>>,
     covers: usize,
@@ -176,7 +178,7 @@ impl<M: AmongPeers> Peers<M> {
                 let (from, incarnation) = (incoming.from, incoming.incarnation);
                 self.state.heard.insert(from, now);
                 let heard = match incoming.payload {
-                    Payload::Detector(message) => detector::Input::Message {
+                    Payload::Detector(message) => detector::DetectorInput::Message {
                         from,
                         incarnation,
                         message,
@@ -184,18 +186,18 @@ impl<M: AmongPeers> Peers<M> {
                     Payload::About(about) => {
                         self.state.about = Some((from, about));
                         self.show();
-                        detector::Input::Heard { from, incarnation }
+                        detector::DetectorInput::Heard { from, incarnation }
                     }
                     Payload::Election(message) => {
-                        self.machine.hear(now, Input::Message { from, message });
-                        detector::Input::Heard { from, incarnation }
+                        self.machine.hear(now, PeerInput::Message { from, message });
+                        detector::DetectorInput::Heard { from, incarnation }
                     }
                 };
                 self.detector.handle_input(now, heard);
                 self.state.answering = Some((from, incoming.reply, Vec::new()));
             }
             Event::Refused(node) => {
-                let refused = detector::Input::Refused(node);
+                let refused = detector::DetectorInput::Refused(node);
                 self.detector.handle_input(now, refused);
             }
             Event::Impostor(why) => {
@@ -208,7 +210,7 @@ impl<M: AmongPeers> Peers<M> {
             }
             Event::Written(Ok(())) => {
                 for _ in 0..std::mem::take(&mut self.state.covers) {
-                    self.machine.hear(now, Input::Persisted);
+                    self.machine.hear(now, PeerInput::Persisted);
                 }
                 self.write(Duration::ZERO);
             }
@@ -225,9 +227,9 @@ impl<M: AmongPeers> Peers<M> {
         }
     }
 
-    fn persist(&mut self, now: Instant, record: Record) {
+    fn persist(&mut self, now: Instant, record: HardState) {
         if self.disk.is_none() {
-            self.machine.hear(now, Input::Persisted);
+            self.machine.hear(now, PeerInput::Persisted);
             return;
         }
         let before = self.state.unwritten.take().map_or(0, |(_, count)| count);
@@ -265,9 +267,9 @@ impl<M: AmongPeers> Peers<M> {
     }
 
     /// Does what the machine wants of the peers and the disk, or says what it has to say.
-    pub(super) fn obey(&mut self, now: Instant, output: Output) -> Option<News> {
+    pub(super) fn obey(&mut self, now: Instant, output: PeerOutput) -> Option<News> {
         Some(match output {
-            Output::Send { to, message } => {
+            PeerOutput::Send { to, message } => {
                 self.send(to, Payload::Election(message));
                 // It goes with the renewals, so that it need not be said reliably.
                 if let Some(epoch) = renewed(&message) {
@@ -275,26 +277,26 @@ impl<M: AmongPeers> Peers<M> {
                 }
                 return None;
             }
-            Output::Persist(record) => {
+            PeerOutput::Persist(record) => {
                 self.persist(now, record);
                 return None;
             }
-            Output::Ask { node, round } => {
-                let ask = detector::Input::Ask { node, ask: round };
+            PeerOutput::Ask { node, round } => {
+                let ask = detector::DetectorInput::Ask { node, ask: round };
                 self.detector.handle_input(now, ask);
                 return None;
             }
-            Output::Watch(node) => {
+            PeerOutput::Watch(node) => {
                 self.detector
-                    .handle_input(now, detector::Input::Watch(node));
+                    .handle_input(now, detector::DetectorInput::Watch(node));
                 return None;
             }
-            Output::Unwatch(node) => {
+            PeerOutput::Unwatch(node) => {
                 self.detector
-                    .handle_input(now, detector::Input::Unwatch(node));
+                    .handle_input(now, detector::DetectorInput::Unwatch(node));
                 return None;
             }
-            Output::SeenLeader(leader) => {
+            PeerOutput::SeenLeader(leader) => {
                 self.state.leader = leader;
                 self.show();
                 if leader.is_some_and(|(leader, _)| leader == self.me) {
@@ -302,7 +304,7 @@ impl<M: AmongPeers> Peers<M> {
                 }
                 News::SeenLeader(leader.map(|(leader, epoch)| (candidate(leader), epoch)))
             }
-            Output::Ended(epoch, reason) => {
+            PeerOutput::Ended(epoch, reason) => {
                 // The others are told first, so that the next one leads at once: this process may
                 // end when it hears of it.
                 self.state.proclaimed = None;
@@ -314,26 +316,26 @@ impl<M: AmongPeers> Peers<M> {
                 });
                 return None;
             }
-            Output::Withdrawn => return None,
-            Output::Began(epoch) => News::Began(epoch),
-            Output::AtRisk(at_risk) => News::AtRisk(at_risk),
-            Output::Cancel(reason) => News::Cancel(reason),
-            Output::Abort => News::Abort,
-            Output::Overrun => News::Overrun,
-            Output::Failed(why) => News::Failed(RunError::Barred(why)),
+            PeerOutput::Withdrawn => return None,
+            PeerOutput::Began(epoch) => News::Began(epoch),
+            PeerOutput::AtRisk(at_risk) => News::AtRisk(at_risk),
+            PeerOutput::Cancel(reason) => News::Cancel(reason),
+            PeerOutput::Abort => News::Abort,
+            PeerOutput::Overrun => News::Overrun,
+            PeerOutput::Failed(why) => News::Failed(RunError::Barred(why)),
         })
     }
 
     /// Does what the detector wants; whether that was anything.
     fn obey_detector(&mut self, now: Instant) -> bool {
         let candidacy = if self.machine.node().stands(now) {
-            Candidacy::Stands
+            Candidacy::Candidate
         } else {
-            Candidacy::Aside
+            Candidacy::NonCandidate
         };
         if self.state.candidacy != candidacy {
             self.state.candidacy = candidacy;
-            let input = detector::Input::Candidacy(candidacy);
+            let input = detector::DetectorInput::Candidacy(candidacy);
             self.detector.handle_input(now, input);
         }
         let Some(output) = self.detector.poll_output() else {
@@ -341,24 +343,26 @@ impl<M: AmongPeers> Peers<M> {
         };
         let mut hear = |input| self.machine.hear(now, input);
         match output {
-            detector::Output::Send { to, message } => self.send(to, Payload::Detector(message)),
-            detector::Output::Answer {
+            detector::DetectorOutput::Send { to, message } => {
+                self.send(to, Payload::Detector(message))
+            }
+            detector::DetectorOutput::Answer {
                 ask, node, verdict, ..
-            } => hear(Input::Answer {
+            } => hear(PeerInput::Answer {
                 node,
                 round: ask,
                 verdict: match verdict {
                     detector::Verdict::Up => Verdict::Up,
-                    detector::Verdict::Aside => Verdict::Aside,
+                    detector::Verdict::Aside => Verdict::NonCandidate,
                     detector::Verdict::Down => Verdict::Down,
                 },
             }),
-            detector::Output::Suspected(node) => hear(Input::Suspected(node)),
-            detector::Output::Trusted(node) => hear(Input::Alive(node)),
+            detector::DetectorOutput::Suspected(node) => hear(PeerInput::Suspected(node)),
+            detector::DetectorOutput::Trusted(node) => hear(PeerInput::Alive(node)),
             // What it was before is gone, and what it is now is there.
-            detector::Output::Restarted(node, _) => {
-                hear(Input::Suspected(node));
-                hear(Input::Alive(node));
+            detector::DetectorOutput::Restarted(node, _) => {
+                hear(PeerInput::Suspected(node));
+                hear(PeerInput::Alive(node));
             }
         }
         true
@@ -542,13 +546,13 @@ impl<M: AmongPeers> Peers<M> {
 }
 
 impl Elector for Peers {
-    type Machine = Node;
+    type Machine = PeerCandidate;
 
-    fn machine(&self) -> &Node {
+    fn machine(&self) -> &PeerCandidate {
         self.machine()
     }
 
-    fn machine_mut(&mut self) -> &mut Node {
+    fn machine_mut(&mut self) -> &mut PeerCandidate {
         self.machine_mut()
     }
 
@@ -581,11 +585,11 @@ impl Elector for Peers {
 }
 
 /// The term that this message renews or announces.
-const fn renewed(message: &bully::Message) -> Option<Epoch> {
+const fn renewed(message: &bully::PeerMessage) -> Option<Epoch> {
     match message {
-        bully::Message::Guard(GuardMessage::Renew { epoch, .. })
-        | bully::Message::Norm { epoch, .. }
-        | bully::Message::Ldr { epoch, .. } => Some(*epoch),
+        bully::PeerMessage::Quorum(QuorumMessage::Renew { epoch, .. })
+        | bully::PeerMessage::Norm { epoch, .. }
+        | bully::PeerMessage::Ldr { epoch, .. } => Some(*epoch),
         _ => None,
     }
 }
@@ -618,7 +622,7 @@ mod tests {
         };
         let parts = Parts {
             detector: detection.detector(&rules.group(Incarnation(1))),
-            machine: Node::new(rules, Record::default(), started),
+            machine: PeerCandidate::new(rules, HardState::default(), started),
             post: Post::Silent,
             disk: None,
         };
@@ -642,7 +646,7 @@ mod tests {
         let message = Incoming {
             from: NodeId(2),
             incarnation: Incarnation(1),
-            payload: Payload::Detector(detector::Message::Ping { round: 1 }),
+            payload: Payload::Detector(detector::DetectorMessage::Ping { round: 1 }),
             reply: Reply::ByPost,
         };
         peers.handle_event(at(5_000), Event::Message(message));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::bully::{Node, Record};
+use tenure_core::bully::{HardState, PeerCandidate};
 use tenure_core::{Incarnation, NodeId};
 
 use super::peers::{Parts, candidate};
@@ -32,7 +32,7 @@ fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Pa
     let detection = bully.detection(&rules).unwrap();
     Parts {
         detector: detection.detector(&rules.group(incarnation)),
-        machine: Node::new(rules, Record::default(), clock.started()),
+        machine: PeerCandidate::new(rules, HardState::default(), clock.started()),
         post: Post::InMemory(network.mailbox(bully.node, incarnation)),
         disk: None,
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 use tenure_core::{ElectionName, Name};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use tenure_core::lease::LeaseDuration;
-use tenure_core::lease::keeper::{Answer, Request};
+use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 use tenure_core::wire::{
     AcquireRequest, Code, HandOverRequest, LeaseView, MetadataRequest, Problem, ReleaseRequest,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use tenure_core::lease::keeper::Answer;
+use tenure_core::lease::candidate::Answer;
 use tenure_core::lease::{
     self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::lease::keeper::{Answer, EndReason, Request};
+use tenure_core::lease::candidate::{Answer, EndReason, Request};
 use tenure_core::lease::{
     Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Waiting,
 };

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::lease::keeper::Answer;
+use tenure_core::lease::candidate::Answer;
 use tenure_core::lease::{Change, Operation, Priority, Rejection, Waiting};
 use tenure_core::{CandidateId, ElectionName, Instant};
 use tokio::sync::{oneshot, watch};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
-use tenure_lab::bully::Guarantee;
+use tenure_lab::bully::GroupGuarantee;
 use tenure_lab::contestant::{Contestant as Simulated, DetectorKind, Way};
 use tenure_lab::detector::DetectBy;
 use toml::{Table, Value};
@@ -129,7 +129,7 @@ fn of_file(file: &Path) -> Result<Contestant, Failure> {
         priorities.extend(peers.iter().map(|peer| peer.priority));
         // It follows from the number of members, which may be another one here.
         let rules = bully.rules(config.timings());
-        let quorum = rules.map_err(anyhow::Error::from)?.guarantee() == Guarantee::Quorum;
+        let quorum = rules.map_err(anyhow::Error::from)?.guarantee() == GroupGuarantee::Quorum;
         if let Some(Value::Table(bully)) = settings.get_mut("bully") {
             bully.insert("quorum".into(), quorum.into());
         }
@@ -304,7 +304,7 @@ mod tests {
         let config = as_read(&contestant);
         let bully = config.strategy().bully().expect("peers");
         let rules = bully.rules(config.timings()).expect("rules");
-        assert_eq!(rules.guarantee(), Guarantee::BestEffort);
+        assert_eq!(rules.guarantee(), GroupGuarantee::BestEffort);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What a node does about what others say.
 
 use super::{BestEffort, Status};
-use crate::bully::base::Base;
+use crate::bully::node_state::NodeState;
 use crate::bully::settings::lacks;
-use crate::bully::{ElectionId, Message, NodeId};
-use crate::lease::keeper::EndReason;
+use crate::bully::{ElectionId, NodeId, PeerMessage};
+use crate::lease::candidate::EndReason;
 use crate::{Epoch, Instant};
 
 /// Who was refused tries again after this part of a message's lifetime.
@@ -13,29 +13,29 @@ const AGAIN: u32 = 5;
 impl BestEffort {
     pub(in crate::bully) fn hear(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
-        (from, message): (NodeId, Message),
+        (from, message): (NodeId, PeerMessage),
     ) {
         match message {
-            Message::Halt { election, preempt } if election.organiser == from => {
+            PeerMessage::Halt { election, preempt } if election.organiser == from => {
                 self.hear_halt(base, now, election, preempt);
             }
-            Message::Ack { election, highest } if election.organiser == base.me() => {
+            PeerMessage::Ack { election, highest } if election.organiser == base.me() => {
                 base.learn(highest);
                 self.hear_ack(base, now, (from, election), highest);
             }
-            Message::Rej { election, holds_to } if election == self.election => {
+            PeerMessage::Rej { election, holds_to } if election == self.election => {
                 self.hear_rej(base, now, holds_to);
             }
-            Message::Stale { election } if election == self.election => {
+            PeerMessage::Stale { election } if election == self.election => {
                 self.hear_stale(base, now, from);
             }
-            Message::Ldr { election, epoch } if election.organiser == from => {
+            PeerMessage::Ldr { election, epoch } if election.organiser == from => {
                 base.learn(Some(epoch));
                 self.hear_ldr(base, now, election, epoch);
             }
-            Message::Norm { election, epoch } if election.organiser == from => {
+            PeerMessage::Norm { election, epoch } if election.organiser == from => {
                 base.learn(Some(epoch));
                 self.hear_norm(base, now, election, epoch);
             }
@@ -47,7 +47,7 @@ impl BestEffort {
 
     /// A leader that learns of a greater epoch than its own, such as of one that led beyond a cut,
     /// begins a new term, in order: receivers that have seen that epoch refuse its writes.
-    fn give_way_to_a_greater_epoch(&self, base: &mut Base, now: Instant) {
+    fn give_way_to_a_greater_epoch(&self, base: &mut NodeState, now: Instant) {
         if let Status::Leading { epoch } = self.status
             && base.record.highest > Some(epoch)
             && !lacks!(base.settings, GreaterEpoch)
@@ -57,7 +57,13 @@ impl BestEffort {
         }
     }
 
-    fn hear_halt(&mut self, base: &mut Base, now: Instant, election: ElectionId, preempt: bool) {
+    fn hear_halt(
+        &mut self,
+        base: &mut NodeState,
+        now: Instant,
+        election: ElectionId,
+        preempt: bool,
+    ) {
         let from = election.organiser;
         if !base.is_better(from, base.me()) {
             return;
@@ -74,19 +80,19 @@ impl BestEffort {
                 let answer = if self.election == election {
                     self.ack(base)
                 } else {
-                    Message::Stale { election }
+                    PeerMessage::Stale { election }
                 };
                 return base.send(from, answer);
             }
         }
-        if let Some(holds_to) = self.holds_to()
+        if let Some(holds_to) = self.leader_or_organiser()
             && holds_to != from
         {
             let better = base.is_better(holds_to, from) && !lacks!(base.settings, Refuse);
             let spares = !preempt && !lacks!(base.settings, Spare);
             let works = spares && !matches!(self.status, Status::Waiting);
             if better || (works && !base.is_better(holds_to, from)) {
-                base.send(from, Message::Rej { election, holds_to });
+                base.send(from, PeerMessage::Rej { election, holds_to });
                 // The organiser has found it down, so it may be.
                 if holds_to != base.me() {
                     self.ask(base, holds_to);
@@ -94,7 +100,7 @@ impl BestEffort {
                 // A leader says so itself, too: the organiser may join at once.
                 if let Status::Leading { epoch } = self.status {
                     let election = self.election;
-                    base.send(from, Message::Norm { election, epoch });
+                    base.send(from, PeerMessage::Norm { election, epoch });
                 }
                 return;
             }
@@ -104,7 +110,7 @@ impl BestEffort {
 
     /// Waits for the organiser of `election`. The acknowledgement leaves when that is durable: a node
     /// that forgot it could obey a worse one while the better one counts on it.
-    fn obey(&mut self, base: &mut Base, now: Instant, election: ElectionId) {
+    fn obey(&mut self, base: &mut NodeState, now: Instant, election: ElectionId) {
         base.outbox.take_back();
         self.step_down(base, now);
         self.new_round();
@@ -123,7 +129,7 @@ impl BestEffort {
 
     fn hear_ack(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         (from, election): (NodeId, ElectionId),
         known: Option<Epoch>,
@@ -138,7 +144,7 @@ impl BestEffort {
                 }
             }
             // Late: it was taken for down, or joins.
-            Status::Crowning { acks, .. } if matches => {
+            Status::PersistingEpoch { acks, .. } if matches => {
                 acks.insert(from);
             }
             Status::Leading { .. } if matches && lacks!(base.settings, Join) => {
@@ -146,19 +152,19 @@ impl BestEffort {
             }
             Status::Leading { epoch } if matches => {
                 let epoch = *epoch;
-                base.send(from, Message::Ldr { election, epoch });
+                base.send(from, PeerMessage::Ldr { election, epoch });
             }
             // It waits for an election that is no more: its organiser will never count on it again.
-            _ => base.send(from, Message::Stale { election }),
+            _ => base.send(from, PeerMessage::Stale { election }),
         }
     }
 
-    fn hear_rej(&mut self, base: &mut Base, now: Instant, holds_to: NodeId) {
+    fn hear_rej(&mut self, base: &mut NodeState, now: Instant, holds_to: NodeId) {
         match self.status {
             // With a fresh election and not at once: whoever has already obeyed is told that this one
             // is over, and a leader that was named has time to say so itself. Soon, though: most often
             // the other one will find out in a moment what this one has.
-            Status::Halting { .. } | Status::Crowning { .. } => {
+            Status::Halting { .. } | Status::PersistingEpoch { .. } => {
                 self.idle(base, now);
                 self.look_at = now + base.settings.timings.message_lifetime() / AGAIN;
             }
@@ -169,7 +175,7 @@ impl BestEffort {
         }
     }
 
-    fn hear_stale(&mut self, base: &mut Base, now: Instant, from: NodeId) {
+    fn hear_stale(&mut self, base: &mut NodeState, now: Instant, from: NodeId) {
         let organiser = self.election.organiser;
         match self.status {
             // The organiser's election only moves forward, so it will not count on this node again:
@@ -182,7 +188,7 @@ impl BestEffort {
         }
     }
 
-    fn hear_ldr(&mut self, base: &mut Base, now: Instant, election: ElectionId, epoch: Epoch) {
+    fn hear_ldr(&mut self, base: &mut NodeState, now: Instant, election: ElectionId, epoch: Epoch) {
         if election == self.election && matches!(self.status, Status::Waiting) {
             self.status = Status::Following { epoch };
             self.followed_since = now;
@@ -191,7 +197,13 @@ impl BestEffort {
         }
     }
 
-    fn hear_norm(&mut self, base: &mut Base, now: Instant, election: ElectionId, epoch: Epoch) {
+    fn hear_norm(
+        &mut self,
+        base: &mut NodeState,
+        now: Instant,
+        election: ElectionId,
+        epoch: Epoch,
+    ) {
         let from = election.organiser;
         if election == self.election {
             return self.hear_ldr(base, now, election, epoch);
@@ -214,7 +226,7 @@ impl BestEffort {
                 if holds_to == from || base.is_better(from, holds_to) {
                     self.obey(base, now, election);
                 } else {
-                    base.send(from, Message::Rej { election, holds_to });
+                    base.send(from, PeerMessage::Rej { election, holds_to });
                 }
             }
             // It is bound until its organiser answers, or is down.
@@ -225,7 +237,7 @@ impl BestEffort {
             // There is a leader, so there is nothing to organise: join it.
             Status::Asking { .. }
             | Status::Halting { .. }
-            | Status::Crowning { .. }
+            | Status::PersistingEpoch { .. }
             | Status::Waiting => self.obey(base, now, election),
         }
     }

@@ -27,9 +27,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::base::Base;
+use super::node_state::NodeState;
 use super::settings::lacks;
-use super::{ElectionId, Message, NodeId, Output, Verdict};
+use super::{ElectionId, NodeId, PeerMessage, PeerOutput, Verdict};
 use crate::{Epoch, Instant, Random};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,7 @@ pub(super) enum Status {
         preempt: bool,
     },
     /// Won; the epoch is on its way to the disk.
-    Crowning {
+    PersistingEpoch {
         acks: BTreeSet<NodeId>,
         epoch: Epoch,
     },
@@ -84,7 +84,7 @@ impl Status {
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
             Self::Asking { .. } => "electing",
-            Self::Halting { .. } | Self::Crowning { .. } => "halting",
+            Self::Halting { .. } | Self::PersistingEpoch { .. } => "halting",
             Self::Waiting => "waiting",
             Self::Following { .. } => "following",
             Self::Leading { .. } => "leading",
@@ -103,7 +103,7 @@ impl Status {
 impl BestEffort {
     /// The machine of a node that starts. One that was waiting or following when it stopped takes
     /// that up again: others rely on it, and it is told if it is over.
-    pub(super) fn new(base: &Base, now: Instant) -> Self {
+    pub(super) fn new(base: &NodeState, now: Instant) -> Self {
         let fresh = ElectionId {
             organiser: base.me(),
             incarnation: base.record.incarnation,
@@ -128,12 +128,12 @@ impl BestEffort {
     }
 
     /// Whom it obeys or follows, itself if it leads.
-    pub(super) fn holds_to(&self) -> Option<NodeId> {
+    pub(super) fn leader_or_organiser(&self) -> Option<NodeId> {
         match self.status {
             Status::Waiting | Status::Following { .. } | Status::Leading { .. } => {
                 Some(self.election.organiser)
             }
-            Status::Asking { .. } | Status::Halting { .. } | Status::Crowning { .. } => None,
+            Status::Asking { .. } | Status::Halting { .. } | Status::PersistingEpoch { .. } => None,
         }
     }
 
@@ -143,7 +143,7 @@ impl BestEffort {
 
     pub(super) fn handle_timeout(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
@@ -154,7 +154,7 @@ impl BestEffort {
     }
 
     /// How often to look. What is settled needs no hurry.
-    fn pace(&self, base: &Base) -> Duration {
+    fn pace(&self, base: &NodeState) -> Duration {
         let timings = &base.settings.timings;
         match self.status {
             Status::Following { .. } | Status::Leading { .. } => timings.term().renew_interval(),
@@ -163,7 +163,7 @@ impl BestEffort {
     }
 
     /// Says and asks again what matters: anything may have been lost.
-    fn look(&mut self, base: &mut Base, now: Instant) {
+    fn look(&mut self, base: &mut NodeState, now: Instant) {
         match &self.status {
             Status::Asking { void, .. } => {
                 let first = self.election.number == 0 || self.election.organiser != base.me();
@@ -180,7 +180,7 @@ impl BestEffort {
                     self.halt(base, now);
                 }
             }
-            Status::Crowning { .. } => {}
+            Status::PersistingEpoch { .. } => {}
             Status::Waiting | Status::Following { .. } => {
                 if self.may_take_over(base, now) {
                     self.organise(base, now);
@@ -191,7 +191,7 @@ impl BestEffort {
                 base.send(organiser, ack);
                 self.ask(base, organiser);
             }
-            Status::Leading { epoch } => base.send_all(Message::Norm {
+            Status::Leading { epoch } => base.send_all(PeerMessage::Norm {
                 election: self.election,
                 epoch: *epoch,
             }),
@@ -200,7 +200,7 @@ impl BestEffort {
 
     /// Whether it takes the place of the leader that it follows: it is better, wants to, and has not
     /// come and gone lately.
-    fn may_take_over(&self, base: &Base, now: Instant) -> bool {
+    fn may_take_over(&self, base: &NodeState, now: Instant) -> bool {
         let settings = &base.settings;
         matches!(self.status, Status::Following { .. })
             && settings.preempt()
@@ -209,16 +209,16 @@ impl BestEffort {
             && now >= self.followed_since + settings.timings.hold_down()
     }
 
-    fn ack(&self, base: &Base) -> Message {
-        Message::Ack {
+    fn ack(&self, base: &NodeState) -> PeerMessage {
+        PeerMessage::Ack {
             election: self.election,
             highest: base.record.highest,
         }
     }
 
-    fn ask(&mut self, base: &mut Base, node: NodeId) {
+    fn ask(&mut self, base: &mut NodeState, node: NodeId) {
         if self.asked.insert(node) {
-            base.outbox.push(Output::Ask {
+            base.outbox.push(PeerOutput::Ask {
                 node,
                 round: self.round,
             });
@@ -234,7 +234,7 @@ impl BestEffort {
     ///
     /// Its number is new, so that no message of an earlier election counts for this one. It need not
     /// be durable, because the incarnation is.
-    pub(super) fn organise(&mut self, base: &mut Base, now: Instant) {
+    pub(super) fn organise(&mut self, base: &mut NodeState, now: Instant) {
         let preempt = self.may_take_over(base, now);
         let earlier = match &self.status {
             Status::Asking { down, .. } if lacks!(base.settings, SameRound) => down.clone(),
@@ -272,7 +272,7 @@ impl BestEffort {
     /// Leaves whatever it was in. Whom it had obeyed no longer counts on it: it was down, or has said
     /// that it has moved on. And an acknowledgement that still waits for a slow disk never leaves: it
     /// would make a leader of one who is up again, beside the next one.
-    fn idle(&mut self, base: &mut Base, now: Instant) {
+    fn idle(&mut self, base: &mut NodeState, now: Instant) {
         base.outbox.take_back();
         if base.record.obeyed.take().is_some() {
             base.persist();
@@ -287,7 +287,7 @@ impl BestEffort {
     }
 
     /// Ends the term that it leads, if it does.
-    fn step_down(&mut self, base: &mut Base, now: Instant) {
+    fn step_down(&mut self, base: &mut NodeState, now: Instant) {
         if matches!(self.status, Status::Leading { .. }) {
             base.supersede(now);
         }
@@ -296,7 +296,7 @@ impl BestEffort {
 
     /// Goes on to halting if all better members are down, *in this round*: who was down in an earlier
     /// one may be up again, and follow a leader.
-    fn decide(&mut self, base: &mut Base, now: Instant) {
+    fn decide(&mut self, base: &mut NodeState, now: Instant) {
         let Status::Asking {
             down,
             void,
@@ -335,11 +335,11 @@ impl BestEffort {
     ///
     /// **One after the other, in the order of their ranks** (Stoller 1997). Were all halted at once,
     /// a worse organiser could still get the acknowledgement of one who has obeyed this one.
-    fn halt(&mut self, base: &mut Base, now: Instant) {
+    fn halt(&mut self, base: &mut NodeState, now: Instant) {
         let Status::Halting { preempt, .. } = self.status else {
             return;
         };
-        let halt = Message::Halt {
+        let halt = PeerMessage::Halt {
             election: self.election,
             preempt,
         };
@@ -354,7 +354,7 @@ impl BestEffort {
     }
 
     /// Who of the worse members is neither waiting nor down, best first.
-    fn open(&self, base: &Base) -> Vec<NodeId> {
+    fn open(&self, base: &NodeState) -> Vec<NodeId> {
         let Status::Halting { acks, down, .. } = &self.status else {
             return Vec::new();
         };
@@ -366,7 +366,7 @@ impl BestEffort {
 
     /// Wins if all worse members wait or are down. Called wherever one of them is accounted for: the
     /// last one may be down, and then there is no `Ack` to wait for.
-    fn try_win(&mut self, base: &mut Base, now: Instant) {
+    fn try_win(&mut self, base: &mut NodeState, now: Instant) {
         let Status::Halting { acks, highest, .. } = &self.status else {
             return;
         };
@@ -383,12 +383,17 @@ impl BestEffort {
         base.record.highest = Some(epoch);
         base.record.voted = None;
         base.persist();
-        self.status = Status::Crowning { acks, epoch };
+        self.status = Status::PersistingEpoch { acks, epoch };
     }
 
     /// Everything is on disk.
-    pub(super) fn persisted(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
-        let Status::Crowning { acks, epoch } = &self.status else {
+    pub(super) fn persisted(
+        &mut self,
+        base: &mut NodeState,
+        now: Instant,
+        random: &mut dyn Random,
+    ) {
+        let Status::PersistingEpoch { acks, epoch } = &self.status else {
             return;
         };
         let (acks, epoch) = (acks.clone(), *epoch);
@@ -399,34 +404,34 @@ impl BestEffort {
         base.begin(epoch, now);
         for ack in acks {
             let election = self.election;
-            base.send(ack, Message::Ldr { election, epoch });
+            base.send(ack, PeerMessage::Ldr { election, epoch });
         }
         self.look_at = now + random.jitter(self.pace(base));
     }
 
     /// The term that it led is over and its task gone, or it stands aside: who waits for it or
     /// follows it is told, and need not find out.
-    pub(super) fn abdicate(&mut self, base: &mut Base, now: Instant) {
+    pub(super) fn abdicate(&mut self, base: &mut NodeState, now: Instant) {
         let organises = matches!(
             self.status,
-            Status::Halting { .. } | Status::Crowning { .. } | Status::Leading { .. }
+            Status::Halting { .. } | Status::PersistingEpoch { .. } | Status::Leading { .. }
         );
         if organises {
             let election = self.election;
             self.idle(base, now);
-            base.send_all(Message::Stale { election });
+            base.send_all(PeerMessage::Stale { election });
         }
     }
 
     /// It stands for election from now on.
-    pub(super) fn wake(&mut self, base: &mut Base, now: Instant) {
+    pub(super) fn wake(&mut self, base: &mut NodeState, now: Instant) {
         if matches!(self.status, Status::Asking { .. }) {
             self.organise(base, now);
         }
     }
 
     /// The detector suspects a member: ask about it now, if it matters.
-    pub(super) fn suspected(&mut self, base: &mut Base, node: NodeId) {
+    pub(super) fn suspected(&mut self, base: &mut NodeState, node: NodeId) {
         let matters = matches!(self.status, Status::Waiting | Status::Following { .. });
         if matters && node == self.election.organiser {
             self.ask(base, node);
@@ -436,7 +441,7 @@ impl BestEffort {
     /// The detector's answer. One of another round is void: much may have happened since.
     pub(super) fn answered(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         (node, round, verdict): (NodeId, u64, Verdict),
     ) {
@@ -476,7 +481,7 @@ impl BestEffort {
                     self.organise(base, now);
                 }
             }
-            Status::Crowning { .. } | Status::Leading { .. } => {}
+            Status::PersistingEpoch { .. } | Status::Leading { .. } => {}
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use alloc::collections::BTreeSet;
 
-use super::{EndReason, MAX_DEFERRALS, Output, Quorum, Role};
-use crate::bully::base::Base;
+use super::{EndReason, MAX_DEFERRALS, PeerOutput, Quorum, Role};
+use crate::bully::node_state::NodeState;
 use crate::bully::settings::lacks;
-use crate::bully::{GuardMessage, Message, NodeId};
+use crate::bully::{NodeId, PeerMessage, QuorumMessage};
 use crate::{Epoch, Instant, Random};
 
 impl Quorum {
     /// It has won: everybody is told at once, by the first round of renewals.
     pub(super) fn lead(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         epoch: Epoch,
         random: &mut dyn Random,
@@ -29,7 +29,7 @@ impl Quorum {
 
     pub(in crate::bully) fn next_round(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
@@ -48,25 +48,25 @@ impl Quorum {
         self.connected = acks.len() >= majority;
         if !self.connected && !*at_risk {
             *at_risk = true;
-            base.outbox.push(Output::AtRisk(true));
+            base.outbox.push(PeerOutput::AtRisk(true));
         }
         *round += 1;
         *asked = now;
         *acks = BTreeSet::from([me]);
-        let renew = GuardMessage::Renew {
+        let renew = QuorumMessage::Renew {
             epoch: *epoch,
             round: *round,
         };
         // Its own promise must cover the lease like everybody's.
         self.promise(base, now);
         self.look_at = now + base.settings.timings.message_lifetime();
-        base.send_all(Message::Guard(renew));
+        base.send_all(PeerMessage::Quorum(renew));
         self.count_round(base, now, random);
     }
 
     /// The lease counts from when this round was asked for, not from its answers: the promises that
     /// came in were given in between.
-    fn count_round(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+    fn count_round(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
         let majority = Self::majority(base);
         let Role::Leading {
             asked,
@@ -91,13 +91,13 @@ impl Quorum {
         let interval = base.settings.timings.term().renew_interval();
         self.look_at = *asked + random.jitter(interval);
         if core::mem::take(at_risk) {
-            base.outbox.push(Output::AtRisk(false));
+            base.outbox.push(PeerOutput::AtRisk(false));
         }
     }
 
     pub(super) fn hear_renew_ack(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         (from, of_epoch, of_round): (NodeId, Epoch, u64),
         random: &mut dyn Random,
@@ -117,7 +117,7 @@ impl Quorum {
     /// until its task is gone, and its next epoch is greater.
     pub(super) fn hear_nack(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         refused: Epoch,
         highest: Option<Epoch>,
@@ -137,15 +137,15 @@ impl Quorum {
     /// before. It is followed.
     pub(super) fn hear_renew(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         (from, epoch): (NodeId, Epoch),
         round: u64,
     ) {
         let highest = base.record.highest;
         if Some(epoch) < highest {
-            let nack = GuardMessage::Nack { epoch, highest };
-            return base.send(from, Message::Guard(nack));
+            let nack = QuorumMessage::VoteRejected { epoch, highest };
+            return base.send(from, PeerMessage::Quorum(nack));
         }
         if matches!(self.role, Role::Leading { .. }) {
             base.supersede(now);
@@ -169,13 +169,13 @@ impl Quorum {
         base.see_leader(Some((from, epoch)));
         base.send(
             from,
-            Message::Guard(GuardMessage::RenewAck { epoch, round }),
+            PeerMessage::Quorum(QuorumMessage::RenewAck { epoch, round }),
         );
     }
 
     /// A leader whose term is lost asks for nothing more. Its own promise binds it on: its task may
     /// still be going.
-    pub(in crate::bully) fn lost(&mut self, base: &mut Base, now: Instant) {
+    pub(in crate::bully) fn lost(&mut self, base: &mut NodeState, now: Instant) {
         if matches!(self.role, Role::Leading { .. }) {
             self.lose_leader(base, now);
         }
@@ -185,7 +185,7 @@ impl Quorum {
     /// release may come late.
     pub(in crate::bully) fn release(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         epoch: Epoch,
         to: Option<NodeId>,
@@ -198,12 +198,12 @@ impl Quorum {
                 self.look_at = now + base.settings.timings.message_lifetime() * 4;
             }
         }
-        base.send_all(Message::Guard(GuardMessage::Release { epoch, to }));
+        base.send_all(PeerMessage::Quorum(QuorumMessage::Release { epoch, to }));
     }
 
     pub(super) fn hear_release(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         (from, epoch, to): (NodeId, Epoch, Option<NodeId>),
         random: &mut dyn Random,
@@ -225,9 +225,9 @@ impl Quorum {
 
     /// A better member wants the place. It has followed for its hold-down; it gets it if it answered
     /// just now, so that it is not given to one that has gone again.
-    pub(super) fn hear_take_over(
+    pub(super) fn handle_transfer_request(
         &self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         from: NodeId,
         of_epoch: Epoch,

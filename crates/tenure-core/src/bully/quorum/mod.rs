@@ -30,10 +30,10 @@ mod vote;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use super::base::Base;
+use super::node_state::NodeState;
 use super::settings::lacks;
-use super::{GuardMessage, Message, NodeId, Output};
-use crate::lease::keeper::EndReason;
+use super::{NodeId, PeerMessage, PeerOutput, QuorumMessage};
+use crate::lease::candidate::EndReason;
 use crate::{Epoch, Instant, Random};
 
 /// How often in a row a candidate leaves it to a better one that could lead. After that it stands
@@ -70,7 +70,9 @@ pub(super) enum Role {
     /// It votes, and follows the leader if it knows one.
     Following { leader: Option<NodeId> },
     /// Would a majority vote for it?
-    Polling { replies: BTreeMap<NodeId, Reply> },
+    PreVoting {
+        replies: BTreeMap<NodeId, PreVoteAnswer>,
+    },
     /// It has asked for votes.
     Voting {
         epoch: Epoch,
@@ -92,7 +94,7 @@ impl Role {
         match self {
             Self::Following { leader: None } => "idle",
             Self::Following { leader: Some(_) } => "following",
-            Self::Polling { .. } => "electing",
+            Self::PreVoting { .. } => "electing",
             Self::Voting { .. } => "voting",
             Self::Leading { .. } => "leading",
         }
@@ -101,14 +103,14 @@ impl Role {
 
 /// What a member says to a pre-vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Reply {
+pub(super) struct PreVoteAnswer {
     /// For how long it is promised to another one.
     bound: Option<Duration>,
     can_lead: bool,
 }
 
 impl Quorum {
-    pub(super) fn new(base: &Base, now: Instant) -> Self {
+    pub(super) fn new(base: &NodeState, now: Instant) -> Self {
         let bound = base
             .quarantine()
             .filter(|_| !lacks!(base.settings, Quarantine));
@@ -131,7 +133,7 @@ impl Quorum {
         matches!(self.role, Role::Following { leader: Some(_) })
     }
 
-    fn majority(base: &Base) -> usize {
+    fn majority(base: &NodeState) -> usize {
         if lacks!(base.settings, Majority) {
             1
         } else {
@@ -140,32 +142,32 @@ impl Quorum {
     }
 
     /// To whom a promise binds it now.
-    pub(super) fn promised_to(&self, base: &Base, now: Instant) -> Option<NodeId> {
+    pub(super) fn promised_to(&self, base: &NodeState, now: Instant) -> Option<NodeId> {
         let binds = self.promise_until.is_some_and(|until| now < until);
         base.record.voted.filter(|_| binds)
     }
 
     /// Whom it follows; itself while it leads.
-    pub(super) const fn holds_to(&self, me: NodeId) -> Option<NodeId> {
+    pub(super) const fn leader_or_organiser(&self, me: NodeId) -> Option<NodeId> {
         match self.role {
             Role::Following { leader } => leader,
             Role::Leading { .. } => Some(me),
-            Role::Polling { .. } | Role::Voting { .. } => None,
+            Role::PreVoting { .. } | Role::Voting { .. } => None,
         }
     }
 
-    fn is_promised_elsewhere(&self, base: &Base, now: Instant, to: NodeId) -> bool {
+    fn is_promised_elsewhere(&self, base: &NodeState, now: Instant, to: NodeId) -> bool {
         self.bound_elsewhere(base, now, to).is_some()
     }
 
     /// For how long its promise to another one than this still binds it.
-    fn bound_elsewhere(&self, base: &Base, now: Instant, to: NodeId) -> Option<Duration> {
+    fn bound_elsewhere(&self, base: &NodeState, now: Instant, to: NodeId) -> Option<Duration> {
         let other = self.promised_to(base, now).filter(|&other| other != to);
         other.and(self.promise_until).map(|until| until.since(now))
     }
 
     /// Promises the record's epoch for a lease duration from now on.
-    fn promise(&mut self, base: &Base, now: Instant) {
+    fn promise(&mut self, base: &NodeState, now: Instant) {
         self.promise_until = Some(now + base.settings.timings.term().lease_duration());
     }
 
@@ -176,7 +178,7 @@ impl Quorum {
 
     pub(super) fn handle_timeout(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
@@ -191,7 +193,7 @@ impl Quorum {
         }
     }
 
-    fn look(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+    fn look(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
         let lifetime = base.settings.timings.message_lifetime();
         match &self.role {
             Role::Following { leader } => {
@@ -203,7 +205,7 @@ impl Quorum {
                     self.poll(base, now, random);
                 }
             }
-            Role::Polling { replies } => {
+            Role::PreVoting { replies } => {
                 let others = base.settings.members.others(base.me());
                 self.silent = others.filter(|it| !replies.contains_key(it)).collect();
                 self.judge(base, now, random);
@@ -213,7 +215,7 @@ impl Quorum {
         }
     }
 
-    fn want_to_take_over(&self, base: &mut Base, now: Instant, leader: NodeId) {
+    fn want_to_take_over(&self, base: &mut NodeState, now: Instant, leader: NodeId) {
         let settings = base.settings.clone();
         let long = now >= self.followed_since + settings.timings.hold_down();
         let wants = settings.preempt() && base.may_stand(now);
@@ -222,11 +224,14 @@ impl Quorum {
             && base.is_better(base.me(), leader)
             && let Some(epoch) = base.record.highest
         {
-            base.send(leader, Message::Guard(GuardMessage::TakeOver { epoch }));
+            base.send(
+                leader,
+                PeerMessage::Quorum(QuorumMessage::TransferRequest { epoch }),
+            );
         }
     }
 
-    fn lose_leader(&mut self, base: &mut Base, now: Instant) {
+    fn lose_leader(&mut self, base: &mut NodeState, now: Instant) {
         self.role = Role::Following { leader: None };
         self.look_at = now;
         base.see_leader(None);
@@ -240,17 +245,17 @@ impl Quorum {
     }
 
     /// It stands aside.
-    pub(super) fn withdraw(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+    pub(super) fn withdraw(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
         match self.role {
             Role::Voting { .. } => self.give_up(base, now, random),
-            Role::Polling { .. } => self.lose_leader(base, now),
+            Role::PreVoting { .. } => self.lose_leader(base, now),
             Role::Following { .. } | Role::Leading { .. } => {}
         }
     }
 
     pub(super) fn suspected(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         node: NodeId,
         random: &mut dyn Random,
@@ -265,42 +270,46 @@ impl Quorum {
 
     pub(super) fn hear(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
-        (from, message): (NodeId, GuardMessage),
+        (from, message): (NodeId, QuorumMessage),
         random: &mut dyn Random,
     ) {
         self.silent.remove(&from);
         match message {
-            GuardMessage::PreVote { round } => self.hear_pre_vote(base, now, from, round),
-            GuardMessage::PreVoteReply {
+            QuorumMessage::PreVote { round } => self.hear_pre_vote(base, now, from, round),
+            QuorumMessage::PreVoteReply {
                 round,
                 highest,
                 bound,
                 can_lead,
             } => {
                 self.known = self.known.max(highest);
-                let Role::Polling { replies } = &mut self.role else {
+                let Role::PreVoting { replies } = &mut self.role else {
                     return;
                 };
                 if round == self.round {
-                    replies.insert(from, Reply { bound, can_lead });
+                    replies.insert(from, PreVoteAnswer { bound, can_lead });
                     self.judge_if_decided(base, now, random);
                 }
             }
-            GuardMessage::Halt { epoch } => self.hear_halt(base, now, from, epoch),
-            GuardMessage::Ack { epoch } => self.hear_ack(base, now, (from, epoch), random),
-            GuardMessage::Nack { epoch, highest } => self.hear_nack(base, now, epoch, highest),
-            GuardMessage::Renew { epoch, round } => {
+            QuorumMessage::RequestVote { epoch } => self.hear_halt(base, now, from, epoch),
+            QuorumMessage::VoteGranted { epoch } => self.hear_ack(base, now, (from, epoch), random),
+            QuorumMessage::VoteRejected { epoch, highest } => {
+                self.hear_nack(base, now, epoch, highest)
+            }
+            QuorumMessage::Renew { epoch, round } => {
                 self.hear_renew(base, now, (from, epoch), round);
             }
-            GuardMessage::RenewAck { epoch, round } => {
+            QuorumMessage::RenewAck { epoch, round } => {
                 self.hear_renew_ack(base, now, (from, epoch, round), random);
             }
-            GuardMessage::Release { epoch, to } => {
+            QuorumMessage::Release { epoch, to } => {
                 self.hear_release(base, now, (from, epoch, to), random);
             }
-            GuardMessage::TakeOver { epoch } => self.hear_take_over(base, now, from, epoch),
+            QuorumMessage::TransferRequest { epoch } => {
+                self.handle_transfer_request(base, now, from, epoch)
+            }
         }
     }
 }

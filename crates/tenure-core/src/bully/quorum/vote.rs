@@ -4,43 +4,51 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{MAX_DEFERRALS, MAX_DOUBLINGS, Quorum, Reply, Role, SOONEST};
-use crate::bully::base::Base;
+use super::{MAX_DEFERRALS, MAX_DOUBLINGS, PreVoteAnswer, Quorum, Role, SOONEST};
+use crate::bully::node_state::NodeState;
 use crate::bully::settings::lacks;
-use crate::bully::{GuardMessage, Message, NodeId};
+use crate::bully::{NodeId, PeerMessage, QuorumMessage};
 use crate::{Epoch, Instant, Random};
 
 impl Quorum {
     /// Asks everybody, binding nobody.
-    pub(super) fn poll(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+    pub(super) fn poll(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
         self.round += 1;
-        self.role = Role::Polling {
+        self.role = Role::PreVoting {
             replies: BTreeMap::new(),
         };
         self.look_at = now + base.settings.timings.message_lifetime();
-        base.send_all(Message::Guard(GuardMessage::PreVote { round: self.round }));
+        base.send_all(PeerMessage::Quorum(QuorumMessage::PreVote {
+            round: self.round,
+        }));
         self.judge_if_decided(base, now, random);
     }
 
-    pub(super) fn hear_pre_vote(&self, base: &mut Base, now: Instant, from: NodeId, round: u64) {
-        let reply = GuardMessage::PreVoteReply {
+    pub(super) fn hear_pre_vote(
+        &self,
+        base: &mut NodeState,
+        now: Instant,
+        from: NodeId,
+        round: u64,
+    ) {
+        let reply = QuorumMessage::PreVoteReply {
             round,
             highest: base.record.highest,
             bound: self.bound_elsewhere(base, now, from),
             can_lead: self.connected && base.may_stand(now),
         };
-        base.send(from, Message::Guard(reply));
+        base.send(from, PeerMessage::Quorum(reply));
     }
 
     /// Nobody waits for who is silent. And once a majority is free, only the better ones matter, who
     /// may go first.
     pub(super) fn judge_if_decided(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
-        let Role::Polling { replies } = &self.role else {
+        let Role::PreVoting { replies } = &self.role else {
             return;
         };
         let settings = base.settings.clone();
@@ -53,7 +61,7 @@ impl Quorum {
     }
 
     /// In what time a majority of those who have replied will be free to vote; `None` if too few have.
-    fn free_in(base: &Base, replies: &BTreeMap<NodeId, Reply>) -> Option<Duration> {
+    fn free_in(base: &NodeState, replies: &BTreeMap<NodeId, PreVoteAnswer>) -> Option<Duration> {
         let bounds = replies
             .values()
             .map(|reply| reply.bound.unwrap_or_default());
@@ -67,8 +75,8 @@ impl Quorum {
     }
 
     /// The pre-vote is over: stand, or leave it.
-    pub(super) fn judge(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
-        let Role::Polling { replies } = &self.role else {
+    pub(super) fn judge(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
+        let Role::PreVoting { replies } = &self.role else {
             return;
         };
         let free_in = Self::free_in(base, replies);
@@ -78,7 +86,8 @@ impl Quorum {
         let mut better = settings.members.better(settings.me);
         // Who is bound for long can't lead soon, whatever it is.
         let lifetime = settings.timings.message_lifetime();
-        let could = |reply: &Reply| reply.can_lead && reply.bound.unwrap_or_default() < lifetime;
+        let could =
+            |reply: &PreVoteAnswer| reply.can_lead && reply.bound.unwrap_or_default() < lifetime;
         let defers = better.any(|better| replies.get(&better).is_some_and(could));
         let defers = defers && self.deferrals < MAX_DEFERRALS;
         if free && !defers && base.may_stand(now) && base.outbox.is_durable() {
@@ -92,7 +101,7 @@ impl Quorum {
     }
 
     /// Asks for votes, for an epoch greater than all that it has heard of.
-    pub(in crate::bully) fn stand(&mut self, base: &mut Base, now: Instant) {
+    pub(in crate::bully) fn stand(&mut self, base: &mut NodeState, now: Instant) {
         let Some(epoch) = base.next_epoch(now, self.known) else {
             self.role = Role::Following { leader: None };
             return;
@@ -106,12 +115,12 @@ impl Quorum {
             acks: BTreeSet::new(),
         };
         self.look_at = now + base.settings.timings.message_lifetime() * 2;
-        base.send_all(Message::Guard(GuardMessage::Halt { epoch }));
+        base.send_all(PeerMessage::Quorum(QuorumMessage::RequestVote { epoch }));
     }
 
     /// Promises `epoch` to one member. The record is on its way to the disk before the promise can be
     /// spoken of.
-    pub(super) fn grant(&mut self, base: &mut Base, now: Instant, to: NodeId, epoch: Epoch) {
+    pub(super) fn grant(&mut self, base: &mut NodeState, now: Instant, to: NodeId, epoch: Epoch) {
         base.record.highest = Some(epoch);
         base.record.voted = Some(to);
         let promised = base.settings.timings.term().lease_duration();
@@ -125,7 +134,7 @@ impl Quorum {
     /// Everything is on disk: its own vote counts now.
     pub(in crate::bully) fn persisted(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
@@ -140,14 +149,20 @@ impl Quorum {
 
     /// A vote is refused while a promise binds, and then the epoch is *not* raised: a candidate that
     /// is refused leaves no trace.
-    pub(super) fn hear_halt(&mut self, base: &mut Base, now: Instant, from: NodeId, epoch: Epoch) {
+    pub(super) fn hear_halt(
+        &mut self,
+        base: &mut NodeState,
+        now: Instant,
+        from: NodeId,
+        epoch: Epoch,
+    ) {
         let highest = base.record.highest;
         let stale =
             Some(epoch) < highest || (Some(epoch) == highest && base.record.voted != Some(from));
         let bound = self.is_promised_elsewhere(base, now, from) && !lacks!(base.settings, Promise);
         if stale || bound {
-            let nack = GuardMessage::Nack { epoch, highest };
-            return base.send(from, Message::Guard(nack));
+            let nack = QuorumMessage::VoteRejected { epoch, highest };
+            return base.send(from, PeerMessage::Quorum(nack));
         }
         // The same once more: the answer was lost. It is promised already, and on disk or on its way.
         if Some(epoch) == highest {
@@ -159,12 +174,15 @@ impl Quorum {
         if self.role != (Role::Following { leader }) {
             self.lose_leader(base, now);
         }
-        base.send(from, Message::Guard(GuardMessage::Ack { epoch }));
+        base.send(
+            from,
+            PeerMessage::Quorum(QuorumMessage::VoteGranted { epoch }),
+        );
     }
 
     pub(super) fn hear_ack(
         &mut self,
-        base: &mut Base,
+        base: &mut NodeState,
         now: Instant,
         (from, voted): (NodeId, Epoch),
         random: &mut dyn Random,
@@ -177,7 +195,7 @@ impl Quorum {
         }
     }
 
-    fn try_win(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+    fn try_win(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
         let Role::Voting { epoch, asked, acks } = &self.role else {
             return;
         };
@@ -201,11 +219,14 @@ impl Quorum {
 
     /// Too few votes: they are given back, so that nobody has to wait until they end. No late one
     /// counts, because the next vote is for another epoch.
-    pub(super) fn give_up(&mut self, base: &mut Base, now: Instant, random: &mut dyn Random) {
+    pub(super) fn give_up(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
         let Role::Voting { epoch, .. } = self.role else {
             return;
         };
-        base.send_all(Message::Guard(GuardMessage::Release { epoch, to: None }));
+        base.send_all(PeerMessage::Quorum(QuorumMessage::Release {
+            epoch,
+            to: None,
+        }));
         self.promise_until = None;
         self.role = Role::Following { leader: None };
         let lifetime = base.settings.timings.message_lifetime();

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::lease::keeper;
+use crate::lease::candidate;
 
 fn at(millis: u64) -> Instant {
     Instant::default() + Duration::from_millis(millis)
@@ -15,55 +15,64 @@ fn epoch(number: u64) -> Epoch {
 }
 
 /// A member with the default timings that stands for election since 0 s, its first record written.
-fn member_of(count: u32, id: u32, record: Record) -> Node {
-    let settings = Settings::new(NodeId(id), members(count), Timings::default()).unwrap();
+fn member_of(count: u32, id: u32, record: HardState) -> PeerCandidate {
+    let settings = GroupSettings::new(NodeId(id), members(count), GroupTimings::default()).unwrap();
     started(settings, record)
 }
 
-fn started(settings: Settings, record: Record) -> Node {
+fn started(settings: GroupSettings, record: HardState) -> PeerCandidate {
     let started = Started {
         at: at(0),
         wall: UnixMillis::new(1_000),
     };
-    let mut node = Node::new(settings, record, started);
+    let mut node = PeerCandidate::new(settings, record, started);
     node.campaign(at(0), &mut Dice(0));
-    node.handle_message(at(0), Input::Persisted, &mut Dice(0));
+    node.handle_message(at(0), PeerInput::Persisted, &mut Dice(0));
     node
 }
 
-fn drain(node: &mut Node) -> Vec<Output> {
+fn drain(node: &mut PeerCandidate) -> Vec<PeerOutput> {
     core::iter::from_fn(|| node.poll_output()).collect()
 }
 
-fn hear(node: &mut Node, millis: u64, from: u32, message: GuardMessage) -> Vec<Output> {
-    let message = Message::Guard(message);
+fn hear(
+    node: &mut PeerCandidate,
+    millis: u64,
+    from: u32,
+    message: QuorumMessage,
+) -> Vec<PeerOutput> {
+    let message = PeerMessage::Quorum(message);
     let from = NodeId(from);
-    node.handle_message(at(millis), Input::Message { from, message }, &mut Dice(0));
+    node.handle_message(
+        at(millis),
+        PeerInput::Message { from, message },
+        &mut Dice(0),
+    );
     drain(node)
 }
 
-fn written(node: &mut Node, millis: u64) -> Vec<Output> {
-    node.handle_message(at(millis), Input::Persisted, &mut Dice(0));
+fn written(node: &mut PeerCandidate, millis: u64) -> Vec<PeerOutput> {
+    node.handle_message(at(millis), PeerInput::Persisted, &mut Dice(0));
     drain(node)
 }
 
-fn to(id: u32, message: GuardMessage) -> Output {
-    Output::Send {
+fn to(id: u32, message: QuorumMessage) -> PeerOutput {
+    PeerOutput::Send {
         to: NodeId(id),
-        message: Message::Guard(message),
+        message: PeerMessage::Quorum(message),
     }
 }
 
 #[test]
 fn a_vote_leaves_when_it_is_on_disk_and_not_before() {
-    let mut node = member_of(3, 3, Record::default());
+    let mut node = member_of(3, 3, HardState::default());
     drain(&mut node);
     let epoch = epoch(7_000);
-    let said = hear(&mut node, 10, 1, GuardMessage::Halt { epoch });
+    let said = hear(&mut node, 10, 1, QuorumMessage::RequestVote { epoch });
     assert!(
         matches!(
             said[..],
-            [Output::Persist(Record {
+            [PeerOutput::Persist(HardState {
                 voted: Some(NodeId(1)),
                 ..
             })]
@@ -71,72 +80,75 @@ fn a_vote_leaves_when_it_is_on_disk_and_not_before() {
         "{said:?}"
     );
     let said = written(&mut node, 20);
-    assert_eq!(said, [to(1, GuardMessage::Ack { epoch })]);
+    assert_eq!(said, [to(1, QuorumMessage::VoteGranted { epoch })]);
 }
 
 #[test]
 fn a_member_that_restarts_keeps_to_its_promise_for_a_lease_duration() {
-    let record = Record {
+    let record = HardState {
         highest: Some(epoch(7_000)),
         voted: Some(NodeId(1)),
-        ..Record::default()
+        ..HardState::default()
     };
     let mut node = member_of(3, 3, record);
     drain(&mut node);
-    let ask = GuardMessage::Halt {
+    let ask = QuorumMessage::RequestVote {
         epoch: epoch(9_000),
     };
-    let refused = GuardMessage::Nack {
+    let refused = QuorumMessage::VoteRejected {
         epoch: epoch(9_000),
         highest: Some(epoch(7_000)),
     };
     assert_eq!(hear(&mut node, 14_999, 2, ask), [to(2, refused)]);
     let said = hear(&mut node, 15_000, 2, ask);
-    assert!(matches!(said[..], [Output::Persist(_)]), "{said:?}");
+    assert!(matches!(said[..], [PeerOutput::Persist(_)]), "{said:?}");
 }
 
 #[test]
 fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
-    let mut node = member_of(3, 3, Record::default());
+    let mut node = member_of(3, 3, HardState::default());
     drain(&mut node);
-    let halt = |epoch| GuardMessage::Halt { epoch };
+    let halt = |epoch| QuorumMessage::RequestVote { epoch };
     let said = hear(&mut node, 10, 1, halt(epoch(7_000)));
-    let [Output::Persist(promised)] = said[..] else {
+    let [PeerOutput::Persist(promised)] = said[..] else {
         panic!("{said:?}");
     };
-    let options = keeper::TimingsOptions {
+    let options = candidate::TimingsOptions {
         lease_duration: Some(Duration::from_secs(5)),
-        ..keeper::TimingsOptions::default()
+        ..candidate::TimingsOptions::default()
     };
-    let term = keeper::Timings::new(&options).unwrap();
-    let timings = Timings::new(term, &TimingsOptions::default()).unwrap();
-    let settings = Settings::new(NodeId(3), members(3), timings).unwrap();
+    let term = candidate::Timings::new(&options).unwrap();
+    let timings = GroupTimings::new(term, &GroupTimingsOptions::default()).unwrap();
+    let settings = GroupSettings::new(NodeId(3), members(3), timings).unwrap();
     let mut node = started(settings.clone(), promised);
     drain(&mut node);
     let ask = halt(epoch(9_000));
     assert!(!matches!(
         hear(&mut node, 14_999, 2, ask)[..],
-        [Output::Persist(_)]
+        [PeerOutput::Persist(_)]
     ));
     assert!(matches!(
         hear(&mut node, 15_000, 2, ask)[..],
-        [Output::Persist(_)]
+        [PeerOutput::Persist(_)]
     ));
 
     // Without a quorum it leads no sooner either.
-    let node = started(settings.with_guarantee(Guarantee::BestEffort), promised);
+    let node = started(
+        settings.with_guarantee(GroupGuarantee::BestEffort),
+        promised,
+    );
     assert!(!node.stands(at(14_999)) && node.stands(at(15_000)));
 }
 
 #[test]
 fn a_refused_candidate_leaves_no_trace() {
-    let mut node = member_of(3, 3, Record::default());
+    let mut node = member_of(3, 3, HardState::default());
     drain(&mut node);
     hear(
         &mut node,
         10,
         1,
-        GuardMessage::Halt {
+        QuorumMessage::RequestVote {
             epoch: epoch(7_000),
         },
     );
@@ -145,7 +157,7 @@ fn a_refused_candidate_leaves_no_trace() {
         &mut node,
         30,
         2,
-        GuardMessage::Halt {
+        QuorumMessage::RequestVote {
             epoch: epoch(9_000),
         },
     );
@@ -153,12 +165,12 @@ fn a_refused_candidate_leaves_no_trace() {
         &mut node,
         40,
         1,
-        GuardMessage::Renew {
+        QuorumMessage::Renew {
             epoch: epoch(7_000),
             round: 1,
         },
     );
-    let renewed = GuardMessage::RenewAck {
+    let renewed = QuorumMessage::RenewAck {
         epoch: epoch(7_000),
         round: 1,
     };
@@ -168,10 +180,10 @@ fn a_refused_candidate_leaves_no_trace() {
 /// Votes that come when the lease that they give is nearly over give what is left of it.
 #[test]
 fn a_lease_counts_from_when_the_votes_were_asked_for() {
-    let mut node = member_of(3, 1, Record::default());
+    let mut node = member_of(3, 1, HardState::default());
     drain(&mut node);
     for from in [2, 3] {
-        let reply = GuardMessage::PreVoteReply {
+        let reply = QuorumMessage::PreVoteReply {
             round: 1,
             highest: None,
             bound: None,
@@ -181,7 +193,7 @@ fn a_lease_counts_from_when_the_votes_were_asked_for() {
     }
     written(&mut node, 200);
     let epoch = epoch(1_100);
-    hear(&mut node, 900, 2, GuardMessage::Ack { epoch });
+    hear(&mut node, 900, 2, QuorumMessage::VoteGranted { epoch });
     let until = at(100) + TermTimings::default().renew_deadline();
     assert_eq!(node.standing(at(900)), Standing::Leading { epoch, until });
     assert_eq!(
@@ -193,14 +205,14 @@ fn a_lease_counts_from_when_the_votes_were_asked_for() {
 
 #[test]
 fn a_candidate_that_reaches_nobody_raises_no_epoch() {
-    let mut node = member_of(3, 2, Record::default());
+    let mut node = member_of(3, 2, HardState::default());
     for look in 0..200 {
         node.handle_timeout(at(look * 300), &mut Dice(look));
     }
     let raised = drain(&mut node).into_iter().any(|output| {
         matches!(
             output,
-            Output::Persist(Record {
+            PeerOutput::Persist(HardState {
                 highest: Some(_),
                 ..
             })
@@ -212,12 +224,12 @@ fn a_candidate_that_reaches_nobody_raises_no_epoch() {
 #[test]
 fn a_better_member_takes_over_only_when_it_is_asked_to_and_after_the_hold_down() {
     for preempt in [false, true] {
-        let settings = Settings::new(NodeId(1), members(3), Timings::default()).unwrap();
-        let mut node = started(settings.with_preempt(preempt), Record::default());
+        let settings = GroupSettings::new(NodeId(1), members(3), GroupTimings::default()).unwrap();
+        let mut node = started(settings.with_preempt(preempt), HardState::default());
         let epoch = epoch(7_000);
         let mut asked = None;
         for second in 0..60 {
-            let renew = GuardMessage::Renew {
+            let renew = QuorumMessage::Renew {
                 epoch,
                 round: second,
             };
@@ -225,7 +237,7 @@ fn a_better_member_takes_over_only_when_it_is_asked_to_and_after_the_hold_down()
             said.extend(written(&mut node, second * 1_000));
             node.handle_timeout(at(second * 1_000 + 500), &mut Dice(second));
             said.extend(drain(&mut node));
-            if said.contains(&to(3, GuardMessage::TakeOver { epoch })) {
+            if said.contains(&to(3, QuorumMessage::TransferRequest { epoch })) {
                 asked = asked.or(Some(second));
             }
         }
@@ -239,17 +251,17 @@ fn a_better_member_takes_over_only_when_it_is_asked_to_and_after_the_hold_down()
 
 #[test]
 fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
-    let settings = Settings::new(NodeId(1), members(2), Timings::default()).unwrap();
-    assert_eq!(settings.guarantee(), Guarantee::BestEffort);
-    let mut node = started(settings, Record::default());
+    let settings = GroupSettings::new(NodeId(1), members(2), GroupTimings::default()).unwrap();
+    assert_eq!(settings.guarantee(), GroupGuarantee::BestEffort);
+    let mut node = started(settings, HardState::default());
     let ask = drain(&mut node)
         .into_iter()
         .find_map(|output| match output {
-            Output::Ask { node, round } => Some((node, round)),
+            PeerOutput::Ask { node, round } => Some((node, round)),
             _ => None,
         });
     let (other, round) = ask.unwrap();
-    let down = Input::Answer {
+    let down = PeerInput::Answer {
         node: other,
         round,
         verdict: Verdict::Down,
@@ -257,7 +269,7 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
     node.handle_message(at(1), down, &mut Dice(0));
     let began = written(&mut node, 2);
     let led = began.iter().find_map(|output| match output {
-        Output::Began(epoch) => Some(*epoch),
+        PeerOutput::Began(epoch) => Some(*epoch),
         _ => None,
     });
     let led = led.unwrap();
@@ -268,34 +280,34 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
     };
     let mut meet = |number| {
         let epoch = epoch(number);
-        let message = Message::Norm { election, epoch };
+        let message = PeerMessage::Norm { election, epoch };
         let from = other;
-        node.handle_message(at(3), Input::Message { from, message }, &mut Dice(0));
-        drain(&mut node).contains(&Output::Cancel(EndReason::Superseded))
+        node.handle_message(at(3), PeerInput::Message { from, message }, &mut Dice(0));
+        drain(&mut node).contains(&PeerOutput::Cancel(EndReason::Superseded))
     };
     assert!(!meet(led.get() - 1), "its own is greater");
     assert!(meet(led.get() + 1));
     assert!(!meet(led.get() + 1), "it is ending already");
     node.task_ended(at(4), TaskEnd::Returned, &mut Dice(0));
-    let ended = Output::Ended(led, EndReason::Superseded);
+    let ended = PeerOutput::Ended(led, EndReason::Superseded);
     assert!(drain(&mut node).contains(&ended));
 }
 
 /// A slow disk must not keep a task from being stopped.
 #[test]
 fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {
-    let settings = Settings::new(NodeId(1), members(1), Timings::default()).unwrap();
-    let mut node = started(settings, Record::default());
+    let settings = GroupSettings::new(NodeId(1), members(1), GroupTimings::default()).unwrap();
+    let mut node = started(settings, HardState::default());
     let began = written(&mut node, 1);
     assert!(
         began
             .iter()
-            .any(|output| matches!(output, Output::Began(_))),
+            .any(|output| matches!(output, PeerOutput::Began(_))),
         "{began:?}"
     );
     node.base.persist();
     node.resign(at(2), EndReason::Resigned, &mut Dice(0));
-    assert!(drain(&mut node).contains(&Output::Cancel(EndReason::Resigned)));
+    assert!(drain(&mut node).contains(&PeerOutput::Cancel(EndReason::Resigned)));
 }
 
 #[test]
@@ -306,11 +318,11 @@ fn messages_and_records_survive_a_way_over_json() {
         number: 4,
     };
     let messages = [
-        Message::Halt {
+        PeerMessage::Halt {
             election,
             preempt: false,
         },
-        Message::Guard(GuardMessage::Renew {
+        PeerMessage::Quorum(QuorumMessage::Renew {
             epoch: epoch(5),
             round: 6,
         }),
@@ -318,27 +330,27 @@ fn messages_and_records_survive_a_way_over_json() {
     for message in messages {
         let text = serde_json::to_string(&message).unwrap();
         assert_eq!(
-            serde_json::from_str::<Message>(&text).unwrap(),
+            serde_json::from_str::<PeerMessage>(&text).unwrap(),
             message,
             "{text}"
         );
     }
     let too_great = r#"{"incarnation":1,"highest":9007199254740992,"voted":null,"obeyed":null}"#;
-    let error = serde_json::from_str::<Record>(too_great).unwrap_err();
+    let error = serde_json::from_str::<HardState>(too_great).unwrap_err();
     assert!(error.to_string().contains("9007199254740992"), "{error}");
 }
 
 /// A better member that could lead and never does must not block the others for ever.
 #[test]
 fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
-    let mut node = member_of(3, 2, Record::default());
+    let mut node = member_of(3, 2, HardState::default());
     let mut rounds = 0;
     for look in 0..100 {
         let asked = drain(&mut node)
             .into_iter()
             .find_map(|output| match output {
-                Output::Send {
-                    message: Message::Guard(GuardMessage::PreVote { round }),
+                PeerOutput::Send {
+                    message: PeerMessage::Quorum(QuorumMessage::PreVote { round }),
                     ..
                 } => Some(round),
                 _ => None,
@@ -346,7 +358,7 @@ fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
         if let Some(round) = asked {
             rounds += 1;
             for from in [1, 3] {
-                let reply = GuardMessage::PreVoteReply {
+                let reply = QuorumMessage::PreVoteReply {
                     round,
                     highest: None,
                     bound: None,
@@ -355,7 +367,7 @@ fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
                 let said = hear(&mut node, look * 300, from, reply);
                 if said
                     .iter()
-                    .any(|output| matches!(output, Output::Persist(_)))
+                    .any(|output| matches!(output, PeerOutput::Persist(_)))
                 {
                     assert_eq!(rounds, 4);
                     return;
@@ -367,8 +379,8 @@ fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
     panic!("it never stood in {rounds} rounds");
 }
 
-fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> GuardMessage {
-    GuardMessage::PreVoteReply {
+fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> QuorumMessage {
+    QuorumMessage::PreVoteReply {
         round,
         highest: None,
         bound,
@@ -376,13 +388,13 @@ fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> GuardMessage {
     }
 }
 
-fn stands(said: &[Output]) -> bool {
-    said.iter().any(|it| matches!(it, Output::Persist(_)))
+fn stands(said: &[PeerOutput]) -> bool {
+    said.iter().any(|it| matches!(it, PeerOutput::Persist(_)))
 }
 
 #[test]
 fn a_candidate_waits_for_better_members_and_a_majority_and_for_nobody_else() {
-    let mut node = member_of(5, 2, Record::default());
+    let mut node = member_of(5, 2, HardState::default());
     drain(&mut node);
     assert!(!stands(&hear(&mut node, 1, 3, reply(None, true, 1))));
     assert!(!stands(&hear(&mut node, 2, 4, reply(None, true, 1))));
@@ -392,7 +404,7 @@ fn a_candidate_waits_for_better_members_and_a_majority_and_for_nobody_else() {
 
 #[test]
 fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks() {
-    let mut node = member_of(5, 2, Record::default());
+    let mut node = member_of(5, 2, HardState::default());
     drain(&mut node);
     let bound = Some(millis(100));
     for from in [3, 4] {
@@ -403,7 +415,7 @@ fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks()
     for speaks in [false, true] {
         let mut node = node.clone();
         if speaks {
-            hear(&mut node, 601, 1, GuardMessage::PreVote { round: 7 });
+            hear(&mut node, 601, 1, QuorumMessage::PreVote { round: 7 });
         }
         hear(&mut node, 602, 3, reply(None, true, 2));
         let said = hear(&mut node, 603, 4, reply(None, true, 2));
@@ -414,7 +426,7 @@ fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks()
 #[test]
 fn a_candidate_does_not_leave_it_to_a_better_one_that_is_bound_for_long() {
     for (bound, stands_now) in [(40, false), (10_000, true)] {
-        let mut node = member_of(5, 2, Record::default());
+        let mut node = member_of(5, 2, HardState::default());
         drain(&mut node);
         hear(&mut node, 1, 1, reply(Some(millis(bound)), true, 1));
         hear(&mut node, 1, 3, reply(None, true, 1));
@@ -426,7 +438,7 @@ fn a_candidate_does_not_leave_it_to_a_better_one_that_is_bound_for_long() {
 /// Promises to one leader end within milliseconds of each other.
 #[test]
 fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
-    let mut node = member_of(3, 1, Record::default());
+    let mut node = member_of(3, 1, HardState::default());
     drain(&mut node);
     hear(&mut node, 1, 2, reply(Some(millis(40)), true, 1));
     hear(&mut node, 1, 3, reply(Some(millis(90)), true, 1));
@@ -445,9 +457,9 @@ fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
 /// It holds to a better one, and has not missed it yet; the organiser has.
 #[test]
 fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
-    let settings = Settings::new(NodeId(3), members(3), Timings::default()).unwrap();
-    let settings = settings.with_guarantee(Guarantee::BestEffort);
-    let mut node = started(settings, Record::default());
+    let settings = GroupSettings::new(NodeId(3), members(3), GroupTimings::default()).unwrap();
+    let settings = settings.with_guarantee(GroupGuarantee::BestEffort);
+    let mut node = started(settings, HardState::default());
     drain(&mut node);
     let election = |organiser| ElectionId {
         organiser: NodeId(organiser),
@@ -459,47 +471,47 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
     for (from, message) in [
         (
             1,
-            Message::Norm {
+            PeerMessage::Norm {
                 election: first,
                 epoch: epoch(5),
             },
         ),
         (
             1,
-            Message::Ldr {
+            PeerMessage::Ldr {
                 election: first,
                 epoch: epoch(5),
             },
         ),
         (
             2,
-            Message::Halt {
+            PeerMessage::Halt {
                 election: second,
                 preempt: false,
             },
         ),
     ] {
         let from = NodeId(from);
-        node.handle_message(at(10), Input::Message { from, message }, &mut Dice(0));
+        node.handle_message(at(10), PeerInput::Message { from, message }, &mut Dice(0));
         said = drain(&mut node);
         said.extend(written(&mut node, 10));
     }
-    let asks = |output: &Output| {
+    let asks = |output: &PeerOutput| {
         matches!(
             output,
-            Output::Ask {
+            PeerOutput::Ask {
                 node: NodeId(1),
                 ..
             }
         )
     };
-    let refuses = |output: &Output| {
-        let rej = Message::Rej {
+    let refuses = |output: &PeerOutput| {
+        let rej = PeerMessage::Rej {
             election: second,
             holds_to: NodeId(1),
         };
         *output
-            == Output::Send {
+            == PeerOutput::Send {
                 to: NodeId(2),
                 message: rej,
             }
@@ -513,18 +525,18 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
 /// On a slow disk it may have obeyed another one, or nobody, by the time at which that leaves.
 #[test]
 fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
-    let settings = Settings::new(NodeId(3), members(3), Timings::default()).unwrap();
-    let settings = settings.with_guarantee(Guarantee::BestEffort);
+    let settings = GroupSettings::new(NodeId(3), members(3), GroupTimings::default()).unwrap();
+    let settings = settings.with_guarantee(GroupGuarantee::BestEffort);
     let election = |organiser| ElectionId {
         organiser: NodeId(organiser),
         incarnation: 1,
         number: 1,
     };
-    let halt = |organiser| Message::Halt {
+    let halt = |organiser| PeerMessage::Halt {
         election: election(organiser),
         preempt: false,
     };
-    let stale = Message::Stale {
+    let stale = PeerMessage::Stale {
         election: election(2),
     };
     for (then, left) in [
@@ -532,21 +544,21 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
         ((1, halt(1)), Some(1)),
         ((2, stale), None),
     ] {
-        let mut node = started(settings.clone(), Record::default());
+        let mut node = started(settings.clone(), HardState::default());
         drain(&mut node);
         for (from, message) in [(2, halt(2)), then] {
             let from = NodeId(from);
-            node.handle_message(at(10), Input::Message { from, message }, &mut Dice(0));
+            node.handle_message(at(10), PeerInput::Message { from, message }, &mut Dice(0));
         }
         let mut said = drain(&mut node);
-        while said.iter().any(|it| matches!(it, Output::Persist(_))) {
+        while said.iter().any(|it| matches!(it, PeerOutput::Persist(_))) {
             said = written(&mut node, 9_000);
             said.extend(written(&mut node, 9_000));
         }
         let acks = said.iter().filter_map(|output| match output {
-            Output::Send {
+            PeerOutput::Send {
                 to,
-                message: Message::Ack { election, .. },
+                message: PeerMessage::Ack { election, .. },
             } => Some((*to, *election)),
             _ => None,
         });
@@ -561,16 +573,16 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
 /// stand when the leader is gone, and their votes would be split.
 #[test]
 fn a_follower_could_lead_although_it_reached_nobody_when_it_started() {
-    let mut node = member_of(3, 2, Record::default());
-    let could_lead = |node: &mut Node, millis| {
-        let said = hear(node, millis, 3, GuardMessage::PreVote { round: 9 });
+    let mut node = member_of(3, 2, HardState::default());
+    let could_lead = |node: &mut PeerCandidate, millis| {
+        let said = hear(node, millis, 3, QuorumMessage::PreVote { round: 9 });
         said.iter().any(|output| {
-            let Output::Send { message, .. } = output else {
+            let PeerOutput::Send { message, .. } = output else {
                 return false;
             };
             matches!(
                 message,
-                Message::Guard(GuardMessage::PreVoteReply { can_lead: true, .. })
+                PeerMessage::Quorum(QuorumMessage::PreVoteReply { can_lead: true, .. })
             )
         })
     };
@@ -579,7 +591,12 @@ fn a_follower_could_lead_although_it_reached_nobody_when_it_started() {
     }
     assert!(!could_lead(&mut node, 2_000));
     let epoch = epoch(7_000);
-    hear(&mut node, 2_100, 1, GuardMessage::Renew { epoch, round: 1 });
+    hear(
+        &mut node,
+        2_100,
+        1,
+        QuorumMessage::Renew { epoch, round: 1 },
+    );
     written(&mut node, 2_110);
     assert!(could_lead(&mut node, 2_200));
 }

@@ -9,10 +9,10 @@ mod world;
 use core::time::Duration;
 
 use super::*;
-use crate::lease::keeper::{
+use crate::election::{ElectionMachine as _, Standing};
+use crate::lease::candidate::{
     EndReason, TaskEnd, Timings as TermTimings, TimingsOptions as TermOptions,
 };
-use crate::strategy::{Standing, Strategy as _};
 use crate::{Epoch, Instant, Random, UnixMillis};
 
 const fn millis(millis: u64) -> Duration {

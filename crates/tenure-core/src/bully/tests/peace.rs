@@ -29,7 +29,7 @@ impl Random for Middle {
 
 struct World {
     now: Instant,
-    settings: Settings,
+    settings: GroupSettings,
     detection: Detection,
     places: BTreeMap<NodeId, Place>,
     /// By when they arrive, and in the order in which they were sent.
@@ -44,7 +44,7 @@ struct World {
 }
 
 struct Place {
-    node: Node,
+    node: PeerCandidate,
     detector: Box<dyn Detector + Send>,
     /// Who is under watch.
     watched: Vec<NodeId>,
@@ -53,15 +53,16 @@ struct Place {
 }
 
 enum Parcel {
-    Election(NodeId, NodeId, Message),
-    Detector(NodeId, NodeId, detector::Message),
+    Election(NodeId, NodeId, PeerMessage),
+    Detector(NodeId, NodeId, detector::DetectorMessage),
     Written(NodeId),
     Hint(NodeId, NodeId),
 }
 
 impl World {
-    fn new(members: u32, guarantee: Guarantee, by: DetectBy) -> Self {
-        let settings = Settings::new(NodeId(1), super::members(members), Timings::default());
+    fn new(members: u32, guarantee: GroupGuarantee, by: DetectBy) -> Self {
+        let settings =
+            GroupSettings::new(NodeId(1), super::members(members), GroupTimings::default());
         let settings = settings.unwrap().with_guarantee(guarantee);
         let options = DetectionOptions {
             by,
@@ -88,7 +89,7 @@ impl World {
 
     fn start(&mut self, id: NodeId) {
         let (members, timings) = (self.settings.members().clone(), *self.settings.timings());
-        let settings = Settings::new(id, members, timings).unwrap();
+        let settings = GroupSettings::new(id, members, timings).unwrap();
         let settings = settings.with_guarantee(self.settings.guarantee());
         let group = settings.group(Incarnation(1));
         let started = Started {
@@ -96,7 +97,7 @@ impl World {
             wall: UnixMillis::new(0),
         };
         let place = Place {
-            node: Node::new(settings, Record::default(), started),
+            node: PeerCandidate::new(settings, HardState::default(), started),
             detector: self.detection.detector(&group),
             watched: Vec::new(),
             seen: None,
@@ -172,13 +173,13 @@ impl World {
         let incarnation = Incarnation(1);
         match parcel {
             Parcel::Election(from, to, message) => self.drive(to, |place, now| {
-                let input = Input::Message { from, message };
+                let input = PeerInput::Message { from, message };
                 place.node.handle_message(now, input, &mut Middle);
-                let heard = detector::Input::Heard { from, incarnation };
+                let heard = detector::DetectorInput::Heard { from, incarnation };
                 place.detector.handle_input(now, heard);
             }),
             Parcel::Detector(from, to, message) => self.drive(to, |place, now| {
-                let input = detector::Input::Message {
+                let input = detector::DetectorInput::Message {
                     from,
                     incarnation,
                     message,
@@ -188,12 +189,12 @@ impl World {
             Parcel::Written(id) => self.drive(id, |place, now| {
                 place
                     .node
-                    .handle_message(now, Input::Persisted, &mut Middle);
+                    .handle_message(now, PeerInput::Persisted, &mut Middle);
             }),
             Parcel::Hint(to, about) => self.drive(to, |place, now| {
                 place
                     .detector
-                    .handle_input(now, detector::Input::Refused(about));
+                    .handle_input(now, detector::DetectorInput::Refused(about));
             }),
         }
     }
@@ -208,33 +209,33 @@ impl World {
         loop {
             if let Some(output) = place.node.poll_output() {
                 match output {
-                    Output::Send { to, message } => {
+                    PeerOutput::Send { to, message } => {
                         said.push((DELAY, Some(to), Parcel::Election(id, to, message)));
                     }
-                    Output::Persist(_) => said.push((DISK, None, Parcel::Written(id))),
-                    Output::Ask { node, round } => {
-                        let ask = detector::Input::Ask { node, ask: round };
+                    PeerOutput::Persist(_) => said.push((DISK, None, Parcel::Written(id))),
+                    PeerOutput::Ask { node, round } => {
+                        let ask = detector::DetectorInput::Ask { node, ask: round };
                         place.detector.handle_input(now, ask);
                     }
-                    Output::Watch(node) => {
+                    PeerOutput::Watch(node) => {
                         place.watched.push(node);
                         place
                             .detector
-                            .handle_input(now, detector::Input::Watch(node));
+                            .handle_input(now, detector::DetectorInput::Watch(node));
                     }
-                    Output::Unwatch(node) => {
+                    PeerOutput::Unwatch(node) => {
                         place.watched.retain(|it| *it != node);
                         place
                             .detector
-                            .handle_input(now, detector::Input::Unwatch(node));
+                            .handle_input(now, detector::DetectorInput::Unwatch(node));
                     }
-                    Output::SeenLeader(seen) => place.seen = seen.map(|(leader, _)| leader),
-                    Output::Began(_) => place.leads = true,
-                    Output::Cancel(_) => {
+                    PeerOutput::SeenLeader(seen) => place.seen = seen.map(|(leader, _)| leader),
+                    PeerOutput::Began(_) => place.leads = true,
+                    PeerOutput::Cancel(_) => {
                         place.leads = false;
                         place.node.task_ended(now, TaskEnd::Aborted, &mut Middle);
                     }
-                    Output::Ended(..) => place.node.campaign(now, &mut Middle),
+                    PeerOutput::Ended(..) => place.node.campaign(now, &mut Middle),
                     _ => {}
                 }
                 continue;
@@ -243,24 +244,24 @@ impl World {
                 break;
             };
             let input = match output {
-                detector::Output::Send { to, message } => {
+                detector::DetectorOutput::Send { to, message } => {
                     said.push((DELAY, Some(to), Parcel::Detector(id, to, message)));
                     continue;
                 }
-                detector::Output::Answer {
+                detector::DetectorOutput::Answer {
                     ask, node, verdict, ..
-                } => Input::Answer {
+                } => PeerInput::Answer {
                     node,
                     round: ask,
                     verdict: match verdict {
                         detector::Verdict::Up => Verdict::Up,
-                        detector::Verdict::Aside => Verdict::Aside,
+                        detector::Verdict::Aside => Verdict::NonCandidate,
                         detector::Verdict::Down => Verdict::Down,
                     },
                 },
-                detector::Output::Suspected(node) => Input::Suspected(node),
-                detector::Output::Trusted(node) => Input::Alive(node),
-                detector::Output::Restarted(..) => unreachable!("nobody restarts"),
+                detector::DetectorOutput::Suspected(node) => PeerInput::Suspected(node),
+                detector::DetectorOutput::Trusted(node) => PeerInput::Alive(node),
+                detector::DetectorOutput::Restarted(..) => unreachable!("nobody restarts"),
             };
             place.node.handle_message(now, input, &mut Middle);
         }
@@ -300,7 +301,7 @@ impl World {
     }
 }
 
-const BOTH: [Guarantee; 2] = [Guarantee::Quorum, Guarantee::BestEffort];
+const BOTH: [GroupGuarantee; 2] = [GroupGuarantee::Quorum, GroupGuarantee::BestEffort];
 
 #[test]
 fn only_followers_watch_and_only_their_leader() {
@@ -375,7 +376,7 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 (true, &[3]),
                 (false, &[3, 5]),
             ] {
-                if guarantee == Guarantee::Quorum && others.len() > 1 {
+                if guarantee == GroupGuarantee::Quorum && others.len() > 1 {
                     continue; // No majority is left.
                 }
                 let mut world = World::new(5, guarantee, by);
@@ -397,7 +398,7 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 let lifetime = timings.message_lifetime();
                 // What is down as well is asked about all at once.
                 let (missed, question) = match (guarantee, hints) {
-                    (Guarantee::Quorum, _) => (timings.term().lease_duration(), lifetime),
+                    (GroupGuarantee::Quorum, _) => (timings.term().lease_duration(), lifetime),
                     (_, true) => (detection.confirm_timeout(), detection.confirm_timeout()),
                     (_, false) => (detection.detection_bound(DELAY), detection.ask_timeout()),
                 };
@@ -414,13 +415,13 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
 /// Two that were elected in the parts of a network find each other at the leaders' pace.
 #[test]
 fn leaders_that_meet_without_a_quorum_merge_within_a_renew_interval() {
-    let mut world = World::new(5, Guarantee::BestEffort, DetectBy::Push);
+    let mut world = World::new(5, GroupGuarantee::BestEffort, DetectBy::Push);
     world.settle();
     world.parted = [NodeId(4), NodeId(5)].into();
     world.run_until(world.now + Duration::from_secs(30));
     assert_eq!(world.leaders(), [NodeId(1), NodeId(4)]);
     world.parted.clear();
-    let interval = Timings::default().term().renew_interval();
+    let interval = GroupTimings::default().term().renew_interval();
     world.run_until(world.now + interval + 20 * (DELAY + DISK));
     assert!(world.follows(NodeId(1)), "{:?}", world.leaders());
 }

@@ -21,7 +21,7 @@ const ALL: &[Fault] = &[
 
 const ROUGH: Climate = Climate {
     members: 3,
-    guarantee: Guarantee::Quorum,
+    guarantee: GroupGuarantee::Quorum,
     preempt: false,
     loss: 20,
     delay: 4_000,
@@ -115,7 +115,7 @@ fn better_members_that_take_over_keep_to_one_leader_at_a_time() {
 #[test]
 fn three_without_a_quorum_agree_again_when_the_trouble_is_over() {
     holds(Climate {
-        guarantee: Guarantee::BestEffort,
+        guarantee: GroupGuarantee::BestEffort,
         delay: 200,
         ..ROUGH
     });
@@ -125,7 +125,7 @@ fn three_without_a_quorum_agree_again_when_the_trouble_is_over() {
 fn five_without_a_quorum_agree_again_when_the_trouble_is_over() {
     holds(Climate {
         members: 5,
-        guarantee: Guarantee::BestEffort,
+        guarantee: GroupGuarantee::BestEffort,
         preempt: true,
         delay: 200,
         ..ROUGH
@@ -136,7 +136,7 @@ fn five_without_a_quorum_agree_again_when_the_trouble_is_over() {
 fn two_without_a_quorum_survive_one() {
     holds(Climate {
         members: 2,
-        guarantee: Guarantee::BestEffort,
+        guarantee: GroupGuarantee::BestEffort,
         delay: 200,
         ..ROUGH
     });
@@ -145,7 +145,7 @@ fn two_without_a_quorum_survive_one() {
 /// The worlds are rough enough: a guard that lacks one of its rules does not get through them.
 #[test]
 fn a_guard_without_one_of_its_rules_is_found_out() {
-    for fix in [Fix::Promise, Fix::Majority, Fix::Quarantine] {
+    for fix in [Mutation::Promise, Mutation::Majority, Mutation::Quarantine] {
         let wrong = worlds(
             Climate {
                 without: Some(fix),

@@ -13,7 +13,7 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climate {
     pub(super) members: u32,
-    pub(super) guarantee: Guarantee,
+    pub(super) guarantee: GroupGuarantee,
     pub(super) preempt: bool,
     /// One message in so many is lost; another one comes twice.
     pub(super) loss: u64,
@@ -26,7 +26,7 @@ pub(super) struct Climate {
     /// For how long things go wrong, in milliseconds, and what does.
     pub(super) trouble: u64,
     pub(super) faults: &'static [Fault],
-    pub(super) without: Option<Fix>,
+    pub(super) without: Option<Mutation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) enum Fault {
 
 #[derive(Clone, Copy)]
 enum Event {
-    Deliver(NodeId, NodeId, Message),
+    Deliver(NodeId, NodeId, PeerMessage),
     Answer(NodeId, NodeId, u64, u64),
     Written(NodeId, u64),
     TaskGone(NodeId, Epoch, TaskEnd),
@@ -50,11 +50,11 @@ enum Event {
 }
 
 struct Place {
-    node: Option<Node>,
+    node: Option<PeerCandidate>,
     /// Which of its lives: what was for an earlier one does not arrive.
     life: u64,
-    durable: Record,
-    unwritten: VecDeque<Record>,
+    durable: HardState,
+    unwritten: VecDeque<HardState>,
     /// The epoch of the task that is going.
     task: Option<Epoch>,
     frozen_until: u64,
@@ -78,16 +78,16 @@ pub(super) struct World {
     pub(super) log: Vec<String>,
 }
 
-pub(super) fn timings() -> Timings {
+pub(super) fn timings() -> GroupTimings {
     let term = TermTimings::new(&TermOptions {
         lease_duration: Some(Duration::from_secs(3)),
         ..TermOptions::default()
     });
-    let options = TimingsOptions {
+    let options = GroupTimingsOptions {
         hold_down: Some(Duration::from_secs(6)),
         message_lifetime: Some(millis(200)),
     };
-    Timings::new(term.unwrap(), &options).unwrap()
+    GroupTimings::new(term.unwrap(), &options).unwrap()
 }
 
 /// How long the detector waits for an answer.
@@ -99,7 +99,7 @@ impl World {
         let place = |dice: &mut Dice| Place {
             node: None,
             life: 0,
-            durable: Record::default(),
+            durable: HardState::default(),
             unwritten: VecDeque::new(),
             task: None,
             frozen_until: 0,
@@ -223,7 +223,7 @@ impl World {
                 if let Some(thaw) = self.frozen(to) {
                     return self.after(thaw - self.now, Event::Deliver(from, to, message));
                 }
-                self.input(to, Input::Message { from, message });
+                self.input(to, PeerInput::Message { from, message });
             }
             Event::Answer(asker, node, round, life) => {
                 if self.places[&asker].life != life {
@@ -240,12 +240,12 @@ impl World {
                 let wrong = self.troubled && self.dice.one_in(self.climate.mistakes);
                 let verdict = match stands {
                     Some(true) if !unseen && !wrong => Verdict::Up,
-                    Some(false) if !unseen && !wrong => Verdict::Aside,
+                    Some(false) if !unseen && !wrong => Verdict::NonCandidate,
                     _ => Verdict::Down,
                 };
                 self.input(
                     asker,
-                    Input::Answer {
+                    PeerInput::Answer {
                         node,
                         round,
                         verdict,
@@ -266,7 +266,7 @@ impl World {
                             .push_front(record);
                         return self.after(thaw - self.now, Event::Written(id, life));
                     }
-                    self.input(id, Input::Persisted);
+                    self.input(id, PeerInput::Persisted);
                 }
             }
             Event::TaskGone(id, epoch, end) => {
@@ -334,7 +334,7 @@ impl World {
 
     fn start(&mut self, id: NodeId) {
         let now = self.local(id);
-        let settings = Settings::new(id, members(self.climate.members), timings()).unwrap();
+        let settings = GroupSettings::new(id, members(self.climate.members), timings()).unwrap();
         let mut settings = settings
             .with_guarantee(self.climate.guarantee)
             .with_preempt(self.climate.preempt);
@@ -348,7 +348,7 @@ impl World {
         let place = self.places.get_mut(&id).unwrap();
         place.life += 1;
         place.seen = None;
-        place.node = Some(Node::new(settings, place.durable, started));
+        place.node = Some(PeerCandidate::new(settings, place.durable, started));
         self.note(&format!("start {id}"));
         self.drive(id, |node, now, dice| node.campaign(now, dice));
     }
@@ -378,11 +378,11 @@ impl World {
         self.parted.contains(&from) != self.parted.contains(&to)
     }
 
-    fn input(&mut self, id: NodeId, input: Input) {
+    fn input(&mut self, id: NodeId, input: PeerInput) {
         self.drive(id, |node, now, dice| node.handle_message(now, input, dice));
     }
 
-    fn drive(&mut self, id: NodeId, act: impl FnOnce(&mut Node, Instant, &mut Dice)) {
+    fn drive(&mut self, id: NodeId, act: impl FnOnce(&mut PeerCandidate, Instant, &mut Dice)) {
         let now = self.local(id);
         let Some(node) = &mut self.places.get_mut(&id).unwrap().node else {
             return;
@@ -401,10 +401,10 @@ impl World {
         }
     }
 
-    fn obey(&mut self, id: NodeId, output: Output) {
+    fn obey(&mut self, id: NodeId, output: PeerOutput) {
         let life = self.places[&id].life;
         match output {
-            Output::Send { to, message } => {
+            PeerOutput::Send { to, message } => {
                 let repeated = self.troubled && self.dice.one_in(self.climate.loss);
                 if !self.troubled || !self.dice.one_in(self.climate.loss) {
                     let delay = self.delay();
@@ -415,7 +415,7 @@ impl World {
                     self.after(delay, Event::Deliver(id, to, message));
                 }
             }
-            Output::Persist(record) => {
+            PeerOutput::Persist(record) => {
                 self.places
                     .get_mut(&id)
                     .unwrap()
@@ -434,19 +434,19 @@ impl World {
                 let at = (self.now + self.dice.below(delay)).max(last.unwrap_or(0));
                 self.after(at - self.now, Event::Written(id, life));
             }
-            Output::Ask { node, round } => {
+            PeerOutput::Ask { node, round } => {
                 let up = self.places[&node].node.is_some() && !self.is_cut(id, node);
                 let delay = if up { 10 } else { DETECTION };
                 self.after(delay, Event::Answer(id, node, round, life));
             }
-            Output::Began(epoch) => self.begin(id, epoch),
-            Output::Cancel(reason) => {
+            PeerOutput::Began(epoch) => self.begin(id, epoch),
+            PeerOutput::Cancel(reason) => {
                 self.note(&format!("cancel {id}: {reason}"));
                 let grace = timings().term().stop_grace().as_millis() as u64;
                 let pause = self.dice.below(grace * 2);
                 self.end_task(id, pause, TaskEnd::Returned);
             }
-            Output::Abort => {
+            PeerOutput::Abort => {
                 // After a standstill what the task does in its allowance is for the epoch to fence.
                 let allowance = timings().term().abort_allowance().as_millis() as u64;
                 let place = self.places.get_mut(&id).unwrap();
@@ -458,16 +458,16 @@ impl World {
                 self.end_task(id, pause, TaskEnd::Aborted);
             }
             // After a standstill it is late for everything.
-            Output::Overrun => assert!(self.places[&id].stood_still, "{id} overruns"),
-            Output::Ended(..) | Output::Withdrawn => {
+            PeerOutput::Overrun => assert!(self.places[&id].stood_still, "{id} overruns"),
+            PeerOutput::Ended(..) | PeerOutput::Withdrawn => {
                 self.note(&format!("{output:?} {id}"));
                 self.drive(id, |node, now, dice| node.campaign(now, dice));
             }
-            Output::SeenLeader(seen) => {
+            PeerOutput::SeenLeader(seen) => {
                 self.places.get_mut(&id).unwrap().seen = seen.map(|(leader, _)| leader);
             }
-            Output::AtRisk(_) | Output::Watch(_) | Output::Unwatch(_) => {}
-            Output::Failed(why) => panic!("{why}"),
+            PeerOutput::AtRisk(_) | PeerOutput::Watch(_) | PeerOutput::Unwatch(_) => {}
+            PeerOutput::Failed(why) => panic!("{why}"),
         }
     }
 
@@ -495,7 +495,7 @@ impl World {
             .filter(|(_, place)| place.task.is_some())
             .map(|(other, _)| *other)
             .collect();
-        if self.climate.guarantee == Guarantee::Quorum {
+        if self.climate.guarantee == GroupGuarantee::Quorum {
             assert!(others.is_empty(), "{id} leads beside {others:?}");
             let last = self.epochs.last();
             assert!(last < Some(&epoch), "epoch {epoch} after {last:?}");

@@ -11,28 +11,29 @@ use super::*;
 enum Step {
     Wait(u64),
     Ask(NodeId),
-    Input(Input),
+    Input(DetectorInput),
 }
 
 fn node() -> impl Strategy<Value = NodeId> {
     (1..=5_u32).prop_map(NodeId) // Node 1 is the detector's own, node 5 no member.
 }
 
-fn message() -> impl Strategy<Value = Message> {
+fn message() -> impl Strategy<Value = DetectorMessage> {
     prop_oneof![
-        (0..50_u64).prop_map(|round| Message::Ping { round }),
-        (0..50_u64).prop_map(|round| Message::Pong {
+        (0..50_u64).prop_map(|round| DetectorMessage::Ping { round }),
+        (0..50_u64).prop_map(|round| DetectorMessage::Pong {
             round,
-            candidacy: Candidacy::Stands
+            candidacy: Candidacy::Candidate
         }),
-        (0..900_u64, 0..9_000_u64).prop_map(|(interval, lifetime)| Message::Subscribe {
+        (0..900_u64, 0..9_000_u64).prop_map(|(interval, lifetime)| DetectorMessage::Subscribe {
             interval: millis(interval),
             lifetime: millis(lifetime),
         }),
-        Just(Message::Unsubscribe),
-        prop_oneof![0..100_u64, Just(u64::MAX)].prop_map(|tick| Message::Heartbeat { tick }),
-        Just(Message::Recovered),
-        (0..3_u64).prop_map(|it| Message::RecoveredAck {
+        Just(DetectorMessage::Unsubscribe),
+        prop_oneof![0..100_u64, Just(u64::MAX)]
+            .prop_map(|tick| DetectorMessage::Heartbeat { tick }),
+        Just(DetectorMessage::Recovered),
+        (0..3_u64).prop_map(|it| DetectorMessage::RecoveredAck {
             incarnation: Incarnation(it)
         }),
         (
@@ -48,7 +49,7 @@ fn message() -> impl Strategy<Value = Message> {
                     author,
                     hops,
                 };
-                Message::Attendance(Attendance {
+                DetectorMessage::Attendance(Attendance {
                     stamp,
                     present,
                     absent,
@@ -62,15 +63,15 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..700_u64).prop_map(Step::Wait),
         1 => (0..100_000_u64).prop_map(Step::Wait),
         3 => node().prop_map(Step::Ask),
-        1 => node().prop_map(|node| Step::Input(Input::Watch(node))),
-        1 => node().prop_map(|node| Step::Input(Input::Unwatch(node))),
-        1 => node().prop_map(|node| Step::Input(Input::Refused(node))),
+        1 => node().prop_map(|node| Step::Input(DetectorInput::Watch(node))),
+        1 => node().prop_map(|node| Step::Input(DetectorInput::Unwatch(node))),
+        1 => node().prop_map(|node| Step::Input(DetectorInput::Refused(node))),
         2 => (node(), 1..4_u64).prop_map(|(from, incarnation)| {
-            Step::Input(Input::Heard { from, incarnation: Incarnation(incarnation) })
+            Step::Input(DetectorInput::Heard { from, incarnation: Incarnation(incarnation) })
         }),
         5 => (node(), 1..4_u64, message()).prop_map(|(from, incarnation, message)| {
             let incarnation = Incarnation(incarnation);
-            Step::Input(Input::Message { from, incarnation, message })
+            Step::Input(DetectorInput::Message { from, incarnation, message })
         }),
     ]
 }
@@ -93,7 +94,7 @@ impl Guard {
             Step::Ask(node) => {
                 self.asks += 1;
                 self.open.insert(node, (self.asks, false));
-                self.input(Input::Ask {
+                self.input(DetectorInput::Ask {
                     node,
                     ask: self.asks,
                 });
@@ -102,10 +103,10 @@ impl Guard {
         }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: DetectorInput) {
         match &input {
-            Input::Heard { from, incarnation }
-            | Input::Message {
+            DetectorInput::Heard { from, incarnation }
+            | DetectorInput::Message {
                 from, incarnation, ..
             } => {
                 let newest = self.newest.entry(*from).or_insert(*incarnation);
@@ -116,10 +117,10 @@ impl Guard {
                         .and_modify(|(_, heard)| *heard = true);
                 }
             }
-            Input::Watch(node) => {
+            DetectorInput::Watch(node) => {
                 self.suspected.entry(*node).or_insert(false);
             }
-            Input::Unwatch(node) => {
+            DetectorInput::Unwatch(node) => {
                 self.suspected.remove(node);
             }
             _ => {}
@@ -156,8 +157,8 @@ impl Guard {
         assert!(outputs.len() < 50, "{outputs:?}");
         for output in outputs {
             match output {
-                Output::Send { to, .. } => assert!((2..=4).contains(&to.0)),
-                Output::Answer {
+                DetectorOutput::Send { to, .. } => assert!((2..=4).contains(&to.0)),
+                DetectorOutput::Answer {
                     ask,
                     node,
                     verdict,
@@ -172,13 +173,13 @@ impl Guard {
                     assert!(!(is_down && heard) || node == NodeId(5));
                     assert!(is_down || heard || node == ONE);
                 }
-                Output::Suspected(node) => {
+                DetectorOutput::Suspected(node) => {
                     assert_eq!(self.suspected.insert(node, true), Some(false));
                 }
-                Output::Trusted(node) => {
+                DetectorOutput::Trusted(node) => {
                     assert_eq!(self.suspected.insert(node, false), Some(true));
                 }
-                Output::Restarted(node, incarnation) => {
+                DetectorOutput::Restarted(node, incarnation) => {
                     assert!(self.suspected.contains_key(&node));
                     assert_eq!(incarnation, self.newest[&node]);
                 }

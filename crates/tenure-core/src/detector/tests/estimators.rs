@@ -138,10 +138,10 @@ fn windows_are_bounded_and_forget() {
 /// Node 2 knows that this one has started.
 fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detector> {
     let incarnation = Incarnation(1);
-    let ack = Input::Message {
+    let ack = DetectorInput::Message {
         from: TWO,
         incarnation,
-        message: Message::RecoveredAck { incarnation },
+        message: DetectorMessage::RecoveredAck { incarnation },
     };
     detector.handle_input(now, ack);
     detector
@@ -151,10 +151,10 @@ fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detect
 #[test]
 fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription() {
     let mut detector = acknowledged(push_fixed(at(1_050), &group(ONE, 2)), at(1_050));
-    let subscribe = Input::Message {
+    let subscribe = DetectorInput::Message {
         from: TWO,
         incarnation: Incarnation(1),
-        message: Message::Subscribe {
+        message: DetectorMessage::Subscribe {
             interval: INTERVAL,
             lifetime: millis(500),
         },
@@ -170,8 +170,8 @@ fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription
         }
         detector.handle_timeout(at(now));
         for output in drain(detector.as_mut()) {
-            let Output::Send {
-                message: Message::Heartbeat { tick },
+            let DetectorOutput::Send {
+                message: DetectorMessage::Heartbeat { tick },
                 ..
             } = output
             else {
@@ -197,11 +197,11 @@ fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription
 fn a_subscriber_can_not_ask_for_a_flood() {
     let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
     let (interval, lifetime) = (Duration::ZERO, Duration::MAX);
-    let message = Message::Subscribe { interval, lifetime };
+    let message = DetectorMessage::Subscribe { interval, lifetime };
     let (from, incarnation) = (TWO, Incarnation(1));
     detector.handle_input(
         at(0),
-        Input::Message {
+        DetectorInput::Message {
             from,
             incarnation,
             message,
@@ -213,11 +213,11 @@ fn a_subscriber_can_not_ask_for_a_flood() {
 #[test]
 fn a_heartbeat_after_which_the_next_is_overdue_already_ends_no_suspicion() {
     let mut detector = push_chen(at(0), &group(ONE, 2));
-    detector.handle_input(at(0), Input::Watch(TWO));
-    let heartbeat = |tick| Input::Message {
+    detector.handle_input(at(0), DetectorInput::Watch(TWO));
+    let heartbeat = |tick| DetectorInput::Message {
         from: TWO,
         incarnation: Incarnation(1),
-        message: Message::Heartbeat { tick },
+        message: DetectorMessage::Heartbeat { tick },
     };
     for tick in 1..=20 {
         detector.handle_input(at(300 * tick), heartbeat(tick));
@@ -233,20 +233,20 @@ fn a_heartbeat_after_which_the_next_is_overdue_already_ends_no_suspicion() {
 #[test]
 fn a_node_that_restarted_has_no_subscription() {
     let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
-    let message = Message::Subscribe {
+    let message = DetectorMessage::Subscribe {
         interval: INTERVAL,
         lifetime: millis(9_000),
     };
     let (from, incarnation) = (TWO, Incarnation(1));
     detector.handle_input(
         at(0),
-        Input::Message {
+        DetectorInput::Message {
             from,
             incarnation,
             message,
         },
     );
     let incarnation = Incarnation(2);
-    detector.handle_input(at(50), Input::Heard { from, incarnation });
+    detector.handle_input(at(50), DetectorInput::Heard { from, incarnation });
     assert_eq!(detector.poll_timeout(), None);
 }

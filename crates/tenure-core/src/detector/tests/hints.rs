@@ -7,11 +7,11 @@ fn a_refusal_shortens_the_detection_to_the_confirm_timeout() {
     for (name, make) in ALL {
         let mut network = Network::new(make, 3);
         network.run_until(at(10_050)).crash(TWO);
-        network.input(ONE, Input::Refused(TWO));
+        network.input(ONE, DetectorInput::Refused(TWO));
         network.run_until(at(12_000));
         assert_eq!(
             network.events()[0],
-            (10_175, Output::Suspected(TWO)),
+            (10_175, DetectorOutput::Suspected(TWO)),
             "{name}"
         );
     }
@@ -24,7 +24,7 @@ fn a_refusal_decides_nothing_about_a_node_that_answers() {
         for _ in 0..100 {
             let now = network.now;
             network.run_until(now + millis(100));
-            network.input(ONE, Input::Refused(TWO));
+            network.input(ONE, DetectorInput::Refused(TWO));
         }
         assert_eq!(network.events(), [], "{name}");
     }
@@ -33,17 +33,17 @@ fn a_refusal_decides_nothing_about_a_node_that_answers() {
 #[test]
 fn refusals_answer_an_open_question_sooner_but_not_before_one_more_ping_had_its_time() {
     let mut network = Network::new(on_demand, 2);
-    network.input(ONE, Input::Unwatch(TWO));
+    network.input(ONE, DetectorInput::Unwatch(TWO));
     network.run_until(at(10_000)).crash(TWO);
-    network.input(ONE, Input::Ask { node: TWO, ask: 1 });
+    network.input(ONE, DetectorInput::Ask { node: TWO, ask: 1 });
     for millis in [10_001, 10_002, 10_003] {
         network.run_until(at(millis));
-        network.input(ONE, Input::Refused(TWO));
+        network.input(ONE, DetectorInput::Refused(TWO));
     }
     network.run_until(at(10_125));
     assert_eq!(network.events(), []);
     network.run_until(at(10_126));
-    let [(10_126, Output::Answer { verdict, .. })] = network.events()[..] else {
+    let [(10_126, DetectorOutput::Answer { verdict, .. })] = network.events()[..] else {
         panic!("{:?}", network.events());
     };
     assert_eq!(verdict, Verdict::Down);
@@ -54,10 +54,10 @@ fn refusals_answer_an_open_question_sooner_but_not_before_one_more_ping_had_its_
 fn a_hint_about_a_node_that_nobody_asks_about_is_none() {
     for (name, make) in &ALL[..5] {
         let mut network = Network::new(*make, 2);
-        network.input(ONE, Input::Unwatch(TWO));
+        network.input(ONE, DetectorInput::Unwatch(TWO));
         network.run_until(at(40_050));
         let before = network.sent;
-        network.input(ONE, Input::Refused(TWO));
+        network.input(ONE, DetectorInput::Refused(TWO));
         assert_eq!(network.sent, before, "{name}");
     }
 }

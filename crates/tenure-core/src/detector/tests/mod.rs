@@ -79,6 +79,6 @@ fn ring_list(now: Instant, group: &Group) -> Box<dyn Detector> {
 }
 
 /// All that a detector has to say now.
-fn drain(detector: &mut dyn Detector) -> Vec<Output> {
+fn drain(detector: &mut dyn Detector) -> Vec<DetectorOutput> {
     core::iter::from_fn(|| detector.poll_output()).collect()
 }

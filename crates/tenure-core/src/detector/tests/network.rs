@@ -19,7 +19,7 @@ pub(super) struct Network {
     meters: BTreeMap<(NodeId, NodeId), Meter>,
     pub(super) sent: u64,
     /// What the detectors said, but for what they sent.
-    pub(super) said: Vec<(Instant, NodeId, Output)>,
+    pub(super) said: Vec<(Instant, NodeId, DetectorOutput)>,
 }
 
 struct Node {
@@ -38,7 +38,7 @@ struct Parcel {
     from: NodeId,
     incarnation: Incarnation,
     to: NodeId,
-    message: Message,
+    message: DetectorMessage,
 }
 
 /// SplitMix64.
@@ -105,7 +105,7 @@ impl Network {
     pub(super) fn watch(&mut self, watcher: NodeId, node: NodeId) {
         let meter = Meter::new(self.now);
         self.meters.insert((watcher, node), meter);
-        self.input(watcher, Input::Watch(node));
+        self.input(watcher, DetectorInput::Watch(node));
     }
 
     /// Everything sent from `from` to `to` is lost from now on.
@@ -161,7 +161,7 @@ impl Network {
         self.look(id);
     }
 
-    pub(super) fn input(&mut self, id: NodeId, input: Input) {
+    pub(super) fn input(&mut self, id: NodeId, input: DetectorInput) {
         let now = self.now;
         self.with(id, |detector, ahead| {
             detector.handle_input(now + ahead, input)
@@ -182,14 +182,14 @@ impl Network {
         act(detector.as_mut(), ahead);
         for output in drain(detector.as_mut()) {
             match output {
-                Output::Send { to, message } => self.post(Parcel {
+                DetectorOutput::Send { to, message } => self.post(Parcel {
                     from: id,
                     incarnation,
                     to,
                     message,
                 }),
-                Output::Suspected(node) => self.note(id, node, true),
-                Output::Trusted(node) => self.note(id, node, false),
+                DetectorOutput::Suspected(node) => self.note(id, node, true),
+                DetectorOutput::Trusted(node) => self.note(id, node, false),
                 other => self.said.push((self.now, id, other)),
             }
         }
@@ -199,9 +199,9 @@ impl Network {
         let meter = self.meters.get_mut(&(watcher, node)).unwrap();
         meter.detector_says(self.now, suspected);
         let output = if suspected {
-            Output::Suspected(node)
+            DetectorOutput::Suspected(node)
         } else {
-            Output::Trusted(node)
+            DetectorOutput::Trusted(node)
         };
         self.said.push((self.now, watcher, output));
     }
@@ -223,7 +223,7 @@ impl Network {
             node.inbox.push(parcel);
             return;
         }
-        let input = Input::Message {
+        let input = DetectorInput::Message {
             from: parcel.from,
             incarnation: parcel.incarnation,
             message: parcel.message,
@@ -287,7 +287,7 @@ impl Network {
     }
 
     /// What node 1 has said, with the times in milliseconds.
-    pub(super) fn events(&self) -> Vec<(u64, Output)> {
+    pub(super) fn events(&self) -> Vec<(u64, DetectorOutput)> {
         let said = self.said.iter().filter(|(_, id, _)| *id == ONE);
         said.map(|(at, _, output)| (at.as_nanos() / 1_000_000, output.clone()))
             .collect()

@@ -167,7 +167,7 @@ fn nobody_is_taken_for_down_within_a_message_lifetime() {
 
 #[test]
 fn messages_keep_their_form_on_the_wire() {
-    let list = Message::Attendance(Attendance {
+    let list = DetectorMessage::Attendance(Attendance {
         stamp: Stamp {
             generation: 1,
             author: ONE,
@@ -177,11 +177,14 @@ fn messages_keep_their_form_on_the_wire() {
         absent: [THREE].into(),
     });
     for (message, json) in [
-        (Message::Ping { round: 7 }, r#"{"kind":"ping","round":7}"#),
         (
-            Message::Pong {
+            DetectorMessage::Ping { round: 7 },
+            r#"{"kind":"ping","round":7}"#,
+        ),
+        (
+            DetectorMessage::Pong {
                 round: 7,
-                candidacy: Candidacy::Aside,
+                candidacy: Candidacy::NonCandidate,
             },
             r#"{"kind":"pong","round":7,"candidacy":"aside"}"#,
         ),
@@ -191,6 +194,9 @@ fn messages_keep_their_form_on_the_wire() {
         ),
     ] {
         assert_eq!(serde_json::to_string(&message).unwrap(), json);
-        assert_eq!(serde_json::from_str::<Message>(json).unwrap(), message);
+        assert_eq!(
+            serde_json::from_str::<DetectorMessage>(json).unwrap(),
+            message
+        );
     }
 }

@@ -3,14 +3,14 @@
 use super::*;
 
 fn ask(network: &mut Network, ask: u64) {
-    network.input(ONE, Input::Ask { node: TWO, ask });
+    network.input(ONE, DetectorInput::Ask { node: TWO, ask });
 }
 
 /// What node 1 has answered: when in milliseconds, the question, the verdict.
 fn answers(network: &Network) -> Vec<(u64, u64, Verdict)> {
     let said = network.events().into_iter();
     said.filter_map(|(at, output)| match output {
-        Output::Answer { ask, verdict, .. } => Some((at, ask, verdict)),
+        DetectorOutput::Answer { ask, verdict, .. } => Some((at, ask, verdict)),
         _ => None,
     })
     .collect()
@@ -19,7 +19,7 @@ fn answers(network: &Network) -> Vec<(u64, u64, Verdict)> {
 /// A network of two in which nobody watches and all notices have been acknowledged.
 fn quiet(make: Make) -> Network {
     let mut network = Network::new(make, 2);
-    network.input(ONE, Input::Unwatch(TWO));
+    network.input(ONE, DetectorInput::Unwatch(TWO));
     network.run_until(at(10_020));
     network.said.clear();
     network
@@ -36,7 +36,9 @@ fn a_silence_that_a_watch_does_not_allow_answers_an_open_question() {
         ask(&mut network, 1);
         network.run_until(at(30_000));
         let events = network.events();
-        let suspected = events.iter().find(|it| it.1 == Output::Suspected(TWO));
+        let suspected = events
+            .iter()
+            .find(|it| it.1 == DetectorOutput::Suspected(TWO));
         let (answered, ..) = answers(&network)[0];
         assert_eq!(answered, suspected.unwrap().0, "{name}");
         assert!(answered <= 11_401, "{name}: {answered}");
@@ -56,7 +58,7 @@ fn a_node_that_is_up_answers_after_a_message_each_way() {
 #[test]
 fn a_node_that_stands_aside_says_so() {
     let mut network = quiet(on_demand);
-    network.input(TWO, Input::Candidacy(Candidacy::Aside));
+    network.input(TWO, DetectorInput::Candidacy(Candidacy::NonCandidate));
     ask(&mut network, 7);
     network.run_until(at(10_022));
     assert_eq!(answers(&network), [(10_022, 7, Verdict::Aside)]);
@@ -152,21 +154,21 @@ fn who_asks_again_has_the_answer_to_the_last_question_when_the_first_would_have_
 #[test]
 fn what_was_sent_before_a_restart_counts_for_nothing() {
     let mut detector = on_demand(at(0), &group(ONE, 2));
-    let heard = |incarnation| Input::Heard {
+    let heard = |incarnation| DetectorInput::Heard {
         from: TWO,
         incarnation: Incarnation(incarnation),
     };
     detector.handle_input(at(0), heard(5));
-    detector.handle_input(at(1), Input::Ask { node: TWO, ask: 1 });
+    detector.handle_input(at(1), DetectorInput::Ask { node: TWO, ask: 1 });
     detector.handle_input(at(2), heard(4));
     detector.handle_timeout(at(251));
     detector.handle_timeout(at(501));
     detector.handle_input(at(502), heard(4));
-    detector.handle_input(at(503), Input::Ask { node: TWO, ask: 2 });
+    detector.handle_input(at(503), DetectorInput::Ask { node: TWO, ask: 2 });
     let answers = drain(detector.as_mut())
         .into_iter()
         .filter_map(|it| match it {
-            Output::Answer {
+            DetectorOutput::Answer {
                 ask,
                 verdict,
                 incarnation,
@@ -189,26 +191,26 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
         let mut detector = make(at(0), &group(ONE, 2));
         drain(detector.as_mut());
         let stranger = NodeId(9);
-        detector.handle_input(at(0), Input::Ask { node: ONE, ask: 1 });
+        detector.handle_input(at(0), DetectorInput::Ask { node: ONE, ask: 1 });
         detector.handle_input(
             at(0),
-            Input::Ask {
+            DetectorInput::Ask {
                 node: stranger,
                 ask: 2,
             },
         );
         let verdicts = drain(detector.as_mut()).into_iter().map(|it| match it {
-            Output::Answer { verdict, .. } => verdict,
+            DetectorOutput::Answer { verdict, .. } => verdict,
             other => panic!("{other:?}"),
         });
         let expected = [Verdict::Up, Verdict::Down];
         assert_eq!(verdicts.collect::<Vec<_>>(), expected, "{name}");
 
-        detector.handle_input(at(0), Input::Watch(stranger));
+        detector.handle_input(at(0), DetectorInput::Watch(stranger));
         for message in [
-            Message::Ping { round: 1 },
-            Message::Recovered,
-            Message::Subscribe {
+            DetectorMessage::Ping { round: 1 },
+            DetectorMessage::Recovered,
+            DetectorMessage::Subscribe {
                 interval: millis(300),
                 lifetime: millis(9000),
             },
@@ -216,7 +218,7 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
             let (from, incarnation) = (stranger, Incarnation(1));
             detector.handle_input(
                 at(0),
-                Input::Message {
+                DetectorInput::Message {
                     from,
                     incarnation,
                     message,
@@ -230,10 +232,10 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
 #[test]
 fn after_this_process_stood_still_the_node_still_has_its_time_to_answer() {
     let mut detector = on_demand(at(0), &group(ONE, 2));
-    detector.handle_input(at(0), Input::Ask { node: TWO, ask: 1 });
+    detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
     drain(detector.as_mut());
     // Both pings and the verdict are overdue: it pings once more and waits.
-    let is_answer = |output: &Output| matches!(output, Output::Answer { .. });
+    let is_answer = |output: &DetectorOutput| matches!(output, DetectorOutput::Answer { .. });
     for (millis, answered) in [(10_000, false), (10_249, false), (10_250, true)] {
         detector.handle_timeout(at(millis));
         let outputs = drain(detector.as_mut());
@@ -245,23 +247,23 @@ fn after_this_process_stood_still_the_node_still_has_its_time_to_answer() {
 fn any_message_takes_a_node_off_the_list_watched_or_not() {
     for (name, make) in ALL {
         let mut detector = make(at(0), &group(ONE, 2));
-        detector.handle_input(at(0), Input::Ask { node: TWO, ask: 1 });
+        detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
         detector.handle_timeout(at(250));
         detector.handle_timeout(at(500));
-        detector.handle_input(at(600), Input::Ask { node: TWO, ask: 2 });
+        detector.handle_input(at(600), DetectorInput::Ask { node: TWO, ask: 2 });
         let incarnation = Incarnation(1);
         detector.handle_input(
             at(601),
-            Input::Heard {
+            DetectorInput::Heard {
                 from: TWO,
                 incarnation,
             },
         );
-        detector.handle_input(at(602), Input::Ask { node: TWO, ask: 3 });
+        detector.handle_input(at(602), DetectorInput::Ask { node: TWO, ask: 3 });
         let answered = drain(detector.as_mut())
             .into_iter()
             .filter_map(|it| match it {
-                Output::Answer { ask, .. } => Some(ask),
+                DetectorOutput::Answer { ask, .. } => Some(ask),
                 _ => None,
             });
         // The third question is not answered from the list: the node is pinged.
@@ -272,15 +274,15 @@ fn any_message_takes_a_node_off_the_list_watched_or_not() {
 /// It may have said so before, and stand for election since.
 #[test]
 fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
-    let pong = |round| Input::Message {
+    let pong = |round| DetectorInput::Message {
         from: TWO,
         incarnation: Incarnation(1),
-        message: Message::Pong {
+        message: DetectorMessage::Pong {
             round,
-            candidacy: Candidacy::Aside,
+            candidacy: Candidacy::NonCandidate,
         },
     };
-    let heard = Input::Heard {
+    let heard = DetectorInput::Heard {
         from: TWO,
         incarnation: Incarnation(1),
     };
@@ -296,11 +298,11 @@ fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
             drain(&mut *detector);
             let mut verdicts = Vec::new();
             for (ask, input) in [(7, pong(1)), (8, answer.clone())] {
-                detector.handle_input(at(1), Input::Ask { node: TWO, ask });
+                detector.handle_input(at(1), DetectorInput::Ask { node: TWO, ask });
                 detector.handle_input(at(2), input);
                 let said = drain(&mut *detector).into_iter();
                 verdicts.extend(said.filter_map(|output| match output {
-                    Output::Answer { verdict, .. } => Some(verdict),
+                    DetectorOutput::Answer { verdict, .. } => Some(verdict),
                     _ => None,
                 }));
             }
@@ -320,9 +322,9 @@ fn whoever_starts_says_so_to_all_others_whichever_way_it_watches() {
         );
         detector.handle_timeout(at(0));
         let told = drain(&mut *detector).into_iter().filter_map(|it| match it {
-            Output::Send {
+            DetectorOutput::Send {
                 to,
-                message: Message::Recovered,
+                message: DetectorMessage::Recovered,
             } => Some(to),
             _ => None,
         });

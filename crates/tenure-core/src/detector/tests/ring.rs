@@ -103,21 +103,21 @@ fn a_list_that_met_a_refusal_goes_round_the_dead_node_at_once() {
     // What node 1 sends to node 2 is refused, as a live machine without the process does it.
     for millis in (10_000..11_000).step_by(10) {
         network.run_until(at(millis));
-        network.input(ONE, Input::Refused(TWO));
+        network.input(ONE, DetectorInput::Refused(TWO));
     }
     assert_eq!(suspicions(&network, 3), [(1, 2), (3, 2)]);
 }
 
-fn list(generation: u64, hops: u64, present: &[NodeId], absent: &[NodeId]) -> Input {
+fn list(generation: u64, hops: u64, present: &[NodeId], absent: &[NodeId]) -> DetectorInput {
     let stamp = Stamp {
         generation,
         author: ONE,
         hops,
     };
-    Input::Message {
+    DetectorInput::Message {
         from: ONE,
         incarnation: Incarnation(1),
-        message: Message::Attendance(Attendance {
+        message: DetectorMessage::Attendance(Attendance {
             stamp,
             present: present.iter().copied().collect(),
             absent: absent.iter().copied().collect(),
@@ -129,9 +129,9 @@ fn list(generation: u64, hops: u64, present: &[NodeId], absent: &[NodeId]) -> In
 fn passed(detector: &mut dyn Detector) -> Option<(NodeId, Attendance)> {
     let sent = drain(detector).into_iter();
     let mut lists = sent.filter_map(|output| match output {
-        Output::Send {
+        DetectorOutput::Send {
             to,
-            message: Message::Attendance(list),
+            message: DetectorMessage::Attendance(list),
         } => Some((to, list)),
         _ => None,
     });
@@ -165,7 +165,7 @@ fn what_a_node_found_out_since_it_last_saw_the_list_goes_before_the_list() {
     detector.handle_input(at(1_000), list(1, 1, &all, &[]));
     detector.handle_timeout(at(1_100));
     // Node 2 is found down, and the list says it is there.
-    detector.handle_input(at(1_200), Input::Ask { node: TWO, ask: 1 });
+    detector.handle_input(at(1_200), DetectorInput::Ask { node: TWO, ask: 1 });
     detector.handle_timeout(at(1_450));
     detector.handle_timeout(at(1_700));
     drain(detector.as_mut());
@@ -176,7 +176,7 @@ fn what_a_node_found_out_since_it_last_saw_the_list_goes_before_the_list() {
     let incarnation = Incarnation(1);
     detector.handle_input(
         at(2_000),
-        Input::Heard {
+        DetectorInput::Heard {
             from: TWO,
             incarnation,
         },
@@ -196,14 +196,14 @@ fn a_lost_list_is_searched_for_by_one_node_after_the_other() {
         let mut detector = ring_list(at(0), &group(me, 3));
         let pings = |detector: &mut dyn Detector, millis| {
             detector.handle_timeout(at(millis));
-            let is_ping = |output: &Output| {
-                let message = Message::Ping { round: 1 };
-                matches!(output, Output::Send { message: it, .. } if *it == message)
+            let is_ping = |output: &DetectorOutput| {
+                let message = DetectorMessage::Ping { round: 1 };
+                matches!(output, DetectorOutput::Send { message: it, .. } if *it == message)
             };
             drain(detector).iter().any(is_ping)
         };
         let mut seen = list(1, 1, &[ONE, TWO, THREE], &[]);
-        if let Input::Message { from, .. } = &mut seen {
+        if let DetectorInput::Message { from, .. } = &mut seen {
             *from = if me == ONE { TWO } else { ONE };
         }
         detector.handle_input(at(0), seen);

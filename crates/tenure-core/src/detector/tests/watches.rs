@@ -94,8 +94,11 @@ fn a_pause_makes_one_mistake_that_lasts_as_long_as_one_works_out() {
         network.run_until(at(9_999)).pause(TWO);
         network.run_until(at(15_000)).resume(TWO);
         network.run_until(at(30_000));
-        let said: Vec<Output> = network.events().into_iter().map(|(_, it)| it).collect();
-        assert_eq!(said, [Output::Suspected(TWO), Output::Trusted(TWO)]);
+        let said: Vec<DetectorOutput> = network.events().into_iter().map(|(_, it)| it).collect();
+        assert_eq!(
+            said,
+            [DetectorOutput::Suspected(TWO), DetectorOutput::Trusted(TWO)]
+        );
         let quality = network.quality();
         assert_eq!(quality.mistakes.count, 1);
         let micros = quality.mistakes.total.as_micros();
@@ -152,7 +155,7 @@ fn a_node_that_is_back_is_trusted_and_its_restart_told_once() {
             let events = network.events();
             let restarts = events
                 .iter()
-                .filter(|(_, it)| *it == Output::Restarted(TWO, Incarnation(2)))
+                .filter(|(_, it)| *it == DetectorOutput::Restarted(TWO, Incarnation(2)))
                 .count();
             assert_eq!(restarts, 1, "{name}, {down}: {events:?}");
             assert!(!network.suspects(), "{name}, {down}: {events:?}");
@@ -170,7 +173,7 @@ fn no_more_is_said_about_a_node_that_is_no_longer_watched() {
     for (name, make) in ALL {
         let mut network = Network::new(make, 2);
         network.run_until(at(5_000));
-        network.input(ONE, Input::Unwatch(TWO));
+        network.input(ONE, DetectorInput::Unwatch(TWO));
         network.crash(TWO);
         network.run_until(at(40_000));
         assert_eq!(network.events(), [], "{name}");
@@ -196,7 +199,7 @@ fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
         // This ping comes and is answered; the next one finds nobody.
         network.run_until(at(answered + 180)).crash(TWO);
         network.run_until(at(60_000));
-        let expected = (answered + 4 * 300 + 300, Output::Suspected(TWO));
+        let expected = (answered + 4 * 300 + 300, DetectorOutput::Suspected(TWO));
         assert_eq!(network.events(), [expected]);
     }
 }
@@ -206,7 +209,7 @@ fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
 fn a_subscription_that_is_lost_is_sent_again_at_once() {
     for (name, make) in &ALL[2..5] {
         let mut network = Network::new(*make, 2);
-        network.input(ONE, Input::Unwatch(TWO));
+        network.input(ONE, DetectorInput::Unwatch(TWO));
         network.run_until(at(1_010)).cut(ONE, TWO);
         network.watch(ONE, TWO);
         network.run_until(at(1_200)).heal();
@@ -220,11 +223,11 @@ fn a_subscription_that_is_lost_is_sent_again_at_once() {
 fn a_node_that_starts_under_watch_has_as_much_time_as_at_first() {
     for (name, make) in &ALL[1..5] {
         let mut detector = make(at(0), &group(ONE, 2));
-        detector.handle_input(at(0), Input::Watch(TWO));
-        let heard = Input::Message {
+        detector.handle_input(at(0), DetectorInput::Watch(TWO));
+        let heard = DetectorInput::Message {
             from: TWO,
             incarnation: Incarnation(1),
-            message: Message::Recovered,
+            message: DetectorMessage::Recovered,
         };
         let since = (0..9_000).step_by(10).find(|&now| {
             if now == 1_100 {

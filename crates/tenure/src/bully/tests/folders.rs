@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use tenure_core::bully::Record;
+use tenure_core::bully::HardState;
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn open(path: &Path) -> Result<Opened, StateError> {
     StateFile::open(path, &cluster(), NodeId(1), &fingerprint(1))
 }
 
-fn record(epoch: u64) -> Record {
-    Record {
+fn record(epoch: u64) -> HardState {
+    HardState {
         incarnation: 4,
         highest: Epoch::new(epoch),
         voted: Some(NodeId(3)),
@@ -39,7 +39,7 @@ fn what_was_written_last_is_there_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made/when/needed");
     let mut opened = open(&path).unwrap();
-    assert_eq!(opened.record, Record::default());
+    assert_eq!(opened.record, HardState::default());
     for epoch in 1..=3 {
         opened.file.write(&record(epoch)).unwrap();
     }
@@ -56,7 +56,7 @@ fn members_that_were_set_up_in_another_way_before_are_noticed() {
         priority: 0,
     });
     let members = Membership::new(members).unwrap();
-    let settings = Settings::new(NodeId(1), members, Timings::default()).unwrap();
+    let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
     let two = fingerprint_of(&settings);
     let opened = StateFile::open(folder.path(), &cluster(), NodeId(1), &two).unwrap();
     assert!(opened.config_changed);
@@ -84,7 +84,7 @@ fn a_first_start_that_was_cut_short_is_a_first_start() {
     drop(open(folder.path()).unwrap());
     fs::write(folder.path().join("record.new"), "tenure-memb").unwrap();
     let mut opened = open(folder.path()).unwrap();
-    assert_eq!(opened.record, Record::default());
+    assert_eq!(opened.record, HardState::default());
     opened.file.write(&record(1)).unwrap();
     drop(opened);
     // Between the record and the mark.

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
-use tenure_core::bully::{GuardMessage, Member, Membership, Message, Settings, Timings};
+use tenure_core::bully::{
+    GroupSettings, GroupTimings, Member, Membership, PeerMessage, QuorumMessage,
+};
 use tenure_core::detector::{Detection, DetectionOptions};
 use tenure_core::{Epoch, Incarnation, Instant, Name, NodeId};
 use tokio::sync::watch;
@@ -43,11 +45,11 @@ fn fingerprint(me: u32) -> Fingerprint {
         priority: 0,
     };
     let members = Membership::new([1, 2, 3].map(member)).unwrap();
-    let settings = Settings::new(NodeId(me), members, Timings::default()).unwrap();
+    let settings = GroupSettings::new(NodeId(me), members, GroupTimings::default()).unwrap();
     fingerprint_of(&settings)
 }
 
-fn fingerprint_of(settings: &Settings) -> Fingerprint {
+fn fingerprint_of(settings: &GroupSettings) -> Fingerprint {
     let lifetime = settings.timings().message_lifetime();
     let detection = Detection::new(&DetectionOptions::default(), lifetime).unwrap();
     Fingerprint::of(settings, &detection)
@@ -99,12 +101,12 @@ fn manual_clock() -> (Clock, watch::Sender<Instant>) {
 }
 
 fn pre_vote(round: u64) -> Payload {
-    Message::Guard(GuardMessage::PreVote { round }).into()
+    PeerMessage::Quorum(QuorumMessage::PreVote { round }).into()
 }
 
 fn ack(epoch: u64) -> Payload {
     let epoch = Epoch::new(epoch).unwrap();
-    Message::Guard(GuardMessage::Ack { epoch }).into()
+    PeerMessage::Quorum(QuorumMessage::VoteGranted { epoch }).into()
 }
 
 async fn next(inbox: &mut Inbox) -> Event {
@@ -315,11 +317,11 @@ fn what_must_be_set_alike_shows_in_the_fingerprint() {
             priority,
         });
         let members = Membership::new(members).unwrap();
-        let settings = Settings::new(NodeId(1), members, Timings::default()).unwrap();
+        let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
         let settings = settings.with_guarantee(guarantee);
         fingerprint_of(&settings).hash().to_owned()
     };
-    use tenure_core::bully::Guarantee::{BestEffort, Quorum};
+    use tenure_core::bully::GroupGuarantee::{BestEffort, Quorum};
     assert_eq!(of([0, 0, 0], Quorum), fingerprint(1).hash());
     assert_ne!(of([0, 0, 0], BestEffort), fingerprint(1).hash());
     assert_ne!(of([9, 0, 0], Quorum), fingerprint(1).hash());

@@ -11,7 +11,7 @@ use crate::bully::published::{self, Event, Published};
 #[expect(clippy::large_enum_variant, reason = "nearly all are the large one")]
 pub(super) enum Peer {
     Published(Published),
-    Repaired(Node),
+    Repaired(PeerCandidate),
 }
 
 /// All timers are always due, so time need not move.
@@ -24,20 +24,20 @@ fn nothing() -> Epoch {
 }
 
 /// Epochs count up for ever, and nothing is decided by them here.
-pub(super) fn without_epoch(message: Message) -> Message {
+pub(super) fn without_epoch(message: PeerMessage) -> PeerMessage {
     let epoch = nothing();
     match message {
-        Message::Ack { election, .. } => Message::Ack {
+        PeerMessage::Ack { election, .. } => PeerMessage::Ack {
             election,
             highest: None,
         },
-        Message::Ldr { election, .. } => Message::Ldr { election, epoch },
-        Message::Norm { election, .. } => Message::Norm { election, epoch },
+        PeerMessage::Ldr { election, .. } => PeerMessage::Ldr { election, epoch },
+        PeerMessage::Norm { election, .. } => PeerMessage::Norm { election, epoch },
         other => other,
     }
 }
 
-impl Node {
+impl PeerCandidate {
     pub(super) fn best_effort(&mut self) -> &mut BestEffort {
         match &mut self.machine {
             Machine::BestEffort(machine) => machine,
@@ -47,17 +47,21 @@ impl Node {
 
     /// Does what it says: the disk writes at once, a task ends at once, and it campaigns for ever.
     /// True if it asks the detector anew.
-    pub(super) fn obey(&mut self, durable: &mut Record, said: &mut Vec<(NodeId, Message)>) -> bool {
+    pub(super) fn obey(
+        &mut self,
+        durable: &mut HardState,
+        said: &mut Vec<(NodeId, PeerMessage)>,
+    ) -> bool {
         while let Some(output) = self.poll_output() {
             match output {
-                Output::Send { to, message } => said.push((to, message)),
-                Output::Persist(record) => {
+                PeerOutput::Send { to, message } => said.push((to, message)),
+                PeerOutput::Persist(record) => {
                     *durable = record;
                     durable.highest = None;
-                    self.handle_message(now(), Input::Persisted, &mut Constant);
+                    self.handle_message(now(), PeerInput::Persisted, &mut Constant);
                 }
-                Output::Cancel(_) => self.end_term(now(), TaskEnd::Aborted),
-                Output::Ended(..) => self.campaign(now(), &mut Constant),
+                PeerOutput::Cancel(_) => self.end_term(now(), TaskEnd::Aborted),
+                PeerOutput::Ended(..) => self.campaign(now(), &mut Constant),
                 _ => {}
             }
         }
@@ -79,23 +83,27 @@ impl Node {
 }
 
 impl Peer {
-    pub(super) fn hear(&mut self, from: NodeId, message: Message) -> Vec<(NodeId, Message)> {
+    pub(super) fn hear(
+        &mut self,
+        from: NodeId,
+        message: PeerMessage,
+    ) -> Vec<(NodeId, PeerMessage)> {
         match self {
             Self::Published(node) => node.handle(Event::Message(from, message)),
             Self::Repaired(node) => {
-                let input = Input::Message { from, message };
+                let input = PeerInput::Message { from, message };
                 node.handle_message(now(), input, &mut Constant);
                 Vec::new()
             }
         }
     }
 
-    pub(super) fn answer(&mut self, node: NodeId, verdict: Verdict) -> Vec<(NodeId, Message)> {
+    pub(super) fn answer(&mut self, node: NodeId, verdict: Verdict) -> Vec<(NodeId, PeerMessage)> {
         match self {
             Self::Published(this) => this.handle(Event::Answer(node, verdict)),
             Self::Repaired(this) => {
                 let round = this.best_effort().round;
-                let input = Input::Answer {
+                let input = PeerInput::Answer {
                     node,
                     round,
                     verdict,
@@ -106,7 +114,7 @@ impl Peer {
         }
     }
 
-    pub(super) fn look(&mut self) -> Vec<(NodeId, Message)> {
+    pub(super) fn look(&mut self) -> Vec<(NodeId, PeerMessage)> {
         match self {
             Self::Published(node) => node.handle(Event::Poll),
             Self::Repaired(node) => {
@@ -158,7 +166,7 @@ impl Peer {
                     let status = match machine.status {
                         Status::Asking { .. } => "asking",
                         Status::Halting { .. } => "halting",
-                        Status::Crowning { .. } => "crowning",
+                        Status::PersistingEpoch { .. } => "crowning",
                         Status::Waiting => "waiting",
                         Status::Following { .. } => "following",
                         Status::Leading { .. } => "leading",

@@ -14,7 +14,10 @@ use crate::bully::published::Published;
 #[derive(Clone, Debug)]
 pub(super) enum Algorithm {
     Published,
-    Repaired { preempt: bool, without: Vec<Fix> },
+    Repaired {
+        preempt: bool,
+        without: Vec<Mutation>,
+    },
 }
 
 /// When a failure detector may say that a member is down which is.
@@ -67,8 +70,8 @@ pub(super) const CALM: Environment = Environment {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     peers: Vec<Option<Peer>>,
-    durable: Vec<Record>,
-    net: BTreeMap<(NodeId, NodeId), Vec<Message>>,
+    durable: Vec<HardState>,
+    net: BTreeMap<(NodeId, NodeId), Vec<PeerMessage>>,
     /// Verdicts under way: who is to hear that who is down.
     late: BTreeSet<(NodeId, NodeId)>,
     crashes: u8,
@@ -132,7 +135,7 @@ const fn place(id: NodeId) -> usize {
 }
 
 impl Environment {
-    fn start(&self, id: NodeId, record: Record) -> Peer {
+    fn start(&self, id: NodeId, record: HardState) -> Peer {
         match &self.algorithm {
             Algorithm::Published => {
                 let all = members(self.members);
@@ -140,16 +143,16 @@ impl Environment {
             }
             Algorithm::Repaired { preempt, without } => {
                 let second = Duration::from_secs(1);
-                let timings = Timings::unchecked(second * 2, second);
-                let settings = Settings::new(id, members(self.members), timings).unwrap();
-                let settings = settings.with_guarantee(Guarantee::BestEffort);
+                let timings = GroupTimings::unchecked(second * 2, second);
+                let settings = GroupSettings::new(id, members(self.members), timings).unwrap();
+                let settings = settings.with_guarantee(GroupGuarantee::BestEffort);
                 let settings = settings.with_preempt(*preempt);
                 let settings = without.iter().fold(settings, |s, &fix| s.without(fix));
                 let started = Started {
                     at: now(),
                     wall: UnixMillis::new(0),
                 };
-                Peer::Repaired(Node::new(settings, record, started))
+                Peer::Repaired(PeerCandidate::new(settings, record, started))
             }
         }
     }
@@ -177,7 +180,7 @@ impl State {
         &mut self,
         environment: &Environment,
         id: NodeId,
-        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, Message)>,
+        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, PeerMessage)>,
     ) {
         for (to, message) in self.act_only(id, act) {
             self.send(environment, id, to, message);
@@ -187,8 +190,8 @@ impl State {
     fn act_only(
         &mut self,
         id: NodeId,
-        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, Message)>,
-    ) -> Vec<(NodeId, Message)> {
+        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, PeerMessage)>,
+    ) -> Vec<(NodeId, PeerMessage)> {
         let Some(peer) = &mut self.peers[place(id)] else {
             return Vec::new();
         };
@@ -202,7 +205,7 @@ impl State {
         said
     }
 
-    fn send(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: Message) {
+    fn send(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: PeerMessage) {
         let way = self.net.entry((from, to)).or_default();
         // The same once more says nothing new while the first one is under way. A way that is full
         // loses what comes; it is said again.
@@ -215,7 +218,7 @@ impl State {
         }
     }
 
-    fn take(&mut self, from: NodeId, to: NodeId, index: usize) -> Message {
+    fn take(&mut self, from: NodeId, to: NodeId, index: usize) -> PeerMessage {
         let way = self.net.get_mut(&(from, to)).unwrap();
         let message = way.remove(index);
         if way.is_empty() {
@@ -224,13 +227,13 @@ impl State {
         message
     }
 
-    fn hear(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: Message) {
+    fn hear(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: PeerMessage) {
         self.act(environment, to, |peer| peer.hear(from, message));
     }
 
     /// Whether a repeated message does anything, there or by its answer. One that does not is left
     /// out: it only makes states.
-    fn matters(&self, from: NodeId, to: NodeId, message: Message) -> bool {
+    fn matters(&self, from: NodeId, to: NodeId, message: PeerMessage) -> bool {
         let mut trial = self.clone();
         let answers = trial.act_only(to, |peer| peer.hear(from, message));
         if trial.peers[place(to)] != self.peers[place(to)] {
@@ -286,7 +289,7 @@ impl State {
             let organiser = machine.election.organiser;
             match machine.status {
                 Status::Waiting | Status::Following { .. } => machine.asked = [organiser].into(),
-                Status::Leading { .. } | Status::Crowning { .. } => machine.asked.clear(),
+                Status::Leading { .. } | Status::PersistingEpoch { .. } => machine.asked.clear(),
                 Status::Asking { .. } => continue,
                 Status::Halting { .. } => {}
             }
@@ -332,14 +335,14 @@ impl State {
         for way in self.net.values_mut() {
             for message in way {
                 match message {
-                    Message::Halt { election, .. }
-                    | Message::Ack { election, .. }
-                    | Message::Rej { election, .. }
-                    | Message::Stale { election }
-                    | Message::Ldr { election, .. }
-                    | Message::Norm { election, .. }
-                    | Message::NotNorm { election } => visit(election),
-                    Message::Guard(_) => {}
+                    PeerMessage::Halt { election, .. }
+                    | PeerMessage::Ack { election, .. }
+                    | PeerMessage::Rej { election, .. }
+                    | PeerMessage::Stale { election }
+                    | PeerMessage::Ldr { election, .. }
+                    | PeerMessage::Norm { election, .. }
+                    | PeerMessage::NotNorm { election } => visit(election),
+                    PeerMessage::Quorum(_) => {}
                 }
             }
         }
@@ -372,7 +375,7 @@ impl Model for Environment {
         let count = self.members as usize;
         let mut state = State {
             peers: alloc::vec![None; count],
-            durable: alloc::vec![Record::default(); count],
+            durable: alloc::vec![HardState::default(); count],
             net: BTreeMap::new(),
             late: BTreeSet::new(),
             crashes: self.crashes,

@@ -29,7 +29,7 @@ struct Bounds {
     /// In ticks.
     lease: u8,
     promise: u8,
-    without: Option<Fix>,
+    without: Option<Mutation>,
 }
 
 /// When no timer is due: the model says what happens.
@@ -37,14 +37,14 @@ const FAR: Instant = Instant::from_nanos(u64::MAX);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    node: Node,
-    durable: Record,
+    node: PeerCandidate,
+    durable: HardState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     places: Vec<Place>,
-    net: BTreeSet<(NodeId, NodeId, GuardMessage)>,
+    net: BTreeSet<(NodeId, NodeId, QuorumMessage)>,
     now: u8,
     /// What is left of the bounds.
     elections: u8,
@@ -59,7 +59,7 @@ struct State {
 enum Action {
     /// Knowing of its own record only, or of everybody's.
     Stand(NodeId, bool),
-    Deliver(NodeId, NodeId, GuardMessage),
+    Deliver(NodeId, NodeId, QuorumMessage),
     Crash(NodeId),
     Renew(NodeId),
     TaskEnds(NodeId),
@@ -86,10 +86,10 @@ fn tick(number: u8) -> Instant {
 }
 
 impl Bounds {
-    fn node(&self, id: NodeId, record: Record, now: Instant) -> Node {
+    fn node(&self, id: NodeId, record: HardState, now: Instant) -> PeerCandidate {
         let ticks = |number: u8| Duration::from_nanos(number.into());
-        let timings = Timings::unchecked(ticks(self.promise), ticks(self.lease));
-        let mut settings = Settings::new(id, members(self.members), timings).unwrap();
+        let timings = GroupTimings::unchecked(ticks(self.promise), ticks(self.lease));
+        let mut settings = GroupSettings::new(id, members(self.members), timings).unwrap();
         if let Some(fix) = self.without {
             settings = settings.without(fix);
         }
@@ -97,8 +97,8 @@ impl Bounds {
             at: now,
             wall: UnixMillis::new(0),
         };
-        let mut node = Node::new(settings, record, started);
-        node.base.stands_from = Some(Instant::default());
+        let mut node = PeerCandidate::new(settings, record, started);
+        node.base.candidate_since = Some(Instant::default());
         node
     }
 }
@@ -109,36 +109,37 @@ impl State {
         records.filter_map(|record| record.highest).max()
     }
 
-    fn act(&mut self, id: NodeId, act: impl FnOnce(&mut Node, Instant)) {
+    fn act(&mut self, id: NodeId, act: impl FnOnce(&mut PeerCandidate, Instant)) {
         let now = tick(self.now);
         let place = &mut self.places[id.0 as usize - 1];
         act(&mut place.node, now);
         while let Some(output) = place.node.poll_output() {
             match output {
                 // It tells a candidate why; nothing is promised by it.
-                Output::Send {
-                    message: Message::Guard(GuardMessage::Nack { .. }),
+                PeerOutput::Send {
+                    message: PeerMessage::Quorum(QuorumMessage::VoteRejected { .. }),
                     ..
                 } => {}
-                Output::Send {
+                PeerOutput::Send {
                     to,
-                    message: Message::Guard(message),
+                    message: PeerMessage::Quorum(message),
                 } => {
                     self.net.insert((id, to, message));
                 }
                 // A crash before the record is on disk is one before the event; a crash after it and
                 // before the messages leave is one whose messages never arrive. So it is enough to
                 // see that none leaves in between.
-                Output::Persist(record) => {
+                PeerOutput::Persist(record) => {
                     while let Some(early) = place.node.poll_output() {
-                        let leaves = matches!(early, Output::Send { .. } | Output::Began(_));
+                        let leaves =
+                            matches!(early, PeerOutput::Send { .. } | PeerOutput::Began(_));
                         assert!(!leaves, "{early:?} rests on a record that is not on disk");
                     }
                     place.durable = record;
-                    let written = Input::Persisted;
+                    let written = PeerInput::Persisted;
                     place.node.handle_message(now, written, &mut Constant);
                 }
-                Output::Began(epoch) => self.terms.push((epoch, id)),
+                PeerOutput::Began(epoch) => self.terms.push((epoch, id)),
                 _ => {}
             }
         }
@@ -146,7 +147,7 @@ impl State {
     }
 }
 
-impl Node {
+impl PeerCandidate {
     /// Forgets what does not matter for safety, so that states which differ only in it are one.
     fn settle(&mut self, now: Instant) {
         self.last_look = Instant::default();
@@ -178,11 +179,11 @@ impl Node {
             }
         }
         if self.base.term.is_none() {
-            self.base.stands_from = Some(Instant::default());
+            self.base.candidate_since = Some(Instant::default());
         }
     }
 
-    fn guard(&mut self) -> (&mut Quorum, &mut base::Base) {
+    fn guard(&mut self) -> (&mut Quorum, &mut node_state::NodeState) {
         match &mut self.machine {
             Machine::Quorum(machine) => (machine, &mut self.base),
             Machine::BestEffort(_) => unreachable!("these members have a quorum"),
@@ -196,11 +197,11 @@ impl Model for Bounds {
 
     fn init_states(&self) -> Vec<State> {
         let places = (1..=self.members).map(NodeId).map(|id| {
-            let mut node = self.node(id, Record::default(), tick(0));
-            let Some(Output::Persist(durable)) = node.poll_output() else {
+            let mut node = self.node(id, HardState::default(), tick(0));
+            let Some(PeerOutput::Persist(durable)) = node.poll_output() else {
                 unreachable!("a node persists its incarnation first")
             };
-            node.handle_message(tick(0), Input::Persisted, &mut Constant);
+            node.handle_message(tick(0), PeerInput::Persisted, &mut Constant);
             node.settle(tick(0));
             Place { node, durable }
         });
@@ -269,9 +270,9 @@ impl Model for Bounds {
                 });
             }
             Action::Deliver(from, to, message) => {
-                let message = Message::Guard(message);
+                let message = PeerMessage::Quorum(message);
                 next.act(to, |node, now| {
-                    node.handle_message(now, Input::Message { from, message }, &mut Constant);
+                    node.handle_message(now, PeerInput::Message { from, message }, &mut Constant);
                 });
             }
             Action::Crash(id) => {
@@ -488,7 +489,7 @@ fn a_lease_longer_than_the_promise_is_found_out() {
 #[test]
 fn a_promise_that_does_not_bind_is_found_out() {
     breaks(Bounds {
-        without: Some(Fix::Promise),
+        without: Some(Mutation::Promise),
         ..SMALL
     });
 }
@@ -497,7 +498,7 @@ fn a_promise_that_does_not_bind_is_found_out() {
 fn a_promise_that_is_not_on_disk_is_found_out() {
     breaks(Bounds {
         crashes: 1,
-        without: Some(Fix::DurablePromise),
+        without: Some(Mutation::DurablePromise),
         ..SMALL
     });
 }
@@ -506,7 +507,7 @@ fn a_promise_that_is_not_on_disk_is_found_out() {
 fn a_restart_without_quarantine_is_found_out() {
     breaks(Bounds {
         crashes: 1,
-        without: Some(Fix::Quarantine),
+        without: Some(Mutation::Quarantine),
         ..SMALL
     });
 }
@@ -514,7 +515,7 @@ fn a_restart_without_quarantine_is_found_out() {
 #[test]
 fn a_minority_that_elects_is_found_out() {
     breaks(Bounds {
-        without: Some(Fix::Majority),
+        without: Some(Mutation::Majority),
         ..SMALL
     });
 }
@@ -525,7 +526,7 @@ fn a_lease_that_counts_from_winning_is_found_out() {
         ticks: 3,
         lease: 2,
         promise: 2,
-        without: Some(Fix::CountFromRequest),
+        without: Some(Mutation::CountFromRequest),
         ..SMALL
     });
 }
@@ -537,7 +538,7 @@ fn a_renewal_that_counts_from_its_answer_is_found_out() {
         lease: 2,
         promise: 2,
         rounds: 1,
-        without: Some(Fix::CountFromRound),
+        without: Some(Mutation::CountFromRound),
         ..SMALL
     });
 }
@@ -547,7 +548,7 @@ fn a_release_of_another_epoch_is_found_out() {
     breaks(Bounds {
         elections: 3,
         resignations: 1,
-        without: Some(Fix::ReleaseOwn),
+        without: Some(Mutation::ReleaseOwn),
         ..SMALL
     });
 }

@@ -7,7 +7,7 @@ use super::explore::{Report, explore};
 use super::peers::{Algorithm, CALM, Detection, Environment};
 use super::*;
 
-fn without(fixes: &[Fix]) -> Environment {
+fn without(fixes: &[Mutation]) -> Environment {
     Environment {
         algorithm: Algorithm::Repaired {
             preempt: false,
@@ -190,8 +190,8 @@ fn members_parted_by_a_mistake_always_come_together_again() {
 /// What goes wrong first without these repairs, in words. With them nothing does, in the same
 /// environment.
 #[track_caller]
-fn ill_without(fixes: &[Fix], environment: &Environment) -> String {
-    let wrong = |fixes: &[Fix]| {
+fn ill_without(fixes: &[Mutation], environment: &Environment) -> String {
+    let wrong = |fixes: &[Mutation]| {
         let algorithm = without(fixes).algorithm;
         let report = explore(&Environment {
             algorithm,
@@ -208,23 +208,23 @@ fn ill_without(fixes: &[Fix], environment: &Environment) -> String {
 
 #[test]
 fn without_completion_everywhere_the_last_one_waits_for_ever() {
-    ill_without(&[Fix::CompletionEverywhere], &FEWER);
+    ill_without(&[Mutation::CompletionEverywhere], &FEWER);
 }
 
 #[test]
 fn without_asking_again_a_candidate_waits_for_ever() {
-    ill_without(&[Fix::AskAgain], &CRASHES);
+    ill_without(&[Mutation::AskAgain], &CRASHES);
 }
 
 #[test]
 fn without_halting_again_an_organiser_waits_for_ever() {
     let lossy = Environment { losses: 1, ..FEWER };
-    ill_without(&[Fix::HaltAgain], &lossy);
+    ill_without(&[Mutation::HaltAgain], &lossy);
 }
 
 #[test]
 fn without_a_fresh_number_an_election_never_ends() {
-    ill_without(&[Fix::FreshElection], &FEWER);
+    ill_without(&[Mutation::FreshElection], &FEWER);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn without_matching_an_ack_of_another_election_makes_a_leader() {
         detection: Detection::AfterItsMessages,
         ..FEWER
     };
-    ill_without(&[Fix::MatchAck], &quick);
+    ill_without(&[Mutation::MatchAck], &quick);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn without_conflict_detection_a_mistake_parts_the_members_for_ever() {
         mistakes: 1,
         ..CALM
     };
-    ill_without(&[Fix::Conflict], &mistaken);
+    ill_without(&[Mutation::Conflict], &mistaken);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
         repeats: 1,
         ..FEWER
     };
-    ill_without(&[Fix::ObeyOnce], &rough);
+    ill_without(&[Mutation::ObeyOnce], &rough);
 }
 
 /// Stoller's order and the refusals each make up for the other; without both, the published hole is
@@ -263,8 +263,8 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
 #[test]
 fn without_the_order_and_the_refusals_a_member_obeys_two_at_once() {
     let late = Environment { lag: true, ..FEWER };
-    ill_without(&[Fix::OneAfterTheOther, Fix::Refuse], &late);
-    for alone in [Fix::OneAfterTheOther, Fix::Refuse] {
+    ill_without(&[Mutation::OneAfterTheOther, Mutation::Refuse], &late);
+    for alone in [Mutation::OneAfterTheOther, Mutation::Refuse] {
         let report = explore(&Environment {
             lag: true,
             ..Environment {

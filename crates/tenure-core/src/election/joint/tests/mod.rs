@@ -8,8 +8,8 @@ mod world;
 use core::time::Duration;
 
 use super::*;
-use crate::bully::{Guarantee, Member, Membership, Record, Settings, Started};
-use crate::lease::keeper::TimingsOptions;
+use crate::bully::{GroupGuarantee, GroupSettings, HardState, Member, Membership, Started};
+use crate::lease::candidate::TimingsOptions;
 use crate::{Random, UnixMillis};
 
 const fn millis(millis: u64) -> Duration {
@@ -21,35 +21,42 @@ fn at(time: u64) -> Instant {
 }
 
 /// A lease of 3 s; messages live 200 ms.
-fn timings() -> bully::Timings {
+fn timings() -> bully::GroupTimings {
     let term = Timings::new(&TimingsOptions {
         lease_duration: Some(millis(3_000)),
         ..TimingsOptions::default()
     });
-    let options = bully::TimingsOptions {
+    let options = bully::GroupTimingsOptions {
         message_lifetime: Some(millis(200)),
-        ..bully::TimingsOptions::default()
+        ..bully::GroupTimingsOptions::default()
     };
-    bully::Timings::new(term.unwrap(), &options).unwrap()
+    bully::GroupTimings::new(term.unwrap(), &options).unwrap()
 }
 
 /// Member `me` of so many, on a machine whose wall clock shows `wall` when its other clock shows 0.
-fn node(me: u32, members: u32, guarantee: Guarantee, record: Record, now: u64, wall: u64) -> Node {
+fn node(
+    me: u32,
+    members: u32,
+    guarantee: GroupGuarantee,
+    record: HardState,
+    now: u64,
+    wall: u64,
+) -> PeerCandidate {
     let member = |id| Member {
         id: NodeId(id),
         priority: id,
     };
     let members = Membership::new((1..=members).map(member)).unwrap();
-    let settings = Settings::new(NodeId(me), members, timings()).unwrap();
+    let settings = GroupSettings::new(NodeId(me), members, timings()).unwrap();
     let started = Started {
         at: at(now),
         wall: UnixMillis::new(wall + now),
     };
-    Node::new(settings.with_guarantee(guarantee), record, started)
+    PeerCandidate::new(settings.with_guarantee(guarantee), record, started)
 }
 
-fn keeper() -> Keeper {
-    Keeper::new(*timings().term())
+fn keeper() -> LeaseCandidate {
+    LeaseCandidate::new(*timings().term())
 }
 
 /// Dice that fall the same way for the same seed (splitmix64).

@@ -53,7 +53,7 @@ impl Random for Middle {
 ///
 /// A request that is not answered within its timeout is answered as unknown, as a driver does it.
 struct Bench {
-    keeper: Keeper,
+    keeper: LeaseCandidate,
     now: Instant,
     random: Middle,
     /// The request in flight and when it times out.
@@ -71,7 +71,7 @@ impl Bench {
 
     fn campaigning_with(timings: Timings) -> Self {
         let mut bench = Self {
-            keeper: Keeper::new(timings),
+            keeper: LeaseCandidate::new(timings),
             now: at(0),
             random: Middle(0),
             in_flight: None,
@@ -178,7 +178,7 @@ impl Bench {
 
     fn drain(&mut self) {
         while let Some(output) = self.keeper.poll_output() {
-            if let Output::Send {
+            if let LeaseOutput::Send {
                 attempt, timeout, ..
             } = output
             {
@@ -190,9 +190,9 @@ impl Bench {
         }
     }
 
-    fn render(&mut self, output: Output) -> String {
+    fn render(&mut self, output: LeaseOutput) -> String {
         match output {
-            Output::Send {
+            LeaseOutput::Send {
                 attempt,
                 request,
                 timeout,
@@ -222,18 +222,18 @@ impl Bench {
                 let timeout = Duration::from_micros(timeout.as_micros() as u64);
                 format!("#{attempt} {request}, within {timeout:?}")
             }
-            Output::Began(epoch) => format!("began {epoch}"),
-            Output::AtRisk(true) => "at risk".to_owned(),
-            Output::AtRisk(false) => "safe again".to_owned(),
-            Output::Cancel(reason) => format!("cancel: {reason}"),
-            Output::Abort => "abort".to_owned(),
-            Output::Overrun => "overrun".to_owned(),
-            Output::Ended(epoch, reason) => format!("ended {epoch}: {reason}"),
-            Output::Withdrawn => "withdrawn".to_owned(),
-            Output::Failed(why) => format!("failed: {why}"),
-            Output::SeenLeader(Some((holder, epoch))) => format!("seen {holder} {epoch}"),
-            Output::SeenLeader(None) => "seen nobody".to_owned(),
-            Output::Retrying(what) => what,
+            LeaseOutput::Began(epoch) => format!("began {epoch}"),
+            LeaseOutput::AtRisk(true) => "at risk".to_owned(),
+            LeaseOutput::AtRisk(false) => "safe again".to_owned(),
+            LeaseOutput::Cancel(reason) => format!("cancel: {reason}"),
+            LeaseOutput::Abort => "abort".to_owned(),
+            LeaseOutput::Overrun => "overrun".to_owned(),
+            LeaseOutput::Ended(epoch, reason) => format!("ended {epoch}: {reason}"),
+            LeaseOutput::Withdrawn => "withdrawn".to_owned(),
+            LeaseOutput::Failed(why) => format!("failed: {why}"),
+            LeaseOutput::SeenLeader(Some((holder, epoch))) => format!("seen {holder} {epoch}"),
+            LeaseOutput::SeenLeader(None) => "seen nobody".to_owned(),
+            LeaseOutput::Retrying(what) => what,
         }
     }
 

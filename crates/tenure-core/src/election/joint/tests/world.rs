@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::*;
-use crate::lease::keeper::{Output as OfStore, Request};
+use crate::lease::candidate::{LeaseOutput as OfStore, Request};
 use crate::lease::{self, Acquire, Change, LeaseDuration, Operation, Rejection, Rules};
-use bully::Output as OfPeers;
+use bully::PeerOutput as OfPeers;
 
 const TICK: u64 = 10;
 
@@ -25,9 +25,9 @@ pub(super) enum By {
 
 #[expect(clippy::large_enum_variant, reason = "a handful of them")]
 enum Machine {
-    Lease(Keeper),
-    Both(Both),
-    Peers(Node),
+    Lease(LeaseCandidate),
+    Both(Joint),
+    Peers(PeerCandidate),
 }
 
 /// What a machine wants, whichever it is.
@@ -49,7 +49,7 @@ struct Place {
     machine: Option<Machine>,
     /// What is for an earlier life does not arrive.
     life: u64,
-    record: Record,
+    record: HardState,
     wall: u64,
     task: Option<Epoch>,
     stops_at: Option<(u64, TaskEnd)>,
@@ -60,7 +60,7 @@ struct Place {
 }
 
 enum Parcel {
-    Peers(u32, u32, bully::Message),
+    Peers(u32, u32, bully::PeerMessage),
     Request(u32, u64, u64, Request),
     Answer(u32, u64, u64, Answer),
     /// What the asker's detector says of a member, in a round.
@@ -72,7 +72,7 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) dice: Dice,
     places: BTreeMap<u32, Place>,
-    guarantee: Guarantee,
+    guarantee: GroupGuarantee,
     members: u32,
     lease: lease::Record,
     store_wall: u64,
@@ -87,11 +87,11 @@ pub(super) struct World {
 impl World {
     /// Members whose wall clocks, like the store's, are anywhere within two hours.
     pub(super) fn new(members: u32, by: By, seed: u64) -> Self {
-        Self::with(Guarantee::Quorum, members, by, seed)
+        Self::with(GroupGuarantee::Quorum, members, by, seed)
     }
 
     /// The same, with this guarantee among the peers.
-    pub(super) fn with(guarantee: Guarantee, members: u32, by: By, seed: u64) -> Self {
+    pub(super) fn with(guarantee: GroupGuarantee, members: u32, by: By, seed: u64) -> Self {
         let mut dice = Dice(seed);
         let hours = 7_200_000;
         let mut world = Self {
@@ -113,7 +113,7 @@ impl World {
                 by,
                 machine: None,
                 life: 0,
-                record: Record::default(),
+                record: HardState::default(),
                 wall,
                 task: None,
                 stops_at: None,
@@ -147,7 +147,7 @@ impl World {
         let node = |record| node(id, count, guarantee, record, now, wall);
         place.machine = Some(match by {
             By::Lease => Machine::Lease(keeper()),
-            By::Both => Machine::Both(Both::new(keeper(), node(place.record))),
+            By::Both => Machine::Both(Joint::new(keeper(), node(place.record))),
             By::Peers => Machine::Peers(node(place.record)),
         });
         self.drive(id, |machine, now, dice| machine.campaign(now, dice));
@@ -264,7 +264,7 @@ impl World {
                 }
                 let from = NodeId(from);
                 self.drive(to, |machine, now, dice| {
-                    machine.hear(now, bully::Input::Message { from, message }, dice);
+                    machine.hear(now, bully::PeerInput::Message { from, message }, dice);
                 });
             }
             Parcel::Verdict(asker, life, node, round) => {
@@ -273,11 +273,11 @@ impl World {
                 let stands = machine.and_then(|machine| machine.stands(at(self.now)));
                 let verdict = match stands {
                     None => bully::Verdict::Down,
-                    Some(false) => bully::Verdict::Aside,
+                    Some(false) => bully::Verdict::NonCandidate,
                     Some(true) => bully::Verdict::Up,
                 };
                 if self.places[&asker].life == life {
-                    let said = bully::Input::Answer {
+                    let said = bully::PeerInput::Answer {
                         node,
                         round,
                         verdict,
@@ -379,7 +379,7 @@ impl World {
                 self.place(id).record = record;
                 let (now, dice) = (at(self.now), &mut self.dice);
                 if let Some(machine) = &mut self.places.get_mut(&id).unwrap().machine {
-                    machine.hear(now, bully::Input::Persisted, dice);
+                    machine.hear(now, bully::PeerInput::Persisted, dice);
                 }
             }
             Want::Peers(OfPeers::Ask { node, round }) => {
@@ -444,29 +444,29 @@ macro_rules! each {
 
 impl Machine {
     fn campaign(&mut self, now: Instant, dice: &mut Dice) {
-        each!(self, machine => Strategy::campaign(machine, now, dice));
+        each!(self, machine => ElectionMachine::campaign(machine, now, dice));
     }
 
     fn resign(&mut self, now: Instant, reason: EndReason, dice: &mut Dice) {
-        each!(self, machine => Strategy::resign(machine, now, reason, dice));
+        each!(self, machine => ElectionMachine::resign(machine, now, reason, dice));
     }
 
     fn task_ended(&mut self, now: Instant, end: TaskEnd, dice: &mut Dice) {
-        each!(self, machine => Strategy::task_ended(machine, now, end, dice));
+        each!(self, machine => ElectionMachine::task_ended(machine, now, end, dice));
     }
 
     fn handle_timeout(&mut self, now: Instant, dice: &mut Dice) {
-        each!(self, machine => Strategy::handle_timeout(machine, now, dice));
+        each!(self, machine => ElectionMachine::handle_timeout(machine, now, dice));
     }
 
     fn standing(&self, now: Instant) -> Standing {
-        each!(self, machine => Strategy::standing(machine, now))
+        each!(self, machine => ElectionMachine::standing(machine, now))
     }
 
-    fn hear(&mut self, now: Instant, input: bully::Input, dice: &mut Dice) {
+    fn hear(&mut self, now: Instant, input: bully::PeerInput, dice: &mut Dice) {
         match self {
             Self::Lease(_) => {}
-            Self::Both(both) => both.handle_message(now, Message::Peers(input), dice),
+            Self::Both(both) => both.handle_message(now, JointMessage::Peers(input), dice),
             Self::Peers(node) => node.handle_message(now, input, dice),
         }
     }
@@ -474,7 +474,9 @@ impl Machine {
     fn answered(&mut self, now: Instant, attempt: u64, answer: Answer, dice: &mut Dice) {
         match self {
             Self::Lease(keeper) => keeper.handle_message(now, attempt, answer, dice),
-            Self::Both(both) => both.handle_message(now, Message::Store(attempt, answer), dice),
+            Self::Both(both) => {
+                both.handle_message(now, JointMessage::Store(attempt, answer), dice)
+            }
             Self::Peers(_) => {}
         }
     }
@@ -493,8 +495,8 @@ impl Machine {
             Self::Lease(keeper) => of_store(keeper.poll_output()?),
             Self::Peers(node) => of_peers(node.poll_output()?),
             Self::Both(both) => match both.poll_output()? {
-                Output::Store(output) => of_store(output),
-                Output::Peers(output) => {
+                JointOutput::Store(output) => of_store(output),
+                JointOutput::Peers(output) => {
                     if let OfPeers::Began(_) = &output {
                         assert!(matches!(both.standing(now), Standing::Leading { .. }));
                     }

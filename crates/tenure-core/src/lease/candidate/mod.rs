@@ -1,13 +1,13 @@
 //! The candidate of lease mode: says when to send what, and whether it leads *at a given now*.
 //!
-//! [`Keeper`] is a pure state machine. Its methods, in the order in which a driver uses them:
+//! [`LeaseCandidate`] is a pure state machine. Its methods, in the order in which a driver uses them:
 //!
-//! - commands: [`Keeper::campaign`], [`Keeper::campaign_with`], [`Keeper::resign`],
-//!   [`Keeper::hand_over`], [`Keeper::renew_early`], [`Keeper::task_ended`];
-//! - inputs: [`Keeper::handle_message`], [`Keeper::handle_timeout`], [`Keeper::handle_progress`];
-//! - outputs, to be drained after each of the above: [`Keeper::poll_output`], then
-//!   [`Keeper::poll_timeout`] for when to come back at the latest;
-//! - getters, at any time: [`Keeper::standing`], [`Keeper::stop_by`].
+//! - commands: [`LeaseCandidate::campaign`], [`LeaseCandidate::campaign_with`], [`LeaseCandidate::resign`],
+//!   [`LeaseCandidate::hand_over`], [`LeaseCandidate::renew_early`], [`LeaseCandidate::task_ended`];
+//! - inputs: [`LeaseCandidate::handle_message`], [`LeaseCandidate::handle_timeout`], [`LeaseCandidate::handle_progress`];
+//! - outputs, to be drained after each of the above: [`LeaseCandidate::poll_output`], then
+//!   [`LeaseCandidate::poll_timeout`] for when to come back at the latest;
+//! - getters, at any time: [`LeaseCandidate::standing`], [`LeaseCandidate::stop_by`].
 //!
 //! ```text
 //!           campaign           granted             resigned, task ended, lost
@@ -32,7 +32,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tenure_core::lease::keeper::{Answer, Keeper, Output, Standing, Timings};
+//! use tenure_core::lease::candidate::{Answer, LeaseCandidate, Output, Standing, Timings};
 //! use tenure_core::{Epoch, Instant, Random};
 //!
 //! struct Dice(u64); // Outside of examples: the operating system's random bits.
@@ -44,7 +44,7 @@
 //! }
 //!
 //! let at = |secs| Instant::default() + Duration::from_secs(secs);
-//! let (mut keeper, mut dice) = (Keeper::new(Timings::default()), Dice(1));
+//! let (mut keeper, mut dice) = (LeaseCandidate::new(Timings::default()), Dice(1));
 //!
 //! keeper.campaign(at(0), &mut dice);
 //! let Some(Output::Send { attempt, .. }) = keeper.poll_output() else { unreachable!() };
@@ -67,9 +67,9 @@ mod timings;
 
 mod machine;
 
-pub use crate::strategy::Standing;
-pub use machine::Keeper;
-pub use message::{Answer, EndReason, Output, Request, TaskEnd};
+pub use crate::election::Standing;
+pub use machine::LeaseCandidate;
+pub use message::{Answer, EndReason, LeaseOutput, Request, TaskEnd};
 pub use timings::{LOOK_INTERVAL, MIN_RENEW_INTERVAL, Timings, TimingsError, TimingsOptions};
 
 #[cfg(test)]

@@ -4,22 +4,22 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use super::campaign::Campaign;
-use super::message::{Answer, EndReason, Output, Request, TaskEnd};
+use super::message::{Answer, EndReason, LeaseOutput, Request, TaskEnd};
 use super::release::Release;
 use super::term::Term;
 use super::{LOOK_INTERVAL, Timings};
+use crate::election::{ElectionMachine, Standing};
 use crate::lease::LeaseId;
-use crate::strategy::{Standing, Strategy};
 use crate::{CandidateId, Epoch, Instant, Random};
 
 /// The candidate's state machine; see the [module](super) for how to drive it.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct LeaseCandidate {
     timings: Timings,
     phase: Phase,
     wire: Wire,
     /// No campaign begins before this.
-    stand_back_until: Instant,
+    cooldown_until: Instant,
     last_look: Instant,
 }
 
@@ -36,7 +36,7 @@ enum Phase {
 /// What is on its way out: outputs not yet polled and the numbering of requests.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<LeaseOutput>,
     attempts: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Pending {
 }
 
 impl Wire {
-    pub(super) fn push(&mut self, output: Output) {
+    pub(super) fn push(&mut self, output: LeaseOutput) {
         self.outputs.push_back(output);
     }
 
@@ -57,7 +57,7 @@ impl Wire {
     pub(super) fn send(&mut self, now: Instant, request: Request, timeout: Duration) -> Pending {
         self.attempts += 1;
         let attempt = self.attempts;
-        self.push(Output::Send {
+        self.push(LeaseOutput::Send {
             attempt,
             request,
             timeout,
@@ -106,7 +106,7 @@ pub(super) enum Next {
     Abandon,
 }
 
-impl Keeper {
+impl LeaseCandidate {
     /// A keeper that does not compete yet.
     #[must_use]
     pub fn new(timings: Timings) -> Self {
@@ -114,7 +114,7 @@ impl Keeper {
             timings,
             phase: Phase::Idle,
             wire: Wire::default(),
-            stand_back_until: Instant::default(),
+            cooldown_until: Instant::default(),
             last_look: Instant::default(),
         }
     }
@@ -125,7 +125,7 @@ impl Keeper {
         self.campaign_from(now, None, random);
     }
 
-    /// Command: like [`Keeper::campaign`], for a term with this epoch, or a greater one if the lease
+    /// Command: like [`LeaseCandidate::campaign`], for a term with this epoch, or a greater one if the lease
     /// has had this one.
     pub fn campaign_with(&mut self, now: Instant, epoch: Epoch, random: &mut dyn Random) {
         self.campaign_from(now, Some(epoch), random);
@@ -133,7 +133,7 @@ impl Keeper {
 
     fn campaign_from(&mut self, now: Instant, epoch: Option<Epoch>, random: &mut dyn Random) {
         if matches!(self.phase, Phase::Idle) {
-            let start = self.stand_back_until.max(now);
+            let start = self.cooldown_until.max(now);
             let campaign = Campaign::new(start, random.lease_id(), epoch);
             self.phase = Phase::Campaigning(campaign);
             self.handle_timeout(now, random);
@@ -157,7 +157,7 @@ impl Keeper {
         self.follow(next, now, random);
     }
 
-    /// Command: like [`Keeper::resign`], but the lease is given up to this candidate. Without effect
+    /// Command: like [`LeaseCandidate::resign`], but the lease is given up to this candidate. Without effect
     /// unless it leads.
     pub fn hand_over(&mut self, now: Instant, to: CandidateId) {
         if let Phase::Leading(term) = &mut self.phase {
@@ -239,11 +239,11 @@ impl Keeper {
     }
 
     /// Output: the next thing to do, until there is none.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<LeaseOutput> {
         self.wire.outputs.pop_front()
     }
 
-    /// Output: when to call [`Keeper::handle_timeout`] at the latest.
+    /// Output: when to call [`LeaseCandidate::handle_timeout`] at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
@@ -297,7 +297,7 @@ impl Keeper {
         match next {
             Next::Stay => {}
             Next::Lead(term) => {
-                self.wire.push(Output::Began(term.epoch()));
+                self.wire.push(LeaseOutput::Began(term.epoch()));
                 self.phase = Phase::Leading(term);
             }
             Next::Release(release) => {
@@ -307,23 +307,23 @@ impl Keeper {
             Next::Ended(epoch, reason) => {
                 self.phase = Phase::Idle;
                 if reason.calls_for_cool_down() {
-                    self.stand_back_until = now + self.timings.cool_down();
+                    self.cooldown_until = now + self.timings.cool_down();
                 }
-                self.wire.push(Output::Ended(epoch, reason));
+                self.wire.push(LeaseOutput::Ended(epoch, reason));
             }
             Next::Withdrawn => {
                 self.phase = Phase::Idle;
-                self.wire.push(Output::Withdrawn);
+                self.wire.push(LeaseOutput::Withdrawn);
             }
             Next::Abandon => self.phase = Phase::Idle,
         }
     }
 }
 
-impl Strategy for Keeper {
+impl ElectionMachine for LeaseCandidate {
     /// The number of an attempt, and its answer.
     type Message = (u64, Answer);
-    type Output = Output;
+    type Output = LeaseOutput;
     type Peer = CandidateId;
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
@@ -359,7 +359,7 @@ impl Strategy for Keeper {
         Self::handle_timeout(self, now, random);
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<LeaseOutput> {
         Self::poll_output(self)
     }
 

@@ -34,7 +34,7 @@ enum Fate {
 
 /// A keeper, its task and its clock, which stands for the same time as the store's.
 struct Node {
-    keeper: Keeper,
+    keeper: LeaseCandidate,
     random: Middle,
     asleep_until: Instant,
     /// Whether it stood still since its term began.
@@ -76,7 +76,7 @@ struct World {
 impl World {
     fn new(ways: Vec<Way>) -> Self {
         let node = |number| Node {
-            keeper: Keeper::new(Timings::default()),
+            keeper: LeaseCandidate::new(Timings::default()),
             random: Middle(number << 32),
             asleep_until: at(0),
             stood_still: false,
@@ -262,21 +262,21 @@ impl World {
         }
     }
 
-    fn obey(&mut self, number: usize, output: &Output) {
+    fn obey(&mut self, number: usize, output: &LeaseOutput) {
         let (now, node) = (self.now, &mut self.nodes[number]);
         match output {
-            Output::Began(epoch) => {
+            LeaseOutput::Began(epoch) => {
                 node.task = Task::Going(*epoch);
                 node.stood_still = false;
             }
-            Output::Cancel(_) => {
+            LeaseOutput::Cancel(_) => {
                 // The slowest task there is: it uses up the stop grace, and is aborted.
                 if let Task::Going(epoch) = node.task {
                     let never = now + Timings::default().lease_duration() * 100;
                     node.task = Task::Stopping(epoch, never);
                 }
             }
-            Output::Abort => {
+            LeaseOutput::Abort => {
                 // After a standstill the abort may come later than any promise: what the task then
                 // does in its allowance is for the epoch to fence off.
                 if node.stood_still {
@@ -288,7 +288,7 @@ impl World {
                     node.task = Task::Stopping(epoch, gone);
                 }
             }
-            Output::Send {
+            LeaseOutput::Send {
                 attempt,
                 request,
                 timeout,

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Timings;
 use super::machine::{Next, Pending, Wire};
-use super::message::{Answer, Output, Request};
+use super::message::{Answer, LeaseOutput, Request};
 use super::release::Release;
 use super::term::Term;
 use crate::lease::LeaseId;
@@ -100,7 +100,7 @@ impl Campaign {
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;
                 self.end_doubt();
-                wire.push(Output::SeenLeader(holder.zip(epoch)));
+                wire.push(LeaseOutput::SeenLeader(holder.zip(epoch)));
                 if now.since(sent) >= self.wait(timings) / 2 {
                     self.ask(now, timings, wire);
                 } else {
@@ -121,12 +121,12 @@ impl Campaign {
                 // The store may have granted it: keep the id, and don't compete with oneself.
                 self.gives_up_id(now, timings, wire, random);
                 let delay = self.retry_later(now, timings, random);
-                wire.push(Output::Retrying(format!(
+                wire.push(LeaseOutput::Retrying(format!(
                     "acquire: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Refused(why) => {
-                wire.push(Output::Failed(why));
+                wire.push(LeaseOutput::Failed(why));
                 return Next::Abandon;
             }
         }

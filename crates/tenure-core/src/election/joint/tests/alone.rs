@@ -6,12 +6,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::lease::keeper::{Output as OfStore, Request};
-use bully::Output as OfPeers;
+use crate::lease::candidate::{LeaseOutput as OfStore, Request};
+use bully::PeerOutput as OfPeers;
 
 /// The only member of its group, so that the peers elect it at once, and what it says.
 struct Bench {
-    both: Both,
+    both: Joint,
     now: u64,
     dice: Dice,
     /// The newest request to the store.
@@ -24,9 +24,9 @@ struct Bench {
 
 impl Bench {
     fn new(wall: u64) -> Self {
-        let node = node(1, 1, Guarantee::Quorum, Record::default(), 0, wall);
+        let node = node(1, 1, GroupGuarantee::Quorum, HardState::default(), 0, wall);
         let mut bench = Self {
-            both: Both::new(keeper(), node),
+            both: Joint::new(keeper(), node),
             now: 0,
             dice: Dice(1),
             request: None,
@@ -39,23 +39,24 @@ impl Bench {
         bench
     }
 
-    fn act(&mut self, act: impl FnOnce(&mut Both, Instant, &mut Dice)) {
+    fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut Dice)) {
         act(&mut self.both, at(self.now), &mut self.dice);
         while let Some(output) = self.both.poll_output() {
             match output {
-                Output::Store(OfStore::Send {
+                JointOutput::Store(OfStore::Send {
                     attempt, request, ..
                 }) => self.request = Some((attempt, request)),
-                Output::Peers(OfPeers::Persist(_)) => {
-                    let written = Message::Peers(bully::Input::Persisted);
+                JointOutput::Peers(OfPeers::Persist(_)) => {
+                    let written = JointMessage::Peers(bully::PeerInput::Persisted);
                     let now = at(self.now);
                     self.both.handle_message(now, written, &mut self.dice);
                 }
-                Output::Store(OfStore::Failed(why)) => self.refused = Some(why),
-                Output::Store(_)
-                | Output::Peers(OfPeers::SeenLeader(_) | OfPeers::Watch(_) | OfPeers::Unwatch(_)) =>
-                    {}
-                Output::Peers(said) => self.said.push(said),
+                JointOutput::Store(OfStore::Failed(why)) => self.refused = Some(why),
+                JointOutput::Store(_)
+                | JointOutput::Peers(
+                    OfPeers::SeenLeader(_) | OfPeers::Watch(_) | OfPeers::Unwatch(_),
+                ) => {}
+                JointOutput::Peers(said) => self.said.push(said),
             }
         }
     }
@@ -78,7 +79,7 @@ impl Bench {
     fn answer(&mut self, answer: Answer) {
         let (attempt, _) = self.request.take().unwrap();
         self.act(|both, now, dice| {
-            both.handle_message(now, Message::Store(attempt, answer), dice);
+            both.handle_message(now, JointMessage::Store(attempt, answer), dice);
         });
     }
 

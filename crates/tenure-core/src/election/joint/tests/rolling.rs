@@ -5,7 +5,7 @@ extern crate std;
 use alloc::vec::Vec;
 use std::println;
 
-use super::Guarantee;
+use super::GroupGuarantee;
 use super::world::{By, World};
 
 /// Long enough for a crashed leader's lease, several elections and the store's give-backs.
@@ -144,7 +144,7 @@ fn without_a_majority_those_who_need_none_lead() {
 #[test]
 fn two_members_without_a_quorum_change_beside_a_lease_and_epochs_are_the_stores() {
     for seed in seeds(60) {
-        let mut world = World::with(Guarantee::BestEffort, 2, By::Lease, seed);
+        let mut world = World::with(GroupGuarantee::BestEffort, 2, By::Lease, seed);
         for by in [By::Both, By::Lease] {
             roll(&mut world, 2, by);
         }

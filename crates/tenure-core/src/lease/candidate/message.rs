@@ -212,7 +212,7 @@ impl fmt::Display for EndReason {
 
 /// What the driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum LeaseOutput {
     /// Send this. It replaces the request in flight, if there is one: drop that.
     Send {
         /// The number to hand back with the answer.

@@ -31,7 +31,7 @@ struct Life {
 
 /// A keeper under watch.
 struct Watch {
-    keeper: Keeper,
+    keeper: LeaseCandidate,
     timings: Timings,
     now: Instant,
     random: Middle,
@@ -47,7 +47,7 @@ struct Watch {
 impl Watch {
     fn new() -> Self {
         Self {
-            keeper: Keeper::new(Timings::default()),
+            keeper: LeaseCandidate::new(Timings::default()),
             timings: Timings::default(),
             now: at(0),
             random: Middle(0),
@@ -131,9 +131,9 @@ impl Watch {
         }
     }
 
-    fn watch(&mut self, output: &Output) {
+    fn watch(&mut self, output: &LeaseOutput) {
         match *output {
-            Output::Send {
+            LeaseOutput::Send {
                 attempt,
                 ref request,
                 ..
@@ -149,38 +149,38 @@ impl Watch {
                 };
                 assert!(expected, "{request:?} while {:?}", self.term);
             }
-            Output::Began(_) => {
+            LeaseOutput::Began(_) => {
                 assert!(self.term.is_none(), "a term began within another");
                 let sent = self.renewed.expect("a term began without a grant");
                 assert!(self.now < sent + self.timings.renew_interval());
                 self.term = Some(Life::default());
             }
-            Output::Cancel(reason) => {
+            LeaseOutput::Cancel(reason) => {
                 let term = self.term.as_mut().expect("nothing to cancel");
                 assert_eq!(term.cancelled.replace(reason), None, "cancelled twice");
             }
-            Output::Abort => {
+            LeaseOutput::Abort => {
                 let term = self.term.as_mut().expect("nothing to abort");
                 assert!(term.cancelled.is_some() && !term.task_ended);
                 assert_eq!(term.aborted_at.replace(self.now), None, "aborted twice");
             }
-            Output::Overrun => {
+            LeaseOutput::Overrun => {
                 let term = self.term.as_mut().expect("nothing to overrun");
                 let aborted_at = term.aborted_at.expect("overrun without an abort");
                 assert!(self.now >= aborted_at + self.timings.abort_allowance());
                 assert!(!core::mem::replace(&mut term.overrun, true));
             }
-            Output::Ended(_, reason) => {
+            LeaseOutput::Ended(_, reason) => {
                 let term = self.term.take().expect("nothing to end");
                 assert!(term.task_ended, "ended while the task was going");
                 assert_eq!(term.cancelled, Some(reason));
                 self.renewed = None;
             }
-            Output::Withdrawn | Output::Failed(_) => {
+            LeaseOutput::Withdrawn | LeaseOutput::Failed(_) => {
                 assert!(self.term.is_none());
                 self.renewed = None;
             }
-            Output::AtRisk(_) | Output::SeenLeader(_) | Output::Retrying(_) => {}
+            LeaseOutput::AtRisk(_) | LeaseOutput::SeenLeader(_) | LeaseOutput::Retrying(_) => {}
         }
     }
 

@@ -1,11 +1,11 @@
 //! The end of a term, step by step: cancel, grace, abort, overrun.
 
 use crate::Instant;
-use crate::lease::keeper::{EndReason, Timings};
+use crate::lease::candidate::{EndReason, Timings};
 
 /// How far a term that ends has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ladder {
+pub(crate) struct StepDown {
     reason: EndReason,
     cancelled_at: Instant,
     /// When others may lead, where that is known to be before the hard stop.
@@ -16,12 +16,12 @@ pub(crate) struct Ladder {
 
 /// A step that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rung {
+pub(crate) enum Stage {
     Abort,
     Overrun,
 }
 
-impl Ladder {
+impl StepDown {
     pub(crate) const fn new(now: Instant, reason: EndReason) -> Self {
         Self {
             reason,
@@ -62,15 +62,15 @@ impl Ladder {
         now: Instant,
         timings: &Timings,
         hard_stop: Instant,
-    ) -> Option<Rung> {
+    ) -> Option<Stage> {
         match self.aborted_at {
             None if now >= self.abort_at(timings, hard_stop) => {
                 self.aborted_at = Some(now);
-                Some(Rung::Abort)
+                Some(Stage::Abort)
             }
             Some(aborted_at) if !self.overrun && now >= aborted_at + timings.abort_allowance() => {
                 self.overrun = true;
-                Some(Rung::Overrun)
+                Some(Stage::Overrun)
             }
             _ => None,
         }

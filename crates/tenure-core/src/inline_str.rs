@@ -12,7 +12,7 @@ const SHORT: usize = 30;
 /// Text that never changes. A short one stands where the value stands, so that reading it is no further
 /// visit to memory: a store has a million of these, and hardly any is in the processor's cache.
 #[derive(Clone)]
-pub struct Text(Place);
+pub struct InlineStr(Place);
 
 #[derive(Clone)]
 enum Place {
@@ -20,7 +20,7 @@ enum Place {
     There(Arc<str>),
 }
 
-impl Text {
+impl InlineStr {
     /// These parts, one after the other.
     #[must_use]
     pub fn of<const N: usize>(parts: [&str; N]) -> Self {
@@ -58,39 +58,39 @@ impl Text {
     }
 }
 
-impl PartialEq for Text {
+impl PartialEq for InlineStr {
     fn eq(&self, other: &Self) -> bool {
         self.as_bytes() == other.as_bytes()
     }
 }
 
-impl Eq for Text {}
+impl Eq for InlineStr {}
 
-impl PartialOrd for Text {
+impl PartialOrd for InlineStr {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Text {
+impl Ord for InlineStr {
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
     }
 }
 
-impl Hash for Text {
+impl Hash for InlineStr {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for InlineStr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for InlineStr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn short_text_takes_no_room_elsewhere() {
-        assert_eq!(size_of::<Text>(), 32);
-        let is_here = |len| matches!(Text::of([&"x".repeat(len)]).0, Place::Here { .. });
+        assert_eq!(size_of::<InlineStr>(), 32);
+        let is_here = |len| matches!(InlineStr::of([&"x".repeat(len)]).0, Place::Here { .. });
         assert!(is_here(0) && is_here(SHORT) && !is_here(SHORT + 1));
     }
 
@@ -116,9 +116,9 @@ mod tests {
         ) {
             let [a, b, c] = parts.each_ref().map(|part| part.as_str());
             let whole = format!("{a}{b}{c}");
-            let (text, other_text) = (Text::of([a, b, c]), Text::of([&other]));
+            let (text, other_text) = (InlineStr::of([a, b, c]), InlineStr::of([&other]));
             prop_assert_eq!(text.as_str(), whole.as_str());
-            prop_assert_eq!(&text, &Text::of([&whole]));
+            prop_assert_eq!(&text, &InlineStr::of([&whole]));
             prop_assert_eq!(text.cmp(&other_text), whole.cmp(&other));
             prop_assert_eq!(format!("{text} {text:?}"), format!("{whole} {whole:?}"));
         }

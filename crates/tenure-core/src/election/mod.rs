@@ -1,17 +1,17 @@
 //! What every way of electing has in common, so that one driver and one simulation serve them all.
 
-mod ladder;
+mod step_down;
 
-pub mod both;
+pub mod joint;
 
-use crate::lease::keeper::{EndReason, TaskEnd};
+use crate::lease::candidate::{EndReason, TaskEnd};
 use crate::{Epoch, Instant, Random};
 
-pub(crate) use ladder::{Ladder, Rung};
+pub(crate) use step_down::{Stage, StepDown};
 
-/// A candidate as a pure state machine: [`lease::keeper::Keeper`](crate::lease::keeper::Keeper)
+/// A candidate as a pure state machine: [`lease::candidate::LeaseCandidate`](crate::lease::candidate::LeaseCandidate)
 /// competes for a lease in a store, [`bully::Node`](crate::bully::Node) among its peers, and
-/// [`Both`](both::Both) in both places at once.
+/// [`Both`](joint::Both) in both places at once.
 ///
 /// - commands: [`Strategy::campaign`], [`Strategy::resign`], [`Strategy::hand_over`],
 ///   [`Strategy::task_ended`];
@@ -21,7 +21,7 @@ pub(crate) use ladder::{Ladder, Rung};
 /// - getters, at any time: [`Strategy::standing`], [`Strategy::stop_by`].
 ///
 /// `now` is read from a clock that goes on while the machine is suspended.
-pub trait Strategy {
+pub trait ElectionMachine {
     /// What may come in beside time.
     type Message;
     /// What is to be done.

@@ -1,7 +1,7 @@
 //! A term that is held in both places.
 
 use crate::Epoch;
-use crate::lease::keeper::EndReason;
+use crate::lease::candidate::EndReason;
 
 #[derive(Debug)]
 pub(super) struct Term {

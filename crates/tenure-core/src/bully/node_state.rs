@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::outbox::Outbox;
 use super::term::Term;
-use super::{Guarantee, Message, NodeId, Output, Record, Settings};
-use crate::lease::keeper::EndReason;
+use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage, PeerOutput};
+use crate::lease::candidate::EndReason;
 use crate::{Epoch, Instant, UnixMillis};
 
 /// When a node started, on both clocks.
@@ -22,13 +22,13 @@ pub struct Started {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Base {
-    pub(super) settings: Arc<Settings>,
-    pub(super) record: Record,
+pub(super) struct NodeState {
+    pub(super) settings: Arc<GroupSettings>,
+    pub(super) record: HardState,
     pub(super) outbox: Outbox,
     /// From when on it stands for election; `None` if it only follows and votes.
-    pub(super) stands_from: Option<Instant>,
-    pub(super) stand_back_until: Instant,
+    pub(super) candidate_since: Option<Instant>,
+    pub(super) cooldown_until: Instant,
     /// From the term's beginning until its task is gone.
     pub(super) term: Option<Term>,
     started: Started,
@@ -37,24 +37,24 @@ pub(super) struct Base {
     pub(super) seen: Option<(NodeId, Epoch)>,
 }
 
-impl Base {
-    pub(super) fn new(settings: Settings, record: Record, started: Started) -> Self {
+impl NodeState {
+    pub(super) fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
         let mut base = Self {
             settings: Arc::new(settings),
             record: record.restarted(),
             outbox: Outbox::default(),
-            stands_from: None,
-            stand_back_until: Instant::default(),
+            candidate_since: None,
+            cooldown_until: Instant::default(),
             term: None,
             started,
             taken: None,
             seen: None,
         };
-        if base.guarantee() == Guarantee::BestEffort
+        if base.guarantee() == GroupGuarantee::BestEffort
             && let Some(bound) = base.quarantine()
         {
             // It belonged to a group with a quorum, whose leader may still count on it.
-            base.stand_back_until = started.at + bound;
+            base.cooldown_until = started.at + bound;
         }
         // The incarnation is durable before the first message of it leaves.
         base.persist();
@@ -78,11 +78,11 @@ impl Base {
         self.settings.members.is_better(one, other)
     }
 
-    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+    pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
         self.outbox.send(to, message);
     }
 
-    pub(super) fn send_all(&mut self, message: Message) {
+    pub(super) fn send_all(&mut self, message: PeerMessage) {
         let settings = self.settings.clone();
         for to in settings.members.others(settings.me) {
             self.send(to, message);
@@ -95,7 +95,7 @@ impl Base {
 
     /// Whether it may organise an election now. Not while the task of an earlier term is going.
     pub(super) fn may_stand(&self, now: Instant) -> bool {
-        self.term.is_none() && self.stands_from.is_some_and(|from| now >= from)
+        self.term.is_none() && self.candidate_since.is_some_and(|from| now >= from)
     }
 
     /// The epoch of a term that begins after all that is known of. `None` when there is none left:
@@ -106,9 +106,9 @@ impl Base {
         let last = self.record.highest.max(known).max(self.taken);
         let epoch = Epoch::following(last, wall);
         if epoch.is_none() {
-            self.stands_from = None;
+            self.candidate_since = None;
             let why = "the epochs are used up: a member has promised the greatest one";
-            self.outbox.push(Output::Failed(why.into()));
+            self.outbox.push(PeerOutput::Failed(why.into()));
         }
         epoch
     }
@@ -120,7 +120,7 @@ impl Base {
     pub(super) fn see_leader(&mut self, seen: Option<(NodeId, Epoch)>) {
         if self.seen != seen {
             self.seen = seen;
-            self.outbox.push(Output::SeenLeader(seen));
+            self.outbox.push(PeerOutput::SeenLeader(seen));
         }
     }
 
@@ -128,7 +128,7 @@ impl Base {
     pub(super) fn begin(&mut self, epoch: Epoch, asked: Instant) {
         debug_assert!(self.term.is_none() && self.outbox.is_durable());
         self.term = Some(Term::new(epoch, asked));
-        self.outbox.push(Output::Began(epoch));
+        self.outbox.push(PeerOutput::Began(epoch));
         self.see_leader(Some((self.me(), epoch)));
     }
 
@@ -142,7 +142,7 @@ impl Base {
         }
     }
 
-    pub(super) fn guarantee(&self) -> Guarantee {
+    pub(super) fn guarantee(&self) -> GroupGuarantee {
         self.settings.guarantee()
     }
 }

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::message::{Group, Message};
+use super::message::{DetectorMessage, Group};
 use crate::{Instant, NodeId};
 
 /// Longest time between two notices to one node: what a node that is down for good costs.
@@ -15,7 +15,7 @@ const MAX_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Those who have not acknowledged yet.
 #[derive(Debug)]
-pub(super) struct Notices {
+pub(super) struct RecoveryAnnouncer {
     /// When to tell each of them again, and how long to wait after that.
     open: BTreeMap<NodeId, (Instant, Duration)>,
     /// None is due before. Whoever drives a detector asks for that all the time, and in a large group
@@ -23,7 +23,7 @@ pub(super) struct Notices {
     due: Instant,
 }
 
-impl Notices {
+impl RecoveryAnnouncer {
     /// Notices to all the others, the first at once, the second `interval` later; then it doubles.
     pub(super) fn new(group: &Group, interval: Duration) -> Self {
         let due = Instant::default();
@@ -33,8 +33,13 @@ impl Notices {
     }
 
     /// An acknowledgement of an earlier start says nothing of this one.
-    pub(super) fn handle_message(&mut self, from: NodeId, message: &Message, group: &Group) {
-        if let Message::RecoveredAck { incarnation } = message
+    pub(super) fn handle_message(
+        &mut self,
+        from: NodeId,
+        message: &DetectorMessage,
+        group: &Group,
+    ) {
+        if let DetectorMessage::RecoveredAck { incarnation } = message
             && *incarnation == group.incarnation()
         {
             self.open.remove(&from);

@@ -6,9 +6,9 @@ use core::time::Duration;
 use super::Timings;
 use super::campaign::retry_delay;
 use super::machine::{Next, Pending, Wire};
-use super::message::{Answer, EndReason, Output, Request, TaskEnd};
+use super::message::{Answer, EndReason, LeaseOutput, Request, TaskEnd};
+use crate::election::{Stage, StepDown};
 use crate::lease::LeaseId;
-use crate::strategy::{Ladder, Rung};
 use crate::{CandidateId, Epoch, Instant, Random};
 
 use super::release::Release;
@@ -27,7 +27,7 @@ pub(super) struct Term {
     failures: u32,
     /// Whether the lease is gone, so that nothing is left to renew.
     lost: bool,
-    ending: Option<Ladder>,
+    ending: Option<StepDown>,
     /// When the task last showed that it gets on; the term's beginning, before it did.
     progress: Instant,
     /// Whom the lease is handed over to, if not just to the next one.
@@ -134,8 +134,8 @@ impl Term {
     /// Begins to end the term; the first reason stays.
     pub(super) fn begin_ending(&mut self, now: Instant, reason: EndReason, wire: &mut Wire) {
         if self.ending.is_none() {
-            self.ending = Some(Ladder::new(now, reason));
-            wire.push(Output::Cancel(reason));
+            self.ending = Some(StepDown::new(now, reason));
+            wire.push(LeaseOutput::Cancel(reason));
         }
     }
 
@@ -174,8 +174,8 @@ impl Term {
         let hard_stop = self.renewed + timings.hard_stop();
         let rung = self.ending.as_mut();
         match rung.and_then(|ending| ending.climb(now, timings, hard_stop)) {
-            Some(Rung::Abort) => wire.push(Output::Abort),
-            Some(Rung::Overrun) => wire.push(Output::Overrun),
+            Some(Stage::Abort) => wire.push(LeaseOutput::Abort),
+            Some(Stage::Overrun) => wire.push(LeaseOutput::Overrun),
             None => {}
         }
     }
@@ -195,7 +195,7 @@ impl Term {
         match answer {
             Answer::Held(epoch) if epoch == self.epoch => {
                 if self.failures > 0 {
-                    wire.push(Output::AtRisk(false));
+                    wire.push(LeaseOutput::AtRisk(false));
                 }
                 self.failures = 0;
                 self.renewed = self.renewed.max(sent);
@@ -219,17 +219,17 @@ impl Term {
             }
             Answer::Unknown(why) | Answer::Refused(why) => {
                 if self.failures == 0 {
-                    wire.push(Output::AtRisk(true));
+                    wire.push(LeaseOutput::AtRisk(true));
                 }
                 self.failures += 1;
                 let delay = retry_delay(self.failures, timings, random);
                 self.pending = Pending::At(now + delay);
-                wire.push(Output::Retrying(format!(
+                wire.push(LeaseOutput::Retrying(format!(
                     "renew: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Released => {
-                wire.push(Output::Retrying("renew: answered as a release".into()));
+                wire.push(LeaseOutput::Retrying("renew: answered as a release".into()));
                 self.pending = Pending::At(now + retry_delay(1, timings, random));
             }
         }
@@ -263,6 +263,6 @@ impl Term {
     fn reason(&self) -> EndReason {
         self.ending
             .as_ref()
-            .map_or(EndReason::Resigned, Ladder::reason)
+            .map_or(EndReason::Resigned, StepDown::reason)
     }
 }

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::earliest;
-use super::message::{Candidacy, Group, Input, Message, Output, Verdict};
-use super::notices::Notices;
+use super::message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
 use super::options::{self, OptionsError};
+use super::recovery_announcer::RecoveryAnnouncer;
 use crate::{Incarnation, Instant, NodeId};
 
 /// How a question about one node is settled, and for how long a node found down is not asked again.
@@ -64,7 +64,7 @@ impl AskOptions {
 
 /// What a detector knows of the nodes, and what is on its way out.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct PeerTable {
     group: Group,
     options: AskOptions,
     candidacy: Candidacy,
@@ -74,8 +74,8 @@ pub(super) struct Desk {
     /// How many questions are open. Mostly there is none, and whoever drives a detector asks all the time
     /// when one is due.
     open: usize,
-    notices: Notices,
-    outputs: VecDeque<Output>,
+    notices: RecoveryAnnouncer,
+    outputs: VecDeque<DetectorOutput>,
 }
 
 #[derive(Debug, Default)]
@@ -120,11 +120,11 @@ pub(super) enum Step {
         from: NodeId,
         /// It was known in an older incarnation.
         restarted: bool,
-        message: Option<Message>,
+        message: Option<DetectorMessage>,
     },
 }
 
-impl Desk {
+impl PeerTable {
     pub(super) fn new(group: &Group, options: AskOptions) -> Result<Self, OptionsError> {
         options.check()?;
         Ok(Self {
@@ -134,7 +134,7 @@ impl Desk {
             peers: group.peers().map(|node| (node, Peer::default())).collect(),
             rounds: 0,
             open: 0,
-            notices: Notices::new(group, options.timeout),
+            notices: RecoveryAnnouncer::new(group, options.timeout),
             outputs: VecDeque::new(),
         })
     }
@@ -147,37 +147,39 @@ impl Desk {
         &self.options
     }
 
-    pub(super) fn handle_input(&mut self, now: Instant, input: Input) -> Step {
+    pub(super) fn handle_input(&mut self, now: Instant, input: DetectorInput) -> Step {
         match input {
-            Input::Ask { node, ask } => {
+            DetectorInput::Ask { node, ask } => {
                 self.ask(now, node, ask);
                 Step::Nothing
             }
-            Input::Watch(node) => match self.peers.get_mut(&node) {
+            DetectorInput::Watch(node) => match self.peers.get_mut(&node) {
                 Some(peer) if peer.watch.is_none() => {
                     peer.watch = Some(Watch::Trusted);
                     Step::Watch(node)
                 }
                 _ => Step::Nothing,
             },
-            Input::Unwatch(node) => {
+            DetectorInput::Unwatch(node) => {
                 let peer = self.peers.get_mut(&node);
                 match peer.and_then(|peer| peer.watch.take()) {
                     Some(_) => Step::Unwatch(node),
                     None => Step::Nothing,
                 }
             }
-            Input::Message {
+            DetectorInput::Message {
                 from,
                 incarnation,
                 message,
             } => self.receive(now, from, incarnation, Some(message)),
-            Input::Heard { from, incarnation } => self.receive(now, from, incarnation, None),
-            Input::Refused(node) => {
+            DetectorInput::Heard { from, incarnation } => {
+                self.receive(now, from, incarnation, None)
+            }
+            DetectorInput::Refused(node) => {
                 self.take_hint(now, node);
                 Step::Nothing
             }
-            Input::Candidacy(candidacy) => {
+            DetectorInput::Candidacy(candidacy) => {
                 self.candidacy = candidacy;
                 Step::Nothing
             }
@@ -191,7 +193,7 @@ impl Desk {
             } else {
                 (Verdict::Down, None)
             };
-            return self.outputs.push_back(Output::Answer {
+            return self.outputs.push_back(DetectorOutput::Answer {
                 ask,
                 node,
                 verdict,
@@ -205,7 +207,7 @@ impl Desk {
             question.ask = Some(ask);
         } else if let Some(listed) = peer.fresh(now, &self.options) {
             let incarnation = peer.incarnation;
-            self.outputs.push_back(Output::Answer {
+            self.outputs.push_back(DetectorOutput::Answer {
                 ask,
                 node,
                 verdict: Verdict::Down,
@@ -273,7 +275,7 @@ impl Desk {
         now: Instant,
         from: NodeId,
         incarnation: Incarnation,
-        message: Option<Message>,
+        message: Option<DetectorMessage>,
     ) -> Step {
         let Some(peer) = self.peers.get_mut(&from) else {
             return Step::Nothing; // No member: nothing is kept for it, nothing is answered.
@@ -294,7 +296,7 @@ impl Desk {
         // That it stands aside says only the answer to this very question. It may have said so before and
         // have won the asker for its election since.
         let verdict = match (&message, question) {
-            (Some(Message::Pong { round, candidacy }), Some(question))
+            (Some(DetectorMessage::Pong { round, candidacy }), Some(question))
                 if *round >= question.first =>
             {
                 up(*candidacy)
@@ -302,10 +304,11 @@ impl Desk {
             _ => Verdict::Up,
         };
         if restarted && peer.watch.is_some() {
-            self.outputs.push_back(Output::Restarted(from, incarnation));
+            self.outputs
+                .push_back(DetectorOutput::Restarted(from, incarnation));
         }
         if let Some(ask) = asked {
-            self.outputs.push_back(Output::Answer {
+            self.outputs.push_back(DetectorOutput::Answer {
                 ask,
                 node: from,
                 verdict,
@@ -314,11 +317,13 @@ impl Desk {
             });
         }
         match &message {
-            Some(Message::Ping { round }) => {
+            Some(DetectorMessage::Ping { round }) => {
                 let (round, candidacy) = (*round, self.candidacy);
-                self.send(from, Message::Pong { round, candidacy });
+                self.send(from, DetectorMessage::Pong { round, candidacy });
             }
-            Some(Message::Recovered) => self.send(from, Message::RecoveredAck { incarnation }),
+            Some(DetectorMessage::Recovered) => {
+                self.send(from, DetectorMessage::RecoveredAck { incarnation })
+            }
             Some(message) => self.notices.handle_message(from, message, &self.group),
             None => {}
         }
@@ -332,7 +337,7 @@ impl Desk {
     /// Sends what is due of the questions and notices, and returns who was found down.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
         for node in self.notices.take_due(now) {
-            self.send(node, Message::Recovered);
+            self.send(node, DetectorMessage::Recovered);
         }
         if self.open == 0 {
             return Vec::new();
@@ -372,7 +377,7 @@ impl Desk {
         peer.listed = Some(now);
         let incarnation = peer.incarnation;
         if let Some(ask) = ask {
-            self.outputs.push_back(Output::Answer {
+            self.outputs.push_back(DetectorOutput::Answer {
                 ask,
                 node,
                 verdict: Verdict::Down,
@@ -401,18 +406,18 @@ impl Desk {
     }
 
     fn say_suspected(&mut self, node: NodeId) {
-        self.say(node, Watch::Suspected, Output::Suspected(node));
+        self.say(node, Watch::Suspected, DetectorOutput::Suspected(node));
     }
 
     /// Takes the node off the down list and tells a watch.
     pub(super) fn trust(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = None;
-            self.say(node, Watch::Trusted, Output::Trusted(node));
+            self.say(node, Watch::Trusted, DetectorOutput::Trusted(node));
         }
     }
 
-    fn say(&mut self, node: NodeId, watch: Watch, output: Output) {
+    fn say(&mut self, node: NodeId, watch: Watch, output: DetectorOutput) {
         if let Some(peer) = self.peers.get_mut(&node)
             && peer.watch.is_some_and(|before| before != watch)
         {
@@ -445,19 +450,19 @@ impl Desk {
         self.peers.get(&node)?.heard
     }
 
-    pub(super) fn send(&mut self, to: NodeId, message: Message) {
-        self.outputs.push_back(Output::Send { to, message });
+    pub(super) fn send(&mut self, to: NodeId, message: DetectorMessage) {
+        self.outputs.push_back(DetectorOutput::Send { to, message });
     }
 
     /// Sends a ping and returns its round.
     pub(super) fn ping(&mut self, to: NodeId) -> u64 {
         self.rounds += 1;
         let round = self.rounds;
-        self.send(to, Message::Ping { round });
+        self.send(to, DetectorMessage::Ping { round });
         round
     }
 
-    pub(super) fn poll_output(&mut self) -> Option<Output> {
+    pub(super) fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.outputs.pop_front()
     }
 
@@ -473,8 +478,8 @@ impl Desk {
 
 const fn up(candidacy: Candidacy) -> Verdict {
     match candidacy {
-        Candidacy::Stands => Verdict::Up,
-        Candidacy::Aside => Verdict::Aside,
+        Candidacy::Candidate => Verdict::Up,
+        Candidacy::NonCandidate => Verdict::Aside,
     }
 }
 

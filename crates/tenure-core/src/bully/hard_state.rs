@@ -12,7 +12,7 @@ use crate::Epoch;
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct HardState {
     /// How often it has started.
     pub incarnation: u64,
     /// The greatest epoch that it has promised, followed or led.
@@ -27,7 +27,7 @@ pub struct Record {
     pub obeyed: Option<ElectionId>,
 }
 
-impl Record {
+impl HardState {
     /// The record with which the member starts, to be written before its first message.
     #[must_use]
     pub(super) const fn restarted(mut self) -> Self {

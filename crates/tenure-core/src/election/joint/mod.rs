@@ -1,6 +1,6 @@
 //! Electing in a store and among peers at once: the way from one to the other without a pause.
 //!
-//! [`Both`] leads only while its [`Keeper`] holds the lease *and* its [`Node`] leads among the peers.
+//! [`Both`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`Node`] leads among the peers.
 //!
 //! ```text
 //!          campaign          elected among peers        granted under the same epoch
@@ -14,7 +14,7 @@
 //! **Why no other one leads at the same time.** Whoever is elected by a lease alone needs the lease;
 //! whoever is elected among peers alone needs the peers; and this one needs both. Each half is kept by
 //! the machine that keeps it when it stands alone, so each half's own argument holds
-//! ([`lease::keeper`](crate::lease::keeper), [`bully`]): the task is stopped by the
+//! ([`lease::candidate`](crate::lease::candidate), [`bully`]): the task is stopped by the
 //! earlier of the two ends, and neither half is given back before it is gone. So candidates by lease
 //! and by both may run side by side, and so may candidates by both and among peers. Those by lease
 //! and among peers may not.
@@ -43,41 +43,41 @@ mod tests;
 use alloc::collections::VecDeque;
 use alloc::format;
 
-use super::{Standing, Strategy};
-use crate::bully::{self, Node, NodeId};
+use super::{ElectionMachine, Standing};
+use crate::bully::{self, NodeId, PeerCandidate};
 use crate::lease::LeaseId;
-use crate::lease::keeper::{self, Answer, EndReason, Keeper, TaskEnd, Timings};
+use crate::lease::candidate::{self, Answer, EndReason, LeaseCandidate, TaskEnd, Timings};
 use crate::{CandidateId, Epoch, Instant, Random};
 
 use term::Term;
 
 /// A candidate that is elected in a store and among peers; see the [module](self).
 #[derive(Debug)]
-pub struct Both {
+pub struct Joint {
     timings: Timings,
-    keeper: Keeper,
-    node: Node,
+    keeper: LeaseCandidate,
+    node: PeerCandidate,
     phase: Phase,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<JointOutput>,
 }
 
 /// What may come into it beside time.
 #[derive(Clone, Debug)]
-pub enum Message {
+pub enum JointMessage {
     /// From the store: the number of an attempt, and its answer.
     Store(u64, Answer),
     /// From the peers, their failure detector or the disk.
-    Peers(bully::Input),
+    Peers(bully::PeerInput),
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum JointOutput {
     /// About the store: to send something, that it refuses this candidate, or for the log. Never about
     /// a term.
-    Store(keeper::Output),
+    Store(candidate::LeaseOutput),
     /// About the peers and the disk; and all that there is to say about the campaign and the term.
-    Peers(bully::Output),
+    Peers(bully::PeerOutput),
 }
 
 #[derive(Debug)]
@@ -107,10 +107,10 @@ enum Next {
     Stop,
 }
 
-impl Both {
+impl Joint {
     /// A candidate made of these; neither competes yet, and both have the same timings of a term.
     #[must_use]
-    pub fn new(keeper: Keeper, node: Node) -> Self {
+    pub fn new(keeper: LeaseCandidate, node: PeerCandidate) -> Self {
         Self {
             timings: *node.settings().timings().term(),
             keeper,
@@ -122,7 +122,7 @@ impl Both {
 
     /// Its half among the peers.
     #[must_use]
-    pub const fn node(&self) -> &Node {
+    pub const fn node(&self) -> &PeerCandidate {
         &self.node
     }
 
@@ -151,20 +151,26 @@ impl Both {
         }
     }
 
-    fn obey_keeper(&mut self, now: Instant, output: keeper::Output, random: &mut dyn Random) {
-        use keeper::Output as Of;
+    fn obey_keeper(
+        &mut self,
+        now: Instant,
+        output: candidate::LeaseOutput,
+        random: &mut dyn Random,
+    ) {
+        use candidate::LeaseOutput as Of;
         match output {
             Of::SeenLeader(seen) => {
                 if let Some((_, epoch)) = &seen {
                     self.hear_of_holder(now, *epoch, random);
                 }
-                self.outputs.push_back(Output::Store(Of::SeenLeader(seen)));
+                self.outputs
+                    .push_back(JointOutput::Store(Of::SeenLeader(seen)));
             }
-            Of::Send { .. } | Of::Retrying(_) => self.outputs.push_back(Output::Store(output)),
+            Of::Send { .. } | Of::Retrying(_) => self.outputs.push_back(JointOutput::Store(output)),
             Of::Began(epoch) => self.granted(now, epoch, random),
             Of::Failed(why) => {
-                let failed = keeper::Output::Failed(why);
-                self.outputs.push_back(Output::Store(failed));
+                let failed = candidate::LeaseOutput::Failed(why);
+                self.outputs.push_back(JointOutput::Store(failed));
                 self.give_back(now, Next::Stop, random);
             }
             Of::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
@@ -180,8 +186,8 @@ impl Both {
         }
     }
 
-    fn obey_node(&mut self, now: Instant, output: bully::Output, random: &mut dyn Random) {
-        use bully::Output as Of;
+    fn obey_node(&mut self, now: Instant, output: bully::PeerOutput, random: &mut dyn Random) {
+        use bully::PeerOutput as Of;
         match output {
             Of::Send { .. }
             | Of::Persist(_)
@@ -223,7 +229,7 @@ impl Both {
         match (&self.phase, led) {
             (Phase::Asking { epoch, .. }, Standing::Leading { .. }) if *epoch == granted => {
                 self.phase = Phase::Leading(Term::new(granted));
-                self.say(bully::Output::Began(granted));
+                self.say(bully::PeerOutput::Began(granted));
             }
             _ => {
                 // The lease has had terms that the peers have not heard of.
@@ -276,11 +282,11 @@ impl Both {
                     self.timings.renew_deadline()
                 );
                 self.outputs
-                    .push_back(Output::Store(keeper::Output::Retrying(why)));
+                    .push_back(JointOutput::Store(candidate::LeaseOutput::Retrying(why)));
                 self.give_back(now, Next::ElectAt(now + pause), random);
             }
             Phase::Leading(term) if term.task_gone && is_over => {
-                let ended = bully::Output::Ended(term.epoch, term.reason());
+                let ended = bully::PeerOutput::Ended(term.epoch, term.reason());
                 self.phase = Phase::Idle;
                 self.say(ended);
             }
@@ -288,7 +294,7 @@ impl Both {
                 Next::ElectAt(from) => self.phase = Phase::Electing { from: Some(from) },
                 Next::Withdraw => {
                     self.phase = Phase::Idle;
-                    self.say(bully::Output::Withdrawn);
+                    self.say(bully::PeerOutput::Withdrawn);
                 }
                 Next::Stop => self.phase = Phase::Idle,
             },
@@ -297,8 +303,8 @@ impl Both {
         true
     }
 
-    fn say(&mut self, output: bully::Output) {
-        self.outputs.push_back(Output::Peers(output));
+    fn say(&mut self, output: bully::PeerOutput) {
+        self.outputs.push_back(JointOutput::Peers(output));
     }
 
     fn at_risk(&mut self, half: impl FnOnce(&mut Term) -> &mut bool, at_risk: bool) {
@@ -307,7 +313,7 @@ impl Both {
             *half(term) = at_risk;
             let after = term.is_at_risk();
             if before != after {
-                self.say(bully::Output::AtRisk(after));
+                self.say(bully::PeerOutput::AtRisk(after));
             }
         }
     }
@@ -319,7 +325,7 @@ impl Both {
             _ => false,
         };
         if first {
-            self.say(bully::Output::Cancel(reason));
+            self.say(bully::PeerOutput::Cancel(reason));
         }
         first
     }
@@ -328,7 +334,7 @@ impl Both {
         if let Phase::Leading(term) = &mut self.phase
             && !core::mem::replace(&mut term.aborted, true)
         {
-            self.say(bully::Output::Abort);
+            self.say(bully::PeerOutput::Abort);
         }
     }
 
@@ -336,14 +342,14 @@ impl Both {
         if let Phase::Leading(term) = &mut self.phase
             && !core::mem::replace(&mut term.overrun, true)
         {
-            self.say(bully::Output::Overrun);
+            self.say(bully::PeerOutput::Overrun);
         }
     }
 }
 
-impl Strategy for Both {
-    type Message = Message;
-    type Output = Output;
+impl ElectionMachine for Joint {
+    type Message = JointMessage;
+    type Output = JointOutput;
     /// As the peers know it, and as the store does.
     type Peer = (NodeId, CandidateId);
 
@@ -388,12 +394,12 @@ impl Strategy for Both {
         self.go_on(now, random);
     }
 
-    fn handle_message(&mut self, now: Instant, message: Message, random: &mut dyn Random) {
+    fn handle_message(&mut self, now: Instant, message: JointMessage, random: &mut dyn Random) {
         match message {
-            Message::Store(attempt, answer) => {
+            JointMessage::Store(attempt, answer) => {
                 self.keeper.handle_message(now, attempt, answer, random);
             }
-            Message::Peers(input) => self.node.handle_message(now, input, random),
+            JointMessage::Peers(input) => self.node.handle_message(now, input, random),
         }
         self.go_on(now, random);
     }
@@ -409,7 +415,7 @@ impl Strategy for Both {
         self.go_on(now, random);
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<JointOutput> {
         self.outputs.pop_front()
     }
 
