@@ -7,8 +7,9 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 /// What each crate may use of the others in what it ships.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-core", &[]),
-    ("tenure", &["tenure-core"]),
-    ("tenure-server", &["tenure-core"]),
+    ("tenure-azure", &["tenure-core"]),
+    ("tenure", &["tenure-azure", "tenure-core"]),
+    ("tenure-server", &["tenure-azure", "tenure-core"]),
     ("tenure-lab", &["tenure", "tenure-core"]),
     ("tenure-cli", &["tenure", "tenure-lab", "tenure-server"]),
     ("tenure-examples", &[]),

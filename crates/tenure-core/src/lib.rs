@@ -24,7 +24,6 @@ pub mod name;
 pub mod node;
 pub mod random;
 
-pub mod azure;
 pub mod bully;
 pub mod lease;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use tenure_core::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use tenure_azure::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use super::auth::Bearer;
 use super::blobs::StagedLimits;

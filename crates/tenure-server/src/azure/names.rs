@@ -14,8 +14,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use tenure_azure::protocol;
+use tenure_core::Name;
 use tenure_core::name::MAX_NAME_LEN;
-use tenure_core::{Name, azure};
 
 use super::error::{INVALID_RESOURCE_NAME, OUT_OF_RANGE_INPUT, Result};
 use crate::table::Key;
@@ -65,15 +66,15 @@ fn native(name: &str) -> Cow<'_, str> {
 
 /// Whether an account may have this name: what the service takes, but for the store's own paths.
 pub(crate) fn is_account(name: &str) -> bool {
-    azure::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
+    protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
 }
 
 pub(super) fn check_container(name: &str) -> Result<()> {
     // The service makes it itself, and nobody else can.
-    if azure::is_container(name) && name != "$logs" {
+    if protocol::is_container(name) && name != "$logs" {
         return Ok(());
     }
-    if !azure::CONTAINER_NAME.contains(&name.len()) {
+    if !protocol::CONTAINER_NAME.contains(&name.len()) {
         return Err(OUT_OF_RANGE_INPUT.because("a container's name has 3 to 63 characters"));
     }
     Err(invalid(
@@ -82,7 +83,7 @@ pub(super) fn check_container(name: &str) -> Result<()> {
 }
 
 pub(super) fn check_blob(name: &str) -> Result<()> {
-    if azure::is_blob(name) {
+    if protocol::is_blob(name) {
         return Ok(());
     }
     Err(invalid("a blob's name has 1 to 1024 characters"))

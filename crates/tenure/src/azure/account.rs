@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
-use tenure_core::azure::{
+use tenure_azure::protocol::{
     self, DATE_HEADER, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, SIGNED_HEADERS, SignedParts,
 };
 
@@ -196,8 +196,8 @@ pub(super) fn text_to_sign(request: &Request, account: &str, query: &[(&str, &st
     let mut service: Vec<(&str, Vec<u8>)> = service
         .map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii().to_vec()))
         .collect();
-    service.sort_by(|(a, _), (b, _)| azure::collate(a, b));
-    azure::text_to_sign(&parts, &service, query.iter().copied())
+    service.sort_by(|(a, _), (b, _)| protocol::collate(a, b));
+    protocol::text_to_sign(&parts, &service, query.iter().copied())
 }
 
 /// The last second of the year 9999, since 1970.
@@ -209,7 +209,7 @@ fn date_of(time: SystemTime) -> SystemTime {
 }
 
 fn check_name(account: &str) -> Result<(), AzureBlobError> {
-    if azure::is_account(account) {
+    if protocol::is_account(account) {
         return Ok(());
     }
     Err(AzureBlobError::Account(account.into()))

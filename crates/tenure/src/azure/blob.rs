@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::Url;
+use tenure_azure::protocol;
 use tenure_core::ElectionName;
-use tenure_core::azure;
 use tenure_core::lease::candidate::Timings;
 use tenure_core::lease::{LeaseDuration, Rules};
 
@@ -89,11 +89,11 @@ impl AzureBlob {
     ///
     /// [`AzureBlobError`]: there can't be such a container or blob.
     pub fn new(account: AzureAccount, container: &str, blob: &str) -> Result<Self, AzureBlobError> {
-        if !azure::is_container(container) {
+        if !protocol::is_container(container) {
             return Err(AzureBlobError::Container(container.into()));
         }
         let is_lost_in_urls = |part| matches!(part, "." | "..");
-        if !azure::is_blob(blob)
+        if !protocol::is_blob(blob)
             || blob.ends_with(['.', '/'])
             || blob.split('/').any(is_lost_in_urls)
         {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use reqwest::{Client, Method, Url};
-use tenure_core::azure::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use tenure_azure::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 use super::{AzureAccount, AzureBlob, AzureBlobError};
 use crate::{Timings, TimingsOptions};

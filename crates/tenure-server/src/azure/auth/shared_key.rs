@@ -9,7 +9,7 @@ use aws_lc_rs::hmac;
 use axum::http::header::HeaderName;
 use axum::http::request::Parts;
 use chrono::{DateTime, Duration, Utc};
-use tenure_core::azure::{self, DATE_HEADER, SIGNED_HEADERS, SignedParts, collate};
+use tenure_azure::protocol::{self, DATE_HEADER, SIGNED_HEADERS, SignedParts, collate};
 
 use super::is_signed;
 use crate::azure::error::{AUTHENTICATION_FAILED, Result};
@@ -119,7 +119,7 @@ fn text_to_sign(
         path: parts.uri.path(),
         headers: SIGNED.each_ref().map(value),
     };
-    azure::text_to_sign(&parts, headers, query.pairs())
+    protocol::text_to_sign(&parts, headers, query.pairs())
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 //! From "Authorize with Shared Key" and "Naming and referencing containers, blobs, and metadata" of the
 //! Azure Storage REST API.
 
-use alloc::vec::Vec;
-use core::cmp::Ordering;
-use core::ops::RangeInclusive;
+use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 /// The well-known account of emulators. **Everybody has its key.**
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -201,15 +200,15 @@ mod tests {
             dated,
             b"PUT\n\n\n\n\n\n\n\n\n*\n\n\nx-ms-date:today\n/acct/c/b%20\na:x y\ncomp:lease"
         );
-        let undated = text_to_sign(&parts, &[], core::iter::empty());
+        let undated = text_to_sign(&parts, &[], std::iter::empty());
         assert_eq!(
             undated,
             b"PUT\n\n\n\n\n\nyesterday\n\n\n*\n\n\n/acct/c/b%20"
         );
         for (version, length) in [("2014-02-14", "0"), ("2015-02-21", "")] {
             let version = [(VERSION, version.as_bytes().to_vec())];
-            let text = text_to_sign(&parts, &version, core::iter::empty());
-            let start = alloc::format!("PUT\n\n\n{length}\n\n\nyesterday\n");
+            let text = text_to_sign(&parts, &version, std::iter::empty());
+            let start = std::format!("PUT\n\n\n{length}\n\n\nyesterday\n");
             assert!(text.starts_with(start.as_bytes()), "{version:?}");
         }
     }
