@@ -1,9 +1,10 @@
 //! Who competes.
 
+use alloc::string::ToString as _;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::InlineStr;
+use crate::{InlineStr, NodeId};
 
 /// Longest candidate id, in bytes: room for most host names with process and random suffix, and a
 /// bound on what every held lease carries.
@@ -42,6 +43,13 @@ impl FromStr for CandidateId {
         } else {
             Ok(Self(InlineStr::of([text])))
         }
+    }
+}
+
+/// A member of a group as a candidate: its number.
+impl From<NodeId> for CandidateId {
+    fn from(node: NodeId) -> Self {
+        Self(InlineStr::of([&node.to_string()]))
     }
 }
 
