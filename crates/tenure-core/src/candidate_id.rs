@@ -1,9 +1,10 @@
 //! The ids of candidates.
 
+use alloc::string::ToString as _;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::InlineStr;
+use crate::{InlineStr, NodeId};
 
 /// Longest candidate id, in bytes: most host names fit with a process id and a random suffix. It
 /// bounds the memory of every held lease.
@@ -42,6 +43,13 @@ impl FromStr for CandidateId {
         } else {
             Ok(Self(InlineStr::of([text])))
         }
+    }
+}
+
+/// The id of a group's member: its node id.
+impl From<NodeId> for CandidateId {
+    fn from(node: NodeId) -> Self {
+        Self(InlineStr::of([&node.to_string()]))
     }
 }
 

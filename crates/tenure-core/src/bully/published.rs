@@ -6,8 +6,9 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{ElectionId, Membership, NodeId, PeerMessage, Verdict};
+use super::{ElectionId, Membership, NodeId, PeerMessage};
 use crate::Epoch;
+use crate::detector::Verdict;
 
 /// A node of the published algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

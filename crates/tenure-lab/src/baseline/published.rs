@@ -1,7 +1,7 @@
 //! Bully_FD exactly as it was published, with the detector that its papers describe.
 
 use tenure_core::bully::published::{Event, Published};
-use tenure_core::bully::{Membership, Verdict};
+use tenure_core::bully::Membership;
 use tenure_core::{Incarnation, Instant, NodeId, detector};
 
 use super::office::{News, Office, about};
@@ -88,10 +88,6 @@ impl PublishedMember {
             }
             match self.office.news(here) {
                 Some(News::Answer(node, verdict)) => {
-                    let verdict = match verdict {
-                        detector::Verdict::Down => Verdict::Down,
-                        detector::Verdict::Up | detector::Verdict::Aside => Verdict::Up,
-                    };
                     next = Some(Event::Answer(node, verdict));
                 }
                 Some(News::Suspected(_)) => {}
@@ -147,7 +143,7 @@ impl Elects for PublishedMember {
     fn elect(&mut self, here: &mut Here<'_>) {
         if let Some(leader) = self.machine.leader() {
             self.machine.handle(Event::Poll);
-            self.go_on(here, Some(Event::Answer(leader, Verdict::Down)));
+            self.go_on(here, Some(Event::Answer(leader, detector::Verdict::Down)));
         }
     }
 

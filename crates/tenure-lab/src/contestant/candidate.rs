@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tenure_core::election::Standing;
+use tenure_core::election::{
+    CampaignFailure, ElectionMachine as _, Output, Standing, TermEvent,
+};
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::{
-    Answer, EndReason, LeaseCandidate, LeaseOutput, Request, TaskEnd, Timings,
+    Answer, EndReason, LeaseCandidate, LeaseEffect, Request, TaskEnd, Timings,
 };
 use tenure_core::{CandidateId, Instant, NodeId};
 
@@ -37,7 +39,7 @@ pub(super) fn name(node: NodeId) -> CandidateId {
     name.parse().expect("visible characters")
 }
 
-fn node(name: &CandidateId) -> Option<NodeId> {
+pub(super) fn node(name: &CandidateId) -> Option<NodeId> {
     let (_, number) = name.as_str().rsplit_once('-')?;
     number.parse().ok().map(NodeId)
 }
@@ -82,7 +84,7 @@ impl Candidate {
             self.behind += sent.map_or(Duration::ZERO, |sent| here.now.since(sent));
         }
         let now = self.now(here);
-        self.keeper.handle_message(now, attempt, answer, here.dice);
+        self.keeper.handle_message(now, (attempt, answer), here.dice);
     }
 
     fn fail(&mut self, here: &mut Here<'_>, why: &str) {
@@ -173,18 +175,18 @@ impl Candidate {
         }
     }
 
-    fn take(&mut self, here: &mut Here<'_>, output: LeaseOutput) {
+    fn take(&mut self, here: &mut Here<'_>, output: Output<LeaseEffect>) {
         match output {
-            LeaseOutput::Send {
+            Output::Effect(LeaseEffect::Send {
                 attempt,
                 request,
                 timeout,
-            } => self.send(here, attempt, request, timeout),
-            LeaseOutput::Began(epoch) => {
+            }) => self.send(here, attempt, request, timeout),
+            Output::Term(TermEvent::Began(epoch)) => {
                 here.want(Effect::Sees(node(&self.name)));
                 here.want(Effect::Began(Some(epoch)));
             }
-            LeaseOutput::Cancel(reason) => {
+            Output::Term(TermEvent::Cancel(reason)) => {
                 here.want(Effect::Cancel(reason));
                 let voluntary = matches!(reason, EndReason::Resigned | EndReason::ShutDown);
                 if voluntary && self.has(Planted::ReleaseBeforeTaskEnd) {
@@ -193,23 +195,21 @@ impl Candidate {
                     self.keeper.task_ended(now, TaskEnd::Returned, here.dice);
                 }
             }
-            LeaseOutput::Abort => here.want(Effect::Abort),
-            LeaseOutput::Ended(_, reason) => {
+            Output::Term(TermEvent::Abort) => here.want(Effect::Abort),
+            Output::Term(TermEvent::Ended(_, reason)) => {
                 here.want(Effect::Ended(reason));
                 here.want(Effect::Sees(None));
             }
-            LeaseOutput::Failed(why) => {
+            Output::Term(TermEvent::Failed(CampaignFailure::Refused(why) | CampaignFailure::Barred(why))) => {
                 here.want(Effect::Failed(why));
                 self.stays = false;
             }
-            LeaseOutput::SeenLeader(leader) => {
+            Output::Term(TermEvent::LeaderSeen(leader)) => {
                 let leader = leader.and_then(|(leader, _)| node(&leader));
                 here.want(Effect::Sees(leader));
             }
-            LeaseOutput::AtRisk(_)
-            | LeaseOutput::Overrun
-            | LeaseOutput::Withdrawn
-            | LeaseOutput::Retrying(_) => {}
+            Output::Term(TermEvent::AtRisk(_) | TermEvent::Overrun | TermEvent::Withdrawn)
+            | Output::Effect(LeaseEffect::Retrying(_)) => {}
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::bully::{self, GroupSettings, PeerCandidate, PeerOutput, Started};
+use tenure_core::bully::{self, GroupSettings, PeerCandidate, PeerEffect, Started};
 use tenure_core::detector::{self, Candidacy, Detector};
-use tenure_core::election::{ElectionMachine, Standing};
+use tenure_core::election::{CampaignFailure, ElectionMachine, Output, Standing, TermEvent};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
@@ -137,46 +137,49 @@ impl Member {
         }
     }
 
-    fn take(&mut self, here: &mut Here<'_>, output: PeerOutput) {
+    fn take(&mut self, here: &mut Here<'_>, output: Output<PeerEffect>) {
         match output {
-            PeerOutput::Send { to, message } => {
+            Output::Effect(PeerEffect::Send { to, message }) => {
                 here.send(to, Payload::Election(self.incarnation, message));
             }
-            PeerOutput::Persist(record) => {
+            Output::Effect(PeerEffect::Persist(record)) => {
                 here.want(Effect::Write(Stable::Member(record)));
                 if self.has(Planted::SayBeforeDisk) {
                     self.tell(here, bully::PeerInput::Persisted);
                 }
             }
-            PeerOutput::Ask { node, round } if self.slips.listed.contains(&node) => {
-                self.answer(here, node, round, bully::Verdict::Down);
+            Output::Effect(PeerEffect::Ask { node, round }) if self.slips.listed.contains(&node) => {
+                self.answer(here, node, round, detector::Verdict::Down);
             }
-            PeerOutput::Ask { node, round } => {
+            Output::Effect(PeerEffect::Ask { node, round }) => {
                 let ask = detector::DetectorInput::Ask { node, ask: round };
                 self.detector.handle_input(here.now, ask);
                 self.asked = true;
             }
-            PeerOutput::Watch(_) if self.lazy => {}
-            PeerOutput::Watch(node) => {
+            Output::Effect(PeerEffect::Watch(_)) if self.lazy => {}
+            Output::Effect(PeerEffect::Watch(node)) => {
                 let watch = detector::DetectorInput::Watch(node);
                 self.detector.handle_input(here.now, watch);
             }
-            PeerOutput::Unwatch(node) => {
+            Output::Effect(PeerEffect::Unwatch(node)) => {
                 let unwatch = detector::DetectorInput::Unwatch(node);
                 self.detector.handle_input(here.now, unwatch);
             }
-            PeerOutput::Began(epoch) => here.want(Effect::Began(Some(epoch))),
-            PeerOutput::Cancel(reason) => here.want(Effect::Cancel(reason)),
-            PeerOutput::Abort => here.want(Effect::Abort),
-            PeerOutput::Ended(_, reason) => here.want(Effect::Ended(reason)),
-            PeerOutput::SeenLeader(leader) => {
-                here.want(Effect::Sees(leader.map(|(leader, _)| leader)));
+            Output::Term(TermEvent::Began(epoch)) => {
+                here.want(Effect::Began(Some(epoch)));
+                here.want(Effect::Sees(Some(self.node.settings().me())));
             }
-            PeerOutput::Failed(why) => {
+            Output::Term(TermEvent::Cancel(reason)) => here.want(Effect::Cancel(reason)),
+            Output::Term(TermEvent::Abort) => here.want(Effect::Abort),
+            Output::Term(TermEvent::Ended(_, reason)) => here.want(Effect::Ended(reason)),
+            Output::Term(TermEvent::LeaderSeen(leader)) => {
+                here.want(Effect::Sees(leader.and_then(|(leader, _)| super::candidate::node(&leader))));
+            }
+            Output::Term(TermEvent::Failed(CampaignFailure::Refused(why) | CampaignFailure::Barred(why))) => {
                 here.want(Effect::Failed(why));
                 self.stays = false;
             }
-            PeerOutput::AtRisk(_) | PeerOutput::Overrun | PeerOutput::Withdrawn => {}
+            Output::Term(TermEvent::AtRisk(_) | TermEvent::Overrun | TermEvent::Withdrawn) => {}
         }
     }
 
@@ -208,8 +211,7 @@ impl Member {
             detector::DetectorOutput::Answer {
                 ask, node, verdict, ..
             } => {
-                let verdict = verdict_of(verdict);
-                let down = verdict == bully::Verdict::Down;
+                let down = verdict == detector::Verdict::Down;
                 if down && self.has(Planted::StaleDownList) {
                     self.slips.listed.insert(node);
                 }
@@ -235,7 +237,7 @@ impl Member {
         true
     }
 
-    fn answer(&mut self, here: &mut Here<'_>, node: NodeId, round: u64, verdict: bully::Verdict) {
+    fn answer(&mut self, here: &mut Here<'_>, node: NodeId, round: u64, verdict: detector::Verdict) {
         let answer = bully::PeerInput::Answer {
             node,
             round,
@@ -286,14 +288,6 @@ impl Slips {
 /// With late verdicts planted: how late at most. Every other one is.
 const LATE: Duration = Duration::from_secs(4);
 
-pub(super) const fn verdict_of(verdict: detector::Verdict) -> bully::Verdict {
-    match verdict {
-        detector::Verdict::Up => bully::Verdict::Up,
-        detector::Verdict::Aside => bully::Verdict::NonCandidate,
-        detector::Verdict::Down => bully::Verdict::Down,
-    }
-}
-
 impl Process for Member {
     fn handle(&mut self, here: &mut Here<'_>, input: Input) {
         if !self.begun {
@@ -336,7 +330,7 @@ impl Process for Member {
             Input::Break(_) => {}
         }
         while let Some((_, node, round)) = self.slips.late_by(here.now) {
-            self.answer(here, node, round, bully::Verdict::Down);
+            self.answer(here, node, round, detector::Verdict::Down);
         }
         self.obey(here);
         if std::mem::take(&mut self.asked) || !(self.lazy && is_message) {
