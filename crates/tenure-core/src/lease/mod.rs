@@ -25,7 +25,6 @@ mod record;
 mod rules;
 mod stored;
 mod term_end;
-mod usage;
 
 mod apply;
 #[allow(clippy::module_inception)] // The module has the name of its type.
@@ -44,4 +43,3 @@ pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, St
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
 pub use term_end::{Running, TermEnd};
-pub use usage::{Usage, UsageRefusal, usable};
