@@ -10,8 +10,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-azure", &["tenure-core"]),
     ("tenure", &["tenure-azure", "tenure-core"]),
     ("tenure-server", &["tenure-azure", "tenure-core"]),
-    ("tenure-lab", &["tenure", "tenure-core"]),
-    ("tenure-cli", &["tenure", "tenure-lab", "tenure-server"]),
+    ("tenure-lab", &["tenure-core"]),
+    (
+        "tenure-cli",
+        &["tenure", "tenure-core", "tenure-lab", "tenure-server"],
+    ),
     ("tenure-examples", &[]),
     (
         "tenure-tests",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::Config;
 use tenure::config::Strategy;
-use tenure_lab::bully::GroupGuarantee;
+use tenure_core::bully::GroupGuarantee;
 use tenure_lab::measure::Row;
 
 use crate::exit::Failure;

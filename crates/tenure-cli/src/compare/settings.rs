@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use tenure::Config;
 use tenure::config::Strategy;
-use tenure_lab::bully::{GroupGuarantee, GroupTimingsOptions};
+use tenure_core::bully::{GroupGuarantee, GroupTimingsOptions};
 use tenure_lab::contestant::{Contestant, DetectorKind, Way};
 
 use super::outlook::Outlook;

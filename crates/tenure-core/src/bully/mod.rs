@@ -31,9 +31,6 @@ mod node;
 
 mod bounds;
 
-#[cfg(any(test, feature = "lab"))]
-pub mod published;
-
 pub use crate::NodeId;
 pub use bounds::Bounds;
 pub use guarantee::GroupGuarantee;
@@ -42,7 +39,7 @@ pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWar
 pub use message::{ElectionId, PeerInput, PeerMessage, PeerOutput, QuorumMessage, Verdict};
 pub use node::PeerCandidate;
 pub use node_state::Started;
-#[cfg(any(test, feature = "planted"))]
+#[cfg(any(test, feature = "mutations"))]
 pub use settings::Mutation;
 pub use settings::{GroupSettings, NotAMember};
 pub use timings::{GroupTimings, GroupTimingsError, GroupTimingsOptions};

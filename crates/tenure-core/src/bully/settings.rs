@@ -5,7 +5,7 @@ use crate::Incarnation;
 use crate::detector::Group;
 
 /// A repair of the published algorithm that can be taken out again, to see what it is for.
-#[cfg(any(test, feature = "planted"))]
+#[cfg(any(test, feature = "mutations"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutation {
     /// One worse member after the other is halted, in the order of their ranks.
@@ -62,7 +62,7 @@ pub struct GroupSettings {
     pub(super) timings: GroupTimings,
     guarantee: GroupGuarantee,
     preempt: bool,
-    #[cfg(any(test, feature = "planted"))]
+    #[cfg(any(test, feature = "mutations"))]
     without: alloc::vec::Vec<Mutation>,
 }
 
@@ -98,7 +98,7 @@ impl GroupSettings {
             members,
             timings,
             preempt: false,
-            #[cfg(any(test, feature = "planted"))]
+            #[cfg(any(test, feature = "mutations"))]
             without: alloc::vec::Vec::new(),
         })
     }
@@ -118,14 +118,14 @@ impl GroupSettings {
     }
 
     /// Takes a repair out.
-    #[cfg(any(test, feature = "planted"))]
+    #[cfg(any(test, feature = "mutations"))]
     #[must_use]
     pub fn without(mut self, fix: Mutation) -> Self {
         self.without.push(fix);
         self
     }
 
-    #[cfg(any(test, feature = "planted"))]
+    #[cfg(any(test, feature = "mutations"))]
     pub(super) fn lacks(&self, fix: Mutation) -> bool {
         self.without.contains(&fix)
     }
@@ -173,12 +173,12 @@ impl GroupSettings {
     }
 }
 
-/// Whether a repair was taken out. Without the feature `planted` none can be.
+/// Whether a repair was taken out. Without the feature `mutations` none can be.
 macro_rules! lacks {
     ($settings:expr, $fix:ident) => {{
-        #[cfg(any(test, feature = "planted"))]
+        #[cfg(any(test, feature = "mutations"))]
         let lacks = $settings.lacks($crate::bully::Mutation::$fix);
-        #[cfg(not(any(test, feature = "planted")))]
+        #[cfg(not(any(test, feature = "mutations")))]
         let lacks = false;
         lacks
     }};

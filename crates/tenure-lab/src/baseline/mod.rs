@@ -13,7 +13,9 @@ mod published;
 mod office;
 
 pub use classic::Classic;
-pub use published::PublishedMember;
+pub use published::{
+    Published, PublishedInput, PublishedMember, PublishedMessage, PublishedStatus,
+};
 pub use ring::Ring;
 pub use textbook::Textbook;
 

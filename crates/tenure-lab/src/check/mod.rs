@@ -2,7 +2,7 @@
 
 mod course;
 mod courses;
-#[cfg(feature = "planted")]
+#[cfg(feature = "mutations")]
 mod plants;
 mod run;
 mod seeds;
@@ -19,8 +19,8 @@ use crate::fault::NoSuchMistake;
 ///
 /// [`NoSuchMistake::None`] in a build that can't make any.
 pub fn plants() -> Result<Vec<Ground>, NoSuchMistake> {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "mutations")]
     return Ok(plants::plants());
-    #[cfg(not(feature = "planted"))]
+    #[cfg(not(feature = "mutations"))]
     return Err(NoSuchMistake::None);
 }

@@ -6,8 +6,7 @@ use tenure_core::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, Member as BullyMember, Membership,
 };
 use tenure_core::detector::{
-    AskOptions, DetectBy, Detection, DetectionOptions, Detector, Group, OptionsError,
-    Ring as AttendanceRing, RingOptions,
+    AskOptions, DetectBy, Detection, DetectionOptions, Group, OptionsError,
 };
 use tenure_core::{Incarnation, Instant, NodeId};
 
@@ -16,6 +15,7 @@ use super::member::{Member, Setup};
 use super::store::Store;
 use super::{Contestant, DetectorKind, Way};
 use crate::baseline::{Classic, Pace, PublishedMember, Ring, Textbook};
+use crate::detector::{AttendanceRing, AttendanceRingOptions, SimDetector};
 use crate::fault::Planted;
 use crate::sim::{Cast, Here, Process, Stable};
 
@@ -24,12 +24,12 @@ const STORE: NodeId = NodeId(0);
 
 /// The same with the mistake. Only a test build has machines that can make one.
 fn spoilt(settings: GroupSettings, planted: Option<Planted>) -> GroupSettings {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "mutations")]
     let settings = planted
         .iter()
         .flat_map(|planted| planted.without())
         .fold(settings, GroupSettings::without);
-    #[cfg(not(feature = "planted"))]
+    #[cfg(not(feature = "mutations"))]
     let _ = planted;
     settings
 }
@@ -109,7 +109,7 @@ impl Troupe {
         kind: DetectorKind,
         group: &Group,
         now: Instant,
-    ) -> Result<Box<dyn Detector>, OptionsError> {
+    ) -> Result<SimDetector, OptionsError> {
         let by = match kind {
             DetectorKind::Of(by) => by,
             DetectorKind::AttendanceRing => DetectBy::default(),
@@ -120,20 +120,21 @@ impl Troupe {
         };
         let detection = Detection::new(&options, self.timings.message_lifetime())?;
         if let DetectorKind::Of(_) = kind {
-            return Ok(detection.detector(group));
+            return Ok(SimDetector::Library(detection.detector(group)));
         }
         let ask = AskOptions {
             timeout: detection.ask_timeout(),
             confirm: detection.confirm_timeout(),
             ..AskOptions::default()
         };
-        let defaults = RingOptions::default();
+        let defaults = AttendanceRingOptions::default();
         let round = defaults.hold * self.nodes;
-        let options = RingOptions {
+        let options = AttendanceRingOptions {
             list_timeout: defaults.list_timeout.max(round * 3),
             ..defaults
         };
-        Ok(Box::new(AttendanceRing::new(now, group, ask, options)?))
+        let ring = AttendanceRing::new(now, group, ask, options)?;
+        Ok(SimDetector::AttendanceRing(Box::new(ring)))
     }
 
     fn pace(&self) -> Pace {

@@ -5,11 +5,12 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::bully::{self, GroupSettings, PeerCandidate, PeerOutput, Started};
-use tenure_core::detector::{self, Candidacy, Detector};
+use tenure_core::detector::{self, Candidacy};
 use tenure_core::election::{ElectionMachine, Standing};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
+use crate::detector::SimDetector;
 use crate::fault::Planted;
 use crate::sim::{Claim, Effect, Here, Input, Payload, Process, Stable};
 
@@ -23,7 +24,7 @@ pub(super) struct Setup {
 
 pub(super) struct Member {
     node: PeerCandidate,
-    detector: Box<dyn Detector>,
+    detector: SimDetector,
     incarnation: Incarnation,
     /// When the detector is to be woken. To ask it is dear with many peers; a message can only make it
     /// later for a detector that watches nobody.
@@ -53,7 +54,7 @@ impl Member {
     /// A member that has just started.
     pub(super) fn start(
         setup: Setup,
-        make: impl FnOnce(Instant, Incarnation) -> Box<dyn Detector>,
+        make: impl FnOnce(Instant, Incarnation) -> SimDetector,
         stable: Option<&Stable>,
         here: &mut Here<'_>,
     ) -> Self {
@@ -192,6 +193,10 @@ impl Member {
             let input = detector::DetectorInput::Candidacy(candidacy);
             self.detector.handle_input(here.now, input);
         }
+        if let Some((to, list)) = self.detector.poll_list() {
+            here.send(to, Payload::Attendance(self.incarnation, list));
+            return true;
+        }
         let Some(output) = self.detector.poll_output() else {
             return false;
         };
@@ -259,6 +264,11 @@ impl Member {
             Payload::Election(incarnation, message) => {
                 self.tell(here, bully::PeerInput::Message { from, message });
                 detector::DetectorInput::Heard { from, incarnation }
+            }
+            Payload::Attendance(incarnation, list) => {
+                self.detector
+                    .handle_list(here.now, (from, incarnation), list);
+                return;
             }
             _ => return,
         };

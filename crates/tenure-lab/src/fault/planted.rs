@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "mutations")]
 use tenure_core::bully::Mutation;
 
 /// A mistake. Each is one that such a system has been built with.
@@ -58,17 +58,17 @@ pub enum Planted {
     /// Leaders that meet go on, both of them, whoever is better and whichever epoch is greater.
     BlindLeaders,
     /// A member is without one of the repairs of the published algorithm, or rules of the guard.
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "mutations")]
     Without(Mutation),
 }
 
 impl Planted {
     /// All of them; none where this build can't make any.
-    #[cfg(not(feature = "planted"))]
+    #[cfg(not(feature = "mutations"))]
     pub const ALL: &[Self] = &[];
 
     /// All of them; none where this build can't make any.
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "mutations")]
     pub const ALL: &[Self] = &[
         Self::DeadlineFromReply,
         Self::LeasesForgotten,
@@ -115,7 +115,7 @@ impl Planted {
     ];
 
     /// Which repairs a member is without.
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "mutations")]
     #[must_use]
     pub fn without(self) -> Vec<Mutation> {
         match self {
@@ -173,7 +173,7 @@ impl Planted {
             Self::NoNotice => "no-notice",
             Self::LateVerdict => "late-verdict",
             Self::BlindLeaders => "blind-leaders",
-            #[cfg(feature = "planted")]
+            #[cfg(feature = "mutations")]
             Self::Without(fix) => match fix {
                 Mutation::OneAfterTheOther => "without-one-after-the-other",
                 Mutation::CompletionEverywhere => "without-completion-everywhere",

@@ -7,7 +7,8 @@ use serde_json::json;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
 
-use crate::baseline::{classic, ring, textbook};
+use crate::baseline::{PublishedMessage, classic, ring, textbook};
+use crate::detector::Attendance;
 
 /// One message.
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ pub enum Payload {
     Election(Incarnation, bully::PeerMessage),
     /// The same, about who is alive.
     Detector(Incarnation, detector::DetectorMessage),
+    /// A message of Bully_FD as it was published.
+    Published(Incarnation, PublishedMessage),
+    /// An attendance list.
+    Attendance(Incarnation, Attendance),
     /// Garcia-Molina's algorithm.
     Classic(classic::Message),
     /// The textbook's.
@@ -77,7 +82,6 @@ impl Payload {
                 PeerMessage::Stale { .. } => "Stale",
                 PeerMessage::Ldr { .. } => "Ldr",
                 PeerMessage::Norm { .. } => "Norm?",
-                PeerMessage::NotNorm { .. } => "NotNorm",
                 PeerMessage::Quorum(message) => match message {
                     QuorumMessage::PreVote { .. } => "PreVote",
                     QuorumMessage::PreVoteReply { .. } => "PreVoteReply",
@@ -98,8 +102,9 @@ impl Payload {
                 detector::DetectorMessage::Heartbeat { .. } => "heartbeat",
                 detector::DetectorMessage::Recovered => "recovered",
                 detector::DetectorMessage::RecoveredAck { .. } => "recovered-ack",
-                detector::DetectorMessage::Attendance(_) => "attendance",
             },
+            Self::Attendance(..) => "attendance",
+            Self::Published(_, message) => message.kind(),
             Self::Classic(message) => message.kind(),
             Self::Textbook(message) => message.kind(),
             Self::Ring(message) => message.kind(),
@@ -110,7 +115,7 @@ impl Payload {
     /// Whether it is about who is alive, and not about who leads.
     #[must_use]
     pub const fn is_detection(&self) -> bool {
-        matches!(self, Self::Detector(..))
+        matches!(self, Self::Detector(..) | Self::Attendance(..))
     }
 
     /// Whether somebody said it. A connection that is closed is no message.
@@ -154,6 +159,8 @@ impl Payload {
             Self::Close { .. } => 0,
             Self::Election(_, message) => size(message),
             Self::Detector(_, message) => size(message),
+            Self::Attendance(_, list) => size(list),
+            Self::Published(_, message) => size(message),
             Self::Classic(message) => size(message),
             Self::Textbook(message) => size(message),
             Self::Ring(message) => size(message),

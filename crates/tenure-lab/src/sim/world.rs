@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::fence::Gate;
+use tenure_core::fence::Gate;
 use tenure_core::lease::candidate::TaskEnd;
 use tenure_core::{Epoch, Instant, NodeId};
 

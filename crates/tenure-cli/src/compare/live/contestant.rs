@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
-use tenure_lab::bully::GroupGuarantee;
+use tenure_core::bully::GroupGuarantee;
 use tenure_lab::contestant::{Contestant as Simulated, DetectorKind, Way};
-use tenure_lab::detector::DetectBy;
+use tenure_core::detector::DetectBy;
 use toml::{Table, Value};
 
 use crate::compare::outlook::Outlook;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_lab::NodeId;
+use tenure_core::NodeId;
 use tenure_lab::report::Timeline;
 use tenure_lab::sim::{Event, Time, What};
 

@@ -1,18 +1,14 @@
 //! The repaired algorithm, and what each repair is for.
 
-use alloc::vec::Vec;
 use std::println;
 
 use super::explore::{Report, explore};
-use super::peers::{Algorithm, CALM, Detection, Environment};
+use super::peers::{CALM, Detection, Environment};
 use super::*;
 
 fn without(fixes: &[Mutation]) -> Environment {
     Environment {
-        algorithm: Algorithm::Repaired {
-            preempt: false,
-            without: fixes.to_vec(),
-        },
+        without: fixes.to_vec().leak(),
         ..CALM
     }
 }
@@ -32,10 +28,7 @@ fn elects_one(environment: &Environment) {
 fn elects_one_either_way(environment: &Environment) {
     for preempt in [false, true] {
         elects_one(&Environment {
-            algorithm: Algorithm::Repaired {
-                preempt,
-                without: Vec::new(),
-            },
+            preempt,
             ..environment.clone()
         });
     }
@@ -114,7 +107,7 @@ fn one_of_four_leads() {
     };
     elects_one_either_way(&four);
     let four = Environment {
-        algorithm: without(&[]).algorithm,
+        without: without(&[]).without,
         ..four
     };
     elects_one(&Environment {
@@ -192,9 +185,8 @@ fn members_parted_by_a_mistake_always_come_together_again() {
 #[track_caller]
 fn ill_without(fixes: &[Mutation], environment: &Environment) -> String {
     let wrong = |fixes: &[Mutation]| {
-        let algorithm = without(fixes).algorithm;
         let report = explore(&Environment {
-            algorithm,
+            without: without(fixes).without,
             ..environment.clone()
         });
         let disagreement = report.to_disagreement.filter(|_| environment.mistakes == 0);
@@ -268,7 +260,7 @@ fn without_the_order_and_the_refusals_a_member_obeys_two_at_once() {
         let report = explore(&Environment {
             lag: true,
             ..Environment {
-                algorithm: without(&[alone]).algorithm,
+                without: without(&[alone]).without,
                 ..FEWER
             }
         });

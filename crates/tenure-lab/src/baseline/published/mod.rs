@@ -1,6 +1,12 @@
 //! Bully_FD exactly as it was published, with the detector that its papers describe.
 
-use tenure_core::bully::published::{Event, Published};
+mod machine;
+
+#[cfg(test)]
+mod tests;
+
+pub use machine::{Published, PublishedInput, PublishedMessage, PublishedStatus};
+
 use tenure_core::bully::{Membership, Verdict};
 use tenure_core::{Incarnation, Instant, NodeId, detector};
 
@@ -71,12 +77,12 @@ impl PublishedMember {
     }
 
     /// One event, and whatever the detector has to say at once.
-    fn go_on(&mut self, here: &mut Here<'_>, event: Option<Event>) {
-        let mut next = event;
+    fn go_on(&mut self, here: &mut Here<'_>, input: Option<PublishedInput>) {
+        let mut next = input;
         loop {
-            if let Some(event) = next.take() {
-                for (to, message) in self.machine.handle(event) {
-                    self.send(here, to, Payload::Election(self.incarnation, message));
+            if let Some(input) = next.take() {
+                for (to, message) in self.machine.handle(input) {
+                    self.send(here, to, Payload::Published(self.incarnation, message));
                 }
             }
             self.office.follow(here, self.machine.leader());
@@ -92,7 +98,7 @@ impl PublishedMember {
                         detector::Verdict::Down => Verdict::Down,
                         detector::Verdict::Up | detector::Verdict::Aside => Verdict::Up,
                     };
-                    next = Some(Event::Answer(node, verdict));
+                    next = Some(PublishedInput::Answer(node, verdict));
                 }
                 Some(News::Suspected(_)) => {}
                 None => break,
@@ -118,9 +124,9 @@ impl Process for PublishedMember {
             }
         }
         let event = match self.office.handle(here, input) {
-            Some((from, Payload::Election(incarnation, message))) => {
+            Some((from, Payload::Published(incarnation, message))) => {
                 self.office.heard(here, from, incarnation);
-                Some(Event::Message(from, message))
+                Some(PublishedInput::Message(from, message))
             }
             _ => None,
         };
@@ -128,7 +134,7 @@ impl Process for PublishedMember {
         if here.now >= self.poll_at {
             let poll = self.office.pace.poll;
             self.poll_at = here.now + about(here, poll);
-            self.go_on(here, Some(Event::Poll));
+            self.go_on(here, Some(PublishedInput::Poll));
         }
     }
 
@@ -146,8 +152,8 @@ impl Elects for PublishedMember {
     /// It has asked about its leader, and the answer is here.
     fn elect(&mut self, here: &mut Here<'_>) {
         if let Some(leader) = self.machine.leader() {
-            self.machine.handle(Event::Poll);
-            self.go_on(here, Some(Event::Answer(leader, Verdict::Down)));
+            self.machine.handle(PublishedInput::Poll);
+            self.go_on(here, Some(PublishedInput::Answer(leader, Verdict::Down)));
         }
     }
 
