@@ -6,7 +6,7 @@ pub mod quality;
 
 pub use attendance_ring::{Attendance, AttendanceRing, AttendanceRingOptions, Stamp};
 
-use tenure_core::detector::Detector;
+use tenure_core::detector::{Detector, DetectorInput};
 use tenure_core::{Incarnation, Instant, NodeId};
 
 /// A detector in the simulation.
@@ -19,10 +19,14 @@ pub enum SimDetector {
 }
 
 impl SimDetector {
-    /// Handles an attendance list. The library's detectors ignore it.
+    /// Handles an attendance list. To the library's detectors it only shows that its sender is up.
     pub fn handle_list(&mut self, now: Instant, from: (NodeId, Incarnation), list: Attendance) {
-        if let Self::AttendanceRing(ring) = self {
-            ring.handle_list(now, from, list);
+        match self {
+            Self::Library(detector) => {
+                let (from, incarnation) = from;
+                detector.handle_input(now, DetectorInput::Heard { from, incarnation });
+            }
+            Self::AttendanceRing(ring) => ring.handle_list(now, from, list),
         }
     }
 

@@ -166,7 +166,7 @@ fn messages_keep_their_form_on_the_wire() {
                 round: 7,
                 candidacy: Candidacy::NonCandidate,
             },
-            r#"{"kind":"pong","round":7,"candidacy":"aside"}"#,
+            r#"{"kind":"pong","round":7,"candidacy":"non_candidate"}"#,
         ),
     ] {
         assert_eq!(serde_json::to_string(&message).unwrap(), json);
