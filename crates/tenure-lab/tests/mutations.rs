@@ -1,11 +1,12 @@
-//! Mistakes made on purpose: is each found? It prints a line for each, and how many were.
+//! Switches on one mutation after the other and checks that the simulation catches it. It prints a line
+//! for each, and how many it has caught.
 
 use std::process::ExitCode;
 
 use tenure_lab::check;
 
-/// How many seeds a mistake may go unnoticed.
-const PATIENCE: u64 = 600;
+/// The most seeds until a mutation must be caught.
+const SEEDS: u64 = 600;
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
@@ -13,18 +14,18 @@ fn main() -> ExitCode {
     // Test runners list tests before they run them, and then those that are ignored.
     if asks("--list") {
         if !asks("--ignored") {
-            println!("every_planted_mistake_is_found: test");
+            println!("every_mutation_is_caught: test");
         }
         return ExitCode::SUCCESS;
     }
-    let all = check::plants().expect("a test build");
+    let all = check::mutations().expect("a build with mutations");
     let mut caught = 0;
-    for ground in &all {
-        let report = check::all(ground, 0..PATIENCE, true, || {});
-        caught += usize::from(!report.found.is_empty());
-        println!("{}", ground.told(&report));
+    for case in &all {
+        let report = check::run_seeds(case, 0..SEEDS, true, || {});
+        caught += usize::from(!report.findings.is_empty());
+        println!("{}", case.describe(&report));
     }
-    println!("planted faults caught: {caught} of {}", all.len());
+    println!("mutations caught: {caught} of {}", all.len());
     if caught == all.len() {
         ExitCode::SUCCESS
     } else {

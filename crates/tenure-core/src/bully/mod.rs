@@ -40,7 +40,7 @@ pub use message::{ElectionId, PeerInput, PeerMessage, PeerOutput, QuorumMessage,
 pub use node::PeerCandidate;
 pub use node_state::Started;
 #[cfg(any(test, feature = "mutations"))]
-pub use settings::Mutation;
+pub use settings::DisabledRule;
 pub use settings::{GroupSettings, NotAMember};
 pub use timings::{GroupTimings, GroupTimingsError, GroupTimingsOptions};
 

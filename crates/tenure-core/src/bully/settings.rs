@@ -7,7 +7,7 @@ use crate::detector::Group;
 /// A repair of the published algorithm that can be taken out again, to see what it is for.
 #[cfg(any(test, feature = "mutations"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mutation {
+pub enum DisabledRule {
     /// One worse member after the other is halted, in the order of their ranks.
     OneAfterTheOther,
     /// The test for completion is made wherever a member is accounted for, not only on an `Ack`.
@@ -63,7 +63,7 @@ pub struct GroupSettings {
     guarantee: GroupGuarantee,
     preempt: bool,
     #[cfg(any(test, feature = "mutations"))]
-    without: alloc::vec::Vec<Mutation>,
+    without: alloc::vec::Vec<DisabledRule>,
 }
 
 /// Settings never change, so they don't tell two nodes of one run apart.
@@ -120,13 +120,13 @@ impl GroupSettings {
     /// Takes a repair out.
     #[cfg(any(test, feature = "mutations"))]
     #[must_use]
-    pub fn without(mut self, fix: Mutation) -> Self {
+    pub fn without(mut self, fix: DisabledRule) -> Self {
         self.without.push(fix);
         self
     }
 
     #[cfg(any(test, feature = "mutations"))]
-    pub(super) fn lacks(&self, fix: Mutation) -> bool {
+    pub(super) fn lacks(&self, fix: DisabledRule) -> bool {
         self.without.contains(&fix)
     }
 
@@ -177,7 +177,7 @@ impl GroupSettings {
 macro_rules! lacks {
     ($settings:expr, $fix:ident) => {{
         #[cfg(any(test, feature = "mutations"))]
-        let lacks = $settings.lacks($crate::bully::Mutation::$fix);
+        let lacks = $settings.lacks($crate::bully::DisabledRule::$fix);
         #[cfg(not(any(test, feature = "mutations")))]
         let lacks = false;
         lacks

@@ -315,11 +315,11 @@ impl Detector for AttendanceRing {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let here = match &self.held {
+        let context = match &self.held {
             Some((until, _)) => Some(*until),
             None => self.searched.is_empty().then_some(self.lost),
         };
-        [here, self.table.poll_timeout()]
+        [context, self.table.poll_timeout()]
             .into_iter()
             .flatten()
             .min()

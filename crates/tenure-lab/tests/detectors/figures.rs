@@ -6,20 +6,20 @@
 use super::network::up_to;
 use super::*;
 use tenure_lab::detector::quality::Quality;
-use tenure_lab::sim::Dice;
+use tenure_lab::sim::Rng;
 
 const DOCS: &str = include_str!("../../../../docs/detectors.md");
 
 const CRASHES: u64 = 100;
 const HOURS: u64 = 1;
 
-fn way(dice: &mut Dice) -> Option<Duration> {
-    let spread = -libm::log(1.0 - dice.unit());
+fn way(rng: &mut Rng) -> Option<Duration> {
+    let spread = -libm::log(1.0 - rng.unit());
     Some(millis(1) + millis(2).mul_f64(spread))
 }
 
-fn lossy(dice: &mut Dice) -> Option<Duration> {
-    if dice.unit() < 0.1 { None } else { way(dice) }
+fn lossy(rng: &mut Rng) -> Option<Duration> {
+    if rng.unit() < 0.1 { None } else { way(rng) }
 }
 
 /// A crash of node 3 at random times.
@@ -27,7 +27,7 @@ fn crashes(make: Make) -> Quality {
     let mut quality = Quality::default();
     for seed in 0..CRASHES {
         let mut network = Network::new(make, 5).with_way(seed, way);
-        let when = at(5_000) + up_to(&mut Dice::from_seed(!seed), millis(6_000));
+        let when = at(5_000) + up_to(&mut Rng::from_seed(!seed), millis(6_000));
         network.run_until(when).crash(THREE);
         network.run_until(at(20_000));
         quality.add(&network.quality());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use tenure_lab::detector::quality::{Meter, Quality};
-use tenure_lab::sim::Dice;
+use tenure_lab::sim::Rng;
 
 pub(super) struct Network {
     pub(super) now: Instant,
@@ -12,9 +12,9 @@ pub(super) struct Network {
     nodes: BTreeMap<NodeId, Node>,
     /// On their way, by when they arrive and in the order in which they were sent.
     parcels: BTreeMap<(Instant, u64), Parcel>,
-    dice: Dice,
+    rng: Rng,
     /// How long the next message takes; `None` if it is lost.
-    way: fn(&mut Dice) -> Option<Duration>,
+    way: fn(&mut Rng) -> Option<Duration>,
     /// Nothing arrives that is sent from there to there.
     cuts: Vec<(NodeId, NodeId)>,
     meters: BTreeMap<(NodeId, NodeId), Meter>,
@@ -48,8 +48,8 @@ enum Message {
     List(Attendance),
 }
 
-pub(super) fn up_to(dice: &mut Dice, duration: Duration) -> Duration {
-    duration.mul_f64(dice.unit())
+pub(super) fn up_to(rng: &mut Rng, duration: Duration) -> Duration {
+    duration.mul_f64(rng.unit())
 }
 
 impl Network {
@@ -60,7 +60,7 @@ impl Network {
             make,
             nodes: BTreeMap::new(),
             parcels: BTreeMap::new(),
-            dice: Dice::from_seed(1),
+            rng: Rng::from_seed(1),
             way: |_| Some(DELAY),
             cuts: Vec::new(),
             meters: BTreeMap::new(),
@@ -85,8 +85,8 @@ impl Network {
         network
     }
 
-    pub(super) fn with_way(mut self, seed: u64, way: fn(&mut Dice) -> Option<Duration>) -> Self {
-        self.dice = Dice::from_seed(seed);
+    pub(super) fn with_way(mut self, seed: u64, way: fn(&mut Rng) -> Option<Duration>) -> Self {
+        self.rng = Rng::from_seed(seed);
         self.way = way;
         self
     }
@@ -207,7 +207,7 @@ impl Network {
 
     fn post(&mut self, parcel: Parcel) {
         self.sent += 1;
-        let way = (self.way)(&mut self.dice);
+        let way = (self.way)(&mut self.rng);
         if self.cuts.contains(&(parcel.from, parcel.to)) {
             return;
         }

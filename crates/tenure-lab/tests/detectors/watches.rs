@@ -1,7 +1,7 @@
 //! A node under watch: steady, with jitter, with losses, paused, crashed, restarted.
 
 use super::*;
-use tenure_lab::sim::Dice;
+use tenure_lab::sim::Rng;
 
 #[test]
 fn a_steady_node_is_never_suspected() {
@@ -16,7 +16,7 @@ fn a_steady_node_is_never_suspected() {
 #[test]
 fn jitter_and_reordering_are_no_failure() {
     for (name, make) in ALL {
-        let way = |dice: &mut Dice| Some(network::up_to(dice, millis(100)));
+        let way = |rng: &mut Rng| Some(network::up_to(rng, millis(100)));
         let mut network = Network::new(make, 3).with_way(7, way);
         network.run_until(at(600_000));
         assert_eq!(network.quality().mistakes.count, 0, "{name}");
@@ -29,7 +29,7 @@ fn a_crash_is_detected_within_the_bound() {
     for (name, make) in ALL {
         let mut longest = Duration::ZERO;
         for phase in 0..75 {
-            let way = |dice: &mut Dice| Some(network::up_to(dice, millis(20)));
+            let way = |rng: &mut Rng| Some(network::up_to(rng, millis(20)));
             let mut network = Network::new(make, 3).with_way(phase, way);
             let bound = network.bound(millis(20));
             network.run_until(at(30_000 + 41 * phase)).crash(TWO);

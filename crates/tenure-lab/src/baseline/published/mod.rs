@@ -10,14 +10,16 @@ pub use machine::{Published, PublishedInput, PublishedMessage, PublishedStatus};
 use tenure_core::bully::{Membership, Verdict};
 use tenure_core::{Incarnation, Instant, NodeId, detector};
 
-use super::office::{News, Office, about};
-use super::{Elects, Pace};
-use crate::sim::{Claim, Effect, Here, Input, Payload, Process, Stable};
+use super::node::{BaselineNode, DetectorNotice, jittered};
+use super::{BaselineMember, BaselineTimings};
+use crate::sim::{
+    Context, DurableState, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
+};
 
 /// A member.
 #[derive(Debug)]
 pub struct PublishedMember {
-    office: Office,
+    node: BaselineNode,
     incarnation: Incarnation,
     machine: Published,
     /// The number of its start is on disk before its first message leaves.
@@ -31,26 +33,26 @@ impl PublishedMember {
     pub fn start(
         me: NodeId,
         members: Membership,
-        pace: Pace,
-        stable: Option<&Stable>,
-        here: &mut Here<'_>,
+        timings: BaselineTimings,
+        stable: Option<&DurableState>,
+        context: &mut Context<'_>,
     ) -> Self {
         let starts = match stable {
-            Some(Stable::Starts(starts)) => starts + 1,
+            Some(DurableState::Starts(starts)) => starts + 1,
             _ => 1,
         };
-        here.want(Effect::Write(Stable::Starts(starts)));
+        context.emit(ProcessEffect::Write(DurableState::Starts(starts)));
         let incarnation = Incarnation(starts);
         let all = members.iter().collect();
         let mut member = Self {
-            office: Office::new(me, all, pace, incarnation),
+            node: BaselineNode::new(me, all, timings, incarnation),
             incarnation,
             machine: Published::recovered(me, members, starts),
             durable: false,
             held: Vec::new(),
-            poll_at: here.now + about(here, pace.poll),
+            poll_at: context.now + jittered(context, timings.poll),
         };
-        member.go_on(here, None);
+        member.go_on(context, None);
         member
     }
 
@@ -58,57 +60,57 @@ impl PublishedMember {
     pub(crate) fn settled(
         me: NodeId,
         members: Membership,
-        pace: Pace,
+        timings: BaselineTimings,
         leader: NodeId,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
     ) -> Self {
         let incarnation = Incarnation(1);
         let all = members.iter().collect();
         let mut member = Self {
-            office: Office::new(me, all, pace, incarnation),
+            node: BaselineNode::new(me, all, timings, incarnation),
             incarnation,
             machine: Published::settled(me, members, leader),
             durable: true,
             held: Vec::new(),
-            poll_at: here.now + about(here, pace.poll),
+            poll_at: context.now + jittered(context, timings.poll),
         };
-        member.go_on(here, None);
+        member.go_on(context, None);
         member
     }
 
     /// One event, and whatever the detector has to say at once.
-    fn go_on(&mut self, here: &mut Here<'_>, input: Option<PublishedInput>) {
+    fn go_on(&mut self, context: &mut Context<'_>, input: Option<PublishedInput>) {
         let mut next = input;
         loop {
             if let Some(input) = next.take() {
                 for (to, message) in self.machine.handle(input) {
-                    self.send(here, to, Payload::Published(self.incarnation, message));
+                    self.send(context, to, Payload::Published(self.incarnation, message));
                 }
             }
-            self.office.follow(here, self.machine.leader());
+            self.node.set_leader(context, self.machine.leader());
             let asked: Vec<NodeId> = self.machine.asked().collect();
             for node in asked {
-                if !self.office.is_asked(node) {
-                    self.office.ask(here, node);
+                if !self.node.is_asked(node) {
+                    self.node.ask(context, node);
                 }
             }
-            match self.office.news(here) {
-                Some(News::Answer(node, verdict)) => {
+            match self.node.poll_detector(context) {
+                Some(DetectorNotice::Answer(node, verdict)) => {
                     let verdict = match verdict {
                         detector::Verdict::Down => Verdict::Down,
                         detector::Verdict::Up | detector::Verdict::Aside => Verdict::Up,
                     };
                     next = Some(PublishedInput::Answer(node, verdict));
                 }
-                Some(News::Suspected(_)) => {}
+                Some(DetectorNotice::Suspected(_)) => {}
                 None => break,
             }
         }
     }
 
-    fn send(&mut self, here: &mut Here<'_>, to: NodeId, payload: Payload) {
+    fn send(&mut self, context: &mut Context<'_>, to: NodeId, payload: Payload) {
         if self.durable {
-            here.send(to, payload);
+            context.send(to, payload);
         } else {
             self.held.push((to, payload));
         }
@@ -116,51 +118,51 @@ impl PublishedMember {
 }
 
 impl Process for PublishedMember {
-    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
-        if matches!(input, Input::Written) && !self.durable {
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        if matches!(input, ProcessInput::Written) && !self.durable {
             self.durable = true;
             for (to, payload) in std::mem::take(&mut self.held) {
-                here.send(to, payload);
+                context.send(to, payload);
             }
         }
-        let event = match self.office.handle(here, input) {
+        let event = match self.node.handle(context, input) {
             Some((from, Payload::Published(incarnation, message))) => {
-                self.office.heard(here, from, incarnation);
+                self.node.heard(context, from, incarnation);
                 Some(PublishedInput::Message(from, message))
             }
             _ => None,
         };
-        self.go_on(here, event);
-        if here.now >= self.poll_at {
-            let poll = self.office.pace.poll;
-            self.poll_at = here.now + about(here, poll);
-            self.go_on(here, Some(PublishedInput::Poll));
+        self.go_on(context, event);
+        if context.now >= self.poll_at {
+            let poll = self.node.timings.poll;
+            self.poll_at = context.now + jittered(context, poll);
+            self.go_on(context, Some(PublishedInput::Poll));
         }
     }
 
-    fn due(&self) -> Option<Instant> {
-        let due = self.office.due();
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.node.due();
         Some(due.map_or(self.poll_at, |due| due.min(self.poll_at)))
     }
 
-    fn claim(&self, _now: Instant) -> Option<Claim> {
-        self.office.claim()
+    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
+        self.node.claim()
     }
 }
 
-impl Elects for PublishedMember {
+impl BaselineMember for PublishedMember {
     /// It has asked about its leader, and the answer is here.
-    fn elect(&mut self, here: &mut Here<'_>) {
+    fn elect(&mut self, context: &mut Context<'_>) {
         if let Some(leader) = self.machine.leader() {
             self.machine.handle(PublishedInput::Poll);
-            self.go_on(here, Some(PublishedInput::Answer(leader, Verdict::Down)));
+            self.go_on(context, Some(PublishedInput::Answer(leader, Verdict::Down)));
         }
     }
 
-    fn ask_about(&mut self, here: &mut Here<'_>, nodes: &[NodeId]) {
+    fn ask_about(&mut self, context: &mut Context<'_>, nodes: &[NodeId]) {
         for &node in nodes {
-            self.office.ask(here, node);
+            self.node.ask(context, node);
         }
-        self.go_on(here, None);
+        self.go_on(context, None);
     }
 }

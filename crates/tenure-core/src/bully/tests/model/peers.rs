@@ -23,7 +23,7 @@ pub(super) enum Detection {
 pub(super) struct Environment {
     pub(super) members: u32,
     pub(super) preempt: bool,
-    pub(super) without: &'static [Mutation],
+    pub(super) without: &'static [DisabledRule],
     pub(super) crashes: u8,
     pub(super) restarts: u8,
     /// Messages that are lost, and those that come twice.

@@ -6,7 +6,7 @@ use super::explore::{Report, explore};
 use super::peers::{CALM, Detection, Environment};
 use super::*;
 
-fn without(fixes: &[Mutation]) -> Environment {
+fn without(fixes: &[DisabledRule]) -> Environment {
     Environment {
         without: fixes.to_vec().leak(),
         ..CALM
@@ -183,8 +183,8 @@ fn members_parted_by_a_mistake_always_come_together_again() {
 /// What goes wrong first without these repairs, in words. With them nothing does, in the same
 /// environment.
 #[track_caller]
-fn ill_without(fixes: &[Mutation], environment: &Environment) -> String {
-    let wrong = |fixes: &[Mutation]| {
+fn ill_without(fixes: &[DisabledRule], environment: &Environment) -> String {
+    let wrong = |fixes: &[DisabledRule]| {
         let report = explore(&Environment {
             without: without(fixes).without,
             ..environment.clone()
@@ -200,23 +200,23 @@ fn ill_without(fixes: &[Mutation], environment: &Environment) -> String {
 
 #[test]
 fn without_completion_everywhere_the_last_one_waits_for_ever() {
-    ill_without(&[Mutation::CompletionEverywhere], &FEWER);
+    ill_without(&[DisabledRule::CompletionEverywhere], &FEWER);
 }
 
 #[test]
 fn without_asking_again_a_candidate_waits_for_ever() {
-    ill_without(&[Mutation::AskAgain], &CRASHES);
+    ill_without(&[DisabledRule::AskAgain], &CRASHES);
 }
 
 #[test]
 fn without_halting_again_an_organiser_waits_for_ever() {
     let lossy = Environment { losses: 1, ..FEWER };
-    ill_without(&[Mutation::HaltAgain], &lossy);
+    ill_without(&[DisabledRule::HaltAgain], &lossy);
 }
 
 #[test]
 fn without_a_fresh_number_an_election_never_ends() {
-    ill_without(&[Mutation::FreshElection], &FEWER);
+    ill_without(&[DisabledRule::FreshElection], &FEWER);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn without_matching_an_ack_of_another_election_makes_a_leader() {
         detection: Detection::AfterItsMessages,
         ..FEWER
     };
-    ill_without(&[Mutation::MatchAck], &quick);
+    ill_without(&[DisabledRule::MatchAck], &quick);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn without_conflict_detection_a_mistake_parts_the_members_for_ever() {
         mistakes: 1,
         ..CALM
     };
-    ill_without(&[Mutation::Conflict], &mistaken);
+    ill_without(&[DisabledRule::Conflict], &mistaken);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
         repeats: 1,
         ..FEWER
     };
-    ill_without(&[Mutation::ObeyOnce], &rough);
+    ill_without(&[DisabledRule::ObeyOnce], &rough);
 }
 
 /// Stoller's order and the refusals each make up for the other; without both, the published hole is
@@ -255,8 +255,8 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
 #[test]
 fn without_the_order_and_the_refusals_a_member_obeys_two_at_once() {
     let late = Environment { lag: true, ..FEWER };
-    ill_without(&[Mutation::OneAfterTheOther, Mutation::Refuse], &late);
-    for alone in [Mutation::OneAfterTheOther, Mutation::Refuse] {
+    ill_without(&[DisabledRule::OneAfterTheOther, DisabledRule::Refuse], &late);
+    for alone in [DisabledRule::OneAfterTheOther, DisabledRule::Refuse] {
         let report = explore(&Environment {
             lag: true,
             ..Environment {

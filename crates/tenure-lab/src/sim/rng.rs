@@ -6,16 +6,16 @@ use tenure_core::random::{Random, SplitMix64};
 
 /// A stream of random numbers that is the same on every machine.
 #[derive(Clone, Debug)]
-pub struct Dice(SplitMix64);
+pub struct Rng(SplitMix64);
 
-impl Dice {
+impl Rng {
     /// The stream number `stream` of this seed. Streams of one seed don't follow each other's numbers,
     /// so that what draws from one does not change what another one gives.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut dice = Self::from_seed(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        dice.next_u64();
-        dice
+        let mut rng = Self::from_seed(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        rng.next_u64();
+        rng
     }
 
     /// The only stream of this seed.
@@ -62,7 +62,7 @@ impl Dice {
     }
 }
 
-impl Random for Dice {
+impl Random for Rng {
     fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
