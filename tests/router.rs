@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenure::fence::EPOCH_HEADER;
 use tenure::router::{ADDRESS, LEADER_HEADER};
 use tenure::{Candidate, Config, Guarantee, Timings, TimingsOptions};
-use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::store::{self, LocalStore};
 use tenure_tests::wait_until;
 
@@ -167,7 +167,7 @@ async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
     let term = candidate.campaign().await.expect("a term");
     assert_eq!(routes.status("/leader").await, StatusCode::OK);
 
-    proxy.set(Mode::Hang);
+    proxy.set(ProxyMode::Hang);
     wait_until("the term to be over", async || {
         (!term.is_valid()).then_some(())
     })
@@ -194,9 +194,9 @@ async fn a_store_that_is_gone_makes_the_leader_unknown() {
     let routes = Routes::serve(&other).await;
     let _term = leader.campaign().await.expect("a term");
     routes.names(Some("worker-1")).await;
-    proxy.set(Mode::Refuse);
+    proxy.set(ProxyMode::Refuse);
     routes.names(None).await;
-    proxy.set(Mode::Pass);
+    proxy.set(ProxyMode::Pass);
     routes.names(Some("worker-1")).await;
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure::store::{BreakRequest, StoreClient};
 use tenure::{ElectionName, EndReason};
-use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::{Limit, wait_until};
 use tokio::net::TcpListener;
 
@@ -37,7 +37,7 @@ async fn a_leader_by_a_blob_that_is_cut_off_stops_before_another_leads() {
     let epoch = leadership.epoch();
     let second = world.candidate("second").await;
     let follower = tokio::spawn(async move { second.campaign().await.unwrap() });
-    proxy.set(Mode::Hang);
+    proxy.set(ProxyMode::Hang);
     let cut = Instant::now();
     assert_eq!(leadership.lost().await, EndReason::RenewDeadline);
     let lost = Instant::now();

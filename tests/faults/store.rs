@@ -11,7 +11,7 @@ use serde_json::json;
 use tenure_core::Instant;
 use tenure_tests::history::{Answer, What};
 use tenure_tests::process::Process;
-use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::receiver::{Link, now};
 use tenure_tests::wait_for;
 
@@ -105,7 +105,7 @@ fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
 }
 
 /// A leader whose way to the store is cut off for longer than its lease, while another has its own.
-fn stops_in_time_when_the_store(mode: Mode) {
+fn stops_in_time_when_the_store(mode: ProxyMode) {
     let bench = Bench::new();
     let proxy = bench
         .runtime
@@ -128,19 +128,19 @@ fn stops_in_time_when_the_store(mode: Mode) {
         next.at.saturating_sub(stopped.at)
     );
     assert!(stopped.at < next.at, "the old leader stopped first");
-    proxy.set(Mode::Pass);
+    proxy.set(ProxyMode::Pass);
     bench.wait_for_waiters(1);
     bench.judge();
 }
 
 #[test]
 fn a_leader_stops_in_time_when_the_store_does_not_answer() {
-    stops_in_time_when_the_store(Mode::Hang);
+    stops_in_time_when_the_store(ProxyMode::Hang);
 }
 
 #[test]
 fn a_leader_stops_in_time_when_the_store_refuses_connections() {
-    stops_in_time_when_the_store(Mode::Refuse);
+    stops_in_time_when_the_store(ProxyMode::Refuse);
 }
 
 /// A leader that goes on for long: lease duration, renew interval, renew deadline, stop grace. What
@@ -175,7 +175,7 @@ fn a_leader_whose_answers_are_late_counts_from_its_questions() {
         let asked = Duration::from_nanos(renewal.sent.as_nanos());
         (now() - asked > LATE + LATE / 20).then_some(())
     });
-    proxy.set(Mode::Refuse);
+    proxy.set(ProxyMode::Refuse);
     let next = bench.receiver.next_leader(epoch);
     let stopped = bench.receiver.note("first", "stopped");
     let early = next.at.saturating_sub(stopped.at);

@@ -4,7 +4,7 @@ use std::future::{Future, pending};
 use std::time::Instant;
 
 use tenure::{Candidate, EndReason, Leadership, TaskResult, Term};
-use tenure_tests::proxy::Mode;
+use tenure_tests::proxy::ProxyMode;
 
 use crate::world::{Reigns, World, brisk, leads, long, ms, obedient, timings};
 
@@ -109,7 +109,7 @@ async fn a_term_that_can_not_be_renewed_ends_as_renew_deadline() {
     let candidate = world.candidate_behind(&proxy, "a").await;
     let cut = async {
         leads(&candidate).await;
-        proxy.set(Mode::Refuse);
+        proxy.set(ProxyMode::Refuse);
     };
     let task = |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await) };
     let term = term(&candidate, task, cut).await;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use tenure::{Candidate, EndReason, Leadership, OnOverrun};
-use tenure_tests::proxy::Mode;
+use tenure_tests::proxy::ProxyMode;
 use tenure_tests::store::url;
 use tenure_tests::wait_until;
 
@@ -29,7 +29,7 @@ async fn a_task_that_ignores_its_end_is_aborted_before_the_lease_ends() {
     };
     let fail = async {
         reigns.begun(1).await;
-        proxy.set(Mode::Hang);
+        proxy.set(ProxyMode::Hang);
         world.earliest_expiry().await
     };
     let (term, expiry) = tokio::join!(candidate.run_one_term(pending(), task), fail);
@@ -104,7 +104,7 @@ async fn a_task_that_blocks_past_its_end_is_an_overrun_and_never_runs_twice() {
     let proxy = world.proxy().await;
     let config = world.config("a").with_servers([url(proxy.address())]);
     let stuck = Stuck::start(config).await;
-    proxy.set(Mode::Hang);
+    proxy.set(ProxyMode::Hang);
     let expiry = world.earliest_expiry().await;
     let (epoch, thread) = stuck.overrun().await;
     assert!(Instant::now() < expiry, "the policy was called too late");
@@ -112,7 +112,7 @@ async fn a_task_that_blocks_past_its_end_is_an_overrun_and_never_runs_twice() {
     assert_eq!(thread.as_deref(), Some("tenure-driver"));
 
     // The store is back, and the lease is free; but the first copy of the task still lives.
-    proxy.set(Mode::Pass);
+    proxy.set(ProxyMode::Pass);
     world.free().await;
     tokio::time::sleep(brisk().lease_duration()).await;
     assert_eq!(stuck.reigns.all().len(), 1);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tenure::observe::Observed;
 use tenure::{Candidate, EndReason, Leadership};
-use tenure_tests::proxy::Mode;
+use tenure_tests::proxy::ProxyMode;
 use tenure_tests::store::url;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
@@ -23,15 +23,15 @@ struct Lost {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_store_hangs_is_at_risk_then_lost_before_its_lease_ends() {
-    loses_in_time(Mode::Hang).await;
+    loses_in_time(ProxyMode::Hang).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_store_refuses_connections_is_at_risk_then_lost_before_its_lease_ends() {
-    loses_in_time(Mode::Refuse).await;
+    loses_in_time(ProxyMode::Refuse).await;
 }
 
-async fn loses_in_time(mode: Mode) {
+async fn loses_in_time(mode: ProxyMode) {
     let world = World::start();
     let proxy = world.proxy().await;
     let (a, b) = (
@@ -82,7 +82,7 @@ async fn loses_in_time(mode: Mode) {
         proxy.set(mode);
         let expiry = world.earliest_expiry().await;
         next.await.unwrap();
-        proxy.set(Mode::Pass);
+        proxy.set(ProxyMode::Pass);
 
         let lost = end.try_recv().expect("it was told before another led");
         assert_eq!(lost.reason, EndReason::RenewDeadline);
@@ -112,10 +112,10 @@ async fn a_store_that_comes_back_in_time_saves_the_term() {
     let config = config.with_servers([url(proxy.address())]);
     let candidate = Candidate::connect(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
-    proxy.set(Mode::Refuse);
+    proxy.set(ProxyMode::Refuse);
     guard.at_risk().await;
     assert!(guard.is_at_risk() && guard.is_valid());
-    proxy.set(Mode::Pass);
+    proxy.set(ProxyMode::Pass);
     wait_until("safety", async || (!guard.is_at_risk()).then_some(())).await;
     assert_eq!(world.held_by("a").await, guard.epoch().get());
     assert_eq!(guard.resign().await, EndReason::Resigned);
@@ -182,7 +182,7 @@ async fn a_candidate_whose_first_address_is_dead_leads_by_the_second() {
 
 #[tokio::test]
 async fn a_leader_goes_to_another_address_within_its_term_when_one_dies() {
-    for mode in [Mode::Refuse, Mode::Hang] {
+    for mode in [ProxyMode::Refuse, ProxyMode::Hang] {
         let world = World::start();
         let (first, second) = (world.proxy().await, world.proxy().await);
         // Room for a lost attempt in each direction on a busy machine.
@@ -192,7 +192,7 @@ async fn a_leader_goes_to_another_address_within_its_term_when_one_dies() {
         let candidate = Candidate::connect(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
         for (dies, lives) in [(&first, &second), (&second, &first)] {
-            lives.set(Mode::Pass);
+            lives.set(ProxyMode::Pass);
             dies.set(mode);
             guard.at_risk().await;
             wait_until("safety", async || {
@@ -211,14 +211,14 @@ async fn a_leader_that_was_lost_and_resigns_says_why_it_was_lost() {
     let proxy = world.proxy().await;
     let candidate = world.candidate_behind(&proxy, "a").await;
     let guard = candidate.campaign().await.unwrap();
-    proxy.set(Mode::Hang);
+    proxy.set(ProxyMode::Hang);
     assert_eq!(guard.lost().await, EndReason::RenewDeadline);
     assert!(guard.check().is_err());
     assert_eq!(guard.resign().await, EndReason::RenewDeadline);
     // The next campaign waits for the store, and has it when it is back.
     let back = async {
         tokio::time::sleep(brisk().renew_interval()).await;
-        proxy.set(Mode::Pass);
+        proxy.set(ProxyMode::Pass);
     };
     let (guard, ()) = tokio::join!(candidate.campaign(), back);
     drop(guard.unwrap());

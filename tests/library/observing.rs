@@ -7,7 +7,7 @@ use std::pin::Pin;
 use futures_core::Stream;
 use tenure::Candidate;
 use tenure::observe::{Observed, Observer};
-use tenure_tests::proxy::Mode;
+use tenure_tests::proxy::ProxyMode;
 use tokio::time::timeout;
 
 use crate::world::{World, long, ms};
@@ -61,7 +61,7 @@ async fn an_observer_sees_that_a_lease_has_expired() {
     let guard = candidate.campaign().await.unwrap();
     let mut observer = world.candidate("spectator").await.observe();
     assert!(matches!(next(&mut observer).await, Observed::Leader { .. }));
-    proxy.set(Mode::Hang);
+    proxy.set(ProxyMode::Hang);
     assert_eq!(next(&mut observer).await, Observed::NoLeader);
     // The leader knew before.
     assert!(!guard.is_valid());
@@ -69,15 +69,15 @@ async fn an_observer_sees_that_a_lease_has_expired() {
 
 #[tokio::test]
 async fn an_observer_of_a_store_that_refuses_connections_knows_nothing_until_it_is_back() {
-    knows_nothing(Mode::Refuse).await;
+    knows_nothing(ProxyMode::Refuse).await;
 }
 
 #[tokio::test]
 async fn an_observer_of_a_store_that_hangs_knows_nothing_until_it_is_back() {
-    knows_nothing(Mode::Hang).await;
+    knows_nothing(ProxyMode::Hang).await;
 }
 
-async fn knows_nothing(mode: Mode) {
+async fn knows_nothing(mode: ProxyMode) {
     let world = World::start();
     let proxy = world.proxy().await;
     let leader = Candidate::connect(world.config("a").with_timings(long())).await;
@@ -91,7 +91,7 @@ async fn knows_nothing(mode: Mode) {
     assert!(matches!(unknown, Observed::Unknown(_)), "{unknown:?}");
     // It says so once, however often it tries.
     assert!(timeout(ms(2500), observer.next()).await.is_err());
-    proxy.set(Mode::Pass);
+    proxy.set(ProxyMode::Pass);
     assert_eq!(next(&mut observer).await, seen);
 }
 

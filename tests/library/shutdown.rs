@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure::{Candidate, EndReason, Leadership};
-use tenure_tests::proxy::Mode;
+use tenure_tests::proxy::ProxyMode;
 use tenure_tests::store::url;
 use tokio::sync::Notify;
 
@@ -51,13 +51,13 @@ async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
     proxy.lose_replies(usize::MAX);
     let shutdown = async {
         world.held_by("a").await;
-        proxy.set(Mode::Hang);
+        proxy.set(ProxyMode::Hang);
         proxy.lose_replies(0);
     };
     let later = async {
         world.held_by("a").await;
         tokio::time::sleep(ms(300)).await;
-        proxy.set(Mode::Pass);
+        proxy.set(ProxyMode::Pass);
     };
     let run = async {
         candidate.run_while_leader(shutdown, never).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
 
 #[tokio::test]
 async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals() {
-    for mode in [Mode::Refuse, Mode::Hang] {
+    for mode in [ProxyMode::Refuse, ProxyMode::Hang] {
         // While it campaigns, and while it leads.
         for leading in [false, true] {
             let world = World::start();
@@ -138,7 +138,7 @@ async fn a_shutdown_while_a_lost_term_ends_returns_after_it() {
     };
     let cut = async {
         leads(&candidate).await;
-        proxy.set(Mode::Hang);
+        proxy.set(ProxyMode::Hang);
     };
     // The term has a reason to end already, and it is not the shutdown; it returns all the same.
     let shutdown = async { lost.notified().await };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tenure::{Candidate, Epoch, Leadership};
-use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -94,10 +94,10 @@ async fn one_candidate_works_at_a_time_and_after_each_end_another_goes_on() {
             0 => candidate.resign().await,
             1 => drop(fleet.fail.send_replace(Some(reign.epoch))),
             2 => world.break_lease(Some(ms(600))).await,
-            _ => proxy.set(Mode::Hang),
+            _ => proxy.set(ProxyMode::Hang),
         }
         fleet.reigns.ended(terms).await;
-        proxy.set(Mode::Pass);
+        proxy.set(ProxyMode::Pass);
     }
     let reigns = fleet.reigns.clone();
     fleet.stop().await;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::process::{Process, command};
-use crate::proxy::{Mode, Proxy};
+use crate::proxy::{Proxy, ProxyMode};
 use crate::receiver::{Act, Receiver};
 use crate::{Limit, wait_for};
 
@@ -304,16 +304,16 @@ impl Group {
 
     /// From now on nothing gets from one to the other, neither what it asks nor what it answers.
     pub fn cut_one_way(&self, from: u32, to: u32) {
-        self.links[&(from, to)].set(Mode::HangRequests);
-        self.links[&(to, from)].set(Mode::HangReplies);
+        self.links[&(from, to)].set(ProxyMode::HangRequests);
+        self.links[&(to, from)].set(ProxyMode::HangReplies);
     }
 
     /// From now on nothing gets from the ones to the others, in either direction.
     pub fn part(&self, ones: &[u32], others: &[u32]) {
         for &one in ones {
             for &other in others {
-                self.links[&(one, other)].set(Mode::Hang);
-                self.links[&(other, one)].set(Mode::Hang);
+                self.links[&(one, other)].set(ProxyMode::Hang);
+                self.links[&(other, one)].set(ProxyMode::Hang);
             }
         }
     }
@@ -327,7 +327,7 @@ impl Group {
     /// From now on everything arrives, and so does what was held up.
     pub fn heal(&self) {
         for link in self.links.values() {
-            link.set(Mode::Pass);
+            link.set(ProxyMode::Pass);
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_tests::process::{Process, StoreProcess, command};
-use tenure_tests::proxy::{Mode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::wait_for;
 
 use super::{Bench, ELECTION, code};
@@ -90,7 +90,7 @@ async fn a_watch_that_loses_its_connection_goes_on_at_another_address() {
     });
     let _first = bench.candidate("first", &[]);
     wait_for_events(&watch, &["granted"]);
-    proxy.set(Mode::Refuse);
+    proxy.set(ProxyMode::Refuse);
     // Where the watch is when this happens, nobody knows; it is told once all the same.
     assert_eq!(code(&bench.run(&["break", ELECTION, "--period", "0s"])), 0);
     wait_for_events(&watch, &["granted", "broken"]);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
-use tenure_lab::sim::Dice;
-use tenure_tests::proxy::{Mode, Proxy};
+use tenure_lab::sim::Rng;
+use tenure_tests::proxy::{Proxy, ProxyMode};
 
 use crate::disk::Disk;
 use crate::history::Recorder;
@@ -60,7 +60,7 @@ pub(crate) type Counts = BTreeMap<Fault, u64>;
 pub(crate) fn drive(
     mut target: Target<'_>,
     faults: &[Fault],
-    mut dice: Dice,
+    mut dice: Rng,
     until: Instant,
 ) -> Result<Counts, Trouble> {
     let mut counts = Counts::new();
@@ -103,7 +103,7 @@ impl Fault {
 }
 
 impl Target<'_> {
-    fn strike(&mut self, fault: Fault, dice: &mut Dice) -> Result<(), Trouble> {
+    fn strike(&mut self, fault: Fault, dice: &mut Rng) -> Result<(), Trouble> {
         match fault {
             Fault::Stop => {
                 self.stop(dice);
@@ -124,7 +124,7 @@ impl Target<'_> {
         }
     }
 
-    fn stop(&mut self, dice: &mut Dice) {
+    fn stop(&mut self, dice: &mut Rng) {
         let ms = match dice.below(10) {
             0 | 1 => 50 + dice.below(150),
             2..9 => 200 + dice.below(1_800),
@@ -138,7 +138,7 @@ impl Target<'_> {
         self.recorder.fault("the store goes on");
     }
 
-    fn kill(&mut self, dice: &mut Dice) -> Result<(), Trouble> {
+    fn kill(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
         if dice.below(10) < 4 {
             self.server.signal(Signal::SIGSTOP);
             sleep(Duration::from_millis(dice.below(1_000)));
@@ -148,7 +148,7 @@ impl Target<'_> {
         self.start_after(dice.below(800))
     }
 
-    fn restart(&mut self, dice: &mut Dice) -> Result<(), Trouble> {
+    fn restart(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
         self.recorder.fault("the store is told to end");
         if !self.server.stop() {
             let what = "the store does not end when it is told to";
@@ -157,23 +157,23 @@ impl Target<'_> {
         self.start_after(dice.below(500))
     }
 
-    fn network(&mut self, dice: &mut Dice) {
+    fn network(&mut self, dice: &mut Rng) {
         let ms = 50 + dice.below(1_200);
         let what = match dice.below(6) {
             0 => {
-                self.proxy.set(Mode::Hang);
+                self.proxy.set(ProxyMode::Hang);
                 "hangs"
             }
             1 => {
-                self.proxy.set(Mode::HangReplies);
+                self.proxy.set(ProxyMode::HangReplies);
                 "keeps answers back"
             }
             2 => {
-                self.proxy.set(Mode::Refuse);
+                self.proxy.set(ProxyMode::Refuse);
                 "is cut"
             }
             3 => {
-                let delay = |dice: &mut Dice| Duration::from_millis(dice.below(300));
+                let delay = |dice: &mut Rng| Duration::from_millis(dice.below(300));
                 self.proxy.delay(delay(dice), delay(dice));
                 "is slow"
             }
@@ -194,14 +194,14 @@ impl Target<'_> {
     }
 
     fn heal(&self) {
-        self.proxy.set(Mode::Pass);
+        self.proxy.set(ProxyMode::Pass);
         self.proxy.link_at_once();
         self.proxy.lose_replies(0);
         self.proxy.cut_replies(0);
     }
 
     /// The disk is full, and other things may happen meanwhile.
-    fn disk(&mut self, dice: &mut Dice) -> Result<(), Trouble> {
+    fn disk(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
         self.disk.fill();
         self.recorder.disk_is_full();
         self.recorder.fault("the disk is full");
@@ -216,7 +216,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    fn power(&mut self, dice: &mut Dice) -> Result<(), Trouble> {
+    fn power(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
         let Disk::Ext4(disk) = &self.disk else {
             return Ok(());
         };
@@ -231,7 +231,7 @@ impl Target<'_> {
         self.start_after(dice.below(300))
     }
 
-    fn clock(&self, dice: &mut Dice) {
+    fn clock(&self, dice: &mut Rng) {
         let hours = dice.one_of(&[0, 1, 24, 24 * 30]);
         let ahead = dice.one_of(&[-3_600, 3_600]) * hours;
         self.server.set_clock(ahead);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tenure_lab::sim::Dice;
+use tenure_lab::sim::Rng;
 use tenure_tests::needs::preload;
 use tenure_tests::process;
 use tenure_tests::proxy::Proxy;
@@ -53,7 +53,7 @@ struct Bench {
 ///
 /// If the machine does not do what it is told.
 pub(crate) fn run(options: &Options, seed: u64, round: u64) -> Result<Outcome, String> {
-    let mut dice = Dice::new(seed, round);
+    let mut dice = Rng::new(seed, round);
     let mut bench = Bench::new(options, seed, round, &mut dice)?;
     bench.server.start()?;
     let _entered = bench.runtime.enter();
@@ -142,7 +142,7 @@ async fn end(tasks: &mut [JoinHandle<()>]) {
 }
 
 impl Bench {
-    fn new(options: &Options, seed: u64, round: u64, dice: &mut Dice) -> Result<Self, String> {
+    fn new(options: &Options, seed: u64, round: u64, dice: &mut Rng) -> Result<Self, String> {
         let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
         let folder = dir.join(format!("tenure-torture-{seed}-{round}"));
         let _ = fs::remove_dir_all(&folder);

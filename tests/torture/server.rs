@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use tenure_lab::sim::Dice;
+use tenure_lab::sim::Rng;
 use tenure_tests::process::Process;
 
 /// How long a store may take to come up, on a machine that is busy with its clients.
@@ -32,7 +32,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// A store that does not run yet.
-    pub(crate) fn new(binary: &Path, folder: PathBuf, log: PathBuf, dice: &mut Dice) -> Self {
+    pub(crate) fn new(binary: &Path, folder: PathBuf, log: PathBuf, dice: &mut Rng) -> Self {
         Self {
             binary: binary.to_owned(),
             folder,
@@ -171,7 +171,7 @@ impl Drop for Server {
 
 /// An address that the store can come back to. Ports of outgoing connections lie higher on Linux: while the store
 /// is away a client that connects to it must not be given its port.
-fn free_address(dice: &mut Dice) -> SocketAddr {
+fn free_address(dice: &mut Rng) -> SocketAddr {
     loop {
         let port = 15_000 + dice.below(15_000) as u16;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -174,17 +174,15 @@ pub(crate) struct CompareCheck {
     /// How many members, or candidates beside a store
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) members: u32,
-    /// Instead of random faults this course of events, a little different with each seed; "all": one after
-    /// the other
+    /// Run this fault script instead of random faults; each seed varies it a little; "all": every script
     #[arg(long, value_name = "NAME", conflicts_with_all = ["contestant", "members"])]
-    pub(crate) course: Option<String>,
+    pub(crate) script: Option<String>,
     /// Print everything that happens; for one seed and one contestant
     #[arg(long)]
     pub(crate) trace: bool,
-    /// With this mistake made on purpose, to see that it is found; "all": one after the other, each in the
-    /// storms or the course that it needs. Only test builds make any
+    /// Switch on this bug and verify that it is caught; "all" tries each. Test builds only
     #[arg(long, value_name = "NAME")]
-    pub(crate) planted: Option<String>,
+    pub(crate) mutation: Option<String>,
 }
 
 fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {

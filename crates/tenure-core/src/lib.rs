@@ -18,6 +18,7 @@ pub mod time;
 
 pub mod candidate_id;
 pub mod epoch;
+pub mod fence;
 pub mod inline_str;
 pub mod name;
 pub mod node;

@@ -13,6 +13,8 @@ pub mod contestant;
 
 pub mod baseline;
 
+pub mod detector;
+
 pub mod fault;
 
 pub mod invariant;
@@ -28,8 +30,6 @@ pub mod paper;
 pub mod report;
 
 pub mod proxy;
-
-pub use tenure_core::{NodeId, bully, detector};
 
 /// The one of `known` that is most like `name`; what begins like it is liker.
 ///

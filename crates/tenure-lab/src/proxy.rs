@@ -13,11 +13,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::sim::{Dice, Latency, Link};
+use crate::sim::{Latency, Link, Rng};
 
 /// What the proxy does with what passes through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ProxyMode {
     /// Passes everything on.
     Pass,
     /// Lets connections hang, new ones too: nothing arrives, nothing is refused. What was sent
@@ -35,7 +35,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    mode: watch::Sender<Mode>,
+    mode: watch::Sender<ProxyMode>,
     shared: Arc<Shared>,
 }
 
@@ -66,7 +66,7 @@ struct Shared {
 struct Links {
     requests: Link,
     replies: Link,
-    dice: Dice,
+    rng: Rng,
 }
 
 /// Nothing is late and nothing is lost.
@@ -86,7 +86,7 @@ impl Proxy {
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let (mode, modes) = watch::channel(Mode::Pass);
+        let (mode, modes) = watch::channel(ProxyMode::Pass);
         let shared = Arc::new(Shared {
             lose_replies: AtomicUsize::new(0),
             cut_replies: AtomicUsize::new(0),
@@ -94,7 +94,7 @@ impl Proxy {
                 requests: AT_ONCE,
                 replies: AT_ONCE,
                 // Real processes do nothing twice alike, so it is enough that proxies differ.
-                dice: Dice::new(address.port().into(), 0),
+                rng: Rng::new(address.port().into(), 0),
             }),
             requests: AtomicU64::new(0),
             replies: AtomicU64::new(0),
@@ -125,7 +125,7 @@ impl Proxy {
     }
 
     /// From now on.
-    pub fn set(&self, mode: Mode) {
+    pub fn set(&self, mode: ProxyMode) {
         self.mode.send_replace(mode);
     }
 
@@ -195,8 +195,8 @@ impl Shared {
     fn draw(&self, of: fn(&Links) -> Link) -> Option<Duration> {
         let mut links = self.links();
         let link = of(&links);
-        let lost = links.dice.happens(link.loss);
-        (!lost).then(|| link.latency.draw(&mut links.dice))
+        let lost = links.rng.happens(link.loss);
+        (!lost).then(|| link.latency.draw(&mut links.rng))
     }
 
     fn count(&self, messages: &AtomicU64, begins: bool, bytes: usize) {
@@ -209,10 +209,10 @@ impl Shared {
 async fn forward(
     mut client: TcpStream,
     target: SocketAddr,
-    mut modes: watch::Receiver<Mode>,
+    mut modes: watch::Receiver<ProxyMode>,
     shared: Arc<Shared>,
 ) {
-    if *modes.borrow() == Mode::Refuse {
+    if *modes.borrow() == ProxyMode::Refuse {
         return;
     }
     let Ok(mut server) = TcpStream::connect(target).await else {
@@ -225,11 +225,11 @@ async fn forward(
     let mut went_up = None;
     loop {
         let mode = *modes.borrow_and_update();
-        if mode == Mode::Refuse {
+        if mode == ProxyMode::Refuse {
             return;
         }
-        let requests_pass = matches!(mode, Mode::Pass | Mode::HangReplies);
-        let replies_pass = matches!(mode, Mode::Pass | Mode::HangRequests);
+        let requests_pass = matches!(mode, ProxyMode::Pass | ProxyMode::HangReplies);
+        let replies_pass = matches!(mode, ProxyMode::Pass | ProxyMode::HangRequests);
         tokio::select! {
             changed = modes.changed() => if changed.is_err() { return },
             read = client.read(&mut up), if requests_pass => match read {
@@ -332,15 +332,15 @@ mod tests {
             };
             assert_eq!((proxy.carried(), proxy.at_rest()), (once, Some(1)));
             for cut in [
-                Mode::Hang,
-                Mode::HangRequests,
-                Mode::HangReplies,
-                Mode::Refuse,
+                ProxyMode::Hang,
+                ProxyMode::HangRequests,
+                ProxyMode::HangReplies,
+                ProxyMode::Refuse,
             ] {
                 proxy.set(cut);
                 assert_eq!(asks(&proxy).await, None, "{cut:?}");
             }
-            proxy.set(Mode::Pass);
+            proxy.set(ProxyMode::Pass);
             let begun = std::time::Instant::now();
             proxy.delay(Duration::from_millis(60), Duration::from_millis(40));
             assert_eq!(asks(&proxy).await, Some(*b"ping"));

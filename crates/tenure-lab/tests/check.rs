@@ -1,29 +1,29 @@
-//! The promises hold in a few hundred storms, and in the courses of events that need luck.
+//! The invariants hold under random faults and under every fault script.
 
-use tenure_lab::check::{self, Course, Ground};
+use tenure_lab::check::{self, CheckCase, FaultScript};
 use tenure_lab::contestant::Contestant;
 
-/// How many storms each contestant goes through here. More: `tenure compare check`.
+/// The seeds of random faults for each contestant. `tenure compare check` runs more.
 const SEEDS: u64 = 60;
 
-/// How many variants of each course are tried here.
+/// The seeds of each fault script.
 const VARIANTS: u64 = 200;
 
-/// Runs these seeds; none breaks a promise.
+/// Runs these seeds and fails at the first violation.
 #[track_caller]
-fn keeps_its_promises(ground: &Ground, seeds: u64) {
-    let report = check::all(ground, 0..seeds, false, || {});
+fn keeps_its_guarantees(case: &CheckCase, seeds: u64) {
+    let report = check::run_seeds(case, 0..seeds, false, || {});
     assert_eq!(report.seeds, seeds);
-    let name = ground.name();
-    assert!(report.terms >= seeds, "{name} is led");
-    if let Some(found) = report.found.first() {
-        let command = ground.command(found.seed);
+    let name = case.name();
+    assert!(report.terms >= seeds, "{name} has terms");
+    if let Some(found) = report.findings.first() {
+        let command = case.command(found.seed);
         panic!("{name}: {}; {command}", found.violation);
     }
 }
 
 #[test]
-fn what_is_promised_is_kept_in_every_storm() {
+fn every_contestant_keeps_its_guarantees_under_random_faults() {
     for (name, members) in [
         ("lease", 5),
         ("bully", 5),
@@ -34,17 +34,17 @@ fn what_is_promised_is_kept_in_every_storm() {
         ("bully-no-quorum", 9),
         ("bully-on-demand-no-quorum", 3),
     ] {
-        let ground = Ground {
+        let case = CheckCase {
             nodes: members,
-            ..Ground::new(Contestant::of_name(name).unwrap())
+            ..CheckCase::new(Contestant::of_name(name).unwrap())
         };
-        keeps_its_promises(&ground, SEEDS);
+        keeps_its_guarantees(&case, SEEDS);
     }
 }
 
 #[test]
-fn what_is_promised_is_kept_in_every_course() {
-    for course in Course::ALL {
-        keeps_its_promises(&Ground::on(course), VARIANTS);
+fn every_contestant_keeps_its_guarantees_under_every_fault_script() {
+    for script in FaultScript::ALL {
+        keeps_its_guarantees(&CheckCase::on(script), VARIANTS);
     }
 }

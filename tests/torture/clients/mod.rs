@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
-use tenure_lab::sim::Dice;
+use tenure_lab::sim::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Somebody who may want this lease now.
-    fn somebody(&self, lease: &str, dice: &mut Dice) -> Option<String> {
+    fn somebody(&self, lease: &str, dice: &mut Rng) -> Option<String> {
         let attempts = self.attempts();
         let mut wanting: Vec<_> = attempts.iter().rev().filter(|one| one.0 == lease).collect();
         wanting.truncate(6);
@@ -120,7 +120,7 @@ impl World {
 /// Starts all clients of a round.
 pub(crate) fn start(world: &Arc<World>, crowd: Crowd, seed: u64) -> Vec<JoinHandle<()>> {
     let session = |kind: &str, number: usize, stream: u64| {
-        let dice = Dice::new(seed, stream + number as u64);
+        let dice = Rng::new(seed, stream + number as u64);
         Session::new(world.clone(), format!("{kind}{number}"), dice)
     };
     let mut tasks = Vec::new();
@@ -141,7 +141,7 @@ pub(crate) fn start(world: &Arc<World>, crowd: Crowd, seed: u64) -> Vec<JoinHand
 pub(crate) fn start_watchers(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
     let watched = watcher::WATCHED.into_iter().enumerate();
     let watchers = watched.map(|(number, (lease, renewed))| {
-        let dice = Dice::new(seed, 4_000 + number as u64);
+        let dice = Rng::new(seed, 4_000 + number as u64);
         let session = Session::new(world.clone(), format!("w{number}"), dice);
         tokio::spawn(watcher::run(session, lease, renewed))
     });
@@ -150,7 +150,7 @@ pub(crate) fn start_watchers(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()
 
 /// Looks at everything once more, when no faults are left.
 pub(crate) async fn look_at_all(world: &Arc<World>) {
-    let mut session = Session::new(world.clone(), "last".into(), Dice::new(0, 0));
+    let mut session = Session::new(world.clone(), "last".into(), Rng::new(0, 0));
     session.routes = [0, 0];
     for lease in QUIET.into_iter().chain(ROUGH).chain(SPARSE) {
         for ask in [Ask::View, Ask::Terms] {
@@ -167,7 +167,7 @@ pub(crate) async fn look_at_all(world: &Arc<World>) {
 struct Session {
     world: Arc<World>,
     name: String,
-    dice: Dice,
+    dice: Rng,
     /// It prefers the first.
     routes: [usize; 2],
     /// Connections that are open and have nothing to do.
@@ -191,7 +191,7 @@ struct Late {
 }
 
 impl Session {
-    fn new(world: Arc<World>, name: String, mut dice: Dice) -> Self {
+    fn new(world: Arc<World>, name: String, mut dice: Rng) -> Self {
         let first = dice.below(2) as usize;
         Self {
             world,
@@ -326,7 +326,7 @@ impl Session {
     /// Sends this once more, later, over another connection: a network may repeat what was sent.
     fn repeat_later(&mut self, lease: &'static str, holder: &str, ask: Ask) {
         let after = self.millis(0, 1_500);
-        let dice = Dice::new(self.dice.below(u64::MAX), 0);
+        let dice = Rng::new(self.dice.below(u64::MAX), 0);
         let mut session = Self::new(self.world.clone(), format!("{}+", self.name), dice);
         let holder = holder.to_owned();
         tokio::spawn(async move {

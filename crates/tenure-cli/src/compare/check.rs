@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use tenure_lab::check::{self, Course, Ground};
-use tenure_lab::fault::Planted;
+use tenure_lab::check::{self, CheckCase, FaultScript};
+use tenure_lab::fault::Mutation;
 
 use super::{bar, contestants};
 use crate::cli::CompareCheck;
@@ -19,14 +19,14 @@ const DEFAULT: &[&str] = &["lease", "bully", "bully-no-quorum"];
 const TOLD: usize = 5;
 
 pub(super) fn check(arguments: &CompareCheck) -> Result<ExitCode, Failure> {
-    if arguments.planted.as_deref() == Some("all") {
-        return planted(arguments);
+    if arguments.mutation.as_deref() == Some("all") {
+        return mutations(arguments);
     }
-    let planted = arguments.planted.as_deref().map(Planted::of_name);
-    let planted = planted.transpose().map_err(wrong)?;
+    let mutation = arguments.mutation.as_deref().map(Mutation::of_name);
+    let mutation = mutation.transpose().map_err(wrong)?;
     let mut well = true;
     for ground in grounds(arguments)? {
-        let ground = Ground { planted, ..ground };
+        let ground = CheckCase { mutation, ..ground };
         well &= if arguments.trace {
             trace(arguments, &ground)?
         } else {
@@ -40,19 +40,23 @@ pub(super) fn check(arguments: &CompareCheck) -> Result<ExitCode, Failure> {
     })
 }
 
-fn grounds(arguments: &CompareCheck) -> Result<Vec<Ground>, Failure> {
-    match arguments.course.as_deref() {
-        Some("all") => return Ok(Course::ALL.iter().map(Ground::on).collect()),
-        Some(name) => return Ok(vec![Ground::on(Course::of_name(name).map_err(wrong)?)]),
+fn grounds(arguments: &CompareCheck) -> Result<Vec<CheckCase>, Failure> {
+    match arguments.script.as_deref() {
+        Some("all") => return Ok(FaultScript::ALL.iter().map(CheckCase::on).collect()),
+        Some(name) => {
+            return Ok(vec![CheckCase::on(
+                FaultScript::of_name(name).map_err(wrong)?,
+            )]);
+        }
         None => {}
     }
     let contestants = match &arguments.contestant[..] {
         [] => contestants(DEFAULT)?,
         named => contestants(named)?,
     };
-    let grounds = contestants.into_iter().map(|contestant| Ground {
+    let grounds = contestants.into_iter().map(|contestant| CheckCase {
         nodes: arguments.members,
-        ..Ground::new(contestant)
+        ..CheckCase::new(contestant)
     });
     Ok(grounds.collect())
 }
@@ -61,30 +65,30 @@ fn wrong(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
     Failure::new(BAD_CONFIGURATION, anyhow!(error))
 }
 
-fn search(arguments: &CompareCheck, ground: &Ground) -> Result<bool, Failure> {
+fn search(arguments: &CompareCheck, ground: &CheckCase) -> Result<bool, Failure> {
     let seeds = arguments.seeds.clone();
     let bar = bar(seeds.end - seeds.start, "seeds");
     let begun = Instant::now();
-    let report = check::all(ground, seeds, false, || bar.inc(1));
+    let report = check::run_seeds(ground, seeds, false, || bar.inc(1));
     bar.finish_and_clear();
     let name = ground.name();
-    for found in report.found.iter().take(TOLD) {
+    for found in report.findings.iter().take(TOLD) {
         output::line(format!("{name}, seed {}: {}", found.seed, found.violation))?;
         output::line(format!("  {}", ground.command(found.seed)))?;
     }
     output::line(format!(
         "{name}: {} of {} seeds break a promise ({} virtual hours, {} terms, {} messages, in {:.1} s)",
-        report.found.len(),
+        report.findings.len(),
         report.seeds,
         report.seeds * ground.lasts.as_secs() / 3_600,
         report.terms,
         report.messages,
         begun.elapsed().as_secs_f64(),
     ))?;
-    Ok(report.found.is_empty())
+    Ok(report.findings.is_empty())
 }
 
-fn trace(arguments: &CompareCheck, ground: &Ground) -> Result<bool, Failure> {
+fn trace(arguments: &CompareCheck, ground: &CheckCase) -> Result<bool, Failure> {
     let (lines, violation) = check::trace(ground, arguments.seeds.start);
     for line in lines {
         if !output::try_line(line)? {
@@ -98,20 +102,20 @@ fn trace(arguments: &CompareCheck, ground: &Ground) -> Result<bool, Failure> {
     Ok(violation.is_none())
 }
 
-/// Every mistake that can be made on purpose, each on the ground that it needs.
-fn planted(arguments: &CompareCheck) -> Result<ExitCode, Failure> {
-    let all = check::plants().map_err(wrong)?;
-    let bar = bar(all.len() as u64, "mistakes");
+/// Checks that each mutation is caught.
+fn mutations(arguments: &CompareCheck) -> Result<ExitCode, Failure> {
+    let all = check::mutations().map_err(wrong)?;
+    let bar = bar(all.len() as u64, "mutations");
     let mut caught = 0;
     for ground in &all {
-        let report = check::all(ground, arguments.seeds.clone(), true, || {});
-        caught += usize::from(!report.found.is_empty());
-        let told = ground.told(&report);
+        let report = check::run_seeds(ground, arguments.seeds.clone(), true, || {});
+        caught += usize::from(!report.findings.is_empty());
+        let told = ground.describe(&report);
         bar.suspend(|| output::line(told))?;
         bar.inc(1);
     }
     bar.finish_and_clear();
-    output::line(format!("planted faults caught: {caught} of {}", all.len()))?;
+    output::line(format!("mutations caught: {caught} of {}", all.len()))?;
     Ok(if caught == all.len() {
         ExitCode::SUCCESS
     } else {

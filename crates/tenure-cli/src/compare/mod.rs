@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
-use tenure_lab::contestant::{Contestant, Way};
+use tenure_lab::contestant::{Algorithm, Contestant};
 use tenure_lab::measure::{self, Comparison, NODES};
 use tenure_lab::scenario::{self, Scenario};
 
@@ -88,7 +88,7 @@ fn run(arguments: &Compare) -> Result<ExitCode, Failure> {
 
 fn list() -> Result<ExitCode, Failure> {
     let mut table = output::table(&["CONTESTANT", "WHAT IT IS"]);
-    for way in Way::all() {
+    for way in Algorithm::all() {
         table.add_row([way.name(), about(way)]);
     }
     output::print_table(&table)?;
@@ -102,17 +102,17 @@ fn list() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn about(way: Way) -> String {
+fn about(way: Algorithm) -> String {
     match way {
-        Way::Lease => "a lease in a store".into(),
-        Way::Bully { detector, quorum } => {
+        Algorithm::Lease => "a lease in a store".into(),
+        Algorithm::Bully { detector, quorum } => {
             let guard = if quorum { "with" } else { "without" };
             format!("peers {guard} a quorum, failure detector: {detector}")
         }
-        Way::Published => "Bully_FD as it was published".into(),
-        Way::Classic => "the Bully algorithm of Garcia-Molina".into(),
-        Way::Textbook => "the Bully algorithm of textbooks".into(),
-        Way::Ring => "the ring of Chang and Roberts".into(),
+        Algorithm::Published => "Bully_FD as it was published".into(),
+        Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),
+        Algorithm::Textbook => "the Bully algorithm of textbooks".into(),
+        Algorithm::Ring => "the ring of Chang and Roberts".into(),
     }
 }
 

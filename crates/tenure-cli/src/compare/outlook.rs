@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure::Config;
 use tenure::config::Strategy;
-use tenure_lab::bully::GroupGuarantee;
-use tenure_lab::measure::Row;
+use tenure_core::bully::GroupGuarantee;
+use tenure_lab::measure::Measurement;
 
 use crate::exit::Failure;
 use crate::output;
@@ -64,7 +64,11 @@ impl Outlook {
 
 /// What is promised, the worst time without a leader, the cost at rest, and when to choose which. So many
 /// candidates were compared.
-pub(super) fn summary(outlooks: &[&Outlook], rows: &[Row], candidates: u32) -> io::Result<()> {
+pub(super) fn summary(
+    outlooks: &[&Outlook],
+    rows: &[Measurement],
+    candidates: u32,
+) -> io::Result<()> {
     for one in outlooks {
         let of = rows.iter().filter(|row| row.contestant == one.name);
         for line in lines(one, &of.collect::<Vec<_>>(), candidates) {
@@ -74,7 +78,7 @@ pub(super) fn summary(outlooks: &[&Outlook], rows: &[Row], candidates: u32) -> i
     Ok(())
 }
 
-fn lines(one: &Outlook, rows: &[&Row], candidates: u32) -> Vec<String> {
+fn lines(one: &Outlook, rows: &[&Measurement], candidates: u32) -> Vec<String> {
     let (promises, choose) = words(one.promise);
     let mut lines = vec![format!("\n{}", one.name), format!("  promises {promises}")];
     let bound = one.bound.as_secs_f64();
@@ -86,7 +90,7 @@ fn lines(one: &Outlook, rows: &[&Row], candidates: u32) -> Vec<String> {
     lines.push(format!(
         "  without a leader after a crash: at most {bound:.1} s by its settings{measured}"
     ));
-    let longest = |row: &&&Row| row.without_leader.max;
+    let longest = |row: &&&Measurement| row.without_leader.max;
     let worst = rows.iter().max_by(|a, b| longest(a).total_cmp(&longest(b)));
     if let Some(row) = worst {
         let (scenario, max) = (&row.scenario, row.without_leader.max);
@@ -109,7 +113,7 @@ fn lines(one: &Outlook, rows: &[&Row], candidates: u32) -> Vec<String> {
             never.join(", ")
         ));
     }
-    let twos = rows.iter().filter(|row| row.runs_with_two > 0);
+    let twos = rows.iter().filter(|row| row.runs_with_overlap > 0);
     let twos: Vec<&str> = twos.map(|row| row.scenario.as_str()).collect();
     lines.push(if twos.is_empty() {
         "  two never acted at once".into()

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use chrono::{DateTime, Utc};
-use tenure_lab::measure::{Comparison, Row};
-use tenure_lab::report::{Made, Report};
+use tenure_lab::measure::{Comparison, Measurement};
+use tenure_lab::report::{Provenance, Report};
 
 use super::bar;
 use crate::exit::{BAD_CONFIGURATION, Failure};
@@ -41,7 +41,7 @@ impl<'a> Page<'a> {
     pub(super) fn write_simulated(
         &self,
         comparison: &Comparison,
-        rows: &[Row],
+        rows: &[Measurement],
     ) -> Result<(), Failure> {
         let bar = bar(Report::runs(comparison), "runs for the report");
         let report = Report::new(comparison, rows.to_vec(), || bar.inc(1));
@@ -63,8 +63,8 @@ impl<'a> Page<'a> {
     }
 }
 
-fn made() -> Made {
-    Made {
+fn made() -> Provenance {
+    Provenance {
         by: command(),
         version: env!("CARGO_PKG_VERSION").into(),
         on: machine(),

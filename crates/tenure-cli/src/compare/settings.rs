@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use tenure::Config;
 use tenure::config::Strategy;
-use tenure_lab::bully::{GroupGuarantee, GroupTimingsOptions};
-use tenure_lab::contestant::{Contestant, DetectorKind, Way};
+use tenure_core::bully::{GroupGuarantee, GroupTimingsOptions};
+use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
 
 use super::outlook::Outlook;
 use crate::exit::{BAD_CONFIGURATION, Failure};
@@ -28,7 +28,7 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
     let (name, term) = (file.display().to_string(), *config.timings());
     let bully = match config.strategy() {
         Strategy::Lease => {
-            let lease = Contestant::new(Way::Lease);
+            let lease = Contestant::new(Algorithm::Lease);
             return Ok(Contestant {
                 name,
                 term,
@@ -56,7 +56,7 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
     };
     let rules = bully.rules(&term).map_err(anyhow::Error::from)?;
     let detection = bully.detection(&rules).map_err(anyhow::Error::from)?;
-    let way = Way::Bully {
+    let way = Algorithm::Bully {
         detector: DetectorKind::Of(detection.by()),
         quorum: rules.guarantee() == GroupGuarantee::Quorum,
     };

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use tenure_lab::measure::{Row, Spread};
+use tenure_lab::measure::{Measurement, Spread};
 use tenure_lab::scenario::Scenario;
 
 use crate::output;
@@ -29,7 +29,7 @@ const COLUMNS: &[&str] = &[
 /// A live run has a column more.
 const LIVE_COLUMN: &str = "CPU AT REST";
 
-pub(super) fn print(rows: &[Row], scenarios: &[Scenario]) -> io::Result<()> {
+pub(super) fn print(rows: &[Measurement], scenarios: &[Scenario]) -> io::Result<()> {
     let live = rows.iter().any(|row| row.live);
     let columns = [COLUMNS, if live { &[LIVE_COLUMN] } else { &[] }].concat();
     for scenario in scenarios {
@@ -43,8 +43,8 @@ pub(super) fn print(rows: &[Row], scenarios: &[Scenario]) -> io::Result<()> {
                 of_led(secs(row.without_leader.median)),
                 of_led(secs(row.without_leader.p99)),
                 of_led(secs(row.without_leader.max)),
-                row.runs_with_two.to_string(),
-                secs(row.two_act.max),
+                row.runs_with_overlap.to_string(),
+                secs(row.overlap.max),
                 row.writes_refused.to_string(),
                 format!("{:.1}", row.flaps),
                 of_led(format!("{:.1}", row.messages_per_election)),
@@ -83,7 +83,7 @@ fn secs(secs: f64) -> String {
     format!("{secs:.2} s")
 }
 
-pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
+pub(super) fn csv(rows: &[Measurement]) -> io::Result<()> {
     let spread = |name: &str| format!("{name}_median_s,{name}_p99_s,{name}_max_s");
     output::line(format!(
         "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,flaps,writes_taken,writes_refused,\
@@ -104,8 +104,8 @@ pub(super) fn csv(rows: &[Row]) -> io::Result<()> {
             row.never_led,
             spread(&row.first_leader),
             spread(&row.without_leader),
-            spread(&row.two_act),
-            row.runs_with_two,
+            spread(&row.overlap),
+            row.runs_with_overlap,
             row.terms,
             row.flaps,
             row.writes_taken,

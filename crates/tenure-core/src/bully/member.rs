@@ -38,12 +38,12 @@ impl Membership {
         Self::of_at_most(MAX_MEMBERS, members)
     }
 
-    /// The membership of these, however many they are: the lab elects among a thousand.
+    /// The membership of these, however many they are. It is for simulations: an election that is
+    /// used has at most [`MAX_MEMBERS`].
     ///
     /// # Errors
     ///
     /// [`MembershipError`] if there is nobody, or if two have one number.
-    #[cfg(any(test, feature = "lab"))]
     pub fn of_any_size(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
         Self::of_at_most(usize::MAX, members)
     }

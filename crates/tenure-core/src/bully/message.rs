@@ -69,11 +69,6 @@ pub enum PeerMessage {
         /// The number of the term.
         epoch: Epoch,
     },
-    /// I am not. Only the published algorithm says so; here `Ack` and `Rej` do.
-    NotNorm {
-        /// The election that was asked about.
-        election: ElectionId,
-    },
     /// What the quorum guard says.
     Quorum(QuorumMessage),
 }

@@ -30,9 +30,6 @@ mod node;
 
 mod bounds;
 
-#[cfg(any(test, feature = "lab"))]
-pub mod published;
-
 pub use crate::NodeId;
 pub use bounds::Bounds;
 pub use guarantee::GroupGuarantee;
@@ -41,8 +38,8 @@ pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWar
 pub use message::{ElectionId, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 pub use node::PeerCandidate;
 pub use node_state::Started;
-#[cfg(any(test, feature = "planted"))]
-pub use settings::Mutation;
+#[cfg(any(test, feature = "mutations"))]
+pub use settings::DisabledRule;
 pub use settings::{GroupSettings, NotAMember};
 pub use timings::{GroupTimings, GroupTimingsError, GroupTimingsOptions};
 

@@ -5,9 +5,9 @@ use crate::Incarnation;
 use crate::detector::Group;
 
 /// A repair of the published algorithm that can be taken out again, to see what it is for.
-#[cfg(any(test, feature = "planted"))]
+#[cfg(any(test, feature = "mutations"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mutation {
+pub enum DisabledRule {
     /// One worse member after the other is halted, in the order of their ranks.
     OneAfterTheOther,
     /// The test for completion is made wherever a member is accounted for, not only on an `Ack`.
@@ -62,8 +62,8 @@ pub struct GroupSettings {
     pub(super) timings: GroupTimings,
     guarantee: GroupGuarantee,
     preempt: bool,
-    #[cfg(any(test, feature = "planted"))]
-    without: alloc::vec::Vec<Mutation>,
+    #[cfg(any(test, feature = "mutations"))]
+    without: alloc::vec::Vec<DisabledRule>,
 }
 
 /// Settings never change, so they don't tell two nodes of one run apart.
@@ -98,7 +98,7 @@ impl GroupSettings {
             members,
             timings,
             preempt: false,
-            #[cfg(any(test, feature = "planted"))]
+            #[cfg(any(test, feature = "mutations"))]
             without: alloc::vec::Vec::new(),
         })
     }
@@ -118,15 +118,15 @@ impl GroupSettings {
     }
 
     /// Takes a repair out.
-    #[cfg(any(test, feature = "planted"))]
+    #[cfg(any(test, feature = "mutations"))]
     #[must_use]
-    pub fn without(mut self, fix: Mutation) -> Self {
+    pub fn without(mut self, fix: DisabledRule) -> Self {
         self.without.push(fix);
         self
     }
 
-    #[cfg(any(test, feature = "planted"))]
-    pub(super) fn lacks(&self, fix: Mutation) -> bool {
+    #[cfg(any(test, feature = "mutations"))]
+    pub(super) fn lacks(&self, fix: DisabledRule) -> bool {
         self.without.contains(&fix)
     }
 
@@ -173,12 +173,12 @@ impl GroupSettings {
     }
 }
 
-/// Whether a repair was taken out. Without the feature `planted` none can be.
+/// Whether a repair was taken out. Without the feature `mutations` none can be.
 macro_rules! lacks {
     ($settings:expr, $fix:ident) => {{
-        #[cfg(any(test, feature = "planted"))]
-        let lacks = $settings.lacks($crate::bully::Mutation::$fix);
-        #[cfg(not(any(test, feature = "planted")))]
+        #[cfg(any(test, feature = "mutations"))]
+        let lacks = $settings.lacks($crate::bully::DisabledRule::$fix);
+        #[cfg(not(any(test, feature = "mutations")))]
         let lacks = false;
         lacks
     }};

@@ -14,8 +14,7 @@ use super::{
 };
 use crate::{Incarnation, NodeId};
 
-/// Which detector. The [`Ring`](super::Ring) is none of them: it is for experiments, since one slow
-/// node or one lost message delays everybody.
+/// Which detector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DetectBy {
@@ -64,12 +63,7 @@ impl FromStr for DetectBy {
         let known = Self::ALL.into_iter().find(|by| by.name() == name);
         known.ok_or_else(|| {
             let names = Self::ALL.map(|by| alloc::format!("{:?}", by.name()));
-            let ring = if name == "ring" {
-                "; the ring is for experiments only"
-            } else {
-                ""
-            };
-            alloc::format!("must be one of {}{ring}", names.join(", "))
+            alloc::format!("must be one of {}", names.join(", "))
         })
     }
 }

@@ -88,8 +88,6 @@ pub enum DetectorMessage {
         /// The incarnation that is known to be back.
         incarnation: Incarnation,
     },
-    /// The attendance list.
-    Attendance(Attendance),
 }
 
 /// Whether a node that runs stands for election.
@@ -101,30 +99,6 @@ pub enum Candidacy {
     Candidate,
     /// It only follows and votes, for good or for now: nobody should wait for it to lead.
     NonCandidate,
-}
-
-/// The list that goes round the [ring](super::Ring).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Attendance {
-    /// Which list, and how far it has come.
-    pub stamp: Stamp,
-    /// Who has signed it, or answered in the search before it.
-    pub present: BTreeSet<NodeId>,
-    /// Who was looked for and not found.
-    pub absent: BTreeSet<NodeId>,
-}
-
-/// Orders attendance lists: of two, the newer one holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Stamp {
-    /// Grows when a list is written anew.
-    pub generation: u64,
-    /// Who wrote it.
-    pub author: NodeId,
-    /// How often it was passed on.
-    pub hops: u64,
 }
 
 /// What a detector is told.

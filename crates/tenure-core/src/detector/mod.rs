@@ -12,9 +12,8 @@
 //! | [`Push`]`<`[`FixedTimeout`]`>` | a heartbeat to each subscriber, at an interval |
 //! | [`Push`]`<`[`Chen`]`>` | the same, with an adaptive deadline |
 //! | [`Push`]`<`[`PhiAccrual`]`>` | the same, with a level of suspicion |
-//! | [`Ring`] | one attendance list that goes round all nodes |
 //!
-//! [`Detection`] makes one of them from a name and a few numbers, all but the ring.
+//! [`Detection`] makes one of them from a name and a few numbers.
 //!
 //! All nodes of a group run the same one, with the same parameters. All of them answer questions in
 //! the same way ([`AskOptions`]), by pings that all of them answer. All are pure state machines.
@@ -41,7 +40,8 @@
 //! ```
 //! use std::time::Duration;
 //! use tenure_core::detector::{
-//!     AskOptions, Detector, Group, Input, OnDemand, OnDemandOptions, Output, Verdict,
+//!     AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand, OnDemandOptions,
+//!     Verdict,
 //! };
 //! use tenure_core::{Incarnation, Instant, NodeId};
 //!
@@ -51,23 +51,23 @@
 //! let (ask, options) = (AskOptions::default(), OnDemandOptions::default());
 //! let mut detector = OnDemand::new(&group, ask, options).unwrap();
 //!
-//! detector.handle_input(at(0), Input::Ask { node: two, ask: 7 });
+//! detector.handle_input(at(0), DetectorInput::Ask { node: two, ask: 7 });
 //! while let Some(output) = detector.poll_output() {
-//!     assert!(matches!(output, Output::Send { to, .. } if to == two)); // It stays unanswered.
+//!     assert!(matches!(output, DetectorOutput::Send { to, .. } if to == two)); // It stays unanswered.
 //! }
 //!
 //! // A driver sleeps until `poll_timeout`. After half a second without an answer:
 //! detector.handle_timeout(at(250));
 //! detector.handle_timeout(at(500));
 //! let answer = std::iter::from_fn(|| detector.poll_output())
-//!     .find(|output| matches!(output, Output::Answer { .. }));
-//! let Some(Output::Answer { ask: 7, verdict, .. }) = answer else { unreachable!() };
+//!     .find(|output| matches!(output, DetectorOutput::Answer { .. }));
+//! let Some(DetectorOutput::Answer { ask: 7, verdict, .. }) = answer else { unreachable!() };
 //! assert_eq!(verdict, Verdict::Down);
 //! ```
 
 mod message;
-mod options;
-mod peer_table;
+pub mod options;
+pub mod peer_table;
 mod recovery_announcer;
 
 mod on_demand;
@@ -79,11 +79,7 @@ mod chen;
 mod fixed;
 mod phi;
 
-mod ring;
-
 mod detection;
-
-pub mod quality;
 
 use core::fmt;
 use core::time::Duration;
@@ -91,16 +87,13 @@ use core::time::Duration;
 pub use chen::{Chen, ChenOptions};
 pub use detection::{DetectBy, Detection, DetectionOptions};
 pub use fixed::FixedTimeout;
-pub use message::{
-    Attendance, Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Stamp, Verdict,
-};
+pub use message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
 pub use on_demand::{OnDemand, OnDemandOptions};
 pub use options::{MAX_DURATION, MIN_INTERVAL, OptionsError};
 pub use peer_table::AskOptions;
 pub use phi::{PhiAccrual, PhiOptions};
 pub use pull::{Pull, PullOptions};
 pub use push::{Estimator, Push, PushOptions};
-pub use ring::{Ring, RingOptions};
 
 use crate::{Instant, NodeId};
 

@@ -104,7 +104,7 @@ impl Detector for OnDemand {
             })
             .collect();
         for node in due {
-            self.desk.look_up(now, node);
+            self.desk.ask_about(now, node);
         }
     }
 

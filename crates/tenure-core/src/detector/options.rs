@@ -1,4 +1,4 @@
-//! Which parameters are possible.
+//! Checks of the parameters of detectors.
 
 use core::time::Duration;
 
@@ -41,13 +41,22 @@ pub enum OptionsError {
     },
 }
 
-/// `value` is between the shortest and the longest duration.
-pub(super) fn duration(name: &'static str, value: Duration) -> Result<(), OptionsError> {
+/// Checks that `value` is between the shortest and the longest duration.
+///
+/// # Errors
+///
+/// [`OptionsError::Duration`].
+pub fn duration(name: &'static str, value: Duration) -> Result<(), OptionsError> {
     at_least(name, value, "", MIN_INTERVAL)?;
     at_most(name, value, "", MAX_DURATION)
 }
 
-pub(super) fn at_least(
+/// Checks that `value` is at least `limit`, which `limit_name` describes.
+///
+/// # Errors
+///
+/// [`OptionsError::Duration`].
+pub fn at_least(
     name: &'static str,
     value: Duration,
     limit_name: &'static str,

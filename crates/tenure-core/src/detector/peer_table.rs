@@ -1,4 +1,6 @@
-//! What all detectors share: what is known of each node, questions about one node, the down list.
+//! The part that all detectors share: the state of each peer, questions about one peer, the down list.
+//!
+//! It is public so that further detectors can be built on it, as the experiments in `tenure-lab` are.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -62,9 +64,9 @@ impl AskOptions {
     }
 }
 
-/// What a detector knows of the nodes, and what is on its way out.
+/// The peers of a node, the open questions about them, and the outputs to poll.
 #[derive(Debug)]
-pub(super) struct PeerTable {
+pub struct PeerTable {
     group: Group,
     options: AskOptions,
     candidacy: Candidacy,
@@ -109,23 +111,33 @@ enum Watch {
     Suspected,
 }
 
-/// What is left of an input for the detector's own method.
+/// What an input means for the detector's own method.
 #[derive(Debug)]
-pub(super) enum Step {
+pub enum Step {
+    /// Nothing.
     Nothing,
+    /// The client watches this node from now on.
     Watch(NodeId),
+    /// The client no longer watches it.
     Unwatch(NodeId),
-    /// A peer was heard in its newest incarnation; with a detector's message, or some other.
+    /// A message of a peer's newest incarnation.
     Heard {
+        /// The peer.
         from: NodeId,
         /// It was known in an older incarnation.
         restarted: bool,
+        /// The message, if it is a detector's.
         message: Option<DetectorMessage>,
     },
 }
 
 impl PeerTable {
-    pub(super) fn new(group: &Group, options: AskOptions) -> Result<Self, OptionsError> {
+    /// The table of a node that has just started.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError`] if the options contradict each other.
+    pub fn new(group: &Group, options: AskOptions) -> Result<Self, OptionsError> {
         options.check()?;
         Ok(Self {
             group: group.clone(),
@@ -139,15 +151,20 @@ impl PeerTable {
         })
     }
 
-    pub(super) const fn group(&self) -> &Group {
+    /// The node and its peers.
+    #[must_use]
+    pub const fn group(&self) -> &Group {
         &self.group
     }
 
-    pub(super) const fn options(&self) -> &AskOptions {
+    /// How questions are asked.
+    #[must_use]
+    pub const fn options(&self) -> &AskOptions {
         &self.options
     }
 
-    pub(super) fn handle_input(&mut self, now: Instant, input: DetectorInput) -> Step {
+    /// Handles the part of an input that is the same for all detectors.
+    pub fn handle_input(&mut self, now: Instant, input: DetectorInput) -> Step {
         match input {
             DetectorInput::Ask { node, ask } => {
                 self.ask(now, node, ask);
@@ -222,7 +239,7 @@ impl PeerTable {
 
     /// Asks about a node on the detector's own account. A node that was found down a moment ago is
     /// suspected without asking it.
-    pub(super) fn look_up(&mut self, now: Instant, node: NodeId) {
+    pub fn ask_about(&mut self, now: Instant, node: NodeId) {
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
@@ -334,8 +351,8 @@ impl PeerTable {
         }
     }
 
-    /// Sends what is due of the questions and notices, and returns who was found down.
-    pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
+    /// Sends the pings and notices that are due, and returns the nodes that were found down.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
         for node in self.notices.take_due(now) {
             self.send(node, DetectorMessage::Recovered);
         }
@@ -389,7 +406,7 @@ impl PeerTable {
 
     /// The node has been silent for longer than its watch allows. That answers an open question, too:
     /// had the node been heard since, there would be none.
-    pub(super) fn find_silent(&mut self, now: Instant, node: NodeId) {
+    pub fn find_silent(&mut self, now: Instant, node: NodeId) {
         if let Some(question) = self.question(node) {
             let ask = question.ask;
             self.close_as_down(now, node, ask);
@@ -398,7 +415,7 @@ impl PeerTable {
     }
 
     /// Enters the node in the down list and tells a watch.
-    pub(super) fn suspect(&mut self, now: Instant, node: NodeId) {
+    pub fn suspect(&mut self, now: Instant, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = Some(now);
             self.say_suspected(node);
@@ -410,7 +427,7 @@ impl PeerTable {
     }
 
     /// Takes the node off the down list and tells a watch.
-    pub(super) fn trust(&mut self, node: NodeId) {
+    pub fn trust(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = None;
             self.say(node, Watch::Trusted, DetectorOutput::Trusted(node));
@@ -426,47 +443,59 @@ impl PeerTable {
         }
     }
 
-    pub(super) fn is_suspected(&self, node: NodeId) -> bool {
+    /// Whether the node is under watch and suspected.
+    #[must_use]
+    pub fn is_suspected(&self, node: NodeId) -> bool {
         let peer = self.peers.get(&node);
         peer.is_some_and(|peer| peer.watch == Some(Watch::Suspected))
     }
 
     /// Whether a question about the node is open.
-    pub(super) fn is_asked(&self, node: NodeId) -> bool {
+    #[must_use]
+    pub fn is_asked(&self, node: NodeId) -> bool {
         let peer = self.peers.get(&node);
         peer.is_some_and(|peer| peer.question.is_some())
     }
 
-    /// Whether the node is on the down list, be its entry fresh or not.
-    pub(super) fn is_listed(&self, node: NodeId) -> bool {
+    /// Whether the node is on the down list, even if its entry is not fresh.
+    #[must_use]
+    pub fn is_listed(&self, node: NodeId) -> bool {
         self.listed(node).is_some()
     }
 
-    pub(super) fn listed(&self, node: NodeId) -> Option<Instant> {
+    /// When the node was put on the down list.
+    #[must_use]
+    pub fn listed(&self, node: NodeId) -> Option<Instant> {
         self.peers.get(&node)?.listed
     }
 
-    pub(super) fn heard(&self, node: NodeId) -> Option<Instant> {
+    /// When the last message of the node came.
+    #[must_use]
+    pub fn heard(&self, node: NodeId) -> Option<Instant> {
         self.peers.get(&node)?.heard
     }
 
-    pub(super) fn send(&mut self, to: NodeId, message: DetectorMessage) {
+    /// Sends a message.
+    pub fn send(&mut self, to: NodeId, message: DetectorMessage) {
         self.outputs.push_back(DetectorOutput::Send { to, message });
     }
 
     /// Sends a ping and returns its round.
-    pub(super) fn ping(&mut self, to: NodeId) -> u64 {
+    pub fn ping(&mut self, to: NodeId) -> u64 {
         self.rounds += 1;
         let round = self.rounds;
         self.send(to, DetectorMessage::Ping { round });
         round
     }
 
-    pub(super) fn poll_output(&mut self) -> Option<DetectorOutput> {
+    /// The next output.
+    pub fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.outputs.pop_front()
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let notice = self.notices.poll_timeout();
         if self.open == 0 {
             return notice;

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_core::{Incarnation, Instant, NodeId};
 
-use super::office::{Office, about};
-use super::{Elects, Pace};
-use crate::sim::{Claim, Here, Input, Payload, Process};
+use super::node::{BaselineNode, jittered};
+use super::{BaselineMember, BaselineTimings};
+use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
 
 /// What members say to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
+pub enum ClassicMessage {
     /// Are you there? To better ones in an election, and to the leader from time to time.
     AreYouThere,
     /// I am.
@@ -36,7 +36,7 @@ pub enum Message {
     No,
 }
 
-impl Message {
+impl ClassicMessage {
     pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::AreYouThere => "AreYouThere",
@@ -55,7 +55,7 @@ impl Message {
 /// A member.
 #[derive(Debug)]
 pub struct Classic {
-    office: Office,
+    node: BaselineNode,
     state: State,
     /// When its patience ends, or it looks again.
     look_at: Instant,
@@ -85,16 +85,16 @@ impl Classic {
     pub fn start(
         me: NodeId,
         members: Vec<NodeId>,
-        pace: Pace,
+        timings: BaselineTimings,
         life: u64,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
     ) -> Self {
         let mut member = Self {
-            office: Office::new(me, members, pace, Incarnation(life)),
+            node: BaselineNode::new(me, members, timings, Incarnation(life)),
             state: State::Asking,
-            look_at: here.now,
+            look_at: context.now,
         };
-        member.organise(here);
+        member.organise(context);
         member
     }
 
@@ -102,157 +102,161 @@ impl Classic {
     pub(crate) fn settled(
         me: NodeId,
         members: Vec<NodeId>,
-        pace: Pace,
+        timings: BaselineTimings,
         leader: NodeId,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
     ) -> Self {
         let mut member = Self {
-            office: Office::new(me, members, pace, Incarnation(1)),
+            node: BaselineNode::new(me, members, timings, Incarnation(1)),
             state: State::Asking,
-            look_at: here.now,
+            look_at: context.now,
         };
-        member.settle(here, leader);
+        member.settle(context, leader);
         member
     }
 
-    fn say(here: &mut Here<'_>, to: impl IntoIterator<Item = NodeId>, message: Message) {
+    fn say(
+        context: &mut Context<'_>,
+        to: impl IntoIterator<Item = NodeId>,
+        message: ClassicMessage,
+    ) {
         for node in to {
-            here.send(node, Payload::Classic(message));
+            context.send(node, Payload::Classic(message));
         }
     }
 
-    fn wait(&mut self, here: &Here<'_>, state: State) {
+    fn wait(&mut self, context: &Context<'_>, state: State) {
         self.state = state;
-        self.look_at = here.now + self.office.pace.timeout;
+        self.look_at = context.now + self.node.timings.timeout;
     }
 
-    fn organise(&mut self, here: &mut Here<'_>) {
-        self.office.follow(here, None);
-        let better = self.office.better();
+    fn organise(&mut self, context: &mut Context<'_>) {
+        self.node.set_leader(context, None);
+        let better = self.node.better();
         if better.is_empty() {
-            self.halt(here);
+            self.halt(context);
         } else {
-            Self::say(here, better, Message::AreYouThere);
-            self.wait(here, State::Asking);
+            Self::say(context, better, ClassicMessage::AreYouThere);
+            self.wait(context, State::Asking);
         }
     }
 
-    fn halt(&mut self, here: &mut Here<'_>) {
-        Self::say(here, self.office.worse(), Message::Halt);
-        self.wait(here, State::Halting(BTreeSet::new()));
-        self.halted(here);
+    fn halt(&mut self, context: &mut Context<'_>) {
+        Self::say(context, self.node.worse(), ClassicMessage::Halt);
+        self.wait(context, State::Halting(BTreeSet::new()));
+        self.halted(context);
     }
 
     /// Goes on as soon as all are accounted for.
-    fn halted(&mut self, here: &mut Here<'_>) {
+    fn halted(&mut self, context: &mut Context<'_>) {
         if let State::Halting(up) = &self.state
-            && up.len() == self.office.worse().len()
+            && up.len() == self.node.worse().len()
         {
-            self.name(here);
+            self.name(context);
         }
     }
 
-    fn name(&mut self, here: &mut Here<'_>) {
+    fn name(&mut self, context: &mut Context<'_>) {
         let State::Halting(up) = &self.state else {
             return;
         };
         let up = up.clone();
-        Self::say(here, up.iter().copied(), Message::NewCoordinator);
-        self.wait(here, State::Naming(up.clone(), up));
-        self.named(here);
+        Self::say(context, up.iter().copied(), ClassicMessage::NewCoordinator);
+        self.wait(context, State::Naming(up.clone(), up));
+        self.named(context);
     }
 
-    fn named(&mut self, here: &mut Here<'_>) {
+    fn named(&mut self, context: &mut Context<'_>) {
         if let State::Naming(up, left) = &self.state
             && left.is_empty()
         {
-            Self::say(here, up.iter().copied(), Message::Ready);
-            self.settle(here, self.office.me);
+            Self::say(context, up.iter().copied(), ClassicMessage::Ready);
+            self.settle(context, self.node.me);
         }
     }
 
-    fn settle(&mut self, here: &mut Here<'_>, leader: NodeId) {
-        self.office.follow(here, Some(leader));
+    fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
+        self.node.set_leader(context, Some(leader));
         self.state = State::Normal { asked: false };
-        let poll = self.office.pace.poll;
-        self.look_at = here.now + about(here, poll);
+        let poll = self.node.timings.poll;
+        self.look_at = context.now + jittered(context, poll);
     }
 
-    fn hear(&mut self, here: &mut Here<'_>, from: NodeId, message: Message) {
+    fn hear(&mut self, context: &mut Context<'_>, from: NodeId, message: ClassicMessage) {
         match message {
-            Message::AreYouThere => Self::say(here, [from], Message::Yes),
-            Message::Yes => match &mut self.state {
+            ClassicMessage::AreYouThere => Self::say(context, [from], ClassicMessage::Yes),
+            ClassicMessage::Yes => match &mut self.state {
                 State::Asking => {
                     self.state = State::Deferring;
                     // Longer than an election takes.
-                    self.look_at = here.now + self.office.pace.timeout * 5;
+                    self.look_at = context.now + self.node.timings.timeout * 5;
                 }
-                State::Normal { asked } if self.office.leader() == Some(from) => *asked = false,
+                State::Normal { asked } if self.node.leader() == Some(from) => *asked = false,
                 _ => {}
             },
-            Message::Halt => {
-                self.office.follow(here, None);
-                Self::say(here, [from], Message::Halted);
-                self.wait(here, State::Halted(from));
+            ClassicMessage::Halt => {
+                self.node.set_leader(context, None);
+                Self::say(context, [from], ClassicMessage::Halted);
+                self.wait(context, State::Halted(from));
                 // As long as the organiser waits for the others.
-                self.look_at = here.now + self.office.pace.timeout * 3;
+                self.look_at = context.now + self.node.timings.timeout * 3;
             }
-            Message::Halted => {
+            ClassicMessage::Halted => {
                 if let State::Halting(up) = &mut self.state {
                     up.insert(from);
-                    self.halted(here);
+                    self.halted(context);
                 }
             }
-            Message::NewCoordinator => {
+            ClassicMessage::NewCoordinator => {
                 if self.state == State::Halted(from) {
-                    Self::say(here, [from], Message::Accepted);
-                    self.wait(here, State::Reorganizing(from));
-                    self.look_at = here.now + self.office.pace.timeout * 3;
+                    Self::say(context, [from], ClassicMessage::Accepted);
+                    self.wait(context, State::Reorganizing(from));
+                    self.look_at = context.now + self.node.timings.timeout * 3;
                 }
             }
-            Message::Accepted => {
+            ClassicMessage::Accepted => {
                 if let State::Naming(_, left) = &mut self.state {
                     left.remove(&from);
-                    self.named(here);
+                    self.named(context);
                 }
             }
-            Message::Ready => {
+            ClassicMessage::Ready => {
                 if self.state == State::Reorganizing(from) {
-                    self.settle(here, from);
+                    self.settle(context, from);
                 }
             }
-            Message::AreYouNormal => {
-                if self.office.leader() != Some(from) {
-                    Self::say(here, [from], Message::No);
+            ClassicMessage::AreYouNormal => {
+                if self.node.leader() != Some(from) {
+                    Self::say(context, [from], ClassicMessage::No);
                 }
             }
-            Message::No => {
-                if self.office.leads() {
-                    self.organise(here);
+            ClassicMessage::No => {
+                if self.node.leads() {
+                    self.organise(context);
                 }
             }
         }
     }
 
-    fn look(&mut self, here: &mut Here<'_>) {
+    fn look(&mut self, context: &mut Context<'_>) {
         match &self.state {
-            State::Asking => self.halt(here),
-            State::Halting(_) => self.name(here),
+            State::Asking => self.halt(context),
+            State::Halting(_) => self.name(context),
             // Somebody who had stopped is gone: begin again.
             State::Deferring | State::Naming(..) | State::Halted(_) | State::Reorganizing(_) => {
-                self.organise(here);
+                self.organise(context);
             }
-            State::Normal { asked: true } => self.organise(here),
+            State::Normal { asked: true } => self.organise(context),
             State::Normal { asked: false } => {
-                if self.office.leads() {
-                    Self::say(here, self.office.others(), Message::AreYouNormal);
-                    let poll = self.office.pace.poll;
-                    self.look_at = here.now + about(here, poll);
-                } else if let Some(leader) = self.office.leader() {
+                if self.node.leads() {
+                    Self::say(context, self.node.others(), ClassicMessage::AreYouNormal);
+                    let poll = self.node.timings.poll;
+                    self.look_at = context.now + jittered(context, poll);
+                } else if let Some(leader) = self.node.leader() {
                     // The answer is due by the next look; then it is asked again.
-                    Self::say(here, [leader], Message::AreYouThere);
+                    Self::say(context, [leader], ClassicMessage::AreYouThere);
                     self.state = State::Normal { asked: true };
-                    self.look_at = here.now + self.office.pace.timeout;
+                    self.look_at = context.now + self.node.timings.timeout;
                 }
             }
         }
@@ -260,34 +264,34 @@ impl Classic {
 }
 
 impl Process for Classic {
-    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
-        if let Some((from, Payload::Classic(message))) = self.office.handle(here, input) {
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        if let Some((from, Payload::Classic(message))) = self.node.handle(context, input) {
             let was_asked = self.state == State::Normal { asked: true };
-            self.hear(here, from, message);
+            self.hear(context, from, message);
             if was_asked && self.state == (State::Normal { asked: false }) {
-                let poll = self.office.pace.poll;
-                self.look_at = here.now + about(here, poll);
+                let poll = self.node.timings.poll;
+                self.look_at = context.now + jittered(context, poll);
             }
         }
-        if here.now >= self.look_at {
-            self.look(here);
+        if context.now >= self.look_at {
+            self.look(context);
         }
         // It needs no detector beside its own questions.
-        while self.office.news(here).is_some() {}
+        while self.node.poll_detector(context).is_some() {}
     }
 
-    fn due(&self) -> Option<Instant> {
-        let due = self.office.due();
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.node.due();
         Some(due.map_or(self.look_at, |due| due.min(self.look_at)))
     }
 
-    fn claim(&self, _now: Instant) -> Option<Claim> {
-        self.office.claim()
+    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
+        self.node.claim()
     }
 }
 
-impl Elects for Classic {
-    fn elect(&mut self, here: &mut Here<'_>) {
-        self.organise(here);
+impl BaselineMember for Classic {
+    fn elect(&mut self, context: &mut Context<'_>) {
+        self.organise(context);
     }
 }

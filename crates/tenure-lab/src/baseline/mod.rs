@@ -10,10 +10,12 @@ pub mod textbook;
 
 mod published;
 
-mod office;
+mod node;
 
 pub use classic::Classic;
-pub use published::PublishedMember;
+pub use published::{
+    Published, PublishedInput, PublishedMember, PublishedMessage, PublishedStatus,
+};
 pub use ring::Ring;
 pub use textbook::Textbook;
 
@@ -21,11 +23,11 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{Here, Process};
+use crate::sim::{Context, Process};
 
 /// What all of them are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct BaselineTimings {
     /// How long an answer is waited for.
     pub timeout: Duration,
     /// How often the leader is looked at, and looks at the others.
@@ -37,10 +39,10 @@ pub struct Pace {
 }
 
 /// What an experiment tells a member to do.
-pub(crate) trait Elects: Process {
+pub(crate) trait BaselineMember: Process {
     /// It finds its leader gone.
-    fn elect(&mut self, here: &mut Here<'_>);
+    fn elect(&mut self, context: &mut Context<'_>);
 
     /// It is to learn who of these is down.
-    fn ask_about(&mut self, _here: &mut Here<'_>, _nodes: &[NodeId]) {}
+    fn ask_about(&mut self, _here: &mut Context<'_>, _nodes: &[NodeId]) {}
 }

@@ -6,21 +6,21 @@
 use serde::Serialize;
 use tenure_core::{Incarnation, Instant, NodeId};
 
-use super::office::{News, Office, about};
-use super::{Elects, Pace};
-use crate::sim::{Claim, Here, Input, Payload, Process};
+use super::node::{BaselineNode, DetectorNotice, jittered};
+use super::{BaselineMember, BaselineTimings};
+use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
 
 /// What goes round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
+pub enum RingMessage {
     /// The best number so far.
     Election(NodeId),
     /// Who has won.
     Elected(NodeId),
 }
 
-impl Message {
+impl RingMessage {
     pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::Election(_) => "Election",
@@ -32,7 +32,7 @@ impl Message {
 /// A member.
 #[derive(Debug)]
 pub struct Ring {
-    office: Office,
+    node: BaselineNode,
     /// While it takes part in an election: when that is taken for stuck.
     taking_part: Option<Instant>,
 }
@@ -42,18 +42,18 @@ impl Ring {
     pub fn start(
         me: NodeId,
         members: Vec<NodeId>,
-        pace: Pace,
+        timings: BaselineTimings,
         life: u64,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
     ) -> Self {
         let mut ring = Self {
-            office: Office::new(me, members, pace, Incarnation(life)),
+            node: BaselineNode::new(me, members, timings, Incarnation(life)),
             taking_part: None,
         };
-        for node in ring.office.others() {
-            ring.office.watch(here, node);
+        for node in ring.node.others() {
+            ring.node.watch(context, node);
         }
-        ring.campaign(here);
+        ring.campaign(context);
         ring
     }
 
@@ -61,110 +61,107 @@ impl Ring {
     pub(crate) fn settled(
         me: NodeId,
         members: Vec<NodeId>,
-        pace: Pace,
+        timings: BaselineTimings,
         leader: NodeId,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
     ) -> Self {
-        let mut office = Office::new(me, members, pace, Incarnation(1));
-        office.follow(here, Some(leader));
+        let mut node = BaselineNode::new(me, members, timings, Incarnation(1));
+        node.set_leader(context, Some(leader));
         Self {
-            office,
+            node: node,
             taking_part: None,
         }
     }
 
-    fn campaign(&mut self, here: &mut Here<'_>) {
-        self.office.follow(here, None);
-        self.take_part(here);
-        let me = self.office.me;
-        self.pass(here, Message::Election(me));
+    fn campaign(&mut self, context: &mut Context<'_>) {
+        self.node.set_leader(context, None);
+        self.take_part(context);
+        let me = self.node.me;
+        self.pass(context, RingMessage::Election(me));
     }
 
-    fn take_part(&mut self, here: &mut Here<'_>) {
-        let patience = self.office.pace.timeout * 4;
-        self.taking_part = Some(here.now + about(here, patience));
+    fn take_part(&mut self, context: &mut Context<'_>) {
+        let patience = self.node.timings.timeout * 4;
+        self.taking_part = Some(context.now + jittered(context, patience));
     }
 
     /// To the next one that is not suspected.
-    fn pass(&mut self, here: &mut Here<'_>, message: Message) {
-        let members = &self.office.members;
-        let after = members.iter().filter(|&&node| node > self.office.me);
-        let before = members.iter().filter(|&&node| node < self.office.me);
+    fn pass(&mut self, context: &mut Context<'_>, message: RingMessage) {
+        let members = &self.node.members;
+        let after = members.iter().filter(|&&node| node > self.node.me);
+        let before = members.iter().filter(|&&node| node < self.node.me);
         let next = after.chain(before).copied();
-        match next
-            .into_iter()
-            .find(|&node| !self.office.is_suspected(node))
-        {
-            Some(next) => here.send(next, Payload::Ring(message)),
+        match next.into_iter().find(|&node| !self.node.is_suspected(node)) {
+            Some(next) => context.send(next, Payload::Ring(message)),
             // Nobody else is there.
-            None => self.win(here),
+            None => self.win(context),
         }
     }
 
-    fn win(&mut self, here: &mut Here<'_>) {
+    fn win(&mut self, context: &mut Context<'_>) {
         self.taking_part = None;
-        let me = self.office.me;
-        self.office.follow(here, Some(me));
+        let me = self.node.me;
+        self.node.set_leader(context, Some(me));
     }
 
-    fn hear(&mut self, here: &mut Here<'_>, message: Message) {
-        let me = self.office.me;
+    fn hear(&mut self, context: &mut Context<'_>, message: RingMessage) {
+        let me = self.node.me;
         match message {
-            Message::Election(best) if best < me => {
-                self.take_part(here);
-                self.pass(here, message);
+            RingMessage::Election(best) if best < me => {
+                self.take_part(context);
+                self.pass(context, message);
             }
-            Message::Election(best) if best > me => {
+            RingMessage::Election(best) if best > me => {
                 if self.taking_part.is_none() {
-                    self.take_part(here);
-                    self.pass(here, Message::Election(me));
+                    self.take_part(context);
+                    self.pass(context, RingMessage::Election(me));
                 }
             }
-            Message::Election(_) => {
-                self.win(here);
-                self.pass(here, Message::Elected(me));
+            RingMessage::Election(_) => {
+                self.win(context);
+                self.pass(context, RingMessage::Elected(me));
             }
-            Message::Elected(leader) if leader != me => {
+            RingMessage::Elected(leader) if leader != me => {
                 self.taking_part = None;
-                self.office.follow(here, Some(leader));
-                self.pass(here, message);
+                self.node.set_leader(context, Some(leader));
+                self.pass(context, message);
             }
-            Message::Elected(_) => {}
+            RingMessage::Elected(_) => {}
         }
     }
 }
 
 impl Process for Ring {
-    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
-        if let Some((_, Payload::Ring(message))) = self.office.handle(here, input) {
-            self.hear(here, message);
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        if let Some((_, Payload::Ring(message))) = self.node.handle(context, input) {
+            self.hear(context, message);
         }
-        if self.taking_part.is_some_and(|until| here.now >= until) {
-            self.campaign(here);
+        if self.taking_part.is_some_and(|until| context.now >= until) {
+            self.campaign(context);
         }
-        while let Some(news) = self.office.news(here) {
-            if let News::Suspected(node) = news
-                && self.office.leader() == Some(node)
+        while let Some(news) = self.node.poll_detector(context) {
+            if let DetectorNotice::Suspected(node) = news
+                && self.node.leader() == Some(node)
             {
-                self.campaign(here);
+                self.campaign(context);
             }
         }
     }
 
-    fn due(&self) -> Option<Instant> {
-        [self.taking_part, self.office.due()]
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.taking_part, self.node.due()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    fn claim(&self, _now: Instant) -> Option<Claim> {
-        self.office.claim()
+    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
+        self.node.claim()
     }
 }
 
-impl Elects for Ring {
-    fn elect(&mut self, here: &mut Here<'_>) {
-        self.campaign(here);
+impl BaselineMember for Ring {
+    fn elect(&mut self, context: &mut Context<'_>) {
+        self.campaign(context);
     }
 }

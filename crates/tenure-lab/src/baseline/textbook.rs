@@ -8,14 +8,14 @@ use tenure_core::{Incarnation, Instant, NodeId};
 
 use serde::Serialize;
 
-use super::office::{News, Office};
-use super::{Elects, Pace};
-use crate::sim::{Claim, Here, Input, Payload, Process};
+use super::node::{BaselineNode, DetectorNotice};
+use super::{BaselineMember, BaselineTimings};
+use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
 
 /// What members say to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
+pub enum TextbookMessage {
     /// Are you there? I would lead.
     Election,
     /// I am, and I am better: leave it to me.
@@ -24,7 +24,7 @@ pub enum Message {
     Coordinator,
 }
 
-impl Message {
+impl TextbookMessage {
     pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::Election => "Election",
@@ -37,7 +37,7 @@ impl Message {
 /// A member.
 #[derive(Debug)]
 pub struct Textbook {
-    office: Office,
+    node: BaselineNode,
     state: State,
     tells: Tells,
 }
@@ -66,16 +66,16 @@ impl Textbook {
     pub fn start(
         me: NodeId,
         members: Vec<NodeId>,
-        pace: Pace,
+        timings: BaselineTimings,
         life: u64,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
     ) -> Self {
         let mut member = Self {
-            office: Office::new(me, members, pace, Incarnation(life)),
+            node: BaselineNode::new(me, members, timings, Incarnation(life)),
             state: State::Settled,
             tells: Tells::All,
         };
-        member.campaign(here);
+        member.campaign(context);
         member
     }
 
@@ -83,75 +83,75 @@ impl Textbook {
     pub(crate) fn settled(
         me: NodeId,
         members: Vec<NodeId>,
-        pace: Pace,
+        timings: BaselineTimings,
         leader: NodeId,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
     ) -> Self {
-        let mut office = Office::new(me, members, pace, Incarnation(1));
-        office.follow(here, Some(leader));
+        let mut node = BaselineNode::new(me, members, timings, Incarnation(1));
+        node.set_leader(context, Some(leader));
         Self {
-            office,
+            node: node,
             state: State::Settled,
             tells: Tells::Worse,
         }
     }
 
-    fn campaign(&mut self, here: &mut Here<'_>) {
-        self.forget_leader(here);
-        let better = self.office.better();
+    fn campaign(&mut self, context: &mut Context<'_>) {
+        self.forget_leader(context);
+        let better = self.node.better();
         if better.is_empty() {
-            self.win(here);
+            self.win(context);
             return;
         }
         for node in better.into_iter().rev() {
-            here.send(node, Payload::Textbook(Message::Election));
+            context.send(node, Payload::Textbook(TextbookMessage::Election));
         }
-        let until = here.sent() + self.office.pace.timeout;
+        let until = context.sent() + self.node.timings.timeout;
         self.state = State::Asking { until };
     }
 
-    fn forget_leader(&mut self, here: &mut Here<'_>) {
-        if let Some(leader) = self.office.leader() {
-            self.office.unwatch(here, leader);
+    fn forget_leader(&mut self, context: &mut Context<'_>) {
+        if let Some(leader) = self.node.leader() {
+            self.node.unwatch(context, leader);
         }
-        self.office.follow(here, None);
+        self.node.set_leader(context, None);
     }
 
-    fn win(&mut self, here: &mut Here<'_>) {
+    fn win(&mut self, context: &mut Context<'_>) {
         self.state = State::Settled;
-        let me = self.office.me;
-        self.office.follow(here, Some(me));
+        let me = self.node.me;
+        self.node.set_leader(context, Some(me));
         let told = match self.tells {
-            Tells::All => self.office.others(),
-            Tells::Worse => self.office.worse(),
+            Tells::All => self.node.others(),
+            Tells::Worse => self.node.worse(),
         };
         for node in told {
-            here.send(node, Payload::Textbook(Message::Coordinator));
+            context.send(node, Payload::Textbook(TextbookMessage::Coordinator));
         }
     }
 
-    fn hear(&mut self, here: &mut Here<'_>, from: NodeId, message: Message) {
+    fn hear(&mut self, context: &mut Context<'_>, from: NodeId, message: TextbookMessage) {
         match message {
-            Message::Election => {
-                here.send(from, Payload::Textbook(Message::Answer));
+            TextbookMessage::Election => {
+                context.send(from, Payload::Textbook(TextbookMessage::Answer));
                 if self.state == State::Settled {
-                    self.campaign(here);
+                    self.campaign(context);
                 }
             }
-            Message::Answer => {
+            TextbookMessage::Answer => {
                 if matches!(self.state, State::Asking { .. }) {
                     // The better ones may have to ask each other, one after the other.
-                    let rounds = self.office.better().len() as u32 + 1;
-                    let until = here.now + self.office.pace.timeout * rounds;
+                    let rounds = self.node.better().len() as u32 + 1;
+                    let until = context.now + self.node.timings.timeout * rounds;
                     self.state = State::Waiting { until };
                 }
             }
-            Message::Coordinator => {
-                self.forget_leader(here);
+            TextbookMessage::Coordinator => {
+                self.forget_leader(context);
                 self.state = State::Settled;
-                self.office.follow(here, Some(from));
+                self.node.set_leader(context, Some(from));
                 if self.tells == Tells::All {
-                    self.office.watch(here, from);
+                    self.node.watch(context, from);
                 }
             }
         }
@@ -159,40 +159,40 @@ impl Textbook {
 }
 
 impl Process for Textbook {
-    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
-        if let Some((from, Payload::Textbook(message))) = self.office.handle(here, input) {
-            self.hear(here, from, message);
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        if let Some((from, Payload::Textbook(message))) = self.node.handle(context, input) {
+            self.hear(context, from, message);
         }
         match self.state {
-            State::Asking { until } if here.now >= until => self.win(here),
-            State::Waiting { until } if here.now >= until => self.campaign(here),
+            State::Asking { until } if context.now >= until => self.win(context),
+            State::Waiting { until } if context.now >= until => self.campaign(context),
             _ => {}
         }
-        while let Some(news) = self.office.news(here) {
-            if let News::Suspected(node) = news
-                && self.office.leader() == Some(node)
+        while let Some(news) = self.node.poll_detector(context) {
+            if let DetectorNotice::Suspected(node) = news
+                && self.node.leader() == Some(node)
                 && self.state == State::Settled
             {
-                self.campaign(here);
+                self.campaign(context);
             }
         }
     }
 
-    fn due(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         let own = match self.state {
             State::Settled => None,
             State::Asking { until } | State::Waiting { until } => Some(until),
         };
-        [own, self.office.due()].into_iter().flatten().min()
+        [own, self.node.due()].into_iter().flatten().min()
     }
 
-    fn claim(&self, _now: Instant) -> Option<Claim> {
-        self.office.claim()
+    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
+        self.node.claim()
     }
 }
 
-impl Elects for Textbook {
-    fn elect(&mut self, here: &mut Here<'_>) {
-        self.campaign(here);
+impl BaselineMember for Textbook {
+    fn elect(&mut self, context: &mut Context<'_>) {
+        self.campaign(context);
     }
 }

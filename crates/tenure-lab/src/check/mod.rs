@@ -1,26 +1,26 @@
-//! Runs seeds over random faults, and judges what comes of them.
+//! Runs seeds under random faults or fault scripts, and checks the invariants.
 
-mod course;
-mod courses;
-#[cfg(feature = "planted")]
-mod plants;
+#[cfg(feature = "mutations")]
+mod mutations;
 mod run;
+mod script;
+mod scripts;
 mod seeds;
 
-pub use course::{Course, UnknownCourse};
-pub use run::{Ground, Outcome, run, trace};
-pub use seeds::{Found, Report, all};
+pub use run::{CheckCase, RunOutcome, run, trace};
+pub use script::{FaultScript, UnknownScript};
+pub use seeds::{CheckReport, Finding, run_seeds};
 
-use crate::fault::NoSuchMistake;
+use crate::fault::UnknownMutation;
 
-/// A ground for each mistake that can be made on purpose, on which it shows.
+/// A case that catches each mutation.
 ///
 /// # Errors
 ///
-/// [`NoSuchMistake::None`] in a build that can't make any.
-pub fn plants() -> Result<Vec<Ground>, NoSuchMistake> {
-    #[cfg(feature = "planted")]
-    return Ok(plants::plants());
-    #[cfg(not(feature = "planted"))]
-    return Err(NoSuchMistake::None);
+/// [`UnknownMutation::NotBuilt`] in a build without the feature `mutations`.
+pub fn mutations() -> Result<Vec<CheckCase>, UnknownMutation> {
+    #[cfg(feature = "mutations")]
+    return Ok(mutations::plants());
+    #[cfg(not(feature = "mutations"))]
+    return Err(UnknownMutation::NotBuilt);
 }

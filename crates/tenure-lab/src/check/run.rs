@@ -1,134 +1,136 @@
-//! One run: a contestant, a seed, a storm.
+//! One run of one contestant with one seed, under random faults or a fault script.
 
 use std::time::Duration;
 
-use super::{Course, Found, Report};
-use crate::contestant::{Contestant, Troupe, Way};
-use crate::fault::{Climate, Planted, Storm};
+use super::{CheckReport, FaultScript, Finding};
+use crate::contestant::{Algorithm, Cluster, Contestant};
+use crate::fault::{FaultProfile, FaultSchedule, Mutation};
 use crate::invariant::{self, Promises, Violation};
-use crate::sim::{Habits, Task, World};
+use crate::sim::{TaskStop, World, WorldConfig};
 
-/// What is checked, on which ground.
+/// A contestant, and the faults that it must survive.
 #[derive(Clone, Debug)]
-pub struct Ground {
-    /// Who.
+pub struct CheckCase {
+    /// The contestant.
     pub contestant: Contestant,
-    /// With which mistake.
-    pub planted: Option<Planted>,
-    /// On how many machines.
+    /// The mutation that is switched on, if any.
+    pub mutation: Option<Mutation>,
+    /// How many hosts compete.
     pub nodes: u32,
     /// How long a run is, in virtual time.
     pub lasts: Duration,
-    /// Whether the weather is rough. By default it is for those who promise one leader at a time in it.
-    pub rough: bool,
-    /// Whether a better member takes a working leader's place.
+    /// Whether random faults are severe. By default they are for contestants that guarantee one leader
+    /// at a time under such faults.
+    pub severe: bool,
+    /// Whether a better member replaces a working leader.
     pub preempt: bool,
-    /// What happens, if not a storm.
-    pub course: Option<&'static Course>,
+    /// The fault script. Without one the faults are random.
+    pub script: Option<&'static FaultScript>,
 }
 
-/// What came of a run.
+/// The result of one run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The first thing that was not as promised.
+pub struct RunOutcome {
+    /// The first violation of an invariant.
     pub violation: Option<Violation>,
-    /// How many things have happened that are judged.
+    /// The number of events in the history.
     pub events: usize,
-    /// How many messages were sent.
+    /// The number of messages.
     pub messages: u64,
-    /// How many terms there were.
+    /// The number of terms.
     pub terms: usize,
 }
 
-/// By how many millionths clocks are off at most: a hundredth. A lease tolerates five.
+/// The largest deviation of a clock's rate, in millionths: one percent. A lease tolerates five.
 const DRIFT: u64 = 10_000;
 
-/// Ten times as many as five members need in the worst of the storms.
+/// Ten times as many as five members need under the worst random faults.
 const MOST_MESSAGES: u64 = 1_000_000;
 
-impl Ground {
-    /// Ten minutes on five machines, two of them for the settling. The lease is short, so that much
-    /// happens in that time.
+impl CheckCase {
+    /// Ten minutes on five hosts; the last two minutes have no faults, so that the run settles. The
+    /// lease is short, so that there are many terms in that time.
     #[must_use]
     pub fn new(contestant: Contestant) -> Self {
         Self {
-            rough: contestant.promises_one_leader(),
+            severe: contestant.promises_one_leader(),
             preempt: false,
             contestant: contestant.with_lease(Duration::from_secs(6)),
-            planted: None,
+            mutation: None,
             nodes: 5,
             lasts: Duration::from_secs(600),
-            course: None,
+            script: None,
         }
     }
 
-    /// This course of events.
+    /// A case for this fault script.
     ///
     /// # Panics
     ///
-    /// If its contestant can't be.
+    /// If its contestant does not exist.
     #[must_use]
-    pub fn on(course: &'static Course) -> Self {
-        let contestant = Contestant::of_name(course.contestant).expect("one that there is");
-        let ground = Self::new(contestant);
-        let mut contestant = ground.contestant;
-        contestant.peers.message_lifetime = course.lifetime;
+    pub fn on(script: &'static FaultScript) -> Self {
+        let contestant = Contestant::of_name(script.contestant)
+            .expect("the script names a contestant that exists");
+        let case = Self::new(contestant);
+        let mut contestant = case.contestant;
+        contestant.peers.message_lifetime = script.lifetime;
         let settling = Self::settling(&contestant);
         Self {
             contestant,
-            nodes: course.nodes,
-            lasts: course.calm + settling + Duration::from_secs(10),
-            rough: course.rough,
-            course: Some(course),
-            ..ground
+            nodes: script.nodes,
+            lasts: script.faults_end + settling + Duration::from_secs(10),
+            severe: script.severe,
+            script: Some(script),
+            ..case
         }
     }
 
-    /// What it is called in lists: its contestant, or its course.
+    /// Its name in lists: the name of its script or else of its contestant.
     #[must_use]
     pub fn name(&self) -> &str {
-        match self.course {
-            Some(course) => course.name,
+        match self.script {
+            Some(script) => script.name,
             None => &self.contestant.name,
         }
     }
 
-    /// Whether its mistake was found, and how, for people.
+    /// A line for people: whether the mutation was caught, by which seed and invariant.
     #[must_use]
-    pub fn told(&self, report: &Report) -> String {
-        let planted = self.planted.map(Planted::name).unwrap_or_default();
+    pub fn describe(&self, report: &CheckReport) -> String {
+        let mutation = self.mutation.map(Mutation::name).unwrap_or_default();
         let name = self.name();
-        let what = match self.course {
-            Some(_) => format!("course {name}"),
-            None => format!("storms over {name}"),
+        let what = match self.script {
+            Some(_) => format!("fault script {name}"),
+            None => format!("random faults, {name}"),
         };
-        let Some(Found { seed, violation }) = report.found.first() else {
+        let Some(Finding { seed, violation }) = report.findings.first() else {
             let seeds = report.seeds;
-            return format!("{planted}: NOT caught by {seeds} seeds, {what}");
+            return format!("{mutation}: NOT caught by {seeds} seeds, {what}");
         };
         let command = self.command(*seed);
-        format!("{planted}: caught, {what}, seed {seed}: {violation}\n  {command}")
+        format!("{mutation}: caught, {what}, seed {seed}: {violation}\n  {command}")
     }
 
-    /// The command that shows this seed again.
+    /// The command that replays this seed.
     #[must_use]
     pub fn command(&self, seed: u64) -> String {
         let next = seed + 1;
-        let mut command = match self.planted {
-            Some(_) => "cargo run --features planted --bin tenure --",
+        let mut command = match self.mutation {
+            Some(_) => "cargo run -p tenure-cli --features mutations --bin tenure --",
             None => "tenure",
         }
         .to_owned();
         command += &format!(" compare check --seeds {seed}..{next}");
-        match self.course {
-            Some(course) => command += &format!(" --course {}", course.name),
+        match self.script {
+            Some(script) => command += &format!(" --script {}", script.name),
             None => {
                 let (name, nodes) = (&self.contestant.name, self.nodes);
                 command += &format!(" --contestant {name} --members {nodes}");
             }
         }
-        if let Some(planted) = self.planted {
-            command += &format!(" --planted {planted}");
+        if let Some(mutation) = self.mutation {
+            command += &format!(" --mutation {mutation}");
         }
         command + " --trace"
     }
@@ -137,47 +139,49 @@ impl Ground {
         contestant.term.lease_duration() * 8
     }
 
-    /// The same with a mistake.
+    /// The same with a mutation.
     #[must_use]
-    pub fn with_planted(self, planted: Planted) -> Self {
+    pub fn with_mutation(self, mutation: Mutation) -> Self {
         Self {
-            planted: Some(planted),
+            mutation: Some(mutation),
             ..self
         }
     }
 
     fn trouble(&self) -> Duration {
-        self.course.map_or(self.lasts * 4 / 5, |course| course.calm)
+        self.script
+            .map_or(self.lasts * 4 / 5, |script| script.faults_end)
     }
 
-    /// What goes wrong. Who promises one leader at a time promises it in rough weather; the others
-    /// promise to agree when it is over, and those without a quorum one leader where no message
-    /// outlives the detection of its sender's end.
-    fn climate(&self, troupe: &Troupe) -> Climate {
-        Climate {
+    /// The faults. A contestant that guarantees one leader at a time must keep that under severe
+    /// faults; the others must agree when the faults are over. Without a quorum there is one leader
+    /// only as long as no message outlives the detection of its sender's crash.
+    fn fault_profile(&self, cluster: &Cluster) -> FaultProfile {
+        FaultProfile {
             nodes: self.nodes,
-            store: self.contestant.way == Way::Lease,
+            store: self.contestant.algorithm == Algorithm::Lease,
             trouble: self.trouble(),
             pause: Duration::from_secs(5),
             lasts: self.contestant.term.lease_duration() * 2,
-            rough: self.rough,
-            delay: troupe.message_lifetime() / 2,
+            severe: self.severe,
+            delay: cluster.message_lifetime() / 2,
             drift: DRIFT,
-            blocks: self.planted == Some(Planted::RenewerOnTaskRuntime),
+            blocks: self.mutation == Some(Mutation::RenewerOnTaskRuntime),
         }
     }
 
     fn promises(&self) -> Promises {
-        let rests = self.contestant.has_epochs() && !self.rough && !self.preempt;
+        let rests = self.contestant.has_epochs() && !self.severe && !self.preempt;
         Promises {
-            // Without a quorum it rests on the weather, and a better member that takes over does not
-            // wait for the task of the one before.
+            // Without a quorum it depends on mild faults, and a better member that takes over does not
+            // wait for the task of its predecessor.
             one_leader: self.contestant.promises_one_leader() || rests,
-            // With a quorum an opinion may be late. And in a storm there are members that stand aside
-            // after a term: a worse one leads without asking them whom they still follow.
-            one_opinion: rests && !self.contestant.promises_one_leader() && self.course.is_some(),
-            steady: self.course.is_some_and(|course| course.steady),
-            // Without a quorum nobody need be there who knows the last one.
+            // With a quorum a follower may learn of its leader late. Under random faults there are
+            // members in their cool-down after a term: a worse member leads without asking which leader
+            // they still follow.
+            one_opinion: rests && !self.contestant.promises_one_leader() && self.script.is_some(),
+            steady: self.script.is_some_and(|script| script.steady),
+            // Without a quorum no member that is up may know the last epoch.
             epochs: self.contestant.promises_one_leader(),
             settles_within: Self::settling(&self.contestant),
         }
@@ -188,61 +192,61 @@ impl Ground {
             preempt: self.preempt,
             ..self.contestant.clone()
         };
-        let troupe = Troupe::new(contestant, self.nodes).with_planted(self.planted);
-        let climate = self.climate(&troupe);
-        let habits = Habits {
-            task: self.course.map_or(Task::Any, |course| course.task),
+        let cluster = Cluster::new(contestant, self.nodes).with_mutation(self.mutation);
+        let profile = self.fault_profile(&cluster);
+        let config = WorldConfig {
+            task: self.script.map_or(TaskStop::Any, |script| script.task),
             drift: DRIFT,
             most_messages: MOST_MESSAGES,
-            ..Habits::default()
+            ..WorldConfig::default()
         };
-        let mut world = World::new(Box::new(troupe), habits, seed);
-        let late = self.course.map_or(&[][..], |course| course.late);
+        let mut world = World::new(Box::new(cluster), config, seed);
+        let late = self.script.map_or(&[][..], |script| script.starts_later);
         for node in world.machines() {
-            // In a course all start at once, so that it is known who leads.
-            let apart = Duration::from_millis(if self.course.is_some() { 0 } else { 200 });
+            // In a script all start at once, so that the first leader is known.
+            let apart = Duration::from_millis(if self.script.is_some() { 0 } else { 200 });
             let pause = apart * node.0;
             if !late.contains(&node.0) {
                 world.start_after(node, pause);
             }
         }
-        match self.course {
-            Some(course) => {
-                for (at, fault) in course.faults(seed) {
-                    world.strike_after(at, fault);
+        match self.script {
+            Some(script) => {
+                for (at, fault) in script.faults(seed) {
+                    world.inject_after(at, fault);
                 }
             }
-            None => Storm::new(&climate, seed).come_over(&mut world),
+            None => FaultSchedule::new(&profile, seed).inject_into(&mut world),
         }
-        world.calm_after(self.trouble());
+        world.end_faults_after(self.trouble());
         world
     }
 }
 
 /// Runs one seed.
 #[must_use]
-pub fn run(ground: &Ground, seed: u64) -> Outcome {
-    let mut world = ground.world(seed);
-    world.run_until(ground.lasts);
+pub fn run(case: &CheckCase, seed: u64) -> RunOutcome {
+    let mut world = case.world(seed);
+    world.run_until(case.lasts);
     world.finish();
     let history = world.history();
     let terms = history
         .iter()
-        .filter(|event| matches!(event.what, crate::sim::What::Acts(_)));
-    Outcome {
-        violation: invariant::check(history, &ground.promises()).err(),
+        .filter(|event| matches!(event.kind, crate::sim::EventKind::TaskStarted(_)));
+    RunOutcome {
+        violation: invariant::check(history, &case.promises()).err(),
         events: history.len(),
         messages: world.traffic().messages(),
         terms: terms.count(),
     }
 }
 
-/// The same, with a line for everything that happens.
+/// Runs one seed and keeps a line for everything that happens.
 #[must_use]
-pub fn trace(ground: &Ground, seed: u64) -> (Vec<String>, Option<Violation>) {
-    let mut world = ground.world(seed).with_trace();
-    world.run_until(ground.lasts);
+pub fn trace(case: &CheckCase, seed: u64) -> (Vec<String>, Option<Violation>) {
+    let mut world = case.world(seed).with_trace();
+    world.run_until(case.lasts);
     world.finish();
-    let violation = invariant::check(world.history(), &ground.promises()).err();
+    let violation = invariant::check(world.history(), &case.promises()).err();
     (world.trace().to_vec(), violation)
 }

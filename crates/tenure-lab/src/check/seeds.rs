@@ -7,39 +7,44 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::run::{Ground, Outcome, run};
+use super::run::{CheckCase, RunOutcome, run};
 use crate::invariant::Violation;
 
-/// What came of many runs.
+/// The result of many runs.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// How many seeds were run.
+pub struct CheckReport {
+    /// The number of seeds.
     pub seeds: u64,
-    /// How many things have happened that were judged.
+    /// The number of events in all histories.
     pub events: u64,
-    /// How many messages were sent.
+    /// The number of messages.
     pub messages: u64,
-    /// How many terms there were.
+    /// The number of terms.
     pub terms: u64,
-    /// What was not as promised, by seed.
-    pub found: Vec<Found>,
+    /// The seeds that violate an invariant, in order.
+    pub findings: Vec<Finding>,
 }
 
-/// A seed that breaks a promise.
+/// A seed that violates an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Finding {
     /// The seed.
     pub seed: u64,
-    /// What it breaks.
+    /// The violation.
     pub violation: Violation,
 }
 
-/// Runs these seeds on all processors, up to the first one of which something is found if `first`
-/// says so; `done` is told after each one.
-pub fn all(ground: &Ground, seeds: Range<u64>, first: bool, done: impl Fn() + Sync) -> Report {
+/// Runs these seeds on all processors and calls `done` after each one. With `first` it stops at the
+/// first violation.
+pub fn run_seeds(
+    case: &CheckCase,
+    seeds: Range<u64>,
+    first: bool,
+    done: impl Fn() + Sync,
+) -> CheckReport {
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
-    let report = Mutex::new(Report::default());
+    let report = Mutex::new(CheckReport::default());
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -49,7 +54,7 @@ pub fn all(ground: &Ground, seeds: Range<u64>, first: bool, done: impl Fn() + Sy
                     if seed >= seeds.end {
                         break;
                     }
-                    let outcome = run(ground, seed);
+                    let outcome = run(case, seed);
                     if first && outcome.violation.is_some() {
                         enough.store(true, Ordering::Relaxed);
                     }
@@ -61,18 +66,20 @@ pub fn all(ground: &Ground, seeds: Range<u64>, first: bool, done: impl Fn() + Sy
         }
     });
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Whichever thread was quicker.
-    report.found.sort_by_key(|found| found.seed);
+    // The threads finish in any order.
+    report.findings.sort_by_key(|found| found.seed);
     report
 }
 
-impl Report {
-    fn add(&mut self, seed: u64, outcome: Outcome) {
+impl CheckReport {
+    fn add(&mut self, seed: u64, outcome: RunOutcome) {
         self.seeds += 1;
         self.events += outcome.events as u64;
         self.messages += outcome.messages;
         self.terms += outcome.terms as u64;
-        let found = outcome.violation.map(|violation| Found { seed, violation });
-        self.found.extend(found);
+        let found = outcome
+            .violation
+            .map(|violation| Finding { seed, violation });
+        self.findings.extend(found);
     }
 }

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use tenure_core::election::{
-    CampaignFailure, ElectionMachine as _, Output, Standing, TermEvent,
-};
+use tenure_core::election::{CampaignFailure, ElectionMachine as _, Output, Standing, TermEvent};
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::{
     Answer, EndReason, LeaseCandidate, LeaseEffect, Request, TaskEnd, Timings,
 };
 use tenure_core::{CandidateId, Instant, NodeId};
 
-use crate::fault::Planted;
-use crate::sim::{Call, Claim, Effect, Here, Input, Payload, Process};
+use crate::fault::Mutation;
+use crate::sim::{
+    Context, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput, RequestId,
+};
 
 #[derive(Debug)]
 pub(super) struct Candidate {
     name: CandidateId,
     store: NodeId,
     life: u64,
-    planted: Option<Planted>,
+    mutation: Option<Mutation>,
     keeper: LeaseCandidate,
     /// The request in flight: when it was sent, and until when an answer is waited for.
     in_flight: Option<(u64, Instant, Instant)>,
@@ -50,14 +50,14 @@ impl Candidate {
         store: NodeId,
         life: u64,
         timings: Timings,
-        planted: Option<Planted>,
-        here: &mut Here<'_>,
+        mutation: Option<Mutation>,
+        context: &mut Context<'_>,
     ) -> Self {
         let mut candidate = Self {
             name: name(me),
             store,
             life,
-            planted,
+            mutation,
             keeper: LeaseCandidate::new(timings),
             in_flight: None,
             behind: Duration::ZERO,
@@ -65,65 +65,72 @@ impl Candidate {
             stays: true,
             left: false,
         };
-        candidate.obey(here);
+        candidate.obey(context);
         candidate
     }
 
-    fn has(&self, planted: Planted) -> bool {
-        self.planted == Some(planted)
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     /// The keeper's time.
-    fn now(&self, here: &Here<'_>) -> Instant {
-        here.now.earlier_by(self.behind)
+    fn now(&self, context: &Context<'_>) -> Instant {
+        context.now.earlier_by(self.behind)
     }
 
-    fn answered(&mut self, here: &mut Here<'_>, attempt: u64, answer: Answer) {
+    fn answered(&mut self, context: &mut Context<'_>, attempt: u64, answer: Answer) {
         let sent = self.in_flight.take().map(|(_, sent, _)| sent);
-        if self.has(Planted::DeadlineFromReply) && matches!(answer, Answer::Held(_)) {
-            self.behind += sent.map_or(Duration::ZERO, |sent| here.now.since(sent));
+        if self.has(Mutation::DeadlineFromReply) && matches!(answer, Answer::Held(_)) {
+            self.behind += sent.map_or(Duration::ZERO, |sent| context.now.since(sent));
         }
-        let now = self.now(here);
-        self.keeper.handle_message(now, (attempt, answer), here.dice);
+        let now = self.now(context);
+        self.keeper
+            .handle_message(now, (attempt, answer), context.rng);
     }
 
-    fn fail(&mut self, here: &mut Here<'_>, why: &str) {
+    fn fail(&mut self, context: &mut Context<'_>, why: &str) {
         if let Some((attempt, ..)) = self.in_flight {
-            self.close(here, attempt);
-            self.answered(here, attempt, Answer::Unknown(why.into()));
+            self.close(context, attempt);
+            self.answered(context, attempt, Answer::Unknown(why.into()));
         }
     }
 
     /// Closes the connection of a request that it gives up.
-    fn close(&self, here: &mut Here<'_>, attempt: u64) {
+    fn close(&self, context: &mut Context<'_>, attempt: u64) {
         let call = self.call(attempt);
-        here.send(self.store, Payload::Close { call });
+        context.send(self.store, Payload::CloseConnection { call });
     }
 
-    const fn call(&self, attempt: u64) -> Call {
-        Call {
-            life: self.life,
+    const fn call(&self, attempt: u64) -> RequestId {
+        RequestId {
+            incarnation: self.life,
             attempt,
         }
     }
 
-    fn send(&mut self, here: &mut Here<'_>, attempt: u64, request: Request, timeout: Duration) {
+    fn send(
+        &mut self,
+        context: &mut Context<'_>,
+        attempt: u64,
+        request: Request,
+        timeout: Duration,
+    ) {
         if let Some((given_up, ..)) =
             self.in_flight
-                .replace((attempt, here.now, here.now + timeout))
+                .replace((attempt, context.now, context.now + timeout))
         {
-            self.close(here, given_up);
+            self.close(context, given_up);
         }
-        let request = if self.has(Planted::FreshIdOnRetry) {
+        let request = if self.has(Mutation::FreshIdOnRetry) {
             self.with_fresh_id(request, attempt)
         } else {
             request
         };
         let call = self.call(attempt);
         let candidate = self.name.clone();
-        here.send(
+        context.send(
             self.store,
-            Payload::Ask {
+            Payload::StoreRequest {
                 call,
                 candidate,
                 request,
@@ -157,56 +164,58 @@ impl Candidate {
     }
 
     /// Does what the keeper says, until it says nothing more.
-    fn obey(&mut self, here: &mut Here<'_>) {
+    fn obey(&mut self, context: &mut Context<'_>) {
         loop {
             while let Some(output) = self.keeper.poll_output() {
-                self.take(here, output);
+                self.take(context, output);
             }
-            if self.keeper.standing(self.now(here)) != Standing::Idle || self.left {
+            if self.keeper.standing(self.now(context)) != Standing::Idle || self.left {
                 return;
             }
             if !self.stays {
                 self.left = true;
-                here.want(Effect::Exit);
+                context.emit(ProcessEffect::Exit);
                 return;
             }
-            let now = self.now(here);
-            self.keeper.campaign(now, here.dice);
+            let now = self.now(context);
+            self.keeper.campaign(now, context.rng);
         }
     }
 
-    fn take(&mut self, here: &mut Here<'_>, output: Output<LeaseEffect>) {
+    fn take(&mut self, context: &mut Context<'_>, output: Output<LeaseEffect>) {
         match output {
             Output::Effect(LeaseEffect::Send {
                 attempt,
                 request,
                 timeout,
-            }) => self.send(here, attempt, request, timeout),
+            }) => self.send(context, attempt, request, timeout),
             Output::Term(TermEvent::Began(epoch)) => {
-                here.want(Effect::Sees(node(&self.name)));
-                here.want(Effect::Began(Some(epoch)));
+                context.emit(ProcessEffect::SeesLeader(node(&self.name)));
+                context.emit(ProcessEffect::StartTask(Some(epoch)));
             }
             Output::Term(TermEvent::Cancel(reason)) => {
-                here.want(Effect::Cancel(reason));
+                context.emit(ProcessEffect::CancelTask(reason));
                 let voluntary = matches!(reason, EndReason::Resigned | EndReason::ShutDown);
-                if voluntary && self.has(Planted::ReleaseBeforeTaskEnd) {
+                if voluntary && self.has(Mutation::ReleaseBeforeTaskEnd) {
                     // It believes the task to be gone that it has only told to stop.
-                    let now = self.now(here);
-                    self.keeper.task_ended(now, TaskEnd::Returned, here.dice);
+                    let now = self.now(context);
+                    self.keeper.task_ended(now, TaskEnd::Returned, context.rng);
                 }
             }
-            Output::Term(TermEvent::Abort) => here.want(Effect::Abort),
+            Output::Term(TermEvent::Abort) => context.emit(ProcessEffect::AbortTask),
             Output::Term(TermEvent::Ended(_, reason)) => {
-                here.want(Effect::Ended(reason));
-                here.want(Effect::Sees(None));
+                context.emit(ProcessEffect::TermEnded(reason));
+                context.emit(ProcessEffect::SeesLeader(None));
             }
-            Output::Term(TermEvent::Failed(CampaignFailure::Refused(why) | CampaignFailure::Barred(why))) => {
-                here.want(Effect::Failed(why));
+            Output::Term(TermEvent::Failed(
+                CampaignFailure::Refused(why) | CampaignFailure::Barred(why),
+            )) => {
+                context.emit(ProcessEffect::Failed(why));
                 self.stays = false;
             }
             Output::Term(TermEvent::LeaderSeen(leader)) => {
                 let leader = leader.and_then(|(leader, _)| node(&leader));
-                here.want(Effect::Sees(leader));
+                context.emit(ProcessEffect::SeesLeader(leader));
             }
             Output::Term(TermEvent::AtRisk(_) | TermEvent::Overrun | TermEvent::Withdrawn)
             | Output::Effect(LeaseEffect::Retrying(_)) => {}
@@ -215,45 +224,50 @@ impl Candidate {
 }
 
 impl Process for Candidate {
-    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
-        let now = self.now(here);
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        let now = self.now(context);
         match input {
-            Input::Message {
-                payload: Payload::Answer { call, answer },
+            ProcessInput::Message {
+                payload: Payload::StoreReply { call, answer },
                 ..
             } => {
                 // What was for an earlier start, or was given up, has no reader.
                 let awaited = self.in_flight.map(|(attempt, ..)| attempt);
-                if call.life == self.life && awaited == Some(call.attempt) {
-                    self.answered(here, call.attempt, answer);
+                if call.incarnation == self.life && awaited == Some(call.attempt) {
+                    self.answered(context, call.attempt, answer);
                 }
             }
-            Input::Refused(node) if node == self.store => self.fail(here, "connection lost"),
-            Input::TaskEnded(end) => self.keeper.task_ended(now, end, here.dice),
-            Input::Resign(reason) => self.keeper.resign(now, reason, here.dice),
-            Input::Leave => {
+            ProcessInput::Refused(node) if node == self.store => {
+                self.fail(context, "connection lost")
+            }
+            ProcessInput::TaskEnded(end) => self.keeper.task_ended(now, end, context.rng),
+            ProcessInput::Resign(reason) => self.keeper.resign(now, reason, context.rng),
+            ProcessInput::Leave => {
                 self.stays = false;
-                self.keeper.resign(now, EndReason::ShutDown, here.dice);
+                self.keeper.resign(now, EndReason::ShutDown, context.rng);
             }
             _ => {}
         }
-        if self.in_flight.is_some_and(|(.., until)| here.now >= until) {
-            self.fail(here, "no answer in time");
+        if self
+            .in_flight
+            .is_some_and(|(.., until)| context.now >= until)
+        {
+            self.fail(context, "no answer in time");
         }
-        let now = self.now(here);
-        self.keeper.handle_timeout(now, here.dice);
-        self.obey(here);
+        let now = self.now(context);
+        self.keeper.handle_timeout(now, context.rng);
+        self.obey(context);
     }
 
-    fn due(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         let timeout = self.in_flight.map(|(.., until)| until);
         let due = self.keeper.poll_timeout().map(|due| due + self.behind);
         [timeout, due].into_iter().flatten().min()
     }
 
-    fn claim(&self, now: Instant) -> Option<Claim> {
+    fn claim(&self, now: Instant) -> Option<LeadershipClaim> {
         match self.keeper.standing(now.earlier_by(self.behind)) {
-            Standing::Leading { epoch, until } => Some(Claim {
+            Standing::Leading { epoch, until } => Some(LeadershipClaim {
                 epoch: Some(epoch),
                 until: Some(until + self.behind),
             }),

@@ -4,7 +4,7 @@ mod candidate;
 mod member;
 mod store;
 
-mod cast;
+mod cluster;
 mod name;
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tenure_core::bully::GroupTimingsOptions as BullyTimingsOptions;
 use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
-pub use cast::Troupe;
+pub use cluster::Cluster;
 pub use name::UnknownContestant;
 
 /// A way to elect, with its settings.
@@ -22,7 +22,7 @@ pub struct Contestant {
     /// What it is called in tables.
     pub name: String,
     /// Which way it is.
-    pub way: Way,
+    pub algorithm: Algorithm,
     /// The timings of a term.
     pub term: Timings,
     /// Among peers: what was set beside them.
@@ -35,7 +35,7 @@ pub struct Contestant {
 
 /// Which way to elect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Algorithm {
     /// By a lease in a store.
     Lease,
     /// Bully_FD, repaired, with this failure detector.
@@ -67,10 +67,10 @@ pub enum DetectorKind {
 impl Contestant {
     /// This way, with the library's default settings.
     #[must_use]
-    pub fn new(way: Way) -> Self {
+    pub fn new(way: Algorithm) -> Self {
         Self {
             name: way.name(),
-            way,
+            algorithm: way,
             term: Timings::default(),
             peers: BullyTimingsOptions::default(),
             preempt: false,
@@ -99,12 +99,15 @@ impl Contestant {
     /// Whether it promises one leader at a time, whatever the network does.
     #[must_use]
     pub const fn promises_one_leader(&self) -> bool {
-        matches!(self.way, Way::Lease | Way::Bully { quorum: true, .. })
+        matches!(
+            self.algorithm,
+            Algorithm::Lease | Algorithm::Bully { quorum: true, .. }
+        )
     }
 
     /// Whether its terms are numbered.
     #[must_use]
     pub const fn has_epochs(&self) -> bool {
-        matches!(self.way, Way::Lease | Way::Bully { .. })
+        matches!(self.algorithm, Algorithm::Lease | Algorithm::Bully { .. })
     }
 }

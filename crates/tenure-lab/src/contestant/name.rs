@@ -4,7 +4,7 @@ use std::fmt;
 
 use tenure_core::detector::DetectBy;
 
-use super::{Contestant, DetectorKind, Way};
+use super::{Algorithm, Contestant, DetectorKind};
 
 const DETECTORS: &[(&str, DetectorKind)] = &[
     ("", DetectorKind::Of(DetectBy::Push)),
@@ -15,7 +15,7 @@ const DETECTORS: &[(&str, DetectorKind)] = &[
     ("-ring", DetectorKind::AttendanceRing),
 ];
 
-impl Way {
+impl Algorithm {
     /// All of them.
     #[must_use]
     pub fn all() -> Vec<Self> {
@@ -72,7 +72,7 @@ impl Contestant {
     ///
     /// [`UnknownContestant`], with the nearest name that there is.
     pub fn of_name(name: &str) -> Result<Self, UnknownContestant> {
-        let all = Way::all();
+        let all = Algorithm::all();
         match all.iter().find(|way| way.name() == name) {
             Some(&way) => Ok(Self::new(way)),
             None => Err(UnknownContestant {
@@ -99,8 +99,11 @@ mod tests {
 
     #[test]
     fn every_way_is_found_by_its_name_and_a_slip_gets_the_nearest_one() {
-        for way in Way::all() {
-            assert_eq!(Contestant::of_name(&way.name()).map(|it| it.way), Ok(way));
+        for way in Algorithm::all() {
+            assert_eq!(
+                Contestant::of_name(&way.name()).map(|it| it.algorithm),
+                Ok(way)
+            );
         }
         let error = Contestant::of_name("buly-phi").unwrap_err();
         assert_eq!(

@@ -11,8 +11,11 @@ use tenure_core::lease::{
 use tenure_core::wire::DEFAULT_PRIORITY;
 use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
 
-use crate::fault::Planted;
-use crate::sim::{Call, Claim, Effect, Here, Input, Payload, Process, Stable};
+use crate::fault::Mutation;
+use crate::sim::{
+    Context, DurableState, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
+    RequestId,
+};
 
 /// All who ask have the same one.
 const PRIORITY: u32 = DEFAULT_PRIORITY;
@@ -30,7 +33,7 @@ const POLLED: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Store {
     duration: Duration,
-    planted: Option<Planted>,
+    mutation: Option<Mutation>,
     lease: Lease<Caller>,
     /// The tasks of requests that wait, or waited and have not been polled since.
     tasks: BTreeMap<RequestNumber, Task>,
@@ -38,7 +41,7 @@ pub(super) struct Store {
     waited: RequestNumber,
     /// Records on their way to the disk, and answers that must not leave before.
     unwritten: u32,
-    held: VecDeque<Effect>,
+    held: VecDeque<ProcessEffect>,
     sweep_at: Option<Instant>,
     /// When it last looked.
     looked: Instant,
@@ -50,7 +53,7 @@ pub(super) struct Store {
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     from: NodeId,
-    call: Call,
+    call: RequestId,
 }
 
 /// The task of a request that waits, as a server has one for each connection.
@@ -69,78 +72,78 @@ struct Task {
 impl Store {
     pub(super) fn start(
         timings: &Timings,
-        planted: Option<Planted>,
-        stable: Option<&Stable>,
-        here: &Here<'_>,
+        mutation: Option<Mutation>,
+        stable: Option<&DurableState>,
+        context: &Context<'_>,
     ) -> Self {
-        let duration = if planted == Some(Planted::NoMargin) {
+        let duration = if mutation == Some(Mutation::NoMargin) {
             timings.hard_stop()
         } else {
             timings.lease_duration()
         };
         let mut store = Self {
             duration,
-            planted,
+            mutation,
             lease: Lease::default(),
             tasks: BTreeMap::new(),
             waited: 0,
             unwritten: 0,
             held: VecDeque::new(),
             sweep_at: None,
-            looked: here.now,
+            looked: context.now,
             granted: BTreeMap::new(),
         };
-        if let Some(Stable::Lease(stored)) = stable {
+        if let Some(DurableState::Lease(stored)) = stable {
             let mut stored = (**stored).clone();
-            match planted {
-                Some(Planted::LeasesForgotten) => {
+            match mutation {
+                Some(Mutation::LeasesForgotten) => {
                     let last = stored.grant.as_ref().map(|grant| grant.epoch);
                     store.lease.restore(Record::above(last));
                     return store;
                 }
-                Some(Planted::EpochInMemory)
+                Some(Mutation::EpochInMemory)
                     if !matches!(stored.state, lease::StoredState::Leased) =>
                 {
                     stored.grant = None;
                 }
                 _ => {}
             }
-            let restored = Record::restore(stored, store.now(here));
+            let restored = Record::restore(stored, store.now(context));
             store.lease.restore(restored);
         }
         store
     }
 
-    fn has(&self, planted: Planted) -> bool {
-        self.planted == Some(planted)
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     /// What it counts leases by.
-    fn now(&self, here: &Here<'_>) -> Instant {
-        if self.has(Planted::WallClockExpiry) {
-            Instant::from_nanos(here.wall.get() * 1_000_000)
+    fn now(&self, context: &Context<'_>) -> Instant {
+        if self.has(Mutation::WallClockExpiry) {
+            Instant::from_nanos(context.wall.get() * 1_000_000)
         } else {
-            here.now
+            context.now
         }
     }
 
-    fn wall(&self, here: &Here<'_>) -> UnixMillis {
-        if self.has(Planted::EpochInMemory) {
+    fn wall(&self, context: &Context<'_>) -> UnixMillis {
+        if self.has(Mutation::EpochInMemory) {
             UnixMillis::new(0)
         } else {
-            here.wall
+            context.wall
         }
     }
 
     fn rules(&self) -> Rules {
         Rules {
-            refuse_retired_ids: !self.has(Planted::RetiredIdGranted),
+            refuse_retired_ids: !self.has(Mutation::RetiredIdGranted),
             ..Rules::NATIVE
         }
     }
 
-    fn ask(&mut self, here: &mut Here<'_>, from: NodeId, call: Call, asked: Asked) {
-        self.serve(here);
+    fn ask(&mut self, context: &mut Context<'_>, from: NodeId, call: RequestId, asked: Asked) {
+        self.serve(context);
         let caller = Caller { from, call };
         let Asked { holder, request } = asked;
         let (operation, wait) = match request {
@@ -157,7 +160,7 @@ impl Store {
                     lock_delay: Duration::ZERO,
                     metadata: Metadata::new(),
                 };
-                (Operation::Acquire(request, self.wall(here)), Some(wait))
+                (Operation::Acquire(request, self.wall(context)), Some(wait))
             }
             Request::Renew(lease_id) => (Operation::Renew(lease_id, None), None),
             Request::Release { lease_id, .. } => (Operation::Release(self.known(lease_id)), None),
@@ -174,20 +177,20 @@ impl Store {
                 (operation, None)
             }
         };
-        match (self.apply(here, &operation, from), operation) {
+        match (self.apply(context, &operation, from), operation) {
             (Err(rejection), Operation::Acquire(request, _)) if rejection.is_transient() => {
-                let until = here.now + wait.unwrap_or_default();
+                let until = context.now + wait.unwrap_or_default();
                 self.wait(request, caller, until);
             }
-            (Err(_), Operation::Renew(..)) if self.has(Planted::RenewAfterRegrant) => {
+            (Err(_), Operation::Renew(..)) if self.has(Mutation::RenewAfterRegrant) => {
                 // It looks whether there is a lease, and not whose.
                 let epoch = self.granted.get(&from).copied();
                 let answer = epoch.map_or(Answer::Superseded, Answer::Held);
-                self.answer(here, caller, answer);
+                self.answer(context, caller, answer);
             }
-            (result, _) => self.answer(here, caller, Answer::from(result)),
+            (result, _) => self.answer(context, caller, Answer::from(result)),
         }
-        self.serve(here);
+        self.serve(context);
     }
 
     fn wait(&mut self, request: Acquire, caller: Caller, until: Instant) {
@@ -214,7 +217,7 @@ impl Store {
     /// The lease id that a release is taken to mean.
     fn known(&self, lease_id: LeaseId) -> LeaseId {
         let current = self.lease.record().last_grant().map(|grant| grant.lease_id);
-        if self.has(Planted::ReleaseWithoutId) {
+        if self.has(Mutation::ReleaseWithoutId) {
             current.unwrap_or(lease_id)
         } else {
             lease_id
@@ -224,23 +227,23 @@ impl Store {
     /// Does one operation, and sees to it that it gets to the disk.
     fn apply(
         &mut self,
-        here: &mut Here<'_>,
+        context: &mut Context<'_>,
         operation: &Operation,
         from: NodeId,
     ) -> Result<Change, Rejection> {
-        let now = self.now(here);
+        let now = self.now(context);
         let before = self.lease.record().last_epoch();
         let rules = self.rules();
         let applied = self.lease.apply(operation, now, &rules)?;
         if applied.durable {
-            self.persist(here);
+            self.persist(context);
         }
         match applied.change {
-            Change::Granted(epoch) => self.tell_grant(here, epoch, from),
+            Change::Granted(epoch) => self.tell_grant(context, epoch, from),
             Change::Released | Change::HandedOver | Change::Breaking(_) | Change::Broken => {
                 if let Some(epoch) = before {
                     // At once, be it on disk or not: nobody counts on the lease any more.
-                    here.want(Effect::GivenUp(epoch));
+                    context.emit(ProcessEffect::LeaseGivenUp(epoch));
                 }
             }
             _ => {}
@@ -248,7 +251,7 @@ impl Store {
         Ok(applied.change)
     }
 
-    fn tell_grant(&mut self, here: &mut Here<'_>, epoch: Epoch, to: NodeId) {
+    fn tell_grant(&mut self, context: &mut Context<'_>, epoch: Epoch, to: NodeId) {
         self.granted.insert(to, epoch);
         let grant = self.lease.record().last_grant();
         let id = grant.map_or(0, |grant| {
@@ -256,30 +259,33 @@ impl Store {
             let last = bytes.iter().rev().take(7);
             last.fold(0, |id, &byte| (id << 8) | u64::from(byte))
         });
-        let at = here.now;
-        self.tell(here, Effect::Granted { epoch, to, id, at });
+        let at = context.now;
+        self.tell(context, ProcessEffect::Granted { epoch, to, id, at });
     }
 
-    fn persist(&mut self, here: &mut Here<'_>) {
-        let stored = self.lease.record().store(self.now(here));
-        here.want(Effect::Write(Stable::Lease(stored.into())));
+    fn persist(&mut self, context: &mut Context<'_>) {
+        let stored = self.lease.record().store(self.now(context));
+        context.emit(ProcessEffect::Write(DurableState::Lease(stored.into())));
         self.unwritten += 1;
     }
 
-    fn answer(&mut self, here: &mut Here<'_>, caller: Caller, answer: Answer) {
+    fn answer(&mut self, context: &mut Context<'_>, caller: Caller, answer: Answer) {
         let Caller { from, call } = caller;
         if let Answer::Held(epoch) = answer {
             // The holder is told, so from here on the lease must last.
-            let counts = Effect::Counts(epoch, here.now, self.duration);
-            self.tell(here, counts);
+            let counts = ProcessEffect::LeaseRuns(epoch, context.now, self.duration);
+            self.tell(context, counts);
         }
-        self.tell(here, Effect::Send(from, Payload::Answer { call, answer }));
+        self.tell(
+            context,
+            ProcessEffect::Send(from, Payload::StoreReply { call, answer }),
+        );
     }
 
     /// What is told is on disk.
-    fn tell(&mut self, here: &mut Here<'_>, effect: Effect) {
-        if self.unwritten == 0 || self.has(Planted::AnswerBeforeDisk) {
-            here.want(effect);
+    fn tell(&mut self, context: &mut Context<'_>, effect: ProcessEffect) {
+        if self.unwritten == 0 || self.has(Mutation::AnswerBeforeDisk) {
+            context.emit(effect);
         } else {
             self.held.push_back(effect);
         }
@@ -287,37 +293,37 @@ impl Store {
 
     /// Does all that is due: ends a term that time has ended, and grants the lease to the first request
     /// that waits.
-    fn serve(&mut self, here: &mut Here<'_>) {
-        let now = self.now(here);
-        self.looked = here.now;
-        if self.has(Planted::LateSweep) {
+    fn serve(&mut self, context: &mut Context<'_>) {
+        let now = self.now(context);
+        self.looked = context.now;
+        if self.has(Mutation::LateSweep) {
             match self.sweep_at {
-                Some(at) if here.now >= at => {
+                Some(at) if context.now >= at => {
                     self.sweep_at = None;
                     let last = self.lease.record().last_epoch();
                     self.lease.restore(Record::above(last));
-                    self.persist(here);
+                    self.persist(context);
                 }
                 None if self.lease.record().has_lapsed(now) => {
-                    self.sweep_at = Some(here.now + SWEEP);
+                    self.sweep_at = Some(context.now + SWEEP);
                 }
                 _ => {}
             }
         }
-        let (wall, rules) = (self.wall(here), self.rules());
+        let (wall, rules) = (self.wall(context), self.rules());
         // Nobody has told it yet which connections are closed: it finds out when it polls their tasks.
         while let Some(due) = self.lease.poll(now, wall, &rules, |_| false) {
-            self.persist(here);
+            self.persist(context);
             if let Due::Granted { to, epoch } = due {
-                self.tell_grant(here, epoch, to.reply_to.from);
-                self.leave_answer(here, to.number, Answer::Held(epoch));
+                self.tell_grant(context, epoch, to.reply_to.from);
+                self.leave_answer(context, to.number, Answer::Held(epoch));
             }
         }
     }
 
     /// Leaves an answer for the task of a waiting request, which reads it when it is polled.
-    fn leave_answer(&mut self, here: &mut Here<'_>, number: RequestNumber, answer: Answer) {
-        let soon = here.now + here.dice.between(Duration::ZERO, POLLED);
+    fn leave_answer(&mut self, context: &mut Context<'_>, number: RequestNumber, answer: Answer) {
+        let soon = context.now + context.rng.between(Duration::ZERO, POLLED);
         if let Some(task) = self.tasks.get_mut(&number) {
             task.unread = Some(answer);
             task.polled_at = task.polled_at.min(soon);
@@ -325,17 +331,20 @@ impl Store {
     }
 
     /// The client has closed the connections of the requests for which `is_of` holds.
-    fn close(&mut self, here: &mut Here<'_>, is_of: impl Fn(&Caller) -> bool) {
+    fn close(&mut self, context: &mut Context<'_>, is_of: impl Fn(&Caller) -> bool) {
         for task in self.tasks.values_mut().filter(|it| is_of(&it.caller)) {
-            let soon = here.now + here.dice.between(Duration::ZERO, POLLED);
+            let soon = context.now + context.rng.between(Duration::ZERO, POLLED);
             task.is_closed = true;
             task.polled_at = task.polled_at.min(soon);
         }
     }
 
     /// Polls the tasks whose turn it is.
-    fn poll_tasks(&mut self, here: &mut Here<'_>) {
-        let due = self.tasks.iter().filter(|(_, it)| here.now >= it.polled_at);
+    fn poll_tasks(&mut self, context: &mut Context<'_>) {
+        let due = self
+            .tasks
+            .iter()
+            .filter(|(_, it)| context.now >= it.polled_at);
         let due: Vec<RequestNumber> = due.map(|(&number, _)| number).collect();
         for number in due {
             let Some(task) = self.tasks.remove(&number) else {
@@ -343,24 +352,24 @@ impl Store {
             };
             self.lease.leave(task.request.lease_id, number);
             match task.unread {
-                Some(_) if task.is_closed => self.give_back(here, number, &task),
-                Some(answer) => self.answer(here, task.caller, answer),
+                Some(_) if task.is_closed => self.give_back(context, number, &task),
+                Some(answer) => self.answer(context, task.caller, answer),
                 None if task.is_closed => {}
                 None => {
                     // It has waited long enough, and is told who holds the lease.
-                    let operation = Operation::Acquire(task.request, self.wall(here));
-                    let result = self.apply(here, &operation, task.caller.from);
-                    self.answer(here, task.caller, Answer::from(result));
+                    let operation = Operation::Acquire(task.request, self.wall(context));
+                    let result = self.apply(context, &operation, task.caller.from);
+                    self.answer(context, task.caller, Answer::from(result));
                 }
             }
-            self.serve(here);
+            self.serve(context);
         }
     }
 
     /// The client went away before its task read that it was granted the lease.
-    fn give_back(&mut self, here: &mut Here<'_>, number: RequestNumber, task: &Task) {
-        let now = self.now(here);
-        let given_back = if self.has(Planted::GiveBackUnchecked) {
+    fn give_back(&mut self, context: &mut Context<'_>, number: RequestNumber, task: &Task) {
+        let now = self.now(context);
+        let given_back = if self.has(Mutation::GiveBackUnchecked) {
             let release = Operation::Release(task.request.lease_id);
             let rules = self.rules();
             self.lease.apply(&release, now, &rules).is_ok()
@@ -368,7 +377,7 @@ impl Store {
             self.lease.give_back(number, now).is_some()
         };
         if given_back {
-            self.persist(here);
+            self.persist(context);
         }
     }
 }
@@ -380,58 +389,58 @@ struct Asked {
 }
 
 impl Process for Store {
-    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
         match input {
-            Input::Message {
+            ProcessInput::Message {
                 from,
                 payload:
-                    Payload::Ask {
+                    Payload::StoreRequest {
                         call,
                         candidate: holder,
                         request,
                     },
                 ..
-            } => self.ask(here, from, call, Asked { holder, request }),
-            Input::Message {
+            } => self.ask(context, from, call, Asked { holder, request }),
+            ProcessInput::Message {
                 from,
-                payload: Payload::Close { call },
+                payload: Payload::CloseConnection { call },
                 ..
-            } => self.close(here, |caller| caller.from == from && caller.call == call),
-            Input::Wake => {
-                self.serve(here);
-                self.poll_tasks(here);
+            } => self.close(context, |caller| caller.from == from && caller.call == call),
+            ProcessInput::Wake => {
+                self.serve(context);
+                self.poll_tasks(context);
             }
-            Input::Written => {
+            ProcessInput::Written => {
                 self.unwritten = self.unwritten.saturating_sub(1);
                 if self.unwritten == 0 {
                     for effect in std::mem::take(&mut self.held) {
-                        here.want(effect);
+                        context.emit(effect);
                     }
                 }
             }
-            Input::Refused(node) => self.close(here, |caller| caller.from == node),
-            Input::Break(period) => {
-                self.serve(here);
-                let _ = self.apply(here, &Operation::Break(Some(period)), NodeId(0));
-                self.serve(here);
+            ProcessInput::Refused(node) => self.close(context, |caller| caller.from == node),
+            ProcessInput::Break(period) => {
+                self.serve(context);
+                let _ = self.apply(context, &Operation::Break(Some(period)), NodeId(0));
+                self.serve(context);
             }
             _ => {}
         }
     }
 
-    fn due(&self) -> Option<Instant> {
-        let lapse = if self.has(Planted::WallClockExpiry) {
+    fn poll_timeout(&self) -> Option<Instant> {
+        let lapse = if self.has(Mutation::WallClockExpiry) {
             // It is woken by the other clock.
             Some(self.looked + GLANCE)
         } else {
             self.lease.record().next_lapse(self.looked)
         };
-        let lapse = lapse.filter(|_| self.lease.waiting() > 0 || self.has(Planted::LateSweep));
+        let lapse = lapse.filter(|_| self.lease.waiting() > 0 || self.has(Mutation::LateSweep));
         let polled = self.tasks.values().map(|task| task.polled_at).min();
         [lapse, polled, self.sweep_at].into_iter().flatten().min()
     }
 
-    fn claim(&self, _now: Instant) -> Option<Claim> {
+    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
         None
     }
 }

@@ -1,7 +1,7 @@
 //! What goes wrong: [`Fault`]s of machines, networks and clocks, and [`Storm`]s of them by chance.
 
-mod planted;
-mod storm;
+mod mutation;
+mod schedule;
 
 use std::fmt;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tenure_core::lease::candidate::TaskEnd;
 
 use crate::sim::Link;
 
-pub use planted::{NoSuchMistake, Planted};
-pub use storm::{Climate, Storm};
+pub use mutation::{Mutation, UnknownMutation};
+pub use schedule::{FaultProfile, FaultSchedule};
 
 /// To whom something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Target {
     /// This machine.
     Node(NodeId),
     /// Whoever leads at that moment; nobody, if nobody does.
@@ -33,24 +33,24 @@ pub enum Fault {
     /// The process is gone at once. Its machine refuses connections; or it is gone too, and silent.
     Crash {
         /// Whose.
-        who: Who,
+        who: Target,
         /// Whether the whole machine is.
         machine: bool,
         /// After how long the process starts again; `None`: it does not.
         back_after: Option<Duration>,
     },
     /// It starts, if it does not run.
-    Start(Who),
+    Start(Target),
     /// The process stands still; the clock goes on.
-    Freeze(Who, Duration),
+    Freeze(Target, Duration),
     /// The machine is suspended; a clock that does not count that stands still, too.
-    Suspend(Who, Duration),
+    Suspend(Target, Duration),
     /// The task keeps its process's runtime busy for so long, and goes on acting.
-    Block(Who, Duration),
+    Block(Target, Duration),
     /// Nothing gets from the first to the second.
-    CutOneWay(Who, Who),
+    CutOneWay(Target, Target),
     /// Nothing gets from these to the others, or back.
-    Part(Vec<Who>),
+    Part(Vec<Target>),
     /// Everything gets everywhere again.
     Heal,
     /// All ways are like this from now on.
@@ -60,29 +60,29 @@ pub enum Fault {
         /// Which kind, as traces name it.
         kind: &'static str,
         /// Whose.
-        from: Who,
+        from: Target,
         /// To whom.
-        to: Who,
+        to: Target,
         /// The way.
         link: Link,
     },
     /// Every write to this disk takes so long for now.
-    SlowDisk(Who, Duration),
+    SlowDisk(Target, Duration),
     /// The clock that only goes forward gains so many millionths from now on.
-    ClockRate(Who, i64),
+    ClockRate(Target, i64),
     /// The wall clock is set by so many milliseconds.
-    WallClock(Who, i64),
+    WallClock(Target, i64),
     /// The leader resigns, and competes again.
-    Resign(Who),
+    Resign(Target),
     /// It is told to stop, in an orderly way; it comes back after so long.
-    Leave(Who, Option<Duration>),
+    Leave(Target, Option<Duration>),
     /// The task ends by itself.
-    TaskEnds(Who, TaskEnd),
+    TaskEnds(Target, TaskEnd),
     /// Somebody breaks the lease and lets it run for so long.
     Break(Duration),
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(node) => write!(f, "{node}"),

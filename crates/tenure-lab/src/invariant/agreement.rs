@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
-    if !history.iter().any(|event| event.what == What::Calm) {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
+    if !history
+        .iter()
+        .any(|event| event.kind == EventKind::FaultsOver)
+    {
         return Ok(());
     }
     let mut opinions: BTreeMap<NodeId, Option<NodeId>> = BTreeMap::new();
@@ -16,20 +19,20 @@ pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String
     let mut end = Time::default();
     for event in history {
         end = event.at;
-        match event.what {
-            What::Starts if event.node != NodeId(0) => {
+        match event.kind {
+            EventKind::Started if event.node != NodeId(0) => {
                 opinions.insert(event.node, None);
             }
-            What::Sees(leader) => {
+            EventKind::SeesLeader(leader) => {
                 opinions.insert(event.node, leader);
             }
-            What::Claims(_, until) => {
+            EventKind::Claims(_, until) => {
                 claims.insert(event.node, until);
             }
-            What::Yields => {
+            EventKind::Yields => {
                 claims.remove(&event.node);
             }
-            What::Stops => {
+            EventKind::Stopped => {
                 opinions.remove(&event.node);
                 claims.remove(&event.node);
             }
@@ -61,16 +64,16 @@ mod tests {
 
     #[test]
     fn a_follower_of_another_one_and_a_second_leader_are_found() {
-        let sees = |node, leader| (102, node, What::Sees(Some(NodeId(leader))));
+        let sees = |node, leader| (102, node, EventKind::SeesLeader(Some(NodeId(leader))));
         let begin = [
-            (1, 1, What::Starts),
-            (1, 2, What::Starts),
-            (100, 0, What::Calm),
+            (1, 1, EventKind::Started),
+            (1, 2, EventKind::Started),
+            (100, 0, EventKind::FaultsOver),
             (101, 1, claims(1, 300)),
             sees(1, 1),
         ];
-        let with = |more: &[(u64, u32, What)]| {
-            let end = (200, 0, What::End);
+        let with = |more: &[(u64, u32, EventKind)]| {
+            let end = (200, 0, EventKind::RunEnded);
             let all = begin.iter().chain(more).chain([&end]).cloned();
             check(&history(all), &PROMISES)
         };

@@ -1,12 +1,12 @@
 //! Every term has a number greater than those of all terms before it.
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut greatest = None;
     for event in history {
-        if let What::Acts(Some(epoch)) = event.what {
+        if let EventKind::TaskStarted(Some(epoch)) = event.kind {
             if greatest.is_some_and(|greatest| epoch <= greatest) {
                 let before = greatest.map_or(0, tenure_core::Epoch::get);
                 let what = format!("{} leads by epoch {epoch} after epoch {before}", event.node);
@@ -28,7 +28,7 @@ mod tests {
         let terms = |numbers: &[u64]| {
             let acts = numbers
                 .iter()
-                .map(|&it| (it, 1, What::Acts(Some(epoch(it)))));
+                .map(|&it| (it, 1, EventKind::TaskStarted(Some(epoch(it)))));
             check(&history(acts), &PROMISES)
         };
         assert_eq!(terms(&[3, 4, 9]), Ok(()));

@@ -2,15 +2,15 @@
 //! something of the new one.
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut greatest = None;
     for event in history {
-        if let What::Wrote {
+        if let EventKind::Wrote {
             epoch: Some(epoch),
             taken: true,
-        } = event.what
+        } = event.kind
         {
             if greatest > Some(epoch) {
                 let what = format!("{} writes by epoch {epoch}, which is stale", event.node);
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn a_stale_write_that_is_taken_is_found() {
-        let wrote = |number, taken| What::Wrote {
+        let wrote = |number, taken| EventKind::Wrote {
             epoch: Some(epoch(number)),
             taken,
         };

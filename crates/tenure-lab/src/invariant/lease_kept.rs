@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
 /// How much shorter than its duration a lease may be, in parts of it: clocks that gain.
 const CLOCKS: u32 = 50;
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut kept = None;
     let mut over = BTreeSet::new();
     for event in history {
-        match event.what {
-            What::Granted { epoch, at, .. } => {
+        match event.kind {
+            EventKind::Granted { epoch, at, .. } => {
                 if let Some((before, until)) = kept
                     && at < until
                 {
@@ -24,10 +24,10 @@ pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String
                     return Err((at, what));
                 }
             }
-            What::Counts(epoch, from, duration) if !over.contains(&epoch) => {
+            EventKind::LeaseRuns(epoch, from, duration) if !over.contains(&epoch) => {
                 kept = Some((epoch, from + (duration - duration / CLOCKS)));
             }
-            What::GivenUp(epoch) => {
+            EventKind::LeaseGivenUp(epoch) => {
                 over.insert(epoch);
                 kept = None;
             }
@@ -44,8 +44,8 @@ mod tests {
     use std::time::Duration;
     use tenure_core::NodeId;
 
-    fn granted(number: u64, secs: u64) -> (u64, u32, What) {
-        let what = What::Granted {
+    fn granted(number: u64, secs: u64) -> (u64, u32, EventKind) {
+        let what = EventKind::Granted {
             epoch: epoch(number),
             to: NodeId(1),
             id: number,
@@ -60,7 +60,7 @@ mod tests {
             (
                 secs,
                 0,
-                What::Counts(epoch(1), at(secs), Duration::from_secs(15)),
+                EventKind::LeaseRuns(epoch(1), at(secs), Duration::from_secs(15)),
             )
         };
         let begin = [granted(1, 0), counts(0), counts(5)];
@@ -68,7 +68,7 @@ mod tests {
         assert!(check(&history(early), &PROMISES).is_err());
         let in_time = begin.clone().into_iter().chain([granted(2, 20)]);
         assert_eq!(check(&history(in_time), &PROMISES), Ok(()));
-        let given_up = [(6, 0, What::GivenUp(epoch(1))), granted(2, 6)];
+        let given_up = [(6, 0, EventKind::LeaseGivenUp(epoch(1))), granted(2, 6)];
         let given_up = begin.into_iter().chain(given_up);
         assert_eq!(check(&history(given_up), &PROMISES), Ok(()));
     }

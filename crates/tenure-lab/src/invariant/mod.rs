@@ -15,7 +15,7 @@ mod steady;
 use std::fmt;
 use std::time::Duration;
 
-use crate::sim::{Event, Time};
+use crate::sim::{HistoryEvent, Time};
 
 /// What a contestant promises in a climate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ enum Needs {
     Steadiness,
 }
 
-type Check = fn(&[Event], &Promises) -> Result<(), (Time, String)>;
+type Check = fn(&[HistoryEvent], &Promises) -> Result<(), (Time, String)>;
 
 /// All of them.
 pub const ALL: &[Invariant] = &[
@@ -134,7 +134,7 @@ pub const ALL: &[Invariant] = &[
 /// # Errors
 ///
 /// [`Violation`].
-pub fn check(history: &[Event], promises: &Promises) -> Result<(), Violation> {
+pub fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), Violation> {
     let broken = ALL
         .iter()
         .filter(|invariant| match invariant.needs {
@@ -166,7 +166,7 @@ mod made_up {
     use tenure_core::{Epoch, NodeId};
 
     use super::Promises;
-    use crate::sim::{Event, Time, What};
+    use crate::sim::{EventKind, HistoryEvent, Time};
 
     pub(super) const PROMISES: Promises = Promises {
         one_leader: true,
@@ -184,16 +184,18 @@ mod made_up {
         Epoch::new(number).unwrap()
     }
 
-    pub(super) fn history(events: impl IntoIterator<Item = (u64, u32, What)>) -> Vec<Event> {
-        let event = |(secs, node, what)| Event {
+    pub(super) fn history(
+        events: impl IntoIterator<Item = (u64, u32, EventKind)>,
+    ) -> Vec<HistoryEvent> {
+        let event = |(secs, node, what)| HistoryEvent {
             at: at(secs),
             node: NodeId(node),
-            what,
+            kind: what,
         };
         events.into_iter().map(event).collect()
     }
 
-    pub(super) fn claims(number: u64, until: u64) -> What {
-        What::Claims(Some(epoch(number)), at(until))
+    pub(super) fn claims(number: u64, until: u64) -> EventKind {
+        EventKind::Claims(Some(epoch(number)), at(until))
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
     for event in history {
-        match event.what {
+        match event.kind {
             // Of two claims that overlap, one begins, or is prolonged, while the other one holds.
-            What::Claims(_, until) => {
+            EventKind::Claims(_, until) => {
                 claims.retain(|_, until| event.at < *until);
                 claims.insert(event.node, until);
                 if let Some((other, until)) = claims.iter().find(|(node, _)| **node != event.node) {
@@ -20,7 +20,7 @@ pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String
                     return Err((event.at, what));
                 }
             }
-            What::Yields | What::Stops => {
+            EventKind::Yields | EventKind::Stopped => {
                 claims.remove(&event.node);
             }
             _ => {}
@@ -41,7 +41,7 @@ mod tests {
         assert!(check(&overlapping, &PROMISES).is_err());
         let prolonged = history([one.clone(), (10, 2, claims(2, 19)), (11, 1, claims(1, 21))]);
         assert!(check(&prolonged, &PROMISES).is_err());
-        let in_turn = history([one, (3, 1, What::Yields), (3, 2, claims(2, 19))]);
+        let in_turn = history([one, (3, 1, EventKind::Yields), (3, 2, claims(2, 19))]);
         assert_eq!(check(&in_turn, &PROMISES), Ok(()));
     }
 }

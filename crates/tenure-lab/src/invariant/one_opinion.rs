@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut seen: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for event in history {
-        match event.what {
-            What::Sees(Some(leader)) => {
+        match event.kind {
+            EventKind::SeesLeader(Some(leader)) => {
                 if let Some((other, before)) = seen
                     .iter()
                     .find(|&(&other, &before)| other != event.node && before != leader)
@@ -25,7 +25,7 @@ pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String
                 }
                 seen.insert(event.node, leader);
             }
-            What::Sees(None) | What::Stops => {
+            EventKind::SeesLeader(None) | EventKind::Stopped => {
                 seen.remove(&event.node);
             }
             _ => {}
@@ -41,12 +41,16 @@ mod tests {
 
     #[test]
     fn who_still_follows_another_one_is_found() {
-        let sees = |leader| What::Sees(Some(NodeId(leader)));
+        let sees = |leader| EventKind::SeesLeader(Some(NodeId(leader)));
         let apart = history([(1, 1, sees(1)), (2, 3, sees(1)), (9, 2, sees(2))]);
         assert!(check(&apart, &PROMISES).is_err());
-        let stopped = [(1, 1, sees(1)), (2, 1, What::Stops), (9, 2, sees(2))];
+        let stopped = [(1, 1, sees(1)), (2, 1, EventKind::Stopped), (9, 2, sees(2))];
         assert_eq!(check(&history(stopped), &PROMISES), Ok(()));
-        let moved = [(1, 3, sees(1)), (2, 3, What::Sees(None)), (9, 3, sees(2))];
+        let moved = [
+            (1, 3, sees(1)),
+            (2, 3, EventKind::SeesLeader(None)),
+            (9, 3, sees(2)),
+        ];
         assert_eq!(check(&history(moved), &PROMISES), Ok(()));
     }
 }

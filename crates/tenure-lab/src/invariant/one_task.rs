@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     // Who acts, and whether it stood still meanwhile.
     let mut acting: BTreeMap<NodeId, bool> = BTreeMap::new();
     for event in history {
-        match event.what {
-            What::Acts(_) => {
+        match event.kind {
+            EventKind::TaskStarted(_) => {
                 let awake = acting.iter().find(|(_, stood_still)| !**stood_still);
                 if let Some((other, _)) = awake {
                     let what = format!("the task of {} begins beside that of {other}", event.node);
@@ -21,12 +21,12 @@ pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String
                 }
                 acting.insert(event.node, false);
             }
-            What::Freezes(_) => {
+            EventKind::Paused(_) => {
                 if let Some(stood_still) = acting.get_mut(&event.node) {
                     *stood_still = true;
                 }
             }
-            What::Rests(_) | What::Stops => {
+            EventKind::TaskEnded(_) | EventKind::Stopped => {
                 acting.remove(&event.node);
             }
             _ => {}
@@ -42,15 +42,15 @@ mod tests {
 
     #[test]
     fn a_second_task_is_found_unless_the_first_one_stood_still() {
-        let acts = |number| What::Acts(Some(epoch(number)));
-        let rests = |number| What::Rests(Some(epoch(number)));
+        let acts = |number| EventKind::TaskStarted(Some(epoch(number)));
+        let rests = |number| EventKind::TaskEnded(Some(epoch(number)));
         let beside = history([(1, 1, acts(1)), (20, 2, acts(2)), (21, 1, rests(1))]);
         assert!(check(&beside, &PROMISES).is_err());
         let after = history([(1, 1, acts(1)), (20, 1, rests(1)), (20, 2, acts(2))]);
         assert_eq!(check(&after, &PROMISES), Ok(()));
         let frozen = [
             (1, 1, acts(1)),
-            (2, 1, What::Freezes(at(30))),
+            (2, 1, EventKind::Paused(at(30))),
             (20, 2, acts(2)),
         ];
         assert_eq!(check(&history(frozen), &PROMISES), Ok(()));

@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], promises: &Promises) -> Result<(), (Time, String)> {
-    if let Some(flood) = history.iter().find(|event| event.what == What::Flood) {
+pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), (Time, String)> {
+    if let Some(flood) = history
+        .iter()
+        .find(|event| event.kind == EventKind::MessageFlood)
+    {
         return Err((flood.at, "messages that make nothing but messages".into()));
     }
-    let Some(calm) = history.iter().find(|event| event.what == What::Calm) else {
+    let Some(calm) = history
+        .iter()
+        .find(|event| event.kind == EventKind::FaultsOver)
+    else {
         return Ok(());
     };
     let settled = calm.at + promises.settles_within;
@@ -28,11 +34,11 @@ pub(super) fn check(history: &[Event], promises: &Promises) -> Result<(), (Time,
                 return Err((until, "nobody leads any more, without a fault".into()));
             }
         }
-        match event.what {
-            What::Claims(_, until) => {
+        match event.kind {
+            EventKind::Claims(_, until) => {
                 claims.insert(event.node, until);
             }
-            What::Yields | What::Stops => {
+            EventKind::Yields | EventKind::Stopped => {
                 claims.remove(&event.node);
             }
             _ => {}
@@ -48,13 +54,13 @@ mod tests {
 
     #[test]
     fn a_flood_of_messages_is_found() {
-        assert!(check(&history([(3, 0, What::Flood)]), &PROMISES).is_err());
+        assert!(check(&history([(3, 0, EventKind::MessageFlood)]), &PROMISES).is_err());
     }
 
     #[test]
     fn a_long_time_without_a_leader_after_the_last_fault_is_found() {
-        let calm = (100, 0, What::Calm);
-        let end = (200, 0, What::End);
+        let calm = (100, 0, EventKind::FaultsOver);
+        let end = (200, 0, EventKind::RunEnded);
         let leads = |from, until| (from, 1, claims(1, until));
         let none = history([calm.clone(), end.clone()]);
         assert!(check(&none, &PROMISES).is_err());

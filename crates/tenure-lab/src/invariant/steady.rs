@@ -1,14 +1,14 @@
 //! While only others come and go, who leads goes on leading.
 
 use super::Promises;
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
-pub(super) fn check(history: &[Event], _: &Promises) -> Result<(), (Time, String)> {
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let faults = history
         .iter()
-        .skip_while(|event| !matches!(event.what, What::Fault(_)));
-    for event in faults.take_while(|event| event.what != What::Calm) {
-        if matches!(event.what, What::Yields | What::Ended(_)) {
+        .skip_while(|event| !matches!(event.kind, EventKind::Fault(_)));
+    for event in faults.take_while(|event| event.kind != EventKind::FaultsOver) {
+        if matches!(event.kind, EventKind::Yields | EventKind::TermEnded(_)) {
             let what = format!(
                 "{} leads no more, and nothing was wrong with it",
                 event.node
@@ -26,10 +26,14 @@ mod tests {
 
     #[test]
     fn a_leader_that_gives_way_to_one_that_is_back_is_found() {
-        let fault = |secs| (secs, 0, What::Fault("2 is killed".into()));
-        let bullied = history([fault(3), (5, 1, What::Yields)]);
+        let fault = |secs| (secs, 0, EventKind::Fault("2 is killed".into()));
+        let bullied = history([fault(3), (5, 1, EventKind::Yields)]);
         assert!(check(&bullied, &PROMISES).is_err());
-        let before = history([(1, 1, What::Yields), fault(3), (9, 0, What::Calm)]);
+        let before = history([
+            (1, 1, EventKind::Yields),
+            fault(3),
+            (9, 0, EventKind::FaultsOver),
+        ]);
         assert_eq!(check(&before, &PROMISES), Ok(()));
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Figures, Row, figures};
-use crate::contestant::{Contestant, Troupe, Way};
+use super::{Figures, Measurement, figures};
+use crate::contestant::{Algorithm, Cluster, Contestant};
 use crate::scenario::{LASTS, SETTLED, Scenario};
-use crate::sim::{Dice, Habits, Sent, Time, Traffic, World};
+use crate::sim::{Rng, Time, Traffic, TrafficSum, World, WorldConfig};
 
 /// How many members, or candidates, there are.
 pub const NODES: u32 = 5;
@@ -27,15 +27,15 @@ pub const REST: Range<Duration> = Duration::from_secs(30)..SETTLED;
 
 /// What is kept of one run.
 #[derive(Clone, Debug, Default)]
-pub struct Ran {
+pub struct RunResult {
     /// What happened.
     pub figures: Figures,
     /// What was sent in all.
     pub traffic: Traffic,
     /// What was sent in each election.
-    pub elections: Vec<Sent>,
+    pub elections: Vec<TrafficSum>,
     /// What was sent at rest.
-    pub rest: Sent,
+    pub rest: TrafficSum,
     /// Whether it was ended because of too many messages.
     pub floods: bool,
 }
@@ -65,7 +65,7 @@ impl Comparison {
     pub(crate) fn pairs(&self) -> Vec<(&Contestant, &Scenario)> {
         let pairs = self.scenarios.iter().flat_map(|scenario| {
             let all = self.contestants.iter();
-            let fit = all.filter(|it| !scenario.store || it.way == Way::Lease);
+            let fit = all.filter(|it| !scenario.store || it.algorithm == Algorithm::Lease);
             fit.map(move |contestant| (contestant, scenario))
         });
         pairs.collect()
@@ -73,21 +73,21 @@ impl Comparison {
 }
 
 /// Runs it all, on all processors; `done` is told after each run. The rows come scenario by scenario.
-pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Row> {
-    each(&comparison.pairs(), |&(contestant, scenario)| {
+pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measurement> {
+    map_parallel(&comparison.pairs(), |&(contestant, scenario)| {
         let one = |seed| {
-            let ran = Ran::of(&play(contestant, scenario, NODES, seed));
+            let ran = RunResult::of(&run_scenario(contestant, scenario, NODES, seed));
             done();
             ran
         };
         let runs: Vec<_> = comparison.seeds.clone().map(one).collect();
         let minutes = LASTS.as_secs_f64() / 60.0;
-        Row::of(&contestant.name, scenario.name, minutes, &runs)
+        Measurement::of(&contestant.name, scenario.name, minutes, &runs)
     })
 }
 
 /// Does that for each, on all processors. What comes of it is in the order of `of`.
-pub(crate) fn each<T: Sync, R: Send>(of: &[T], that: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(crate) fn map_parallel<T: Sync, R: Send>(of: &[T], that: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -111,13 +111,13 @@ pub(crate) fn each<T: Sync, R: Send>(of: &[T], that: impl Fn(&T) -> R + Sync) ->
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-impl Ran {
+impl RunResult {
     fn of(world: &World) -> Self {
-        let (figures, ledger) = (figures(world.history()), world.ledger());
-        let of = |&(from, until): &(Time, Time)| ledger.between(from, until);
+        let (figures, traffic_log) = (figures(world.history()), world.traffic_log());
+        let of = |&(from, until): &(Time, Time)| traffic_log.between(from, until);
         Self {
             elections: figures.elections.iter().map(of).collect(),
-            rest: ledger.between(Time::after(REST.start), Time::after(REST.end)),
+            rest: traffic_log.between(Time::after(REST.start), Time::after(REST.end)),
             floods: world.traffic().messages() >= MOST_MESSAGES,
             traffic: world.traffic().clone(),
             figures,
@@ -126,37 +126,42 @@ impl Ran {
 }
 
 /// One run, from beginning to end.
-pub(crate) fn play(contestant: &Contestant, scenario: &Scenario, nodes: u32, seed: u64) -> World {
-    let mut world = set_out(contestant, scenario, nodes, seed, MOST_MESSAGES);
+pub(crate) fn run_scenario(
+    contestant: &Contestant,
+    scenario: &Scenario,
+    nodes: u32,
+    seed: u64,
+) -> World {
+    let mut world = new_world(contestant, scenario, nodes, seed, MOST_MESSAGES);
     world.run_until(LASTS);
     world.finish();
     world
 }
 
 /// A run that is about to begin, with its faults to come. It ends early after so many messages.
-pub(crate) fn set_out(
+pub(crate) fn new_world(
     contestant: &Contestant,
     scenario: &Scenario,
     nodes: u32,
     seed: u64,
     most_messages: u64,
 ) -> World {
-    let troupe = Troupe::new(contestant.clone(), nodes);
-    let habits = Habits {
+    let cluster = Cluster::new(contestant.clone(), nodes);
+    let config = WorldConfig {
         count_bytes: true,
         drift: 50,
         most_messages,
-        ..Habits::default()
+        ..WorldConfig::default()
     };
-    let mut world = World::new(Box::new(troupe), habits, seed);
+    let mut world = World::new(Box::new(cluster), config, seed);
     // Those that are up before the others would have an election of their own; the published algorithm
     // does not even survive that.
     for node in world.machines() {
         world.start_after(node, Duration::ZERO);
     }
-    let later = Dice::new(seed, PHASE).between(Duration::ZERO, LATER);
+    let later = Rng::new(seed, PHASE).between(Duration::ZERO, LATER);
     for (at, fault) in scenario.faults() {
-        world.strike_after(SETTLED + later + at, fault);
+        world.inject_after(SETTLED + later + at, fault);
     }
     world
 }

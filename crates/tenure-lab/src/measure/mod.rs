@@ -1,10 +1,10 @@
 //! What is measured of a run, and of many.
 
 mod compare;
-mod row;
+mod measurement;
 mod watch;
 
-pub use compare::{Comparison, NODES, REST, Ran, compare};
-pub(crate) use compare::{each, play, set_out};
-pub use row::{Row, Spread};
+pub use compare::{Comparison, NODES, REST, RunResult, compare};
+pub(crate) use compare::{map_parallel, new_world, run_scenario};
+pub use measurement::{Measurement, Spread};
 pub use watch::{Figures, figures};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
 /// What one run comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Figures {
     /// All time without a leader after the first one.
     pub without: Duration,
     /// How long two or more tasks acted at once.
-    pub two_act: Duration,
+    pub overlap: Duration,
     /// How many terms there were.
     pub terms: u64,
     /// How many writes the receiver took, and how many it refused because their epoch was stale.
@@ -37,7 +37,7 @@ struct Machine {
 
 /// Reads a history from beginning to end.
 #[must_use]
-pub fn figures(history: &[Event]) -> Figures {
+pub fn figures(history: &[HistoryEvent]) -> Figures {
     let mut figures = Figures::default();
     let mut machines: BTreeMap<NodeId, Machine> = BTreeMap::new();
     let mut before = Time::default();
@@ -58,30 +58,30 @@ pub fn figures(history: &[Event]) -> Figures {
             without_since.get_or_insert(led_until);
         }
         if awake().filter(|machine| machine.acts).count() > 1 {
-            figures.two_act += event.at.since(before);
+            figures.overlap += event.at.since(before);
         }
         before = event.at;
         let machine = machines.entry(event.node).or_default();
-        match event.what {
-            What::Claims(_, until) => {
+        match event.kind {
+            EventKind::Claims(_, until) => {
                 machine.claims_until = Some(until);
                 if figures.first_leader.is_none() {
                     figures.first_leader = Some(event.at.since(Time::default()));
                     figures.elections.push((Time::default(), event.at));
                 }
             }
-            What::Yields => machine.claims_until = None,
-            What::Stops => *machine = Machine::default(),
-            What::Freezes(_) => machine.still = true,
-            What::Thaws => machine.still = false,
-            What::Acts(_) => {
+            EventKind::Yields => machine.claims_until = None,
+            EventKind::Stopped => *machine = Machine::default(),
+            EventKind::Paused(_) => machine.still = true,
+            EventKind::Resumed => machine.still = false,
+            EventKind::TaskStarted(_) => {
                 machine.acts = true;
                 figures.terms += 1;
             }
-            What::Rests(_) => machine.acts = false,
-            What::Wrote { taken: true, .. } => figures.writes.0 += 1,
-            What::Wrote { .. } => figures.writes.1 += 1,
-            What::End => {
+            EventKind::TaskEnded(_) => machine.acts = false,
+            EventKind::Wrote { taken: true, .. } => figures.writes.0 += 1,
+            EventKind::Wrote { .. } => figures.writes.1 += 1,
+            EventKind::RunEnded => {
                 figures.led_at_end = without_since.is_none() && figures.first_leader.is_some();
                 if let Some(since) = without_since.take() {
                     figures.end_of_gap(event.at.since(since));
@@ -104,17 +104,17 @@ impl Figures {
 mod tests {
     use super::*;
 
-    fn read(events: &[(u64, u32, What)]) -> Figures {
-        let event = |(secs, node, what): &(u64, u32, What)| Event {
+    fn read(events: &[(u64, u32, EventKind)]) -> Figures {
+        let event = |(secs, node, what): &(u64, u32, EventKind)| HistoryEvent {
             at: Time::after(Duration::from_secs(*secs)),
             node: NodeId(*node),
-            what: what.clone(),
+            kind: what.clone(),
         };
         figures(&events.iter().map(event).collect::<Vec<_>>())
     }
 
-    fn claims(secs: u64) -> What {
-        What::Claims(None, Time::after(Duration::from_secs(secs)))
+    fn claims(secs: u64) -> EventKind {
+        EventKind::Claims(None, Time::after(Duration::from_secs(secs)))
     }
 
     #[test]
@@ -122,20 +122,20 @@ mod tests {
         let secs = Duration::from_secs;
         let found = read(&[
             (2, 1, claims(10)),
-            (2, 1, What::Acts(None)),
+            (2, 1, EventKind::TaskStarted(None)),
             // It runs out at 10, and the next one leads from 13 on; the first one's task goes until 14.
             (13, 2, claims(30)),
-            (13, 2, What::Acts(None)),
-            (14, 1, What::Rests(None)),
+            (13, 2, EventKind::TaskStarted(None)),
+            (14, 1, EventKind::TaskEnded(None)),
             // It stands still, and is back.
-            (20, 2, What::Freezes(Time::after(secs(25)))),
-            (25, 2, What::Thaws),
+            (20, 2, EventKind::Paused(Time::after(secs(25)))),
+            (25, 2, EventKind::Resumed),
             (25, 2, claims(40)),
-            (32, 0, What::End),
+            (32, 0, EventKind::RunEnded),
         ]);
         assert_eq!(found.first_leader, Some(secs(2)));
         assert_eq!((found.without, found.longest_without), (secs(8), secs(5)));
-        assert_eq!((found.two_act, found.terms), (secs(1), 2));
+        assert_eq!((found.overlap, found.terms), (secs(1), 2));
         let at = |from, until| (Time::after(secs(from)), Time::after(secs(until)));
         assert_eq!(found.elections, [at(0, 2), at(10, 13), at(20, 25)]);
         assert!(found.led_at_end);

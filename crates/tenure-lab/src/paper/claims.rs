@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::formula::Case;
-use super::stage::{Algorithm, Outcome, Stage};
+use super::setup::{ElectionOutcome, ElectionSetup, PaperAlgorithm};
 use crate::sim::Sending;
 
 /// One claim of a paper.
@@ -288,7 +288,12 @@ impl Setting {
     }
 
     /// The election that it takes: who, who begins, how they send.
-    fn run(&self, algorithm: Algorithm, starters: BTreeSet<u32>, sending: Sending) -> Outcome {
+    fn run(
+        &self,
+        algorithm: PaperAlgorithm,
+        starters: BTreeSet<u32>,
+        sending: Sending,
+    ) -> ElectionOutcome {
         let processing = MESSAGE * self.processing / 10;
         let line_takes_it = sending != Sending::AtOnce;
         let message = if line_takes_it {
@@ -296,7 +301,7 @@ impl Setting {
         } else {
             MESSAGE
         };
-        let stage = Stage {
+        let stage = ElectionSetup {
             algorithm,
             members: self.n,
             down: self.down(),
@@ -314,22 +319,23 @@ impl Setting {
         let (best, last) = (BTreeSet::from([self.k]), BTreeSet::from([self.n]));
         let all: BTreeSet<u32> = (self.k..=self.n).collect();
         let (line, multicast) = (Sending::OneByOne(MESSAGE), Sending::Multicast(MESSAGE));
-        let bully = |starters, sending| self.run(Algorithm::Textbook, starters, sending);
-        let published = |starters, sending| self.run(Algorithm::Published, starters, sending);
-        let classic = || self.run(Algorithm::Classic, best.clone(), at_once);
-        let time = |outcome: &Outcome| {
+        let bully = |starters, sending| self.run(PaperAlgorithm::Textbook, starters, sending);
+        let published = |starters, sending| self.run(PaperAlgorithm::Published, starters, sending);
+        let classic = || self.run(PaperAlgorithm::Classic, best.clone(), at_once);
+        let time = |outcome: &ElectionOutcome| {
             let response = outcome.response?;
             Some(response.as_secs_f64() / MESSAGE.as_secs_f64())
         };
-        let messages = |outcome: &Outcome| {
+        let messages = |outcome: &ElectionOutcome| {
             outcome.response?;
             Some((outcome.election + outcome.detection) as f64)
         };
-        let elections = |outcome: &Outcome| {
+        let elections = |outcome: &ElectionOutcome| {
             outcome.response?;
             Some(outcome.election as f64)
         };
-        let timed = |outcome: Outcome, formula, holds| (outcome, time(&outcome), formula, holds);
+        let timed =
+            |outcome: ElectionOutcome, formula, holds| (outcome, time(&outcome), formula, holds);
         let (outcome, measured, formula, holds) = match self.claim {
             Claim::Table1BullyBest => {
                 let outcome = bully(best, at_once);
@@ -352,7 +358,7 @@ impl Setting {
                 (outcome, messages(&outcome), formula, holds)
             }
             Claim::RingWorst => {
-                let outcome = self.run(Algorithm::Ring, all, at_once);
+                let outcome = self.run(PaperAlgorithm::Ring, all, at_once);
                 let formula = case.ring_worst();
                 (outcome, elections(&outcome), formula, formula)
             }

@@ -7,9 +7,9 @@
 //! about anybody but for the election.
 
 mod formula;
-mod stage;
+mod setup;
 
 mod claims;
 
 pub use claims::{Claim, Point, measure};
-pub use stage::{Algorithm, Outcome, Stage};
+pub use setup::{ElectionOutcome, ElectionSetup, PaperAlgorithm};

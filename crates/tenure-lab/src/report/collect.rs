@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::contestant::Contestant;
-use crate::fault::{Fault, Who};
-use crate::measure::{Comparison, NODES, Row, each, play, set_out};
+use crate::fault::{Fault, Target};
+use crate::measure::{Comparison, Measurement, NODES, map_parallel, new_world, run_scenario};
 use crate::paper::{self, Point};
 use crate::scenario::{self, LASTS, SETTLED, Scenario};
 
@@ -28,7 +28,7 @@ pub struct Report {
     /// How.
     pub setting: Setting,
     /// What came of it.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Measurement>,
     /// What each contestant sends among more members, in the order of the contestants; without the numbers
     /// of members among which it drowns in messages. Live there is none.
     pub growth: Vec<Vec<Growth>>,
@@ -79,20 +79,20 @@ impl Report {
 
     /// Measures with the first seed what is not in the rows; `done` is told after each run.
     #[must_use]
-    pub fn new(comparison: &Comparison, rows: Vec<Row>, done: impl Fn() + Sync) -> Self {
+    pub fn new(comparison: &Comparison, rows: Vec<Measurement>, done: impl Fn() + Sync) -> Self {
         let seed = comparison.seeds.start;
         let sizes = comparison.contestants.iter().flat_map(|contestant| {
             let sizes = SIZES.iter();
             sizes.map(move |&nodes| (contestant, nodes))
         });
-        let counted = each(&sizes.collect::<Vec<_>>(), |&(contestant, nodes)| {
+        let counted = map_parallel(&sizes.collect::<Vec<_>>(), |&(contestant, nodes)| {
             let counted = count(contestant, nodes, seed);
             done();
             counted
         });
         let growth = |of: &[Option<Growth>]| of.iter().flatten().copied().collect();
-        let timelines = each(&comparison.pairs(), |&(contestant, scenario)| {
-            let world = play(contestant, scenario, NODES, seed);
+        let timelines = map_parallel(&comparison.pairs(), |&(contestant, scenario)| {
+            let world = run_scenario(contestant, scenario, NODES, seed);
             done();
             Timeline::of(world.history())
         });
@@ -117,7 +117,7 @@ impl Report {
         contestants: Vec<String>,
         scenarios: Vec<Scenario>,
         setting: Setting,
-        measured: Vec<(Row, Timeline)>,
+        measured: Vec<(Measurement, Timeline)>,
     ) -> Self {
         let (rows, timelines) = measured.into_iter().unzip();
         Self {
@@ -131,13 +131,13 @@ impl Report {
         }
     }
 
-    pub(super) fn row(&self, contestant: &str, scenario: &Scenario) -> Option<&Row> {
+    pub(super) fn row(&self, contestant: &str, scenario: &Scenario) -> Option<&Measurement> {
         let mut rows = self.rows.iter();
         rows.find(|row| row.contestant == contestant && row.scenario == scenario.name)
     }
 
     /// The rows of this scenario, each with its timeline.
-    pub(super) fn of_scenario(&self, scenario: &Scenario) -> Vec<(&Row, &Timeline)> {
+    pub(super) fn of_scenario(&self, scenario: &Scenario) -> Vec<(&Measurement, &Timeline)> {
         let all = self.rows.iter().zip(&self.timelines);
         all.filter(|(row, _)| row.scenario == scenario.name)
             .collect()
@@ -156,17 +156,17 @@ impl Report {
 /// What is sent until all has settled, then while nothing happens, and when the leader is killed at last.
 fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     let nothing = Scenario::of_name("start").expect("a scenario of the list");
-    let mut world = set_out(contestant, &nothing, nodes, seed, MOST_MESSAGES);
+    let mut world = new_world(contestant, &nothing, nodes, seed, MOST_MESSAGES);
     world.run_until(SETTLED);
     let start = world.traffic().clone();
     world.run_until(LASTS);
     let end = world.traffic().clone();
     let crash = Fault::Crash {
-        who: Who::Leader,
+        who: Target::Leader,
         machine: false,
         back_after: None,
     };
-    world.strike_after(Duration::ZERO, crash);
+    world.inject_after(Duration::ZERO, crash);
     world.run_until(LASTS + SETTLED);
     if world.traffic().messages() >= MOST_MESSAGES {
         return None;

@@ -13,8 +13,8 @@ mod plot;
 mod page;
 
 pub use collect::{Growth, Report, Setting};
-pub use page::Made;
-pub use timeline::{Lane, Span, State, Timeline};
+pub use page::Provenance;
+pub use timeline::{Lane, LaneState, Span, Timeline};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ const TEMPLATE: &str = include_str!("page.html");
 
 /// How a comparison was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct Provenance {
     /// By which command.
     pub by: String,
     /// By which version of it.
@@ -23,7 +23,7 @@ pub struct Made {
 impl Report {
     /// The page: HTML that refers to nothing outside of itself.
     #[must_use]
-    pub fn html(&self, made: &Made) -> String {
+    pub fn html(&self, made: &Provenance) -> String {
         fill(&[
             ("about", self.about()),
             ("summary", summary::summary(self)),

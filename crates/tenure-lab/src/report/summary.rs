@@ -3,7 +3,7 @@
 use super::Report;
 use super::page::escape;
 use super::table::secs;
-use crate::measure::Row;
+use crate::measure::Measurement;
 
 /// Sentences as a list; each is left out where nothing was measured that it could tell.
 pub(super) fn summary(report: &Report) -> String {
@@ -22,7 +22,7 @@ pub(super) fn summary(report: &Report) -> String {
 fn failover(report: &Report) -> Option<String> {
     let scenario = report.failover()?;
     let rows = report.of_scenario(scenario).into_iter().map(|(row, _)| row);
-    let mut led: Vec<&Row> = rows.filter(|row| row.never_led < row.seeds).collect();
+    let mut led: Vec<&Measurement> = rows.filter(|row| row.never_led < row.seeds).collect();
     led.sort_by(|a, b| a.without_leader.median.total_cmp(&b.without_leader.median));
     let says = led.iter().map(|row| {
         let times = row.without_leader;
@@ -42,15 +42,15 @@ fn failover(report: &Report) -> Option<String> {
 
 /// With whom two acted at once, and how long.
 fn two_act(report: &Report) -> Option<String> {
-    let (never, did) = sorted(report, |row| row.runs_with_two > 0);
+    let (never, did) = sorted(report, |row| row.runs_with_overlap > 0);
     let did = did.into_iter().map(|(contestant, rows)| {
         let worst = rows
             .iter()
-            .max_by(|a, b| a.two_act.max.total_cmp(&b.two_act.max));
+            .max_by(|a, b| a.overlap.max.total_cmp(&b.overlap.max));
         let worst = worst.map_or_else(String::new, |row| {
             format!(
                 ", at worst for {} s in {}",
-                secs(row.two_act.max),
+                secs(row.overlap.max),
                 escape(&row.scenario)
             )
         });
@@ -113,7 +113,7 @@ fn none_at_end(report: &Report) -> Option<String> {
 fn at_rest(report: &Report) -> Option<String> {
     let scenario = report.scenarios.iter().find(|it| !it.store)?;
     let rows = report.of_scenario(scenario).into_iter();
-    let mut rows: Vec<&Row> = rows.map(|(row, _)| row).collect();
+    let mut rows: Vec<&Measurement> = rows.map(|(row, _)| row).collect();
     rows.sort_by(|a, b| a.messages_at_rest.total_cmp(&b.messages_at_rest));
     let says = rows.iter().map(|row| {
         let (name, kilo) = (name(&row.contestant), row.bytes_at_rest / 1_000.0);
@@ -128,12 +128,15 @@ fn at_rest(report: &Report) -> Option<String> {
 }
 
 /// Contestants to none of whose rows it applies, and the others with the rows to which it does.
-fn sorted(report: &Report, applies: fn(&Row) -> bool) -> (Vec<&str>, Vec<(&str, Vec<&Row>)>) {
+fn sorted(
+    report: &Report,
+    applies: fn(&Measurement) -> bool,
+) -> (Vec<&str>, Vec<(&str, Vec<&Measurement>)>) {
     let (mut never, mut did) = (Vec::new(), Vec::new());
     for contestant in &report.contestants {
         let rows = report.rows.iter();
         let rows = rows.filter(|row| row.contestant == *contestant);
-        let rows: Vec<&Row> = rows.filter(|row| applies(row)).collect();
+        let rows: Vec<&Measurement> = rows.filter(|row| applies(row)).collect();
         if rows.is_empty() {
             never.push(&contestant[..]);
         } else {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Report;
 use super::page::escape;
-use crate::measure::Row;
+use crate::measure::Measurement;
 
 /// Time without a leader, scenario by scenario, one column for each contestant.
 pub(super) fn overview(report: &Report) -> String {
@@ -28,14 +28,14 @@ pub(super) fn overview(report: &Report) -> String {
     scrolling(&table)
 }
 
-fn overview_cell(row: &Row) -> String {
+fn overview_cell(row: &Measurement) -> String {
     if row.never_led == row.seeds {
         return "<td class=\"bad\">never led</td>".into();
     }
     let times = row.without_leader;
     let mut text = format!("{} <small>{}</small>", secs(times.median), secs(times.max));
-    if row.runs_with_two > 0 {
-        let _ = write!(text, "<br><em>two: {} s</em>", secs(row.two_act.max));
+    if row.runs_with_overlap > 0 {
+        let _ = write!(text, "<br><em>two: {} s</em>", secs(row.overlap.max));
     }
     if row.without_leader_at_end > 0 {
         let _ = write!(
@@ -86,8 +86,8 @@ pub(super) fn all(report: &Report) -> String {
             secs(row.without_leader.median),
             secs(row.without_leader.p99),
             secs(row.without_leader.max),
-            row.runs_with_two.to_string(),
-            secs(row.two_act.max),
+            row.runs_with_overlap.to_string(),
+            secs(row.overlap.max),
             format!("{:.0}", row.writes_taken),
             row.writes_refused.to_string(),
             format!("{:.1}", row.flaps),

@@ -1,13 +1,13 @@
 use super::*;
-use crate::contestant::{Contestant, Way};
-use crate::measure::{Comparison, Row, compare};
+use crate::contestant::{Algorithm, Contestant};
+use crate::measure::{Comparison, Measurement, compare};
 use crate::scenario;
 
 /// A page may not be larger: 2 MiB.
 const LARGEST: usize = 2 << 20;
 
-fn made() -> Made {
-    Made {
+fn made() -> Provenance {
+    Provenance {
         by: "tenure compare --config '<mine>.toml'".into(),
         version: "1".into(),
         on: "a machine".into(),
@@ -37,7 +37,7 @@ fn is_self_contained(page: &str) -> bool {
 
 #[test]
 fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
-    let contestants: Vec<_> = Way::all().into_iter().map(Contestant::new).collect();
+    let contestants: Vec<_> = Algorithm::all().into_iter().map(Contestant::new).collect();
     let mut report = report(contestants.clone(), scenario::ALL.to_vec());
     // As many dots as there can be.
     for row in &mut report.rows {
@@ -52,7 +52,7 @@ fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
         assert_eq!(section.matches("<svg").count(), 2, "{}", scenario.name);
         for contestant in contestants
             .iter()
-            .filter(|it| !scenario.store || it.way == Way::Lease)
+            .filter(|it| !scenario.store || it.algorithm == Algorithm::Lease)
         {
             let name = &contestant.name;
             assert!(
@@ -77,7 +77,7 @@ fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
 fn names_are_text_wherever_they_stand() {
     let mine = Contestant {
         name: "<script src=https://example.com>&$\\alpha$\"{{table}}.toml".into(),
-        ..Contestant::new(Way::Lease)
+        ..Contestant::new(Algorithm::Lease)
     };
     let scenarios = ["start", "kill-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
     let page = report(vec![mine], scenarios.to_vec()).html(&made());
@@ -90,14 +90,14 @@ fn names_are_text_wherever_they_stand() {
 #[test]
 fn a_page_without_any_fault_says_so() {
     let start = scenario::Scenario::of_name("start").unwrap();
-    let page = report(vec![Contestant::new(Way::Lease)], vec![start]).html(&made());
+    let page = report(vec![Contestant::new(Algorithm::Lease)], vec![start]).html(&made());
     assert!(page.contains("No scenario was compared in which something goes wrong."));
 }
 
 #[test]
 fn a_page_of_a_fault_that_takes_no_leader_away_says_so() {
     let one_way = scenario::Scenario::of_name("one-way").unwrap();
-    let mut report = report(vec![Contestant::new(Way::Lease)], vec![one_way]);
+    let mut report = report(vec![Contestant::new(Algorithm::Lease)], vec![one_way]);
     report.rows[0].without_leader = Default::default();
     let page = report.html(&made());
     assert!(page.contains("nobody was without a leader for long enough"));
@@ -107,8 +107,8 @@ fn a_page_of_a_fault_that_takes_no_leader_away_says_so() {
 fn a_page_of_real_processes_has_their_processor_time_and_no_more_than_was_measured() {
     let scenarios =
         ["kill-leader", "cut-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
-    let simulated = report(vec![Contestant::new(Way::Lease)], scenarios.to_vec());
-    let live = simulated.rows.into_iter().map(|row| Row {
+    let simulated = report(vec![Contestant::new(Algorithm::Lease)], scenarios.to_vec());
+    let live = simulated.rows.into_iter().map(|row| Measurement {
         live: true,
         cpu_at_rest: Some(4.3),
         ..row

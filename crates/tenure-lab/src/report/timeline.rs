@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{Event, Time, What};
+use crate::sim::{EventKind, HistoryEvent, Time};
 
 /// One run, machine by machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Lane {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// What it did.
-    pub state: State,
+    pub state: LaneState,
     /// Since when, in seconds since the run began.
     pub from: f64,
     /// Until when.
@@ -38,7 +38,7 @@ pub struct Span {
 
 /// What a machine does; it may do several of these at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LaneState {
     /// Its process is there.
     Up,
     /// It leads; while it stands still it does not.
@@ -62,18 +62,23 @@ struct Machine {
 impl Timeline {
     /// Reads a history from beginning to end.
     #[must_use]
-    pub fn of(history: &[Event]) -> Self {
+    pub fn of(history: &[HistoryEvent]) -> Self {
         let mut machines: BTreeMap<NodeId, Machine> = BTreeMap::new();
         let mut faults: Vec<f64> = Vec::new();
-        for Event { at, node, what } in history {
+        for HistoryEvent {
+            at,
+            node,
+            kind: what,
+        } in history
+        {
             let at = *at;
             match what {
-                What::Fault(_) => {
+                EventKind::Fault(_) => {
                     let at = secs(at);
                     faults.extend((faults.last() != Some(&at)).then_some(at));
                 }
-                What::End => machines.values_mut().for_each(|machine| machine.stops(at)),
-                What::Calm | What::Flood => {}
+                EventKind::RunEnded => machines.values_mut().for_each(|machine| machine.stops(at)),
+                EventKind::FaultsOver | EventKind::MessageFlood => {}
                 what => machines.entry(*node).or_default().handle(at, what),
             }
         }
@@ -89,35 +94,35 @@ impl Timeline {
 }
 
 impl Machine {
-    fn handle(&mut self, at: Time, what: &What) {
+    fn handle(&mut self, at: Time, what: &EventKind) {
         match *what {
-            What::Starts => self.up = Some(at),
-            What::Stops => self.stops(at),
-            What::Claims(_, until) => {
+            EventKind::Started => self.up = Some(at),
+            EventKind::Stopped => self.stops(at),
+            EventKind::Claims(_, until) => {
                 let since = self.leads.filter(|(_, until)| *until >= at);
                 if since.is_none() {
                     self.leads_no_more(at);
                 }
                 self.leads = Some((since.map_or(at, |(since, _)| since), until));
             }
-            What::Yields => self.leads_no_more(at),
-            What::Freezes(_) => {
+            EventKind::Yields => self.leads_no_more(at),
+            EventKind::Paused(_) => {
                 let leads = self.leads;
                 self.leads_no_more(at);
                 // Should it go on in time, it goes on leading.
                 self.leads = leads;
                 self.still.get_or_insert(at);
             }
-            What::Thaws => {
+            EventKind::Resumed => {
                 let still = self.still.take();
-                self.span(State::Still, still, at);
+                self.span(LaneState::Still, still, at);
                 let leads = self.leads.filter(|(_, until)| *until > at);
                 self.leads = leads.map(|(_, until)| (at, until));
             }
-            What::Acts(_) => self.acts = self.acts.or(Some(at)),
-            What::Rests(_) => {
+            EventKind::TaskStarted(_) => self.acts = self.acts.or(Some(at)),
+            EventKind::TaskEnded(_) => {
                 let acts = self.acts.take();
-                self.span(State::Acts, acts, at);
+                self.span(LaneState::Acts, acts, at);
             }
             _ => {}
         }
@@ -130,9 +135,9 @@ impl Machine {
         }
         self.leads = None;
         let ends = [
-            (State::Up, self.up.take()),
-            (State::Still, self.still.take()),
-            (State::Acts, self.acts.take()),
+            (LaneState::Up, self.up.take()),
+            (LaneState::Still, self.still.take()),
+            (LaneState::Acts, self.acts.take()),
         ];
         for (state, since) in ends {
             self.span(state, since, at);
@@ -142,11 +147,11 @@ impl Machine {
     /// It does not lead from then on, or did not since what it held to be so ran out.
     fn leads_no_more(&mut self, at: Time) {
         if let Some((since, until)) = self.leads.take() {
-            self.span(State::Leads, Some(since), at.min(until));
+            self.span(LaneState::Leads, Some(since), at.min(until));
         }
     }
 
-    fn span(&mut self, state: State, since: Option<Time>, to: Time) {
+    fn span(&mut self, state: LaneState, since: Option<Time>, to: Time) {
         if let Some(from) = since.filter(|from| *from < to) {
             let (from, to) = (secs(from), secs(to));
             self.spans.push(Span { state, from, to });
@@ -166,11 +171,11 @@ mod tests {
         Time::after(Duration::from_secs(secs))
     }
 
-    fn spans(events: &[(u64, What)]) -> Vec<(State, f64, f64)> {
-        let event = |(secs, what): &(u64, What)| Event {
+    fn spans(events: &[(u64, EventKind)]) -> Vec<(LaneState, f64, f64)> {
+        let event = |(secs, what): &(u64, EventKind)| HistoryEvent {
             at: after(*secs),
             node: NodeId(1),
-            what: what.clone(),
+            kind: what.clone(),
         };
         let timeline = Timeline::of(&events.iter().map(event).collect::<Vec<_>>());
         let spans = timeline.lanes.into_iter().flat_map(|lane| lane.spans);
@@ -180,19 +185,19 @@ mod tests {
     #[test]
     fn a_claim_that_is_renewed_is_one_span_and_one_that_ran_out_ends_when_it_did() {
         let found = spans(&[
-            (0, What::Starts),
-            (1, What::Claims(None, after(10))),
-            (5, What::Claims(None, after(15))),
-            (20, What::Claims(None, after(30))),
-            (25, What::Yields),
-            (40, What::End),
+            (0, EventKind::Started),
+            (1, EventKind::Claims(None, after(10))),
+            (5, EventKind::Claims(None, after(15))),
+            (20, EventKind::Claims(None, after(30))),
+            (25, EventKind::Yields),
+            (40, EventKind::RunEnded),
         ]);
         assert_eq!(
             found,
             [
-                (State::Leads, 1.0, 15.0),
-                (State::Leads, 20.0, 25.0),
-                (State::Up, 0.0, 40.0)
+                (LaneState::Leads, 1.0, 15.0),
+                (LaneState::Leads, 20.0, 25.0),
+                (LaneState::Up, 0.0, 40.0)
             ]
         );
     }
@@ -200,21 +205,21 @@ mod tests {
     #[test]
     fn who_stands_still_does_not_lead_and_its_task_goes_on() {
         let found = spans(&[
-            (0, What::Starts),
-            (1, What::Claims(None, after(30))),
-            (1, What::Acts(None)),
-            (5, What::Freezes(after(20))),
-            (20, What::Thaws),
-            (25, What::Stops),
+            (0, EventKind::Started),
+            (1, EventKind::Claims(None, after(30))),
+            (1, EventKind::TaskStarted(None)),
+            (5, EventKind::Paused(after(20))),
+            (20, EventKind::Resumed),
+            (25, EventKind::Stopped),
         ]);
         assert_eq!(
             found,
             [
-                (State::Leads, 1.0, 5.0),
-                (State::Still, 5.0, 20.0),
-                (State::Leads, 20.0, 25.0),
-                (State::Up, 0.0, 25.0),
-                (State::Acts, 1.0, 25.0)
+                (LaneState::Leads, 1.0, 5.0),
+                (LaneState::Still, 5.0, 20.0),
+                (LaneState::Leads, 20.0, 25.0),
+                (LaneState::Up, 0.0, 25.0),
+                (LaneState::Acts, 1.0, 25.0)
             ]
         );
     }
@@ -222,10 +227,13 @@ mod tests {
     #[test]
     fn what_stands_still_to_the_end_did_not_lead_then() {
         let found = spans(&[
-            (1, What::Claims(None, after(99))),
-            (5, What::Freezes(after(80))),
-            (9, What::End),
+            (1, EventKind::Claims(None, after(99))),
+            (5, EventKind::Paused(after(80))),
+            (9, EventKind::RunEnded),
         ]);
-        assert_eq!(found, [(State::Leads, 1.0, 5.0), (State::Still, 5.0, 9.0)]);
+        assert_eq!(
+            found,
+            [(LaneState::Leads, 1.0, 5.0), (LaneState::Still, 5.0, 9.0)]
+        );
     }
 }

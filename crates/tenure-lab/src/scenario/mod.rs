@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::fault::{Fault, Who};
+use crate::fault::{Fault, Target};
 use crate::sim::{Latency, Link};
 
 /// A course of events. It begins with machines that all start at once; what happens then happens a
@@ -63,7 +63,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-const fn crash(who: Who, back_after: Option<Duration>) -> Fault {
+const fn crash(who: Target, back_after: Option<Duration>) -> Fault {
     Fault::Crash {
         who,
         machine: false,
@@ -71,8 +71,8 @@ const fn crash(who: Who, back_after: Option<Duration>) -> Fault {
     }
 }
 
-const fn node(number: u32) -> Who {
-    Who::Node(NodeId(number))
+const fn node(number: u32) -> Target {
+    Target::Node(NodeId(number))
 }
 
 const fn rest(
@@ -107,7 +107,7 @@ pub const ALL: &[Scenario] = &[
     rest(
         "kill-leader",
         "the leader's process is killed for good",
-        || vec![(0, crash(Who::Leader, None))],
+        || vec![(0, crash(Target::Leader, None))],
     ),
     rest(
         "power-cut",
@@ -116,7 +116,7 @@ pub const ALL: &[Scenario] = &[
             vec![(
                 0,
                 Fault::Crash {
-                    who: Who::Leader,
+                    who: Target::Leader,
                     machine: true,
                     back_after: None,
                 },
@@ -128,28 +128,28 @@ pub const ALL: &[Scenario] = &[
         "the leader is killed, and the best of the others",
         || {
             vec![
-                (0, crash(Who::BestOther, None)),
-                (0, crash(Who::Leader, None)),
+                (0, crash(Target::BestOther, None)),
+                (0, crash(Target::Leader, None)),
             ]
         },
     ),
     rest(
         "restart-leader",
         "the leader is killed and is back a second later",
-        || vec![(0, crash(Who::Leader, Some(secs(1))))],
+        || vec![(0, crash(Target::Leader, Some(secs(1))))],
     ),
     rest(
         "stop-leader",
         "the leader is stopped in an orderly way",
-        || vec![(0, Fault::Leave(Who::Leader, None))],
+        || vec![(0, Fault::Leave(Target::Leader, None))],
     ),
     rest("freeze-leader", "the leader stands still for 30 s", || {
-        vec![(0, Fault::Freeze(Who::Leader, secs(30)))]
+        vec![(0, Fault::Freeze(Target::Leader, secs(30)))]
     }),
     rest(
         "suspend-leader",
         "the leader's machine is suspended for 30 s",
-        || vec![(0, Fault::Suspend(Who::Leader, secs(30)))],
+        || vec![(0, Fault::Suspend(Target::Leader, secs(30)))],
     ),
     rest(
         "restart-loop",
@@ -162,7 +162,7 @@ pub const ALL: &[Scenario] = &[
     rest(
         "cut-leader",
         "the leader is cut off from all others for 40 s",
-        || vec![(0, Fault::Part(vec![Who::Leader])), (40, Fault::Heal)],
+        || vec![(0, Fault::Part(vec![Target::Leader])), (40, Fault::Heal)],
     ),
     rest(
         "part-minority",
@@ -174,7 +174,7 @@ pub const ALL: &[Scenario] = &[
         "nothing gets from the leader to the next best for 40 s",
         || {
             vec![
-                (0, Fault::CutOneWay(Who::Leader, Who::BestOther)),
+                (0, Fault::CutOneWay(Target::Leader, Target::BestOther)),
                 (40, Fault::Heal),
             ]
         },
@@ -204,8 +204,8 @@ pub const ALL: &[Scenario] = &[
         "the leader's clock loses a tenth, and then it is cut off",
         || {
             vec![
-                (0, Fault::ClockRate(Who::Leader, -100_000)),
-                (20, Fault::Part(vec![Who::Leader])),
+                (0, Fault::ClockRate(Target::Leader, -100_000)),
+                (20, Fault::Part(vec![Target::Leader])),
                 (60, Fault::Heal),
             ]
         },
@@ -213,18 +213,18 @@ pub const ALL: &[Scenario] = &[
     store(
         "store-restart",
         "the store is killed and is back 2 s later",
-        || vec![(0, crash(Who::Store, Some(secs(2))))],
+        || vec![(0, crash(Target::Store, Some(secs(2))))],
     ),
     store("store-outage", "the store is away for 40 s", || {
-        vec![(0, crash(Who::Store, Some(secs(40))))]
+        vec![(0, crash(Target::Store, Some(secs(40))))]
     }),
     store(
         "store-slow-disk",
         "every write of the store takes 3 s, and the leader is killed",
         || {
             vec![
-                (0, Fault::SlowDisk(Who::Store, secs(3))),
-                (0, crash(Who::Leader, None)),
+                (0, Fault::SlowDisk(Target::Store, secs(3))),
+                (0, crash(Target::Leader, None)),
             ]
         },
     ),

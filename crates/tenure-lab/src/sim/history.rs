@@ -10,38 +10,38 @@ use super::Time;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct HistoryEvent {
     /// When, in true time.
     pub at: Time,
     /// On which machine; the store's is 0.
     pub node: NodeId,
     /// What.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// The process starts.
-    Starts,
+    Started,
     /// The process is gone, by a crash or by itself.
-    Stops,
+    Stopped,
     /// The process stands still until then.
-    Freezes(Time),
+    Paused(Time),
     /// It goes on.
-    Thaws,
+    Resumed,
     /// It holds itself to lead, until then if nothing comes in.
     Claims(Option<Epoch>, Time),
     /// It does not hold itself to lead any more.
     Yields,
     /// Its task is going from now on.
-    Acts(Option<Epoch>),
+    TaskStarted(Option<Epoch>),
     /// Its task is gone.
-    Rests(Option<Epoch>),
+    TaskEnded(Option<Epoch>),
     /// Its term is over.
-    Ended(EndReason),
+    TermEnded(EndReason),
     /// Whom it sees to lead.
-    Sees(Option<NodeId>),
+    SeesLeader(Option<NodeId>),
     /// The store has granted the lease, and will not forget it.
     Granted {
         /// The number of the term.
@@ -54,9 +54,9 @@ pub enum What {
         at: Time,
     },
     /// The store counts a lease of this duration from then on, again or for the first time.
-    Counts(Epoch, Time, Duration),
+    LeaseRuns(Epoch, Time, Duration),
     /// The store was told that the term is over, or to break it.
-    GivenUp(Epoch),
+    LeaseGivenUp(Epoch),
     /// The receiver that checks epochs has taken the task's write, or refused it.
     Wrote {
         /// The task's epoch.
@@ -67,50 +67,52 @@ pub enum What {
     /// A fault begins.
     Fault(String),
     /// No fault is on any more, and none comes.
-    Calm,
+    FaultsOver,
     /// The process can't go on.
     Failed(String),
     /// There are more messages than anybody can mean.
-    Flood,
+    MessageFlood,
     /// The run is over.
-    End,
+    RunEnded,
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for HistoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>12} {:>3} ", self.at.to_string(), self.node)?;
         let number = |epoch: &Option<Epoch>| match epoch {
             Some(epoch) => format!("epoch {epoch}"),
             None => "no epoch".into(),
         };
-        match &self.what {
-            What::Starts => f.write_str("starts"),
-            What::Stops => f.write_str("stops"),
-            What::Freezes(until) => write!(f, "stands still until {until}"),
-            What::Thaws => f.write_str("goes on"),
-            What::Claims(epoch, Time::NEVER) => write!(f, "leads, {}", number(epoch)),
-            What::Claims(epoch, until) => write!(f, "leads until {until}, {}", number(epoch)),
-            What::Yields => f.write_str("leads no more"),
-            What::Acts(epoch) => write!(f, "task begins, {}", number(epoch)),
-            What::Rests(epoch) => write!(f, "task gone, {}", number(epoch)),
-            What::Ended(reason) => write!(f, "term over: {reason}"),
-            What::Sees(Some(leader)) => write!(f, "sees {leader} lead"),
-            What::Sees(None) => f.write_str("sees nobody lead"),
-            What::Granted { epoch, to, .. } => write!(f, "grants the lease to {to}, epoch {epoch}"),
-            What::Counts(epoch, from, duration) => {
+        match &self.kind {
+            EventKind::Started => f.write_str("starts"),
+            EventKind::Stopped => f.write_str("stops"),
+            EventKind::Paused(until) => write!(f, "stands still until {until}"),
+            EventKind::Resumed => f.write_str("goes on"),
+            EventKind::Claims(epoch, Time::NEVER) => write!(f, "leads, {}", number(epoch)),
+            EventKind::Claims(epoch, until) => write!(f, "leads until {until}, {}", number(epoch)),
+            EventKind::Yields => f.write_str("leads no more"),
+            EventKind::TaskStarted(epoch) => write!(f, "task begins, {}", number(epoch)),
+            EventKind::TaskEnded(epoch) => write!(f, "task gone, {}", number(epoch)),
+            EventKind::TermEnded(reason) => write!(f, "term over: {reason}"),
+            EventKind::SeesLeader(Some(leader)) => write!(f, "sees {leader} lead"),
+            EventKind::SeesLeader(None) => f.write_str("sees nobody lead"),
+            EventKind::Granted { epoch, to, .. } => {
+                write!(f, "grants the lease to {to}, epoch {epoch}")
+            }
+            EventKind::LeaseRuns(epoch, from, duration) => {
                 write!(
                     f,
                     "counts the lease of epoch {epoch} from {from} for {duration:?}"
                 )
             }
-            What::GivenUp(epoch) => write!(f, "epoch {epoch} is given up"),
-            What::Wrote { epoch, taken: true } => write!(f, "write taken, {}", number(epoch)),
-            What::Wrote { epoch, .. } => write!(f, "write refused, {}", number(epoch)),
-            What::Fault(fault) => write!(f, "FAULT: {fault}"),
-            What::Calm => f.write_str("no more faults"),
-            What::Failed(why) => write!(f, "gives up: {why}"),
-            What::Flood => f.write_str("nothing but messages"),
-            What::End => f.write_str("the end"),
+            EventKind::LeaseGivenUp(epoch) => write!(f, "epoch {epoch} is given up"),
+            EventKind::Wrote { epoch, taken: true } => write!(f, "write taken, {}", number(epoch)),
+            EventKind::Wrote { epoch, .. } => write!(f, "write refused, {}", number(epoch)),
+            EventKind::Fault(fault) => write!(f, "FAULT: {fault}"),
+            EventKind::FaultsOver => f.write_str("no more faults"),
+            EventKind::Failed(why) => write!(f, "gives up: {why}"),
+            EventKind::MessageFlood => f.write_str("nothing but messages"),
+            EventKind::RunEnded => f.write_str("the end"),
         }
     }
 }

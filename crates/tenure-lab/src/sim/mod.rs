@@ -5,31 +5,33 @@
 //! next. All chance comes from a seed, and nothing depends on an address, a hash or a real clock, so a
 //! seed gives the same [`Event`]s and the same trace everywhere.
 
-mod dice;
+mod rng;
 mod time;
 
-mod line;
 mod network;
 mod payload;
 mod process;
+mod uplink;
 
 mod history;
-mod place;
+mod host;
 mod queue;
 mod traffic;
 mod world;
 
-mod strike;
+mod inject;
 
-pub use dice::Dice;
-pub use history::{Event, What};
-pub use line::Sending;
+pub use history::{EventKind, HistoryEvent};
 pub use network::{Latency, Link, Network};
-pub use payload::{Call, Payload};
-pub use process::{Cast, Claim, Effect, Here, Input, Process, Stable};
+pub use payload::{Payload, RequestId};
+pub use process::{
+    Context, DurableState, LeadershipClaim, Process, ProcessEffect, ProcessFactory, ProcessInput,
+};
+pub use rng::Rng;
 pub use time::{Clock, Time};
-pub use traffic::{Ledger, Sent, Traffic};
-pub use world::{Habits, Task, World};
+pub use traffic::{Traffic, TrafficLog, TrafficSum};
+pub use uplink::Sending;
+pub use world::{TaskStop, World, WorldConfig};
 
 #[cfg(test)]
 mod tests;

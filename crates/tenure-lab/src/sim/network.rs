@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use super::{Dice, Sending};
+use super::{Rng, Sending};
 
 /// How long a message takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub enum Latency {
 }
 
 impl Latency {
-    pub(crate) fn draw(self, dice: &mut Dice) -> Duration {
+    pub(crate) fn draw(self, rng: &mut Rng) -> Duration {
         match self {
             Self::Constant(latency) => latency,
-            Self::Uniform(least, end) => dice.between(least, end),
-            Self::Exponential(least, mean) => least + dice.exponential(mean),
+            Self::Uniform(least, end) => rng.between(least, end),
+            Self::Exponential(least, mean) => least + rng.exponential(mean),
         }
     }
 }
@@ -133,18 +133,18 @@ impl Network {
         &self,
         kind: &'static str,
         (from, to): (NodeId, NodeId),
-        dice: &mut Dice,
+        rng: &mut Rng,
     ) -> Deliveries {
         let link = self.link(kind, from, to);
         let mut one = || {
             let (late, by) = link.late;
-            let late = dice.happens(late).then(|| dice.between(Duration::ZERO, by));
-            link.latency.draw(dice) + late.unwrap_or_default()
+            let late = rng.happens(late).then(|| rng.between(Duration::ZERO, by));
+            link.latency.draw(rng) + late.unwrap_or_default()
         };
         let (first, second) = (one(), one());
         Deliveries {
-            first: (!dice.happens(link.loss)).then_some(first),
-            second: dice.happens(link.repeats).then_some(second),
+            first: (!rng.happens(link.loss)).then_some(first),
+            second: rng.happens(link.repeats).then_some(second),
         }
     }
 }

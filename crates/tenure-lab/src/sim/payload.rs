@@ -7,51 +7,56 @@ use serde_json::json;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
 
-use crate::baseline::{classic, ring, textbook};
+use crate::baseline::{PublishedMessage, classic, ring, textbook};
+use crate::detector::Attendance;
 
 /// One message.
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// A candidate asks the store.
-    Ask {
+    StoreRequest {
         /// Which of the candidate's requests it is.
-        call: Call,
+        call: RequestId,
         /// Who asks.
         candidate: CandidateId,
         /// What for.
         request: Request,
     },
     /// The store answers.
-    Answer {
+    StoreReply {
         /// Which request.
-        call: Call,
+        call: RequestId,
         /// What.
         answer: Answer,
     },
     /// A candidate closes the connection of a request: it has given up waiting for the answer.
-    Close {
+    CloseConnection {
         /// Which request.
-        call: Call,
+        call: RequestId,
     },
     /// A member says something to another one about the election.
-    Election(Incarnation, bully::PeerMessage),
+    Peer(Incarnation, bully::PeerMessage),
     /// The same, about who is alive.
     Detector(Incarnation, detector::DetectorMessage),
+    /// A message of Bully_FD as it was published.
+    Published(Incarnation, PublishedMessage),
+    /// An attendance list.
+    Attendance(Incarnation, Attendance),
     /// Garcia-Molina's algorithm.
-    Classic(classic::Message),
+    Classic(classic::ClassicMessage),
     /// The textbook's.
-    Textbook(textbook::Message),
+    Textbook(textbook::TextbookMessage),
     /// That of Chang and Roberts.
-    Ring(ring::Message),
+    Ring(ring::RingMessage),
     /// A leader's task writes something; with its epoch, if its way of electing has such a thing.
     Write(Option<Epoch>),
 }
 
 /// One request of a candidate: in which of its lives, and the how-manieth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct RequestId {
     /// Which start of the candidate.
-    pub life: u64,
+    pub incarnation: u64,
     /// The keeper's number.
     pub attempt: u64,
 }
@@ -62,22 +67,21 @@ impl Payload {
     pub fn kind(&self) -> &'static str {
         use bully::{PeerMessage, QuorumMessage};
         match self {
-            Self::Ask { request, .. } => match request {
+            Self::StoreRequest { request, .. } => match request {
                 Request::Acquire { .. } => "acquire",
                 Request::Renew(_) => "renew",
                 Request::Release { .. } => "release",
                 Request::HandOver { .. } => "handover",
             },
-            Self::Answer { .. } => "answer",
-            Self::Close { .. } => "close",
-            Self::Election(_, message) => match message {
+            Self::StoreReply { .. } => "answer",
+            Self::CloseConnection { .. } => "close",
+            Self::Peer(_, message) => match message {
                 PeerMessage::Halt { .. } => "Halt",
                 PeerMessage::Ack { .. } => "Ack",
                 PeerMessage::Rej { .. } => "Rej",
                 PeerMessage::Stale { .. } => "Stale",
                 PeerMessage::Ldr { .. } => "Ldr",
                 PeerMessage::Norm { .. } => "Norm?",
-                PeerMessage::NotNorm { .. } => "NotNorm",
                 PeerMessage::Quorum(message) => match message {
                     QuorumMessage::PreVote { .. } => "PreVote",
                     QuorumMessage::PreVoteReply { .. } => "PreVoteReply",
@@ -98,8 +102,9 @@ impl Payload {
                 detector::DetectorMessage::Heartbeat { .. } => "heartbeat",
                 detector::DetectorMessage::Recovered => "recovered",
                 detector::DetectorMessage::RecoveredAck { .. } => "recovered-ack",
-                detector::DetectorMessage::Attendance(_) => "attendance",
             },
+            Self::Attendance(..) => "attendance",
+            Self::Published(_, message) => message.kind(),
             Self::Classic(message) => message.kind(),
             Self::Textbook(message) => message.kind(),
             Self::Ring(message) => message.kind(),
@@ -110,20 +115,20 @@ impl Payload {
     /// Whether it is about who is alive, and not about who leads.
     #[must_use]
     pub const fn is_detection(&self) -> bool {
-        matches!(self, Self::Detector(..))
+        matches!(self, Self::Detector(..) | Self::Attendance(..))
     }
 
     /// Whether somebody said it. A connection that is closed is no message.
     #[must_use]
     pub const fn is_message(&self) -> bool {
-        !matches!(self, Self::Close { .. })
+        !matches!(self, Self::CloseConnection { .. })
     }
 
     /// The size of its body as JSON, without the head of the request or the answer that carries it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
-            Self::Ask {
+            Self::StoreRequest {
                 candidate, request, ..
             } => {
                 let lease_id = "6f1c9a64-3a52-4c0e-9d43-0d7f5b1f2a10";
@@ -150,10 +155,12 @@ impl Payload {
                 }
             }
             // A view of the lease, or a problem that says as much.
-            Self::Answer { .. } => 300,
-            Self::Close { .. } => 0,
-            Self::Election(_, message) => size(message),
+            Self::StoreReply { .. } => 300,
+            Self::CloseConnection { .. } => 0,
+            Self::Peer(_, message) => size(message),
             Self::Detector(_, message) => size(message),
+            Self::Attendance(_, list) => size(list),
+            Self::Published(_, message) => size(message),
             Self::Classic(message) => size(message),
             Self::Textbook(message) => size(message),
             Self::Ring(message) => size(message),

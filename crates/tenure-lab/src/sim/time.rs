@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Instant, UnixMillis};
 
-use super::dice::nanos;
+use super::rng::nanos;
 
 /// True time since the run began. Nobody in the simulation can read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

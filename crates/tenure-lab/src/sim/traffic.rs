@@ -20,11 +20,11 @@ pub struct Traffic {
 
 /// What was sent until when, where bytes are counted. A line for each message.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger(Vec<(Time, Sent)>);
+pub struct TrafficLog(Vec<(Time, TrafficSum)>);
 
 /// Messages, and the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct TrafficSum {
     /// Messages about who leads.
     pub election: u64,
     /// Their bytes.
@@ -35,8 +35,8 @@ pub struct Sent {
     pub bytes: u64,
 }
 
-impl Ledger {
-    pub(super) fn enter(&mut self, now: Time, payload: &Payload, bytes: u64) {
+impl TrafficLog {
+    pub(super) fn record(&mut self, now: Time, payload: &Payload, bytes: u64) {
         let mut sum = self.0.last().map(|(_, sum)| *sum).unwrap_or_default();
         sum.messages += 1;
         sum.bytes += bytes;
@@ -49,14 +49,14 @@ impl Ledger {
 
     /// What was sent from then on and until then, at both moments too.
     #[must_use]
-    pub fn between(&self, from: Time, until: Time) -> Sent {
+    pub fn between(&self, from: Time, until: Time) -> TrafficSum {
         let sum = |lines: usize| match lines.checked_sub(1) {
             Some(last) => self.0[last].1,
-            None => Sent::default(),
+            None => TrafficSum::default(),
         };
         let before = sum(self.0.partition_point(|(at, _)| *at < from));
         let after = sum(self.0.partition_point(|(at, _)| *at <= until));
-        Sent {
+        TrafficSum {
             election: after.election - before.election,
             election_bytes: after.election_bytes - before.election_bytes,
             messages: after.messages - before.messages,
@@ -110,15 +110,15 @@ mod tests {
 
     #[test]
     fn a_ledger_counts_what_was_sent_at_both_ends_of_a_time_and_between() {
-        let mut ledger = Ledger::default();
+        let mut traffic_log = TrafficLog::default();
         let at = |secs| Time::after(Duration::from_secs(secs));
         for secs in [1, 2, 2, 3, 5] {
-            let payload = Payload::Ring(ring::Message::Election(NodeId(1)));
-            ledger.enter(at(secs), &payload, 10);
+            let payload = Payload::Ring(ring::RingMessage::Election(NodeId(1)));
+            traffic_log.record(at(secs), &payload, 10);
         }
-        let found = ledger.between(at(2), at(3));
+        let found = traffic_log.between(at(2), at(3));
         assert_eq!((found.election, found.messages, found.bytes), (3, 3, 30));
-        assert_eq!(ledger.between(at(6), at(9)), Sent::default());
-        assert_eq!(ledger.between(at(0), at(9)).election_bytes, 50);
+        assert_eq!(traffic_log.between(at(6), at(9)), TrafficSum::default());
+        assert_eq!(traffic_log.between(at(0), at(9)).election_bytes, 50);
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use tenure::fence::Gate;
+use tenure_core::fence::Gate;
 use tenure_core::lease::candidate::TaskEnd;
 use tenure_core::{Epoch, Instant, NodeId};
 
-use super::place::{Going, Place, Places};
+use super::host::{Host, Hosts, RunningTask};
 use super::queue::Queue;
 use super::{
-    Cast, Clock, Dice, Effect, Event, Here, Input, Ledger, Network, Payload, Stable, Time, Traffic,
-    What,
+    Clock, Context, DurableState, EventKind, HistoryEvent, Network, Payload, ProcessEffect,
+    ProcessFactory, ProcessInput, Rng, Time, Traffic, TrafficLog,
 };
-use crate::fault::{Fault, Who};
+use crate::fault::{Fault, Target};
 
 /// How long a write to a disk takes at most, where nothing else is set.
 const WRITE: Duration = Duration::from_millis(4);
@@ -24,9 +24,9 @@ const MACHINES: u64 = 1_000;
 
 /// How leaders' tasks and the machines behave.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Habits {
+pub struct WorldConfig {
     /// How long a task takes that was told to stop.
-    pub task: Task,
+    pub task: TaskStop,
     /// How often a task writes to the receiver, on average; `None`: never.
     pub writes_every: Option<Duration>,
     /// By how many millionths clocks differ from true time at most.
@@ -41,7 +41,7 @@ pub struct Habits {
 
 /// How long a task takes that was told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum TaskStop {
     /// As chance will have it, and sometimes so long that it is aborted.
     Any,
     /// As long as it may: it is aborted each time, and uses up what time it has then.
@@ -50,11 +50,11 @@ pub enum Task {
     Takes(Duration),
 }
 
-impl Default for Habits {
+impl Default for WorldConfig {
     /// Tasks that stop after a tenth of a second, clocks that are right.
     fn default() -> Self {
         Self {
-            task: Task::Takes(Duration::from_millis(100)),
+            task: TaskStop::Takes(Duration::from_millis(100)),
             writes_every: Some(Duration::from_millis(500)),
             drift: 0,
             late: Duration::from_millis(1),
@@ -66,9 +66,9 @@ impl Default for Habits {
 
 /// What is due.
 #[derive(Clone, Debug)]
-pub(super) enum Happening {
+pub(super) enum Scheduled {
     Wake(NodeId),
-    Arrives {
+    Arrival {
         from: NodeId,
         to: NodeId,
         sent: Time,
@@ -77,45 +77,45 @@ pub(super) enum Happening {
     Refused {
         of: NodeId,
         to: NodeId,
-        life: u64,
+        incarnation: u64,
     },
     Written(NodeId, u64),
-    TaskOver(NodeId, u64, TaskEnd),
-    TaskWrites(NodeId, u64),
-    ReceiverHears(NodeId, Option<Epoch>),
-    Strikes(usize),
-    Starts(NodeId),
-    Thaws(NodeId, u64, Option<Time>),
-    Calms,
+    TaskEnd(NodeId, u64, TaskEnd),
+    TaskWrite(NodeId, u64),
+    WriteArrival(NodeId, Option<Epoch>),
+    Fault(usize),
+    Start(NodeId),
+    Resume(NodeId, u64, Option<Time>),
+    EndFaults,
 }
 
 /// Machines, what runs on them, and what lies between.
 pub struct World {
-    pub(super) cast: Box<dyn Cast>,
+    pub(super) factory: Box<dyn ProcessFactory>,
     pub(super) now: Time,
     pub(super) network: Network,
-    pub(super) places: Places,
-    pub(super) habits: Habits,
+    pub(super) hosts: Hosts,
+    pub(super) config: WorldConfig,
     faults: Vec<Fault>,
     /// No fault happens any more.
     pub(super) is_calm: bool,
-    pub(super) dice: Dice,
-    network_dice: Dice,
-    queue: Queue<Happening>,
+    pub(super) rng: Rng,
+    network_rng: Rng,
+    queue: Queue<Scheduled>,
     receiver: Gate,
-    history: Vec<Event>,
+    history: Vec<HistoryEvent>,
     traffic: Traffic,
-    ledger: Ledger,
+    traffic_log: TrafficLog,
     trace: Option<Vec<String>>,
     /// Reused between the steps.
-    effects: Vec<Effect>,
+    effects: Vec<ProcessEffect>,
 }
 
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World")
             .field("now", &self.now)
-            .field("places", &self.places)
+            .field("places", &self.hosts)
             .finish_non_exhaustive()
     }
 }
@@ -123,31 +123,31 @@ impl std::fmt::Debug for World {
 impl World {
     /// A world with this cast, in which nothing runs yet.
     #[must_use]
-    pub fn new(cast: Box<dyn Cast>, habits: Habits, seed: u64) -> Self {
-        let mut dice = Dice::new(seed, WORLD);
-        let mut place = |node: NodeId| {
-            let origin = dice.between(Duration::ZERO, Duration::from_secs(100_000));
-            let ppm = dice.below(2 * habits.drift + 1).cast_signed() - habits.drift.cast_signed();
-            let own = Dice::new(seed, MACHINES + u64::from(node.0));
-            Place::new(node, Clock::new(origin, ppm), own)
+    pub fn new(cast: Box<dyn ProcessFactory>, config: WorldConfig, seed: u64) -> Self {
+        let mut rng = Rng::new(seed, WORLD);
+        let mut host = |node: NodeId| {
+            let origin = rng.between(Duration::ZERO, Duration::from_secs(100_000));
+            let ppm = rng.below(2 * config.drift + 1).cast_signed() - config.drift.cast_signed();
+            let own = Rng::new(seed, MACHINES + u64::from(node.0));
+            Host::new(node, Clock::new(origin, ppm), own)
         };
-        let places = cast.machines().into_iter();
-        let places = Places::new(places.map(&mut place).collect());
+        let hosts = cast.machines().into_iter();
+        let hosts = Hosts::new(hosts.map(&mut host).collect());
         Self {
-            cast,
+            factory: cast,
             now: Time::default(),
             network: Network::default(),
-            places,
-            habits,
+            hosts: hosts,
+            config: config,
             faults: Vec::new(),
             is_calm: false,
-            dice,
-            network_dice: Dice::new(seed, NETWORK),
+            rng: rng,
+            network_rng: Rng::new(seed, NETWORK),
             queue: Queue::default(),
             receiver: Gate::new(),
             history: Vec::new(),
             traffic: Traffic::default(),
-            ledger: Ledger::default(),
+            traffic_log: TrafficLog::default(),
             trace: None,
             effects: Vec::new(),
         }
@@ -174,12 +174,12 @@ impl World {
     /// All machines.
     #[must_use]
     pub fn machines(&self) -> Vec<NodeId> {
-        self.places.nodes().collect()
+        self.hosts.nodes().collect()
     }
 
     /// What has happened, in order.
     #[must_use]
-    pub fn history(&self) -> &[Event] {
+    pub fn history(&self) -> &[HistoryEvent] {
         &self.history
     }
 
@@ -191,8 +191,8 @@ impl World {
 
     /// What was sent when, where bytes are counted.
     #[must_use]
-    pub const fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub const fn traffic_log(&self) -> &TrafficLog {
+        &self.traffic_log
     }
 
     /// A line for everything that happened, if it was asked for.
@@ -204,74 +204,73 @@ impl World {
     /// Who holds itself to lead.
     #[must_use]
     pub fn leaders(&self) -> Vec<NodeId> {
-        let claims = self.places.iter().filter(|place| {
-            let valid = place.claim.is_some_and(|(_, until)| self.now < until);
-            valid && place.process.is_some()
+        let claims = self.hosts.iter().filter(|host| {
+            let valid = host.claim.is_some_and(|(_, until)| self.now < until);
+            valid && host.process.is_some()
         });
-        claims.map(|place| place.node).collect()
+        claims.map(|host| host.node).collect()
     }
 
     /// Whom each machine whose process runs sees to lead; the store not.
     #[must_use]
-    pub fn opinions(&self) -> Vec<(NodeId, Option<NodeId>)> {
-        let places = self.places.iter();
-        let runs =
-            places.filter(|place| place.process.is_some() && !self.cast.is_store(place.node));
-        runs.map(|place| (place.node, place.sees)).collect()
+    pub fn seen_leaders(&self) -> Vec<(NodeId, Option<NodeId>)> {
+        let hosts = self.hosts.iter();
+        let runs = hosts.filter(|host| host.process.is_some() && !self.factory.is_store(host.node));
+        runs.map(|host| (host.node, host.seen_leader)).collect()
     }
 
     /// Starts this machine's process after so long.
     pub fn start_after(&mut self, node: NodeId, pause: Duration) {
-        self.after(pause, Happening::Starts(node));
+        self.after(pause, Scheduled::Start(node));
     }
 
     /// Lets this happen after so long.
-    pub fn strike_after(&mut self, pause: Duration, fault: Fault) {
+    pub fn inject_after(&mut self, pause: Duration, fault: Fault) {
         self.faults.push(fault);
-        self.after(pause, Happening::Strikes(self.faults.len() - 1));
+        self.after(pause, Scheduled::Fault(self.faults.len() - 1));
     }
 
     /// After so long everything is well, and stays so, but for who is gone for good.
-    pub fn calm_after(&mut self, pause: Duration) {
-        self.after(pause, Happening::Calms);
+    pub fn end_faults_after(&mut self, pause: Duration) {
+        self.after(pause, Scheduled::EndFaults);
     }
 
     /// Goes on until so long after the beginning, or until more messages were sent than anybody can
     /// mean.
     pub fn run_until(&mut self, end: Duration) {
         let end = Time::after(end);
-        while self.traffic.messages() < self.habits.most_messages
-            && let Some((at, happening)) = self.queue.pop_until(end)
+        while self.traffic.messages() < self.config.most_messages
+            && let Some((at, scheduled)) = self.queue.pop_until(end)
         {
             self.now = at;
-            self.happen(happening);
+            self.dispatch(scheduled);
         }
-        if self.traffic.messages() < self.habits.most_messages {
+        if self.traffic.messages() < self.config.most_messages {
             self.now = end;
         }
     }
 
     /// The run is over.
     pub fn finish(&mut self) {
-        if self.traffic.messages() >= self.habits.most_messages {
-            self.note(NodeId(0), What::Flood);
+        if self.traffic.messages() >= self.config.most_messages {
+            self.record(NodeId(0), EventKind::MessageFlood);
         }
-        self.note(NodeId(0), What::End);
+        self.record(NodeId(0), EventKind::RunEnded);
     }
 
-    pub(super) fn after(&mut self, pause: Duration, happening: Happening) {
-        self.at(self.now + pause, happening);
+    pub(super) fn after(&mut self, pause: Duration, scheduled: Scheduled) {
+        self.at(self.now + pause, scheduled);
     }
 
-    pub(super) fn at(&mut self, at: Time, happening: Happening) {
-        self.queue.push(at, happening);
+    pub(super) fn at(&mut self, at: Time, scheduled: Scheduled) {
+        self.queue.push(at, scheduled);
     }
 
-    pub(super) fn note(&mut self, node: NodeId, what: What) {
-        let event = Event {
+    pub(super) fn record(&mut self, node: NodeId, what: EventKind) {
+        let event = HistoryEvent {
             at: self.now,
             node,
-            what,
+            kind: what,
         };
         if let Some(trace) = &mut self.trace {
             trace.push(event.to_string());
@@ -279,113 +278,119 @@ impl World {
         self.history.push(event);
     }
 
-    fn say(&mut self, line: impl FnOnce(Time) -> String) {
+    fn log(&mut self, line: impl FnOnce(Time) -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(line(self.now));
         }
     }
 
-    pub(super) fn place(&mut self, node: NodeId) -> Option<&mut Place> {
-        self.places.get_mut(node)
+    pub(super) fn host(&mut self, node: NodeId) -> Option<&mut Host> {
+        self.hosts.get_mut(node)
     }
 
     /// The machines that are meant just now.
-    pub(super) fn who(&self, who: Who) -> Vec<NodeId> {
+    pub(super) fn resolve(&self, who: Target) -> Vec<NodeId> {
         let leaders = self.leaders();
-        let others = || self.places.iter().filter(|it| !leaders.contains(&it.node));
+        let others = || self.hosts.iter().filter(|it| !leaders.contains(&it.node));
         match who {
-            Who::Node(node) => vec![node],
-            Who::Leader => leaders,
-            Who::BestOther => {
+            Target::Node(node) => vec![node],
+            Target::Leader => leaders,
+            Target::BestOther => {
                 let runs = others().filter(|it| it.process.is_some());
-                let best = runs.map(|it| it.node).find(|&it| !self.cast.is_store(it));
+                let best = runs
+                    .map(|it| it.node)
+                    .find(|&it| !self.factory.is_store(it));
                 best.into_iter().collect()
             }
-            Who::Store => {
-                let stores = self.places.nodes();
-                stores.filter(|&it| self.cast.is_store(it)).collect()
+            Target::Store => {
+                let stores = self.hosts.nodes();
+                stores.filter(|&it| self.factory.is_store(it)).collect()
             }
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Strikes(number) => self.strike(&self.faults[number].clone()),
-            Happening::Calms => self.calm(),
-            Happening::Starts(node) => self.start(node),
-            Happening::Thaws(node, life, stopped) => self.thaw(node, life, stopped),
-            Happening::ReceiverHears(node, epoch) => {
+    fn dispatch(&mut self, scheduled: Scheduled) {
+        match scheduled {
+            Scheduled::Fault(number) => self.inject(&self.faults[number].clone()),
+            Scheduled::EndFaults => self.end_faults(),
+            Scheduled::Start(node) => self.start(node),
+            Scheduled::Resume(node, incarnation, stopped) => {
+                self.resume(node, incarnation, stopped)
+            }
+            Scheduled::WriteArrival(node, epoch) => {
                 // Without an epoch there is nothing to check.
                 let taken = epoch.is_none_or(|epoch| self.receiver.admit(epoch).is_ok());
-                self.note(node, What::Wrote { epoch, taken });
+                self.record(node, EventKind::Wrote { epoch, taken });
             }
-            Happening::TaskWrites(node, number) => self.task_writes(node, number),
-            happening => self.process_hears(happening),
+            Scheduled::TaskWrite(node, number) => self.task_write(node, number),
+            scheduled => self.deliver(scheduled),
         }
     }
 
     /// What goes to one process, which may stand still.
-    pub(super) fn process_hears(&mut self, happening: Happening) {
-        let node = match &happening {
-            Happening::Wake(node)
-            | Happening::Written(node, _)
-            | Happening::TaskOver(node, ..)
-            | Happening::Arrives { to: node, .. }
-            | Happening::Refused { to: node, .. } => *node,
+    pub(super) fn deliver(&mut self, scheduled: Scheduled) {
+        let node = match &scheduled {
+            Scheduled::Wake(node)
+            | Scheduled::Written(node, _)
+            | Scheduled::TaskEnd(node, ..)
+            | Scheduled::Arrival { to: node, .. }
+            | Scheduled::Refused { to: node, .. } => *node,
             _ => return,
         };
         let now = self.now;
-        let Some(place) = self.place(node) else {
+        let Some(host) = self.host(node) else {
             return;
         };
-        if place.still.is_some() {
-            if matches!(happening, Happening::Wake(_)) {
-                place.armed = None;
+        if host.pause.is_some() {
+            if matches!(scheduled, Scheduled::Wake(_)) {
+                host.wake_at = None;
             } else {
-                place.backlog.push(happening);
+                host.backlog.push(scheduled);
             }
             return;
         }
-        let input = match happening {
-            Happening::Wake(_) => {
-                if place.armed != Some(now) {
+        let input = match scheduled {
+            Scheduled::Wake(_) => {
+                if host.wake_at != Some(now) {
                     return;
                 }
-                place.armed = None;
-                Input::Wake
+                host.wake_at = None;
+                ProcessInput::Wake
             }
-            Happening::Written(_, life) => {
-                if place.life != life {
+            Scheduled::Written(_, incarnation) => {
+                if host.incarnation != incarnation {
                     return;
                 }
-                let Some(stable) = place.disk.under_way.pop_front() else {
+                let Some(stable) = host.disk.pending.pop_front() else {
                     return;
                 };
-                place.disk.durable = Some(stable);
-                Input::Written
+                host.disk.durable = Some(stable);
+                ProcessInput::Written
             }
-            Happening::TaskOver(_, number, end) => {
-                if place.task.is_none_or(|task| task.number != number) {
+            Scheduled::TaskEnd(_, number, end) => {
+                if host.task.is_none_or(|task| task.number != number) {
                     return;
                 }
-                let epoch = place.task.take().and_then(|task| task.epoch);
-                self.note(node, What::Rests(epoch));
-                Input::TaskEnded(end)
+                let epoch = host.task.take().and_then(|task| task.epoch);
+                self.record(node, EventKind::TaskEnded(epoch));
+                ProcessInput::TaskEnded(end)
             }
-            Happening::Refused { of, life, .. } => {
-                if place.life != life {
+            Scheduled::Refused {
+                of, incarnation, ..
+            } => {
+                if host.incarnation != incarnation {
                     return;
                 }
-                Input::Refused(of)
+                ProcessInput::Refused(of)
             }
-            Happening::Arrives {
+            Scheduled::Arrival {
                 from,
                 sent,
                 payload,
                 ..
             } => {
-                if place.process.is_none() {
-                    if place.machine_up {
+                if host.process.is_none() {
+                    if host.machine_up {
                         self.refuse(node, from);
                     }
                     return;
@@ -393,8 +398,8 @@ impl World {
                 if !self.network.is_open(from, node) {
                     return;
                 }
-                self.say(|now| format!("{:>12} {node:>3} <- {from} {payload:?}", now.to_string()));
-                Input::Message {
+                self.log(|now| format!("{:>12} {node:>3} <- {from} {payload:?}", now.to_string()));
+                ProcessInput::Message {
                     from,
                     payload,
                     age: now.since(sent),
@@ -410,163 +415,170 @@ impl World {
         if !self.network.is_open(of, to) {
             return;
         }
-        let Some(life) = self.places.get(to).map(|place| place.life) else {
+        let Some(incarnation) = self.hosts.get(to).map(|host| host.incarnation) else {
             return;
         };
         let way = self
             .network
-            .deliveries("refused", (of, to), &mut self.network_dice);
+            .deliveries("refused", (of, to), &mut self.network_rng);
         if let Some(pause) = way.first {
-            self.after(pause, Happening::Refused { of, to, life });
+            self.after(
+                pause,
+                Scheduled::Refused {
+                    of,
+                    to,
+                    incarnation,
+                },
+            );
         }
     }
 
-    pub(super) fn drive(&mut self, node: NodeId, input: Input) {
+    pub(super) fn drive(&mut self, node: NodeId, input: ProcessInput) {
         let now = self.now;
         let mut effects = std::mem::take(&mut self.effects);
-        if let Some(place) = self.places.get_mut(node)
-            && let Some(process) = &mut place.process
+        if let Some(host) = self.hosts.get_mut(node)
+            && let Some(process) = &mut host.process
         {
-            let mut here = Here {
-                now: place.clock.read(now),
-                wall: place.clock.wall(now),
-                dice: &mut place.dice,
+            let mut context = Context {
+                now: host.clock.read(now),
+                wall: host.clock.wall(now),
+                rng: &mut host.rng,
                 effects: &mut effects,
-                line: (self.network.sending, now, place.line),
+                uplink: (self.network.sending, now, host.uplink),
             };
-            process.handle(&mut here, input);
+            process.handle(&mut context, input);
         }
-        self.obey_all(node, &mut effects);
+        self.execute_all(node, &mut effects);
         self.effects = effects;
     }
 
-    pub(super) fn obey_all(&mut self, node: NodeId, effects: &mut Vec<Effect>) {
+    pub(super) fn execute_all(&mut self, node: NodeId, effects: &mut Vec<ProcessEffect>) {
         for effect in effects.drain(..) {
-            self.obey(node, effect);
+            self.execute(node, effect);
         }
-        self.look_at_claim(node);
-        self.arm(node);
+        self.update_claim(node);
+        self.schedule_wake(node);
     }
 
     /// What the process now holds to be so.
-    fn look_at_claim(&mut self, node: NodeId) {
+    fn update_claim(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(place) = self.places.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(node) else {
             return;
         };
-        let local = place.clock.read(now);
-        let claim = place.process.as_ref().and_then(|it| it.claim(local));
+        let local = host.clock.read(now);
+        let claim = host.process.as_ref().and_then(|it| it.claim(local));
         let claim = claim.map(|claim| {
-            let until = claim.until.map_or(Time::NEVER, |it| place.clock.when(it));
+            let until = claim.until.map_or(Time::NEVER, |it| host.clock.when(it));
             (claim.epoch, until)
         });
-        if claim != place.claim {
-            let before = std::mem::replace(&mut place.claim, claim);
+        if claim != host.claim {
+            let before = std::mem::replace(&mut host.claim, claim);
             match claim {
-                Some((epoch, until)) => self.note(node, What::Claims(epoch, until)),
+                Some((epoch, until)) => self.record(node, EventKind::Claims(epoch, until)),
                 None if before.is_some_and(|(_, until)| now < until) => {
-                    self.note(node, What::Yields);
+                    self.record(node, EventKind::Yields);
                 }
                 None => {}
             }
         }
     }
 
-    pub(super) fn arm(&mut self, node: NodeId) {
+    pub(super) fn schedule_wake(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(place) = self.places.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(node) else {
             return;
         };
-        let Some(due) = place.process.as_ref().and_then(|it| it.due()) else {
+        let Some(due) = host.process.as_ref().and_then(|it| it.poll_timeout()) else {
             return;
         };
-        if place.still.is_some() {
+        if host.pause.is_some() {
             return;
         }
-        let wake = place.clock.when(due).max(now);
-        if place.armed.is_none_or(|armed| wake < armed) {
-            let late = match self.habits.late {
+        let wake = host.clock.when(due).max(now);
+        if host.wake_at.is_none_or(|armed| wake < armed) {
+            let late = match self.config.late {
                 Duration::ZERO => Duration::ZERO,
-                late => place.dice.between(Duration::from_micros(1), late),
+                late => host.rng.between(Duration::from_micros(1), late),
             };
             let wake = wake + late;
-            if place.armed.is_none_or(|armed| wake < armed) {
-                place.armed = Some(wake);
-                self.at(wake, Happening::Wake(node));
+            if host.wake_at.is_none_or(|armed| wake < armed) {
+                host.wake_at = Some(wake);
+                self.at(wake, Scheduled::Wake(node));
             }
         }
     }
 
-    fn obey(&mut self, node: NodeId, effect: Effect) {
+    fn execute(&mut self, node: NodeId, effect: ProcessEffect) {
         match effect {
-            Effect::Send(to, payload) => self.send(node, to, payload),
-            Effect::Write(stable) => self.write(node, stable),
-            Effect::Began(epoch) => self.begin(node, epoch),
-            Effect::Cancel(reason) => {
-                self.say(|now| {
+            ProcessEffect::Send(to, payload) => self.send(node, to, payload),
+            ProcessEffect::Write(stable) => self.write(node, stable),
+            ProcessEffect::StartTask(epoch) => self.start_task(node, epoch),
+            ProcessEffect::CancelTask(reason) => {
+                self.log(|now| {
                     format!(
                         "{:>12} {node:>3} task told to stop: {reason}",
                         now.to_string()
                     )
                 });
-                let (grace, _) = self.cast.patience();
-                let takes = match self.habits.task {
-                    Task::Takes(takes) => takes,
-                    Task::Slowest => return,
-                    Task::Any => self.dice.between(Duration::ZERO, grace * 2),
+                let (grace, _) = self.factory.stop_allowances();
+                let takes = match self.config.task {
+                    TaskStop::Takes(takes) => takes,
+                    TaskStop::Slowest => return,
+                    TaskStop::Any => self.rng.between(Duration::ZERO, grace * 2),
                 };
                 self.end_task(node, takes, TaskEnd::Returned);
             }
-            Effect::Abort => {
-                self.say(|now| format!("{:>12} {node:>3} task aborted", now.to_string()));
-                let (_, allowance) = self.cast.patience();
-                let takes = match self.habits.task {
-                    Task::Takes(takes) => takes.min(allowance),
-                    Task::Slowest => allowance,
-                    Task::Any => self.dice.between(Duration::ZERO, allowance),
+            ProcessEffect::AbortTask => {
+                self.log(|now| format!("{:>12} {node:>3} task aborted", now.to_string()));
+                let (_, allowance) = self.factory.stop_allowances();
+                let takes = match self.config.task {
+                    TaskStop::Takes(takes) => takes.min(allowance),
+                    TaskStop::Slowest => allowance,
+                    TaskStop::Any => self.rng.between(Duration::ZERO, allowance),
                 };
                 self.end_task(node, takes, TaskEnd::Aborted);
             }
-            Effect::Ended(reason) => self.note(node, What::Ended(reason)),
-            Effect::Exit => self.exit(node),
-            Effect::Sees(leader) => {
-                if let Some(place) = self.place(node)
-                    && place.sees != leader
+            ProcessEffect::TermEnded(reason) => self.record(node, EventKind::TermEnded(reason)),
+            ProcessEffect::Exit => self.exit(node),
+            ProcessEffect::SeesLeader(leader) => {
+                if let Some(host) = self.host(node)
+                    && host.seen_leader != leader
                 {
-                    place.sees = leader;
-                    self.note(node, What::Sees(leader));
+                    host.seen_leader = leader;
+                    self.record(node, EventKind::SeesLeader(leader));
                 }
             }
-            Effect::Granted { epoch, to, id, at } => {
+            ProcessEffect::Granted { epoch, to, id, at } => {
                 let at = self.when(node, at);
-                self.note(node, What::Granted { epoch, to, id, at });
+                self.record(node, EventKind::Granted { epoch, to, id, at });
             }
-            Effect::Counts(epoch, from, duration) => {
+            ProcessEffect::LeaseRuns(epoch, from, duration) => {
                 let from = self.when(node, from);
-                self.note(node, What::Counts(epoch, from, duration));
+                self.record(node, EventKind::LeaseRuns(epoch, from, duration));
             }
-            Effect::GivenUp(epoch) => self.note(node, What::GivenUp(epoch)),
-            Effect::Failed(why) => self.note(node, What::Failed(why)),
+            ProcessEffect::LeaseGivenUp(epoch) => self.record(node, EventKind::LeaseGivenUp(epoch)),
+            ProcessEffect::Failed(why) => self.record(node, EventKind::Failed(why)),
         }
     }
 
     fn when(&self, node: NodeId, instant: Instant) -> Time {
-        let place = self.places.get(node);
-        place.map_or(self.now, |place| place.clock.when(instant))
+        let host = self.hosts.get(node);
+        host.map_or(self.now, |host| host.clock.when(instant))
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
         if !payload.is_message() {
             // It costs nothing worth counting.
-        } else if self.habits.count_bytes {
+        } else if self.config.count_bytes {
             let bytes = payload.bytes();
             self.traffic.count(&payload, bytes);
-            self.ledger.enter(self.now, &payload, bytes);
+            self.traffic_log.record(self.now, &payload, bytes);
         } else {
             self.traffic.count(&payload, 0);
         }
         let kind = payload.kind();
-        let way = (self.network).deliveries(kind, (from, to), &mut self.network_dice);
+        let way = (self.network).deliveries(kind, (from, to), &mut self.network_rng);
         let open = self.network.is_open(from, to);
         let fate = match (open, way.first, way.second) {
             (false, ..) => " (cut off)",
@@ -574,7 +586,7 @@ impl World {
             (_, None, Some(_)) | (_, Some(_), None) => "",
             (_, Some(_), Some(_)) => " (comes twice)",
         };
-        self.say(|now| {
+        self.log(|now| {
             format!(
                 "{:>12} {from:>3} -> {to} {payload:?}{fate}",
                 now.to_string()
@@ -584,11 +596,11 @@ impl World {
             return;
         }
         let sent = self.now;
-        let out = match self.places.get_mut(from) {
-            Some(place) => place.line.out(self.network.sending, sent, kind),
+        let out = match self.hosts.get_mut(from) {
+            Some(host) => host.uplink.enqueue(self.network.sending, sent, kind),
             None => Duration::ZERO,
         };
-        let arrival = |payload| Happening::Arrives {
+        let arrival = |payload| Scheduled::Arrival {
             from,
             to,
             sent,
@@ -602,65 +614,65 @@ impl World {
         }
     }
 
-    fn write(&mut self, node: NodeId, stable: Stable) {
+    fn write(&mut self, node: NodeId, stable: DurableState) {
         let now = self.now;
-        let Some(place) = self.places.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(node) else {
             return;
         };
-        let takes = place.disk.takes.unwrap_or_else(|| {
+        let takes = host.disk.takes.unwrap_or_else(|| {
             let least = WRITE / 8;
-            place.dice.between(least, WRITE)
+            host.rng.between(least, WRITE)
         });
-        let done = place.disk.busy_until.max(now) + takes;
-        place.disk.busy_until = done;
-        place.disk.under_way.push_back(stable);
-        let life = place.life;
-        self.at(done, Happening::Written(node, life));
+        let done = host.disk.busy_until.max(now) + takes;
+        host.disk.busy_until = done;
+        host.disk.pending.push_back(stable);
+        let incarnation = host.incarnation;
+        self.at(done, Scheduled::Written(node, incarnation));
     }
 
-    fn begin(&mut self, node: NodeId, epoch: Option<Epoch>) {
-        let Some(place) = self.places.get_mut(node) else {
+    fn start_task(&mut self, node: NodeId, epoch: Option<Epoch>) {
+        let Some(host) = self.hosts.get_mut(node) else {
             return;
         };
-        place.tasks += 1;
-        let number = place.tasks;
-        let before = place.task.replace(Going { number, epoch });
+        host.tasks += 1;
+        let number = host.tasks;
+        let before = host.task.replace(RunningTask { number, epoch });
         if let Some(before) = before {
-            self.note(node, What::Rests(before.epoch));
+            self.record(node, EventKind::TaskEnded(before.epoch));
         }
-        self.note(node, What::Acts(epoch));
-        if self.habits.writes_every.is_some() {
-            self.after(Duration::ZERO, Happening::TaskWrites(node, number));
+        self.record(node, EventKind::TaskStarted(epoch));
+        if self.config.writes_every.is_some() {
+            self.after(Duration::ZERO, Scheduled::TaskWrite(node, number));
         }
     }
 
-    fn task_writes(&mut self, node: NodeId, number: u64) {
-        let Some(every) = self.habits.writes_every else {
+    fn task_write(&mut self, node: NodeId, number: u64) {
+        let Some(every) = self.config.writes_every else {
             return;
         };
-        let Some(place) = self.places.get(node) else {
+        let Some(host) = self.hosts.get(node) else {
             return;
         };
-        let Some(task) = place.task.filter(|task| task.number == number) else {
+        let Some(task) = host.task.filter(|task| task.number == number) else {
             return;
         };
-        let still = place.still.filter(|still| !still.task_goes_on);
-        if still.is_none() {
+        let pause = host.pause.filter(|pause| !pause.task_goes_on);
+        if pause.is_none() {
             let receiver = NodeId(u32::MAX);
             let way = self
                 .network
-                .deliveries("write", (node, receiver), &mut self.network_dice);
+                .deliveries("write", (node, receiver), &mut self.network_rng);
             for pause in [way.first, way.second].into_iter().flatten() {
-                self.after(pause, Happening::ReceiverHears(node, task.epoch));
+                self.after(pause, Scheduled::WriteArrival(node, task.epoch));
             }
         }
-        let pause = self.dice.between(every / 2, every * 3 / 2);
-        self.after(pause, Happening::TaskWrites(node, number));
+        let pause = self.rng.between(every / 2, every * 3 / 2);
+        self.after(pause, Scheduled::TaskWrite(node, number));
     }
 
     pub(super) fn end_task(&mut self, node: NodeId, pause: Duration, end: TaskEnd) {
-        if let Some(task) = self.places.get(node).and_then(|place| place.task) {
-            self.after(pause, Happening::TaskOver(node, task.number, end));
+        if let Some(task) = self.hosts.get(node).and_then(|host| host.task) {
+            self.after(pause, Scheduled::TaskEnd(node, task.number, end));
         }
     }
 }

@@ -71,16 +71,15 @@
 //! and make one small object, fenced like this, say which of them count. A put or a delete without
 //! its condition goes around the fence.
 
-mod gate;
 mod stamp;
 
 #[cfg(feature = "tower")]
 mod layer;
 
-pub use gate::{Gate, Stale};
 #[cfg(feature = "tower")]
 pub use layer::{Admission, Fence, FenceLayer, ResponseFuture, Unmarked};
 pub use stamp::Fenced;
+pub use tenure_core::fence::{Gate, Stale};
 
 /// The HTTP header with the leader's epoch, a decimal number.
 pub const EPOCH_HEADER: &str = "tenure-epoch";

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
-use tenure_lab::bully::GroupGuarantee;
-use tenure_lab::contestant::{Contestant as Simulated, DetectorKind, Way};
-use tenure_lab::detector::DetectBy;
+use tenure_core::bully::GroupGuarantee;
+use tenure_core::detector::DetectBy;
+use tenure_lab::contestant::{Algorithm, Contestant as Simulated, DetectorKind};
 use toml::{Table, Value};
 
 use crate::compare::outlook::Outlook;
@@ -58,12 +58,12 @@ pub(super) fn all(names: &[String], files: &[PathBuf]) -> Result<Vec<Contestant>
 }
 
 fn of_name(name: &str) -> Result<Contestant, Failure> {
-    let way = Simulated::of_name(name).map_err(unknown)?.way;
+    let way = Simulated::of_name(name).map_err(unknown)?.algorithm;
     let mut settings = Table::new();
     settings.insert("lease_duration".into(), millis(LEASE));
     let peers = match way {
-        Way::Lease => None,
-        Way::Bully { detector, quorum } => {
+        Algorithm::Lease => None,
+        Algorithm::Bully { detector, quorum } => {
             detector_name(detector).map(|detector| (detector, quorum))
         }
         _ => None,
@@ -77,7 +77,7 @@ fn of_name(name: &str) -> Result<Contestant, Failure> {
             settings.insert("strategy".into(), "bully".into());
             settings.insert("bully".into(), bully.into());
         }
-        None if way == Way::Lease => {}
+        None if way == Algorithm::Lease => {}
         None => {
             let error = anyhow!(
                 "contestant {name:?} can only be simulated; live there are lease, bully, bully-fixed, \

@@ -51,7 +51,7 @@ pub(super) fn figures(writes: &[Write], run: &Run) -> Figures {
         figures.led_at_end = !gap(&mut figures, last, run.ended);
     }
     figures.terms = terms.len() as u64;
-    figures.two_act = two_act(&writes[settled..]);
+    figures.overlap = two_act(&writes[settled..]);
     figures
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let found = read(&reigns, 4_010);
         assert_eq!(found.first_leader, Some(MS * 401));
         assert_eq!(found.longest_without, MS * 2_000);
-        assert_eq!((found.two_act, found.terms), (Duration::ZERO, 2));
+        assert_eq!((found.overlap, found.terms), (Duration::ZERO, 2));
         assert_eq!(found.writes, (302, 0));
         let at = |ms| Time::after(MS * ms);
         // Counted from the beginning: until the first one, and between the two.
@@ -147,10 +147,10 @@ mod tests {
         let (old, new) = (reign(1, 1, 0, 1_000, true), reign(2, 2, 2_000, 3_000, true));
         let late = reign(1, 1, 2_500, 2_520, false);
         let found = read(&[old.clone(), new.clone(), late], 3_000);
-        assert_eq!((found.two_act, found.writes.1), (MS * 20, 5));
+        assert_eq!((found.overlap, found.writes.1), (MS * 20, 5));
         // Under one epoch, as without a quorum, nothing is refused.
         let second = reign(3, 2, 2_900, 3_000, true);
-        assert_eq!(read(&[old, new, second], 3_000).two_act, MS * 100);
+        assert_eq!(read(&[old, new, second], 3_000).overlap, MS * 100);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use tempfile::TempDir;
-use tenure_lab::sim::What;
+use tenure_lab::sim::EventKind;
 
 use super::contestant::Contestant;
 use super::receiver::Receiver;
@@ -30,7 +30,7 @@ pub(super) struct Group<'a> {
     processes: BTreeMap<u32, Process>,
     frozen: BTreeSet<u32>,
     /// What was seen of the processes, and when.
-    pub(super) seen: Vec<(Duration, u32, What)>,
+    pub(super) seen: Vec<(Duration, u32, EventKind)>,
     /// All candidates, best first.
     best_first: Vec<u32>,
     ended: &'a mut Ended,
@@ -115,7 +115,7 @@ impl<'a> Group<'a> {
             started.with_context(|| format!("can't start candidate {number}"))?
         };
         self.processes.insert(number, process);
-        self.saw(number, What::Starts);
+        self.saw(number, EventKind::Started);
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl<'a> Group<'a> {
     pub(super) fn kill(&mut self, number: u32) {
         if self.processes.remove(&number).is_some() {
             self.frozen.remove(&number);
-            self.saw(number, What::Stops);
+            self.saw(number, EventKind::Stopped);
         }
     }
 
@@ -202,8 +202,8 @@ impl<'a> Group<'a> {
         self.saw(
             number,
             match still {
-                true => What::Freezes(tenure_lab::sim::Time::NEVER),
-                false => What::Thaws,
+                true => EventKind::Paused(tenure_lab::sim::Time::NEVER),
+                false => EventKind::Resumed,
             },
         );
         Ok(())
@@ -217,7 +217,7 @@ impl<'a> Group<'a> {
         process.map_or(Ok(()), |process| process.signal(signal))
     }
 
-    fn saw(&mut self, number: u32, what: What) {
+    fn saw(&mut self, number: u32, what: EventKind) {
         self.seen.push((now(), number, what));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_lab::sim::Sent;
+use tenure_lab::sim::TrafficSum;
 
 use crate::processes::Carried;
 
@@ -17,14 +17,14 @@ impl Ledger {
     }
 
     /// What was carried between the looks that are nearest to these moments.
-    pub(super) fn between(&self, from: Duration, until: Duration) -> Sent {
+    pub(super) fn between(&self, from: Duration, until: Duration) -> TrafficSum {
         let near = |moment: Duration| {
             let looks = self.0.iter();
             let nearest = looks.min_by_key(|(at, _)| at.abs_diff(moment));
             nearest.map_or_else(Carried::default, |(_, carried)| *carried)
         };
         let Carried { messages, bytes } = near(until) - near(from);
-        Sent {
+        TrafficSum {
             election: messages,
             election_bytes: bytes,
             messages,
@@ -50,6 +50,6 @@ mod tests {
         let secs = Duration::from_secs_f64;
         let sent = ledger.between(secs(9.8), secs(19.0));
         assert_eq!((sent.messages, sent.election_bytes), (10, 1_000));
-        assert_eq!(ledger.between(secs(0.0), secs(1.0)), Sent::default());
+        assert_eq!(ledger.between(secs(0.0), secs(1.0)), TrafficSum::default());
     }
 }

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use tenure_lab::measure::{Ran, Row};
+use tenure_lab::measure::{Measurement, RunResult};
 use tenure_lab::report::{Report, Setting, Timeline};
 use tenure_lab::scenario::{self, Scenario};
 
@@ -65,7 +65,7 @@ pub(super) fn compare(arguments: &Compare) -> Result<ExitCode, Failure> {
     let measured = play_all(&stage, &contestants, &scenarios, arguments.runs, &mut ended);
     say(ended);
     let measured = measured.map_err(processes::failure)?;
-    let rows: Vec<Row> = measured.iter().map(|(row, _)| row.clone()).collect();
+    let rows: Vec<Measurement> = measured.iter().map(|(row, _)| row.clone()).collect();
     if let Some(page) = page {
         let longest = contestants.iter().map(|it| it.lease_duration).max();
         let setting = Setting::Live {
@@ -157,7 +157,7 @@ fn play_all(
     scenarios: &[Scenario],
     runs: u32,
     ended: &mut Ended,
-) -> anyhow::Result<Vec<(Row, Timeline)>> {
+) -> anyhow::Result<Vec<(Measurement, Timeline)>> {
     let pairs = scenarios.iter().flat_map(|scenario| {
         let all = contestants.iter();
         let fit = all.filter(|it| !scenario.store || it.needs_store);
@@ -181,19 +181,19 @@ fn play_all(
     Ok(rows)
 }
 
-fn row(contestant: &Contestant, scenario: &Scenario, played: &[Played]) -> Row {
+fn row(contestant: &Contestant, scenario: &Scenario, played: &[Played]) -> Measurement {
     let count = played.len().max(1) as f64;
     let took: Duration = played.iter().map(|it| it.took).sum();
     let minutes = took.as_secs_f64() / 60.0 / count;
-    let runs: Vec<Ran> = played.iter().map(|it| it.ran.clone()).collect();
+    let runs: Vec<RunResult> = played.iter().map(|it| it.ran.clone()).collect();
     let cpu: Option<f64> = played.iter().map(|it| it.cpu_at_rest).sum();
     let at_rest = |of: fn(&Played) -> f64| played.iter().map(of).sum::<f64>() / count;
-    Row {
+    Measurement {
         live: true,
         messages_at_rest: at_rest(|it| it.carried_at_rest.0),
         bytes_at_rest: at_rest(|it| it.carried_at_rest.1),
         cpu_at_rest: cpu.map(|sum| sum / count),
-        ..Row::of(&contestant.name, scenario.name, minutes, &runs)
+        ..Measurement::of(&contestant.name, scenario.name, minutes, &runs)
     }
 }
 

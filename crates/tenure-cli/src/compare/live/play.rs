@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use tenure_lab::fault::Who;
-use tenure_lab::measure::Ran;
+use tenure_lab::fault::Target;
+use tenure_lab::measure::RunResult;
 use tenure_lab::report::Timeline;
 use tenure_lab::scenario::Scenario;
 use tenure_lab::sim::{Time, Traffic};
@@ -46,7 +46,7 @@ pub(super) struct Stage {
 /// What one run comes to.
 #[derive(Debug)]
 pub(super) struct Played {
-    pub(super) ran: Ran,
+    pub(super) ran: RunResult,
     /// Requests and answers on all ways in a minute at rest, and bytes.
     pub(super) carried_at_rest: (f64, f64),
     /// In per cent of one processor.
@@ -108,7 +108,7 @@ impl Stage {
         let elections = figures.elections.iter();
         let elections = elections.map(|&(from, until)| notes.ledger.between(at(from), at(until)));
         Ok(Played {
-            ran: Ran {
+            ran: RunResult {
                 elections: elections.collect(),
                 traffic: Traffic {
                     election: all.messages,
@@ -116,7 +116,7 @@ impl Stage {
                     ..Traffic::default()
                 },
                 figures,
-                ..Ran::default()
+                ..RunResult::default()
             },
             carried_at_rest,
             cpu_at_rest,
@@ -236,10 +236,10 @@ fn one(group: &mut Group<'_>, act: Act) -> anyhow::Result<Option<(Duration, Act)
     let leader = group.receiver.last_taken().map(|write| write.candidate);
     let number = |group: &mut Group<'_>, who| {
         Ok::<_, anyhow::Error>(match who {
-            Who::Node(node) => group.of_place(node.0),
-            Who::Leader => leader,
-            Who::BestOther => group.best_but(leader)?,
-            Who::Store => Some(STORE),
+            Target::Node(node) => group.of_place(node.0),
+            Target::Leader => leader,
+            Target::BestOther => group.best_but(leader)?,
+            Target::Store => Some(STORE),
         })
     };
     match act {

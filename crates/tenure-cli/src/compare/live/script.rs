@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_lab::fault::{Fault, Who};
+use tenure_lab::fault::{Fault, Target};
 use tenure_lab::scenario::Scenario;
 use tenure_lab::sim::{Latency, Link};
 
@@ -13,21 +13,21 @@ const MADE_FOR: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Act {
     /// SIGKILL, and a start after so long.
-    Kill(Who, Option<Duration>),
+    Kill(Target, Option<Duration>),
     /// Nothing gets from it or to it any more, and SIGKILL: as if its machine had lost power.
-    Vanish(Who),
+    Vanish(Target),
     /// SIGTERM, and a start after so long.
-    Stop(Who, Option<Duration>),
+    Stop(Target, Option<Duration>),
     /// Starts this one, if it does not run.
     Start(u32),
     /// SIGSTOP, and SIGCONT after so long.
-    Freeze(Who, Duration),
+    Freeze(Target, Duration),
     /// SIGCONT to this one.
     Thaw(u32),
     /// Nothing gets from these to the others, or back.
-    Cut(Vec<Who>),
+    Cut(Vec<Target>),
     /// Nothing gets from the first to the second.
-    CutOneWay(Who, Who),
+    CutOneWay(Target, Target),
     /// All links are like this; `None`: as they are.
     Slow(Option<Link>),
     /// Everything gets everywhere again.
@@ -93,7 +93,7 @@ pub(super) fn needs_proxies(scenario: &Scenario) -> bool {
 
 /// Whether it is about the best candidate, which is to lead then.
 pub(super) fn is_about_the_best(scenario: &Scenario) -> bool {
-    let is_best = |who: &Who| matches!(who, Who::Node(node) if node.0 == 1);
+    let is_best = |who: &Target| matches!(who, Target::Node(node) if node.0 == 1);
     let acts = acts(scenario, 1.0).unwrap_or_default();
     acts.iter().any(|(_, act)| match act {
         Act::Kill(who, _) => is_best(who),
@@ -105,7 +105,7 @@ pub(super) fn is_about_the_best(scenario: &Scenario) -> bool {
 /// With fewer candidates no majority would be left.
 pub(super) fn least_candidates(scenario: &Scenario) -> u32 {
     let gone = |(_, act): &(Duration, Act)| match act {
-        Act::Kill(who, None) | Act::Vanish(who) if *who != Who::Store => 1,
+        Act::Kill(who, None) | Act::Vanish(who) if *who != Target::Store => 1,
         Act::Cut(side) => side.len(),
         _ => 0,
     };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_lab::NodeId;
+use tenure_core::NodeId;
 use tenure_lab::report::Timeline;
-use tenure_lab::sim::{Event, Time, What};
+use tenure_lab::sim::{EventKind, HistoryEvent, Time};
 
 use super::figures::{NOTICED, Run};
 use super::receiver::Write;
@@ -14,30 +14,30 @@ use super::receiver::Write;
 pub(super) fn of(
     run: &Run,
     writes: &[Write],
-    seen: &[(Duration, u32, What)],
+    seen: &[(Duration, u32, EventKind)],
     faults: &[Duration],
 ) -> Timeline {
-    let event = |at: Duration, number: u32, what: What| Event {
+    let event = |at: Duration, number: u32, what: EventKind| HistoryEvent {
         at: Time::after(at.saturating_sub(run.begun)),
         node: NodeId(number),
-        what,
+        kind: what,
     };
-    let mut events: Vec<Event> = Vec::new();
+    let mut events: Vec<HistoryEvent> = Vec::new();
     for (at, number, what) in seen {
         events.push(event(*at, *number, what.clone()));
     }
     for &at in faults {
-        events.push(event(at, 0, What::Fault(String::new())));
+        events.push(event(at, 0, EventKind::Fault(String::new())));
     }
     for (number, from, to) in spells(writes, false) {
-        events.push(event(from, number, What::Acts(None)));
-        events.push(event(to, number, What::Rests(None)));
+        events.push(event(from, number, EventKind::TaskStarted(None)));
+        events.push(event(to, number, EventKind::TaskEnded(None)));
     }
     for (number, from, to) in spells(writes, true) {
-        events.push(event(from, number, What::Claims(None, Time::NEVER)));
-        events.push(event(to, number, What::Yields));
+        events.push(event(from, number, EventKind::Claims(None, Time::NEVER)));
+        events.push(event(to, number, EventKind::Yields));
     }
-    events.push(event(run.ended, 0, What::End));
+    events.push(event(run.ended, 0, EventKind::RunEnded));
     // What was seen at one moment stays in its order.
     events.sort_by_key(|event| event.at);
     Timeline::of(&events)
@@ -60,7 +60,7 @@ fn spells(writes: &[Write], only_taken: bool) -> Vec<(u32, Duration, Duration)> 
 
 #[cfg(test)]
 mod tests {
-    use tenure_lab::report::State;
+    use tenure_lab::report::LaneState;
 
     use super::*;
 
@@ -83,10 +83,10 @@ mod tests {
         writes.extend([write(1, 3_500, false), write(1, 3_510, false)]);
         writes.sort_by_key(|write| write.at);
         let seen = [
-            (Duration::ZERO, 1, What::Starts),
-            (Duration::ZERO, 2, What::Starts),
-            (MS * 1_001, 1, What::Freezes(Time::NEVER)),
-            (MS * 3_490, 1, What::Thaws),
+            (Duration::ZERO, 1, EventKind::Started),
+            (Duration::ZERO, 2, EventKind::Started),
+            (MS * 1_001, 1, EventKind::Paused(Time::NEVER)),
+            (MS * 3_490, 1, EventKind::Resumed),
         ];
         let run = Run {
             begun: Duration::ZERO,
@@ -101,9 +101,9 @@ mod tests {
             spans.map(|it| (it.from, it.to)).collect::<Vec<_>>()
         };
         assert_eq!(found.lanes.len(), 2);
-        assert_eq!(spans(0, State::Leads), [(0.1, 1.0)]);
-        assert_eq!(spans(0, State::Acts), [(0.1, 1.0), (3.5, 3.51)]);
-        assert_eq!(spans(0, State::Still), [(1.001, 3.49)]);
-        assert_eq!(spans(1, State::Leads), [(3.0, 4.0)]);
+        assert_eq!(spans(0, LaneState::Leads), [(0.1, 1.0)]);
+        assert_eq!(spans(0, LaneState::Acts), [(0.1, 1.0), (3.5, 3.51)]);
+        assert_eq!(spans(0, LaneState::Still), [(1.001, 3.49)]);
+        assert_eq!(spans(1, LaneState::Leads), [(3.0, 4.0)]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Context;
-use tenure_lab::proxy::{Mode, Proxy};
+use tenure_lab::proxy::{Proxy, ProxyMode};
 use tenure_lab::sim::Link;
 use tokio::runtime::Runtime;
 
@@ -54,10 +54,10 @@ impl Proxies {
         for (&(from, to), proxy) in &self.all {
             proxy.set(
                 match (cuts.contains(&(from, to)), cuts.contains(&(to, from))) {
-                    (false, false) => Mode::Pass,
-                    (true, false) => Mode::HangRequests,
-                    (false, true) => Mode::HangReplies,
-                    (true, true) => Mode::Hang,
+                    (false, false) => ProxyMode::Pass,
+                    (true, false) => ProxyMode::HangRequests,
+                    (false, true) => ProxyMode::HangReplies,
+                    (true, true) => ProxyMode::Hang,
                 },
             );
         }

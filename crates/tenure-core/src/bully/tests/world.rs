@@ -26,7 +26,7 @@ pub(super) struct Climate {
     /// For how long things go wrong, in milliseconds, and what does.
     pub(super) trouble: u64,
     pub(super) faults: &'static [Fault],
-    pub(super) without: Option<Mutation>,
+    pub(super) without: Option<DisabledRule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,19 +5,24 @@ use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
 
 use super::{WIDTH, draw, label, step};
-use crate::report::{Span, State, Timeline};
+use crate::report::{LaneState, Span, Timeline};
 
 /// What a state looks like: its colour, how thick it is, and what it is called.
-fn look(state: State) -> (&'static str, f64, &'static str) {
+fn look(state: LaneState) -> (&'static str, f64, &'static str) {
     match state {
-        State::Up => ("var(--up)", 2.0, "up"),
-        State::Leads => ("var(--leads)", 10.0, "leads"),
-        State::Still => ("var(--still)", 6.0, "stands still"),
-        State::Acts => ("var(--acts)", 2.5, "its task acts"),
+        LaneState::Up => ("var(--up)", 2.0, "up"),
+        LaneState::Leads => ("var(--leads)", 10.0, "leads"),
+        LaneState::Still => ("var(--still)", 6.0, "stands still"),
+        LaneState::Acts => ("var(--acts)", 2.5, "its task acts"),
     }
 }
 
-const STATES: [State; 4] = [State::Up, State::Leads, State::Still, State::Acts];
+const STATES: [LaneState; 4] = [
+    LaneState::Up,
+    LaneState::Leads,
+    LaneState::Still,
+    LaneState::Acts,
+];
 
 /// How much higher one machine is than the next, and a contestant than the one above, in pixels.
 const PITCH: f64 = 14.0;
@@ -32,7 +37,7 @@ const FROM_START: f64 = 30.0;
 const BREAK: f64 = 0.005;
 
 /// When it did that, without breaks below so many seconds, of which there may be thousands.
-fn joined(spans: &[Span], state: State, shortest: f64) -> Vec<(f64, f64)> {
+fn joined(spans: &[Span], state: LaneState, shortest: f64) -> Vec<(f64, f64)> {
     let mut joined: Vec<(f64, f64)> = Vec::new();
     for span in spans.iter().filter(|span| span.state == state) {
         match joined.last_mut() {

@@ -11,7 +11,6 @@ mod peer;
 mod peers;
 mod quorum;
 
-mod published;
 mod repaired;
 
 use alloc::string::String;

@@ -1,18 +1,13 @@
-//! One member without a quorum, published or repaired, as the model drives it.
+//! One member without a quorum, as the model drives it.
 
 use alloc::vec::Vec;
 
 use super::*;
 use crate::bully::best_effort::{BestEffort, Status};
 use crate::bully::node::Machine;
-use crate::bully::published::{self, Event, Published};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::large_enum_variant, reason = "nearly all are the large one")]
-pub(super) enum Peer {
-    Published(Published),
-    Repaired(PeerCandidate),
-}
+pub(super) struct Peer(pub(super) PeerCandidate);
 
 /// All timers are always due, so time need not move.
 pub(super) fn now() -> Instant {
@@ -83,102 +78,61 @@ impl PeerCandidate {
 }
 
 impl Peer {
-    pub(super) fn hear(
-        &mut self,
-        from: NodeId,
-        message: PeerMessage,
-    ) -> Vec<(NodeId, PeerMessage)> {
-        match self {
-            Self::Published(node) => node.handle(Event::Message(from, message)),
-            Self::Repaired(node) => {
-                let input = PeerInput::Message { from, message };
-                node.handle_message(now(), input, &mut Constant);
-                Vec::new()
-            }
-        }
+    pub(super) fn hear(&mut self, from: NodeId, message: PeerMessage) {
+        let input = PeerInput::Message { from, message };
+        self.0.handle_message(now(), input, &mut Constant);
     }
 
-    pub(super) fn answer(&mut self, node: NodeId, verdict: Verdict) -> Vec<(NodeId, PeerMessage)> {
-        match self {
-            Self::Published(this) => this.handle(Event::Answer(node, verdict)),
-            Self::Repaired(this) => {
-                let round = this.best_effort().round;
-                let input = PeerInput::Answer {
-                    node,
-                    round,
-                    verdict,
-                };
-                this.handle_message(now(), input, &mut Constant);
-                Vec::new()
-            }
-        }
+    pub(super) fn answer(&mut self, node: NodeId, verdict: Verdict) {
+        let round = self.0.best_effort().round;
+        let input = PeerInput::Answer {
+            node,
+            round,
+            verdict,
+        };
+        self.0.handle_message(now(), input, &mut Constant);
     }
 
-    pub(super) fn look(&mut self) -> Vec<(NodeId, PeerMessage)> {
-        match self {
-            Self::Published(node) => node.handle(Event::Poll),
-            Self::Repaired(node) => {
-                node.handle_timeout(now(), &mut Constant);
-                Vec::new()
-            }
+    pub(super) fn look(&mut self) {
+        self.0.handle_timeout(now(), &mut Constant);
+    }
+
+    fn machine(&self) -> &BestEffort {
+        match &self.0.machine {
+            Machine::BestEffort(machine) => machine,
+            Machine::Quorum(_) => unreachable!("these members have no quorum"),
         }
     }
 
     pub(super) fn asked(&self) -> Vec<NodeId> {
-        match self {
-            Self::Published(node) => node.asked().collect(),
-            Self::Repaired(node) => match &node.machine {
-                Machine::BestEffort(machine) => machine.asked.iter().copied().collect(),
-                Machine::Quorum(_) => Vec::new(),
-            },
-        }
+        self.machine().asked.iter().copied().collect()
     }
 
     pub(super) fn leader(&self) -> Option<NodeId> {
-        match self {
-            Self::Published(node) => node.leader(),
-            Self::Repaired(node) => match &node.machine {
-                Machine::BestEffort(machine) => {
-                    let settled = matches!(
-                        machine.status,
-                        Status::Following { .. } | Status::Leading { .. }
-                    );
-                    settled.then_some(machine.election.organiser)
-                }
-                Machine::Quorum(_) => None,
-            },
-        }
+        let machine = self.machine();
+        let settled = matches!(
+            machine.status,
+            Status::Following { .. } | Status::Leading { .. }
+        );
+        settled.then_some(machine.election.organiser)
     }
 
     pub(super) fn in_words(&self) -> String {
-        let (status, election) = match self {
-            Self::Published(node) => {
-                let status = match node.status() {
-                    published::Status::Norm => "Norm",
-                    published::Status::Elec1 => "Elec1",
-                    published::Status::Elec2 => "Elec2",
-                    published::Status::Wait => "Wait",
-                };
-                (status, node.election())
-            }
-            Self::Repaired(node) => match &node.machine {
-                Machine::BestEffort(machine) => {
-                    let status = match machine.status {
-                        Status::Asking { .. } => "asking",
-                        Status::Halting { .. } => "halting",
-                        Status::PersistingEpoch { .. } => "crowning",
-                        Status::Waiting => "waiting",
-                        Status::Following { .. } => "following",
-                        Status::Leading { .. } => "leading",
-                    };
-                    (status, machine.election)
-                }
-                Machine::Quorum(_) => unreachable!("these members have no quorum"),
-            },
+        let machine = self.machine();
+        let status = match machine.status {
+            Status::Asking { .. } => "asking",
+            Status::Halting { .. } => "halting",
+            Status::PersistingEpoch { .. } => "crowning",
+            Status::Waiting => "waiting",
+            Status::Following { .. } => "following",
+            Status::Leading { .. } => "leading",
         };
         let leader = self.leader().map(|leader| alloc::format!(" {leader}"));
-        let id = (election.organiser, election.incarnation, election.number);
-        let (organiser, incarnation, number) = id;
+        let ElectionId {
+            organiser,
+            incarnation,
+            number,
+        } = machine.election;
         alloc::format!(
             "{status}{} <{organiser},{incarnation},{number}>",
             leader.unwrap_or_default()

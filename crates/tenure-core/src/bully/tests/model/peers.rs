@@ -1,4 +1,4 @@
-//! Members without a quorum, published or repaired, in an environment that does what it may.
+//! Members without a quorum, in an environment that does what it may.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -8,17 +8,6 @@ use stateright::{Model, Property};
 use super::peer::{Peer, now, without_epoch};
 use super::*;
 use crate::bully::best_effort::Status;
-use crate::bully::published::Published;
-
-/// Which algorithm runs.
-#[derive(Clone, Debug)]
-pub(super) enum Algorithm {
-    Published,
-    Repaired {
-        preempt: bool,
-        without: Vec<Mutation>,
-    },
-}
 
 /// When a failure detector may say that a member is down which is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +22,8 @@ pub(super) enum Detection {
 #[derive(Clone, Debug)]
 pub(super) struct Environment {
     pub(super) members: u32,
-    pub(super) algorithm: Algorithm,
+    pub(super) preempt: bool,
+    pub(super) without: &'static [DisabledRule],
     pub(super) crashes: u8,
     pub(super) restarts: u8,
     /// Messages that are lost, and those that come twice.
@@ -54,7 +44,8 @@ pub(super) struct Environment {
 
 pub(super) const CALM: Environment = Environment {
     members: 3,
-    algorithm: Algorithm::Published,
+    preempt: false,
+    without: &[],
     crashes: 0,
     restarts: 0,
     losses: 0,
@@ -136,71 +127,46 @@ const fn place(id: NodeId) -> usize {
 
 impl Environment {
     fn start(&self, id: NodeId, record: HardState) -> Peer {
-        match &self.algorithm {
-            Algorithm::Published => {
-                let all = members(self.members);
-                Peer::Published(Published::recovered(id, all, record.incarnation))
-            }
-            Algorithm::Repaired { preempt, without } => {
-                let second = Duration::from_secs(1);
-                let timings = GroupTimings::unchecked(second * 2, second);
-                let settings = GroupSettings::new(id, members(self.members), timings).unwrap();
-                let settings = settings.with_guarantee(GroupGuarantee::BestEffort);
-                let settings = settings.with_preempt(*preempt);
-                let settings = without.iter().fold(settings, |s, &fix| s.without(fix));
-                let started = Started {
-                    at: now(),
-                    wall: UnixMillis::new(0),
-                };
-                Peer::Repaired(PeerCandidate::new(settings, record, started))
-            }
-        }
+        let second = Duration::from_secs(1);
+        let timings = GroupTimings::unchecked(second * 2, second);
+        let settings = GroupSettings::new(id, members(self.members), timings).unwrap();
+        let settings = settings
+            .with_guarantee(GroupGuarantee::BestEffort)
+            .with_preempt(self.preempt);
+        let without = self.without.iter();
+        let settings = without.fold(settings, |settings, &it| settings.without(it));
+        let started = Started {
+            at: now(),
+            wall: UnixMillis::new(0),
+        };
+        Peer(PeerCandidate::new(settings, record, started))
     }
 }
 
 impl State {
     fn begin(&mut self, environment: &Environment, id: NodeId) {
-        let durable = &mut self.durable[place(id)];
-        let peer = environment.start(id, *durable);
-        if matches!(peer, Peer::Published(_)) {
-            durable.incarnation += 1;
-        }
+        let peer = environment.start(id, self.durable[place(id)]);
         self.peers[place(id)] = Some(peer);
-        self.act(environment, id, |peer| match peer {
-            Peer::Published(_) => Vec::new(),
-            Peer::Repaired(node) => {
-                node.campaign(now(), &mut Constant);
-                Vec::new()
-            }
+        self.act(environment, id, |peer| {
+            peer.0.campaign(now(), &mut Constant);
         });
     }
 
     /// Lets one peer act; what it says is under way then.
-    fn act(
-        &mut self,
-        environment: &Environment,
-        id: NodeId,
-        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, PeerMessage)>,
-    ) {
+    fn act(&mut self, environment: &Environment, id: NodeId, act: impl FnOnce(&mut Peer)) {
         for (to, message) in self.act_only(id, act) {
             self.send(environment, id, to, message);
         }
     }
 
-    fn act_only(
-        &mut self,
-        id: NodeId,
-        act: impl FnOnce(&mut Peer) -> Vec<(NodeId, PeerMessage)>,
-    ) -> Vec<(NodeId, PeerMessage)> {
+    fn act_only(&mut self, id: NodeId, act: impl FnOnce(&mut Peer)) -> Vec<(NodeId, PeerMessage)> {
         let Some(peer) = &mut self.peers[place(id)] else {
             return Vec::new();
         };
-        let mut said = act(peer);
-        if let Peer::Repaired(node) = peer {
-            let moved_on = node.obey(&mut self.durable[place(id)], &mut said);
-            if moved_on {
-                self.late.retain(|&(asker, _)| asker != id);
-            }
+        act(peer);
+        let mut said = Vec::new();
+        if peer.0.obey(&mut self.durable[place(id)], &mut said) {
+            self.late.retain(|&(asker, _)| asker != id);
         }
         said
     }
@@ -284,8 +250,7 @@ impl State {
         let up: Vec<bool> = self.peers.iter().map(Option::is_some).collect();
         let matters = |mistakes: u8, node: NodeId| mistakes > 0 || !up[place(node)];
         for peer in self.peers.iter_mut().flatten() {
-            let Peer::Repaired(node) = peer else { continue };
-            let machine = node.best_effort();
+            let machine = peer.0.best_effort();
             let organiser = machine.election.organiser;
             match machine.status {
                 Status::Waiting | Status::Following { .. } => machine.asked = [organiser].into(),
@@ -320,17 +285,11 @@ impl State {
             record.obeyed.as_mut().into_iter().for_each(&mut *visit);
         }
         for peer in self.peers.iter_mut().flatten() {
-            if let Peer::Repaired(node) = peer {
-                node.base
-                    .record
-                    .obeyed
-                    .as_mut()
-                    .into_iter()
-                    .for_each(&mut *visit);
-                let machine = node.best_effort();
-                visit(&mut machine.election);
-                machine.obeyed.values_mut().for_each(&mut *visit);
-            }
+            let obeyed = peer.0.base.record.obeyed.as_mut();
+            obeyed.into_iter().for_each(&mut *visit);
+            let machine = peer.0.best_effort();
+            visit(&mut machine.election);
+            machine.obeyed.values_mut().for_each(&mut *visit);
         }
         for way in self.net.values_mut() {
             for message in way {
@@ -340,8 +299,7 @@ impl State {
                     | PeerMessage::Rej { election, .. }
                     | PeerMessage::Stale { election }
                     | PeerMessage::Ldr { election, .. }
-                    | PeerMessage::Norm { election, .. }
-                    | PeerMessage::NotNorm { election } => visit(election),
+                    | PeerMessage::Norm { election, .. } => visit(election),
                     PeerMessage::Quorum(_) => {}
                 }
             }
@@ -504,14 +462,6 @@ impl Model for Environment {
 impl State {
     /// Lets the first election come to its end.
     fn warm_up(&mut self, environment: &Environment) {
-        if matches!(environment.algorithm, Algorithm::Published) {
-            for id in (1..=environment.members).map(NodeId) {
-                let all = members(environment.members);
-                let node = Published::settled(id, all, NodeId(1));
-                self.peers[place(id)] = Some(Peer::Published(node));
-            }
-            return;
-        }
         while !self.elected() {
             let mut actions = Vec::new();
             let calm = Environment {

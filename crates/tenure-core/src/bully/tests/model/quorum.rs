@@ -29,7 +29,7 @@ struct Bounds {
     /// In ticks.
     lease: u8,
     promise: u8,
-    without: Option<Mutation>,
+    without: Option<DisabledRule>,
 }
 
 /// When no timer is due: the model says what happens.
@@ -494,7 +494,7 @@ fn a_lease_longer_than_the_promise_is_found_out() {
 #[test]
 fn a_promise_that_does_not_bind_is_found_out() {
     breaks(Bounds {
-        without: Some(Mutation::Promise),
+        without: Some(DisabledRule::Promise),
         ..SMALL
     });
 }
@@ -503,7 +503,7 @@ fn a_promise_that_does_not_bind_is_found_out() {
 fn a_promise_that_is_not_on_disk_is_found_out() {
     breaks(Bounds {
         crashes: 1,
-        without: Some(Mutation::DurablePromise),
+        without: Some(DisabledRule::DurablePromise),
         ..SMALL
     });
 }
@@ -512,7 +512,7 @@ fn a_promise_that_is_not_on_disk_is_found_out() {
 fn a_restart_without_quarantine_is_found_out() {
     breaks(Bounds {
         crashes: 1,
-        without: Some(Mutation::Quarantine),
+        without: Some(DisabledRule::Quarantine),
         ..SMALL
     });
 }
@@ -520,7 +520,7 @@ fn a_restart_without_quarantine_is_found_out() {
 #[test]
 fn a_minority_that_elects_is_found_out() {
     breaks(Bounds {
-        without: Some(Mutation::Majority),
+        without: Some(DisabledRule::Majority),
         ..SMALL
     });
 }
@@ -531,7 +531,7 @@ fn a_lease_that_counts_from_winning_is_found_out() {
         ticks: 3,
         lease: 2,
         promise: 2,
-        without: Some(Mutation::CountFromRequest),
+        without: Some(DisabledRule::CountFromRequest),
         ..SMALL
     });
 }
@@ -543,7 +543,7 @@ fn a_renewal_that_counts_from_its_answer_is_found_out() {
         lease: 2,
         promise: 2,
         rounds: 1,
-        without: Some(Mutation::CountFromRound),
+        without: Some(DisabledRule::CountFromRound),
         ..SMALL
     });
 }
@@ -553,7 +553,7 @@ fn a_release_of_another_epoch_is_found_out() {
     breaks(Bounds {
         elections: 3,
         resignations: 1,
-        without: Some(Mutation::ReleaseOwn),
+        without: Some(DisabledRule::ReleaseOwn),
         ..SMALL
     });
 }

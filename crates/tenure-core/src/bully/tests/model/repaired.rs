@@ -1,18 +1,14 @@
 //! The repaired algorithm, and what each repair is for.
 
-use alloc::vec::Vec;
 use std::println;
 
 use super::explore::{Report, explore};
-use super::peers::{Algorithm, CALM, Detection, Environment};
+use super::peers::{CALM, Detection, Environment};
 use super::*;
 
-fn without(fixes: &[Mutation]) -> Environment {
+fn without(fixes: &[DisabledRule]) -> Environment {
     Environment {
-        algorithm: Algorithm::Repaired {
-            preempt: false,
-            without: fixes.to_vec(),
-        },
+        without: fixes.to_vec().leak(),
         ..CALM
     }
 }
@@ -32,10 +28,7 @@ fn elects_one(environment: &Environment) {
 fn elects_one_either_way(environment: &Environment) {
     for preempt in [false, true] {
         elects_one(&Environment {
-            algorithm: Algorithm::Repaired {
-                preempt,
-                without: Vec::new(),
-            },
+            preempt,
             ..environment.clone()
         });
     }
@@ -114,7 +107,7 @@ fn one_of_four_leads() {
     };
     elects_one_either_way(&four);
     let four = Environment {
-        algorithm: without(&[]).algorithm,
+        without: without(&[]).without,
         ..four
     };
     elects_one(&Environment {
@@ -190,11 +183,10 @@ fn members_parted_by_a_mistake_always_come_together_again() {
 /// What goes wrong first without these repairs, in words. With them nothing does, in the same
 /// environment.
 #[track_caller]
-fn ill_without(fixes: &[Mutation], environment: &Environment) -> String {
-    let wrong = |fixes: &[Mutation]| {
-        let algorithm = without(fixes).algorithm;
+fn ill_without(fixes: &[DisabledRule], environment: &Environment) -> String {
+    let wrong = |fixes: &[DisabledRule]| {
         let report = explore(&Environment {
-            algorithm,
+            without: without(fixes).without,
             ..environment.clone()
         });
         let disagreement = report.to_disagreement.filter(|_| environment.mistakes == 0);
@@ -208,23 +200,23 @@ fn ill_without(fixes: &[Mutation], environment: &Environment) -> String {
 
 #[test]
 fn without_completion_everywhere_the_last_one_waits_for_ever() {
-    ill_without(&[Mutation::CompletionEverywhere], &FEWER);
+    ill_without(&[DisabledRule::CompletionEverywhere], &FEWER);
 }
 
 #[test]
 fn without_asking_again_a_candidate_waits_for_ever() {
-    ill_without(&[Mutation::AskAgain], &CRASHES);
+    ill_without(&[DisabledRule::AskAgain], &CRASHES);
 }
 
 #[test]
 fn without_halting_again_an_organiser_waits_for_ever() {
     let lossy = Environment { losses: 1, ..FEWER };
-    ill_without(&[Mutation::HaltAgain], &lossy);
+    ill_without(&[DisabledRule::HaltAgain], &lossy);
 }
 
 #[test]
 fn without_a_fresh_number_an_election_never_ends() {
-    ill_without(&[Mutation::FreshElection], &FEWER);
+    ill_without(&[DisabledRule::FreshElection], &FEWER);
 }
 
 #[test]
@@ -233,7 +225,7 @@ fn without_matching_an_ack_of_another_election_makes_a_leader() {
         detection: Detection::AfterItsMessages,
         ..FEWER
     };
-    ill_without(&[Mutation::MatchAck], &quick);
+    ill_without(&[DisabledRule::MatchAck], &quick);
 }
 
 #[test]
@@ -244,7 +236,7 @@ fn without_conflict_detection_a_mistake_parts_the_members_for_ever() {
         mistakes: 1,
         ..CALM
     };
-    ill_without(&[Mutation::Conflict], &mistaken);
+    ill_without(&[DisabledRule::Conflict], &mistaken);
 }
 
 #[test]
@@ -255,7 +247,7 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
         repeats: 1,
         ..FEWER
     };
-    ill_without(&[Mutation::ObeyOnce], &rough);
+    ill_without(&[DisabledRule::ObeyOnce], &rough);
 }
 
 /// Stoller's order and the refusals each make up for the other; without both, the published hole is
@@ -263,12 +255,15 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
 #[test]
 fn without_the_order_and_the_refusals_a_member_obeys_two_at_once() {
     let late = Environment { lag: true, ..FEWER };
-    ill_without(&[Mutation::OneAfterTheOther, Mutation::Refuse], &late);
-    for alone in [Mutation::OneAfterTheOther, Mutation::Refuse] {
+    ill_without(
+        &[DisabledRule::OneAfterTheOther, DisabledRule::Refuse],
+        &late,
+    );
+    for alone in [DisabledRule::OneAfterTheOther, DisabledRule::Refuse] {
         let report = explore(&Environment {
             lag: true,
             ..Environment {
-                algorithm: without(&[alone]).algorithm,
+                without: without(&[alone]).without,
                 ..FEWER
             }
         });

@@ -1,6 +1,7 @@
 //! A node under watch: steady, with jitter, with losses, paused, crashed, restarted.
 
 use super::*;
+use tenure_lab::sim::Rng;
 
 #[test]
 fn a_steady_node_is_never_suspected() {
@@ -15,7 +16,7 @@ fn a_steady_node_is_never_suspected() {
 #[test]
 fn jitter_and_reordering_are_no_failure() {
     for (name, make) in ALL {
-        let way = |dice: &mut network::Dice| Some(dice.up_to(millis(100)));
+        let way = |rng: &mut Rng| Some(network::up_to(rng, millis(100)));
         let mut network = Network::new(make, 3).with_way(7, way);
         network.run_until(at(600_000));
         assert_eq!(network.quality().mistakes.count, 0, "{name}");
@@ -28,7 +29,7 @@ fn a_crash_is_detected_within_the_bound() {
     for (name, make) in ALL {
         let mut longest = Duration::ZERO;
         for phase in 0..75 {
-            let way = |dice: &mut network::Dice| Some(dice.up_to(millis(20)));
+            let way = |rng: &mut Rng| Some(network::up_to(rng, millis(20)));
             let mut network = Network::new(make, 3).with_way(phase, way);
             let bound = network.bound(millis(20));
             network.run_until(at(30_000 + 41 * phase)).crash(TWO);
@@ -109,7 +110,7 @@ fn a_pause_makes_one_mistake_that_lasts_as_long_as_one_works_out() {
 
 #[test]
 fn a_node_that_was_paused_is_back_in_the_ring() {
-    let mut network = Network::new(ring_list, 3);
+    let mut network = Network::new(ALL[5].1, 3);
     network.run_until(at(10_000)).pause(TWO);
     network.run_until(at(30_000)).resume(TWO);
     network.run_until(at(60_000));

@@ -18,15 +18,15 @@ pub enum Sending {
 
 /// What is on its way out of a machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Uplink {
     free: Time,
     /// When the last message was given to it, and its kind.
     last: Option<(Time, &'static str)>,
 }
 
-impl Line {
+impl Uplink {
     /// One more message; how long until it is out.
-    pub(super) fn out(&mut self, sending: Sending, now: Time, kind: &'static str) -> Duration {
+    pub(super) fn enqueue(&mut self, sending: Sending, now: Time, kind: &'static str) -> Duration {
         let takes = match sending {
             Sending::AtOnce => return Duration::ZERO,
             Sending::Multicast(_) if self.last == Some((now, kind)) => Duration::ZERO,

@@ -3,26 +3,26 @@
 //! The lease lasts 6 s here, and a message lives 500 ms: who is silent is missed after 1.2 s or a little more, and
 //! taken for down when 1.25 s later it has not answered either.
 
-use super::course::{Course, Script, ms, node};
+use super::script::{FaultScript, ScriptBuilder, ms, node};
 use crate::fault::Fault;
-use crate::sim::Task;
+use crate::sim::TaskStop;
 
 /// Peers without a quorum, of whom the best one leads.
-const PEERS: Course = Course {
+const PEERS: FaultScript = FaultScript {
     name: "",
     about: "",
     contestant: "bully-no-quorum",
     nodes: 3,
-    late: &[],
-    rough: false,
+    starts_later: &[],
+    severe: false,
     steady: false,
-    task: Task::Takes(ms(100)),
+    task: TaskStop::Takes(ms(100)),
     lifetime: None,
-    calm: ms(40_000),
+    faults_end: ms(40_000),
     script: |_| {},
 };
 
-const QUORUM: Course = Course {
+const QUORUM: FaultScript = FaultScript {
     contestant: "bully",
     ..PEERS
 };
@@ -30,8 +30,8 @@ const QUORUM: Course = Course {
 /// How long a message takes at most that comes in time.
 const SLOW: u64 = 450;
 
-pub(super) const ALL: &[Course] = &[
-    Course {
+pub(super) const ALL: &[FaultScript] = &[
+    FaultScript {
         name: "vote-before-disk",
         about: "a voter with a slow disk is killed while its vote is being written",
         script: |it| {
@@ -43,7 +43,7 @@ pub(super) const ALL: &[Course] = &[
         },
         ..QUORUM
     },
-    Course {
+    FaultScript {
         name: "voters-restart",
         about: "those who have voted for the leader restart, and another one asks them",
         nodes: 5,
@@ -56,12 +56,12 @@ pub(super) const ALL: &[Course] = &[
         },
         ..QUORUM
     },
-    Course {
+    FaultScript {
         name: "late-votes",
         about: "of the votes for a leader one is given long before the last one comes, and then it is cut off",
         nodes: 5,
-        late: &[1, 5],
-        task: Task::Slowest,
+        starts_later: &[1, 5],
+        task: TaskStop::Slowest,
         script: |it| {
             it.cut(2, 1);
             it.cut(2, 5);
@@ -76,12 +76,12 @@ pub(super) const ALL: &[Course] = &[
         },
         ..QUORUM
     },
-    Course {
+    FaultScript {
         name: "late-renewals",
         about: "of the promises in a renewal one is given long before the last one comes, and then the leader is cut off",
         nodes: 5,
-        late: &[1, 5],
-        task: Task::Slowest,
+        starts_later: &[1, 5],
+        task: TaskStop::Slowest,
         lifetime: Some(ms(1_000)),
         script: |it| {
             it.cut(2, 1);
@@ -96,10 +96,10 @@ pub(super) const ALL: &[Course] = &[
         },
         ..QUORUM
     },
-    Course {
+    FaultScript {
         name: "late-release",
         about: "a leader resigns and is elected again before its release has come",
-        late: &[1],
+        starts_later: &[1],
         script: |it| {
             it.cut(1, 2);
             it.slow("Release", 2, 3, SLOW);
@@ -111,7 +111,7 @@ pub(super) const ALL: &[Course] = &[
         },
         ..QUORUM
     },
-    Course {
+    FaultScript {
         name: "last-one",
         about: "the leader is gone for good, and then the best of the others",
         script: |it| {
@@ -121,7 +121,7 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "two-organisers",
         about: "the best member is back while another one organises, reaches the worst one before that one, and \
                 that one is gone again when it has won",
@@ -130,7 +130,7 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "short-memory",
         about: "the same, and the worst one restarts after it has obeyed the best one",
         script: |it| {
@@ -140,7 +140,7 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "old-acks",
         about: "acknowledgements are under way for so long that an organiser has restarted meanwhile",
         script: |it| {
@@ -154,7 +154,7 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "lost-notice",
         about: "one member never hears that the best one is back",
         script: |it| {
@@ -165,10 +165,10 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "one-after-the-other-down",
         about: "a newcomer, who does not hear of the leader, finds one member down and later another one",
-        late: &[3],
+        starts_later: &[3],
         script: |it| {
             it.lose("Norm?", 1, 3);
             let back = it.between(14_000, 16_000);
@@ -179,10 +179,10 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "late-verdicts",
         about: "the same, and the one that was found down first is slow to answer later",
-        late: &[3],
+        starts_later: &[3],
         lifetime: Some(ms(200)),
         script: |it| {
             it.lose("Norm?", 1, 3);
@@ -195,10 +195,10 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "parted",
         about: "the best one is cut off from the others for 20 s",
-        rough: true,
+        severe: true,
         script: |it| {
             let at = it.between(10_000, 12_000);
             it.at(at, Fault::Part(vec![node(1)]));
@@ -206,10 +206,10 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "worse-leader",
         about: "a leader is gone for good whom a better member follows",
-        late: &[1],
+        starts_later: &[1],
         script: |it| {
             it.start(5_000, 1);
             let at = it.between(15_000, 20_000);
@@ -217,18 +217,18 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "followers-restart",
         about: "followers are killed and come back, one after the other",
         steady: true,
         script: |it| come_and_go(it, [3, 2]),
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "better-ones-restart",
         about: "the worst one leads; better ones come, are killed, and come back",
         steady: true,
-        late: &[1, 2],
+        starts_later: &[1, 2],
         script: |it| {
             it.start(5_000, 2);
             it.start(8_000, 1);
@@ -236,7 +236,7 @@ pub(super) const ALL: &[Course] = &[
         },
         ..PEERS
     },
-    Course {
+    FaultScript {
         name: "quick-restarts",
         about: "members are down for about as long as it takes to find that out",
         script: |it| {
@@ -254,7 +254,7 @@ pub(super) const ALL: &[Course] = &[
 
 /// 1 is gone, and back when 2 has asked 3 to wait for it; that is what is given back. 2 wins if 3 waits for
 /// it, and is gone before it hears of 1.
-fn two_organisers(it: &mut Script<'_>) -> u64 {
+fn two_organisers(it: &mut ScriptBuilder<'_>) -> u64 {
     it.slow("Halt", 1, 2, SLOW);
     it.slow("Halt", 2, 3, SLOW);
     let back = it.between(10_700, 12_200);
@@ -264,7 +264,7 @@ fn two_organisers(it: &mut Script<'_>) -> u64 {
     back
 }
 
-fn come_and_go(it: &mut Script<'_>, who: [u32; 2]) {
+fn come_and_go(it: &mut ScriptBuilder<'_>, who: [u32; 2]) {
     for (from, who) in [(12_000, who[0]), (20_000, who[1]), (28_000, who[0])] {
         let at = it.between(from, from + 2_000);
         let back = at + it.between(100, 4_000);

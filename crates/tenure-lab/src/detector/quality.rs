@@ -1,8 +1,8 @@
-//! How good a detector was, from a trace of what was true and what it said.
+//! The quality of a failure detector, from a trace of the node's state and the detector's output.
 //!
 //! The measures are those of Chen, Toueg and Aguilera, "On the quality of service of failure
-//! detectors", IEEE Transactions on Computers 51(5), 2002. They look at one watcher and one node, and
-//! not at how the detector works, so they compare all of them:
+//! detectors", IEEE Transactions on Computers 51(5), 2002. They concern one watcher and one node and
+//! do not depend on the method of detection, so they compare all detectors:
 //!
 //! - *detection time* T_D: from the crash to the moment from which on the node is suspected until it
 //!   is up again. Zero if it was suspected already.
@@ -12,24 +12,24 @@
 //!   T_MR is its inverse.
 //! - *query accuracy* P_A: how likely the detector is right when it is asked while the node is up.
 //!
-//! The paper's nodes don't come back. Here they do, so there is one measure more: *recovery time*, for
-//! how long a node that is up again is still suspected. It counts as wrong in the query accuracy, and
-//! not as a mistake.
+//! The paper's nodes do not come back. Here they do, so there is one more measure, the *recovery
+//! time*: how long a node that is up again is still suspected. It lowers the query accuracy and is not
+//! a mistake.
 
-use core::time::Duration;
+use std::time::Duration;
 
-use crate::Instant;
+use tenure_core::Instant;
 
-/// Collects a trace; give it every change of either side, in the order of time.
+/// Collects a trace. Call it for every change of the node and of the detector, in the order of time.
 #[derive(Clone, Debug)]
 pub struct Meter {
     at: Instant,
     up: bool,
-    /// Since when the node is suspected.
+    /// The time from which the node is suspected.
     suspected: Option<Instant>,
     /// When the node crashed, while it is down.
     crashed: Option<Instant>,
-    /// What is wrong while the node is up and suspected, and since when.
+    /// The kind of error while the node is up and suspected, and its beginning.
     wrong: Option<(Wrong, Instant)>,
     quality: Quality,
 }
@@ -37,7 +37,7 @@ pub struct Meter {
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     Mistake,
-    /// It was right, and the node is up again.
+    /// The suspicion was right, and the node is up again.
     LeftOver,
 }
 
@@ -110,7 +110,7 @@ impl Quality {
         }
     }
 
-    /// Takes the measures of another pair of watcher and node in.
+    /// Adds the measures of another pair of watcher and node.
     pub fn add(&mut self, other: &Self) {
         self.up += other.up;
         self.wrong += other.wrong;
@@ -135,9 +135,9 @@ impl Meter {
         }
     }
 
-    /// From `now` on the node is up or not.
-    pub fn node_is(&mut self, now: Instant, up: bool) {
-        self.pass(now);
+    /// The node is up, or down, from `now` on.
+    pub fn set_up(&mut self, now: Instant, up: bool) {
+        self.advance(now);
         if up == self.up {
             return;
         }
@@ -151,9 +151,9 @@ impl Meter {
         }
     }
 
-    /// From `now` on the detector suspects the node or not.
-    pub fn detector_says(&mut self, now: Instant, suspected: bool) {
-        self.pass(now);
+    /// The detector suspects the node, or trusts it, from `now` on.
+    pub fn set_suspected(&mut self, now: Instant, suspected: bool) {
+        self.advance(now);
         if suspected == self.suspected.is_some() {
             return;
         }
@@ -168,13 +168,13 @@ impl Meter {
     /// The measures, for a trace that ends at `now`.
     #[must_use]
     pub fn finish(mut self, now: Instant) -> Quality {
-        self.pass(now);
+        self.advance(now);
         self.end_crash();
         self.end_wrong(now);
         self.quality
     }
 
-    fn pass(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) {
         let passed = now.since(self.at);
         if self.up {
             self.quality.up += passed;
@@ -185,7 +185,7 @@ impl Meter {
         self.at = self.at.max(now);
     }
 
-    /// The node is up again, or the trace ends: was its crash seen?
+    /// Ends the crash: the node is up again, or the trace ends.
     fn end_crash(&mut self) {
         match (self.crashed.take(), self.suspected) {
             (Some(crashed), Some(since)) => self.quality.detection.add(since.since(crashed)),
@@ -223,15 +223,15 @@ mod tests {
     /// suspected        [---]            [--------------)   [..mistake..|
     /// ```
     #[test]
-    fn the_measures_are_what_one_works_out_by_hand() {
+    fn the_measures_match_a_calculation_by_hand() {
         let mut meter = Meter::new(at(0));
-        meter.detector_says(at(10), true);
-        meter.detector_says(at(13), false);
-        meter.node_is(at(40), false);
-        meter.detector_says(at(44), true);
-        meter.node_is(at(60), true);
-        meter.detector_says(at(65), false);
-        meter.detector_says(at(70), true);
+        meter.set_suspected(at(10), true);
+        meter.set_suspected(at(13), false);
+        meter.set_up(at(40), false);
+        meter.set_suspected(at(44), true);
+        meter.set_up(at(60), true);
+        meter.set_suspected(at(65), false);
+        meter.set_suspected(at(70), true);
         let quality = meter.finish(at(100));
 
         assert_eq!(quality.up, s(80));
@@ -261,10 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_that_a_crash_makes_true_is_over_and_detected_at_once() {
+    fn a_crash_during_a_mistake_ends_it_and_is_detected_at_once() {
         let mut meter = Meter::new(at(0));
-        meter.detector_says(at(5), true);
-        meter.node_is(at(7), false);
+        meter.set_suspected(at(5), true);
+        meter.set_up(at(7), false);
         let quality = meter.finish(at(20));
         assert_eq!(quality.mistakes.total, s(2));
         assert_eq!(quality.detection.total, s(0));
@@ -272,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_the_suspicion_that_stays() {
+    fn the_detection_time_ends_with_the_suspicion_that_lasts() {
         let mut meter = Meter::new(at(0));
-        meter.node_is(at(10), false);
-        meter.detector_says(at(12), true);
-        meter.detector_says(at(14), false); // A message that was still on its way.
-        meter.detector_says(at(17), true);
+        meter.set_up(at(10), false);
+        meter.set_suspected(at(12), true);
+        meter.set_suspected(at(14), false); // A message that was still on its way.
+        meter.set_suspected(at(17), true);
         let quality = meter.finish(at(20));
         assert_eq!(quality.detection.total, s(7));
         assert_eq!(quality.mistakes.count, 0);
@@ -285,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_that_nobody_saw_is_counted() {
+    fn an_undetected_crash_is_counted() {
         let mut meter = Meter::new(at(0));
-        meter.node_is(at(10), false);
-        meter.node_is(at(11), true);
-        meter.node_is(at(20), false);
+        meter.set_up(at(10), false);
+        meter.set_up(at(11), true);
+        meter.set_up(at(20), false);
         let quality = meter.finish(at(21));
         assert_eq!((quality.detection.count, quality.undetected), (0, 2));
     }

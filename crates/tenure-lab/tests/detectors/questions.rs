@@ -165,18 +165,16 @@ fn what_was_sent_before_a_restart_counts_for_nothing() {
     detector.handle_timeout(at(501));
     detector.handle_input(at(502), heard(4));
     detector.handle_input(at(503), DetectorInput::Ask { node: TWO, ask: 2 });
-    let answers = drain(detector.as_mut())
-        .into_iter()
-        .filter_map(|it| match it {
-            DetectorOutput::Answer {
-                ask,
-                verdict,
-                incarnation,
-                at,
-                ..
-            } => Some((ask, verdict, incarnation, at)),
-            _ => None,
-        });
+    let answers = drain(&mut *detector).into_iter().filter_map(|it| match it {
+        DetectorOutput::Answer {
+            ask,
+            verdict,
+            incarnation,
+            at,
+            ..
+        } => Some((ask, verdict, incarnation, at)),
+        _ => None,
+    });
     let known = Some(Incarnation(5));
     let expected = [
         (1, Verdict::Down, known, at(501)),
@@ -189,7 +187,7 @@ fn what_was_sent_before_a_restart_counts_for_nothing() {
 fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
     for (name, make) in ALL {
         let mut detector = make(at(0), &group(ONE, 2));
-        drain(detector.as_mut());
+        drain(&mut *detector);
         let stranger = NodeId(9);
         detector.handle_input(at(0), DetectorInput::Ask { node: ONE, ask: 1 });
         detector.handle_input(
@@ -199,7 +197,7 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
                 ask: 2,
             },
         );
-        let verdicts = drain(detector.as_mut()).into_iter().map(|it| match it {
+        let verdicts = drain(&mut *detector).into_iter().map(|it| match it {
             DetectorOutput::Answer { verdict, .. } => verdict,
             other => panic!("{other:?}"),
         });
@@ -225,7 +223,7 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
                 },
             );
         }
-        assert_eq!(drain(detector.as_mut()), [], "{name}");
+        assert_eq!(drain(&mut *detector), [], "{name}");
     }
 }
 
@@ -233,12 +231,12 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
 fn after_this_process_stood_still_the_node_still_has_its_time_to_answer() {
     let mut detector = on_demand(at(0), &group(ONE, 2));
     detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
-    drain(detector.as_mut());
+    drain(&mut *detector);
     // Both pings and the verdict are overdue: it pings once more and waits.
     let is_answer = |output: &DetectorOutput| matches!(output, DetectorOutput::Answer { .. });
     for (millis, answered) in [(10_000, false), (10_249, false), (10_250, true)] {
         detector.handle_timeout(at(millis));
-        let outputs = drain(detector.as_mut());
+        let outputs = drain(&mut *detector);
         assert_eq!(outputs.iter().any(is_answer), answered, "{millis}");
     }
 }
@@ -260,12 +258,10 @@ fn any_message_takes_a_node_off_the_list_watched_or_not() {
             },
         );
         detector.handle_input(at(602), DetectorInput::Ask { node: TWO, ask: 3 });
-        let answered = drain(detector.as_mut())
-            .into_iter()
-            .filter_map(|it| match it {
-                DetectorOutput::Answer { ask, .. } => Some(ask),
-                _ => None,
-            });
+        let answered = drain(&mut *detector).into_iter().filter_map(|it| match it {
+            DetectorOutput::Answer { ask, .. } => Some(ask),
+            _ => None,
+        });
         // The third question is not answered from the list: the node is pinged.
         assert_eq!(answered.collect::<Vec<_>>(), [1, 2], "{name}");
     }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use super::courses::ALL;
-use crate::fault::{Fault, Who};
-use crate::sim::{Dice, Latency, Link, Task};
+use super::scripts::ALL;
+use crate::fault::{Fault, Target};
+use crate::sim::{Latency, Link, Rng, TaskStop};
 
 /// The stream of random numbers that moves the steps of a course.
 const COURSE: u64 = 4;
 
 /// A course of events, a little different with each seed.
 #[derive(Clone, Copy)]
-pub struct Course {
+pub struct FaultScript {
     /// Its name on the command line.
     pub name: &'static str,
     /// What happens, in a few words.
@@ -24,35 +24,35 @@ pub struct Course {
     /// On how many machines.
     pub nodes: u32,
     /// Who does not start with the others.
-    pub(super) late: &'static [u32],
+    pub(super) starts_later: &'static [u32],
     /// Whether members can take each other for down that are up: then one leader is promised only by
     /// who always does.
-    pub(super) rough: bool,
+    pub(super) severe: bool,
     /// Whether nothing happens to the leader.
     pub(super) steady: bool,
-    pub(super) task: Task,
+    pub(super) task: TaskStop,
     /// How long messages may be under way, if not as long as by default.
     pub(super) lifetime: Option<Duration>,
     /// When everything is well again.
-    pub(super) calm: Duration,
-    pub(super) script: fn(&mut Script<'_>),
+    pub(super) faults_end: Duration,
+    pub(super) script: fn(&mut ScriptBuilder<'_>),
 }
 
-impl fmt::Debug for Course {
+impl fmt::Debug for FaultScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Course").field(&self.name).finish()
+        f.debug_tuple("FaultScript").field(&self.name).finish()
     }
 }
 
-impl Course {
+impl FaultScript {
     /// All of them.
     pub const ALL: &[Self] = ALL;
 
     /// What happens with this seed, and when.
     #[must_use]
     pub fn faults(&self, seed: u64) -> Vec<(Duration, Fault)> {
-        let mut script = Script {
-            dice: &mut Dice::new(seed, COURSE),
+        let mut script = ScriptBuilder {
+            rng: &mut Rng::new(seed, COURSE),
             faults: Vec::new(),
         };
         (self.script)(&mut script);
@@ -64,11 +64,11 @@ impl Course {
     /// # Errors
     ///
     /// [`UnknownCourse`], with the nearest name that there is.
-    pub fn of_name(name: &str) -> Result<&'static Self, UnknownCourse> {
-        let found = ALL.iter().find(|course| course.name == name);
-        found.ok_or_else(|| UnknownCourse {
+    pub fn of_name(name: &str) -> Result<&'static Self, UnknownScript> {
+        let found = ALL.iter().find(|script| script.name == name);
+        found.ok_or_else(|| UnknownScript {
             name: name.into(),
-            nearest: crate::nearest(name, ALL.iter().map(|course| course.name.into())),
+            nearest: crate::nearest(name, ALL.iter().map(|script| script.name.into())),
         })
     }
 }
@@ -76,7 +76,7 @@ impl Course {
 /// There is no such course. The caller named it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no course {name:?}; did you mean {nearest:?}?")]
-pub struct UnknownCourse {
+pub struct UnknownScript {
     /// What was named.
     pub name: String,
     /// The nearest name that there is.
@@ -85,19 +85,19 @@ pub struct UnknownCourse {
 
 /// What happens when, in milliseconds.
 #[derive(Debug)]
-pub(super) struct Script<'a> {
-    dice: &'a mut Dice,
+pub(super) struct ScriptBuilder<'a> {
+    rng: &'a mut Rng,
     faults: Vec<(Duration, Fault)>,
 }
 
-impl Script<'_> {
+impl ScriptBuilder<'_> {
     pub(super) fn at(&mut self, at: u64, fault: Fault) {
         self.faults.push((ms(at), fault));
     }
 
     /// A moment between these two, by the seed.
     pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
-        from + self.dice.below(to - from)
+        from + self.rng.below(to - from)
     }
 
     /// Nothing gets from the one to the other, or back.
@@ -154,6 +154,6 @@ pub(super) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub(super) const fn node(number: u32) -> Who {
-    Who::Node(NodeId(number))
+pub(super) const fn node(number: u32) -> Target {
+    Target::Node(NodeId(number))
 }

@@ -7,16 +7,16 @@ use tenure_core::detector::{self, AskOptions, Detector, Group, OnDemand, OnDeman
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
-use super::Pace;
-use crate::sim::{Claim, Effect, Here, Input, Payload};
+use super::BaselineTimings;
+use crate::sim::{Context, LeadershipClaim, Payload, ProcessEffect, ProcessInput};
 
 /// The failure detector, and what the world is told of who leads. Members are ranked by their number,
 /// lower first.
 #[derive(Debug)]
-pub(super) struct Office {
+pub(super) struct BaselineNode {
     pub(super) me: NodeId,
     pub(super) members: Vec<NodeId>,
-    pub(super) pace: Pace,
+    pub(super) timings: BaselineTimings,
     incarnation: Incarnation,
     detector: OnDemand,
     /// Who was asked about and has not been answered for.
@@ -27,31 +27,31 @@ pub(super) struct Office {
 
 /// What the detector has said.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum News {
+pub(super) enum DetectorNotice {
     Answer(NodeId, detector::Verdict),
     Suspected(NodeId),
 }
 
-impl Office {
+impl BaselineNode {
     pub(super) fn new(
         me: NodeId,
         members: Vec<NodeId>,
-        pace: Pace,
+        timings: BaselineTimings,
         incarnation: Incarnation,
     ) -> Self {
         let group = Group::new(me, incarnation, members.iter().copied());
         let ask = AskOptions {
-            timeout: pace.timeout,
-            pings: pace.pings,
-            confirm: pace.timeout / 2,
-            fresh: pace.fresh,
+            timeout: timings.timeout,
+            pings: timings.pings,
+            confirm: timings.timeout / 2,
+            fresh: timings.fresh,
         };
-        let poll = pace.poll.max(pace.timeout);
+        let poll = timings.poll.max(timings.timeout);
         let detector = OnDemand::new(&group, ask, OnDemandOptions { poll });
         Self {
             me,
             members,
-            pace,
+            timings: timings,
             incarnation,
             detector: detector.expect("the lab's own parameters"),
             asked: BTreeSet::new(),
@@ -84,45 +84,45 @@ impl Office {
     }
 
     /// Another one leads, or this one, or nobody.
-    pub(super) fn follow(&mut self, here: &mut Here<'_>, leader: Option<NodeId>) {
+    pub(super) fn set_leader(&mut self, context: &mut Context<'_>, leader: Option<NodeId>) {
         if self.leader == leader {
             return;
         }
         if self.leads() {
-            here.want(Effect::Cancel(EndReason::Superseded));
+            context.emit(ProcessEffect::CancelTask(EndReason::Superseded));
         }
         self.leader = leader;
-        here.want(Effect::Sees(leader));
+        context.emit(ProcessEffect::SeesLeader(leader));
         if self.leads() {
-            here.want(Effect::Began(None));
+            context.emit(ProcessEffect::StartTask(None));
         }
     }
 
-    pub(super) fn watch(&mut self, here: &Here<'_>, node: NodeId) {
+    pub(super) fn watch(&mut self, context: &Context<'_>, node: NodeId) {
         self.detector
-            .handle_input(here.now, detector::DetectorInput::Watch(node));
+            .handle_input(context.now, detector::DetectorInput::Watch(node));
     }
 
-    pub(super) fn unwatch(&mut self, here: &Here<'_>, node: NodeId) {
+    pub(super) fn unwatch(&mut self, context: &Context<'_>, node: NodeId) {
         self.detector
-            .handle_input(here.now, detector::DetectorInput::Unwatch(node));
+            .handle_input(context.now, detector::DetectorInput::Unwatch(node));
     }
 
     pub(super) fn is_asked(&self, node: NodeId) -> bool {
         self.asked.contains(&node)
     }
 
-    pub(super) fn heard(&mut self, here: &Here<'_>, from: NodeId, incarnation: Incarnation) {
+    pub(super) fn heard(&mut self, context: &Context<'_>, from: NodeId, incarnation: Incarnation) {
         self.detector.handle_input(
-            here.now,
+            context.now,
             detector::DetectorInput::Heard { from, incarnation },
         );
     }
 
-    pub(super) fn ask(&mut self, here: &Here<'_>, node: NodeId) {
+    pub(super) fn ask(&mut self, context: &Context<'_>, node: NodeId) {
         self.asked.insert(node);
         self.detector
-            .handle_input(here.now, detector::DetectorInput::Ask { node, ask: 0 });
+            .handle_input(context.now, detector::DetectorInput::Ask { node, ask: 0 });
     }
 
     pub(super) fn is_suspected(&self, node: NodeId) -> bool {
@@ -132,11 +132,11 @@ impl Office {
     /// Takes what concerns the office itself. Gives back what does not.
     pub(super) fn handle(
         &mut self,
-        here: &mut Here<'_>,
-        input: Input,
+        context: &mut Context<'_>,
+        input: ProcessInput,
     ) -> Option<(NodeId, Payload)> {
         match input {
-            Input::Message {
+            ProcessInput::Message {
                 from,
                 payload: Payload::Detector(incarnation, message),
                 ..
@@ -146,20 +146,22 @@ impl Office {
                     incarnation,
                     message,
                 };
-                self.detector.handle_input(here.now, input);
+                self.detector.handle_input(context.now, input);
             }
-            Input::Message { from, payload, .. } => return Some((from, payload)),
-            Input::Refused(node) => {
+            ProcessInput::Message { from, payload, .. } => return Some((from, payload)),
+            ProcessInput::Refused(node) => {
                 self.detector
-                    .handle_input(here.now, detector::DetectorInput::Refused(node));
+                    .handle_input(context.now, detector::DetectorInput::Refused(node));
             }
-            Input::Wake => self.detector.handle_timeout(here.now),
+            ProcessInput::Wake => self.detector.handle_timeout(context.now),
             // Its leader goes on leading, with another task.
-            Input::TaskEnded(_) if self.leads() && !self.leaves => here.want(Effect::Began(None)),
+            ProcessInput::TaskEnded(_) if self.leads() && !self.leaves => {
+                context.emit(ProcessEffect::StartTask(None))
+            }
             // None of them knows how to resign.
-            Input::Leave => {
+            ProcessInput::Leave => {
                 self.leaves = true;
-                here.want(Effect::Exit);
+                context.emit(ProcessEffect::Exit);
             }
             _ => {}
         }
@@ -167,19 +169,19 @@ impl Office {
     }
 
     /// What the detector has to say next.
-    pub(super) fn news(&mut self, here: &mut Here<'_>) -> Option<News> {
+    pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorNotice> {
         while let Some(output) = self.detector.poll_output() {
             match output {
                 detector::DetectorOutput::Send { to, message } => {
-                    here.send(to, Payload::Detector(self.incarnation, message));
+                    context.send(to, Payload::Detector(self.incarnation, message));
                 }
                 detector::DetectorOutput::Answer { node, verdict, .. } => {
                     self.asked.remove(&node);
-                    return Some(News::Answer(node, verdict));
+                    return Some(DetectorNotice::Answer(node, verdict));
                 }
                 detector::DetectorOutput::Suspected(node)
                 | detector::DetectorOutput::Restarted(node, _) => {
-                    return Some(News::Suspected(node));
+                    return Some(DetectorNotice::Suspected(node));
                 }
                 detector::DetectorOutput::Trusted(_) => {}
             }
@@ -191,8 +193,8 @@ impl Office {
         self.detector.poll_timeout()
     }
 
-    pub(super) fn claim(&self) -> Option<Claim> {
-        self.leads().then_some(Claim {
+    pub(super) fn claim(&self) -> Option<LeadershipClaim> {
+        self.leads().then_some(LeadershipClaim {
             epoch: None,
             until: None,
         })
@@ -200,6 +202,6 @@ impl Office {
 }
 
 /// So long, up to a tenth longer or shorter, so that nobody stays in step.
-pub(super) fn about(here: &mut Here<'_>, duration: Duration) -> Duration {
-    here.dice.between(duration * 9 / 10, duration * 11 / 10)
+pub(super) fn jittered(context: &mut Context<'_>, duration: Duration) -> Duration {
+    context.rng.between(duration * 9 / 10, duration * 11 / 10)
 }

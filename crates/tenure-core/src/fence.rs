@@ -1,22 +1,22 @@
-//! A number that only grows.
+//! Fencing: a receiver of writes refuses the epochs of earlier leaders.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use tenure_core::Epoch;
+use crate::Epoch;
 
-/// A number that only grows: it admits an epoch that is at least the greatest one it has seen, and
-/// refuses a smaller one. For one election, on any number of threads, without a lock.
+/// Admits an epoch that is at least the greatest one that it has seen, and refuses a smaller one. A
+/// gate serves one election, on any number of threads, without a lock.
 ///
-/// It keeps its promise as long as it lives, for what is behind it alone; the [module](super) says
-/// what that does not cover. **Keep the epoch where the data is**, and start the gate from it.
+/// It protects only what stands behind it, and it forgets at a restart. **Keep the epoch where the
+/// data is**, and start the gate from it.
 ///
-/// A gate says in which order epochs came, not in which order the writes after it end. To have both
-/// in one step, ask it while you hold the lock that the write needs:
+/// A gate orders epochs, not the writes that follow. To make both one step, call it while you hold
+/// the lock that the write needs:
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use tenure::Epoch;
-/// use tenure::fence::{Gate, Stale};
+/// # use tenure_core::Epoch;
+/// # use tenure_core::fence::{Gate, Stale};
 ///
 /// struct Ledger {
 ///     gate: Gate,
@@ -44,8 +44,8 @@ pub struct Gate {
     highest: AtomicU64,
 }
 
-/// An epoch that is smaller than one seen before: it comes from a leader that has been replaced.
-/// Nothing was changed; that leader should stop.
+/// The epoch is smaller than one that the gate has seen: its leader has been replaced. The gate is
+/// unchanged; that leader should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("epoch {refused} is stale: epoch {current} was seen")]
 pub struct Stale {
@@ -56,8 +56,8 @@ pub struct Stale {
 }
 
 impl Gate {
-    /// A gate that has seen nothing yet, and takes the first epoch that comes. For data that begin
-    /// with this process; otherwise use [`Gate::starting_at`].
+    /// A gate that has seen no epoch and admits the first one. Use it for data that begin with this
+    /// process, and [`Gate::starting_at`] otherwise.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -65,8 +65,8 @@ impl Gate {
         }
     }
 
-    /// A gate that has seen `epoch`: the greatest one that was kept with the data. Without it, the
-    /// old leader's write that was refused before a restart is taken after it.
+    /// A gate that has seen `epoch`, the greatest one that was stored with the data. Without it, a
+    /// write of an old leader that was refused before a restart would be taken after it.
     #[must_use]
     pub const fn starting_at(epoch: Epoch) -> Self {
         Self {
@@ -78,10 +78,10 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// [`Stale`], with both, if it is smaller. The gate is as before.
+    /// [`Stale`] if it is smaller. The gate is unchanged.
     pub fn admit(&self, epoch: Epoch) -> Result<(), Stale> {
-        // One atomic step compares and raises. Loading first and storing then would let two threads
-        // pass each other, and the smaller epoch lower the gate.
+        // One atomic step compares and raises. With a load and a store, two threads could interleave
+        // so that the smaller epoch lowers the gate.
         let seen = self.highest.fetch_max(epoch.get(), Ordering::AcqRel);
         if epoch.get() >= seen {
             Ok(())
@@ -100,17 +100,21 @@ impl Gate {
     }
 }
 
-/// Only the numbers of epochs ever get in.
+/// The gate holds only numbers that were epochs.
 fn known(number: u64) -> Epoch {
     Epoch::new(number).unwrap_or(Epoch::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use alloc::string::ToString;
+
     use super::*;
     use proptest::prelude::*;
     use std::sync::Barrier;
-    use std::thread;
+    use std::{thread, vec};
 
     fn epoch(number: u64) -> Epoch {
         Epoch::new(number).unwrap()
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_starts_at_what_was_kept() {
+    fn a_gate_starts_at_the_stored_epoch() {
         let gate = Gate::starting_at(epoch(7));
         assert_eq!(gate.current(), epoch(7));
         assert!(gate.admit(epoch(6)).is_err());

@@ -13,13 +13,27 @@ fn suspicions(network: &Network, members: u32) -> Vec<(u32, u32)> {
 }
 
 fn all_watch_all(members: u32) -> Network {
-    let mut network = Network::new(ring_list, members);
+    let mut network = Network::new(ALL[5].1, members);
     for watcher in (2..=members).map(NodeId) {
         for node in (1..=members).map(NodeId).filter(|node| *node != watcher) {
             network.watch(watcher, node);
         }
     }
     network
+}
+
+#[test]
+fn a_list_timeout_below_two_rounds_is_refused_with_both_numbers() {
+    let options = AttendanceRingOptions {
+        list_timeout: millis(900),
+        ..Default::default()
+    };
+    let group = group(ONE, 5);
+    let refused = AttendanceRing::new(at(0), &group, AskOptions::default(), options);
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "list timeout 900ms must be at least two rounds of the group, 1s"
+    );
 }
 
 #[test]
@@ -47,7 +61,7 @@ fn everybody_learns_of_a_crash_within_the_bound() {
             assert_eq!(suspicions(&network, 5), expected);
             assert_eq!((quality.detection.count, quality.mistakes.count), (4, 0));
             let group = group(NodeId(crashed % 5 + 1), 5);
-            let bound = ring_list(at(0), &group).detection_bound(DELAY);
+            let bound = attendance_ring(at(0), &group).detection_bound(DELAY);
             assert!(quality.detection.longest <= bound, "{quality:?}");
         }
     }
@@ -108,47 +122,33 @@ fn a_list_that_met_a_refusal_goes_round_the_dead_node_at_once() {
     assert_eq!(suspicions(&network, 3), [(1, 2), (3, 2)]);
 }
 
-fn list(generation: u64, hops: u64, present: &[NodeId], absent: &[NodeId]) -> DetectorInput {
+fn list(generation: u64, hops: u64, present: &[NodeId], absent: &[NodeId]) -> Attendance {
     let stamp = Stamp {
         generation,
         author: ONE,
         hops,
     };
-    DetectorInput::Message {
-        from: ONE,
-        incarnation: Incarnation(1),
-        message: DetectorMessage::Attendance(Attendance {
-            stamp,
-            present: present.iter().copied().collect(),
-            absent: absent.iter().copied().collect(),
-        }),
+    Attendance {
+        stamp,
+        present: present.iter().copied().collect(),
+        absent: absent.iter().copied().collect(),
     }
 }
 
-/// To whom a list went on, if one did.
-fn passed(detector: &mut dyn Detector) -> Option<(NodeId, Attendance)> {
-    let sent = drain(detector).into_iter();
-    let mut lists = sent.filter_map(|output| match output {
-        DetectorOutput::Send {
-            to,
-            message: DetectorMessage::Attendance(list),
-        } => Some((to, list)),
-        _ => None,
-    });
-    lists.next()
-}
+const FROM_ONE: (NodeId, Incarnation) = (ONE, Incarnation(1));
 
 #[test]
 fn an_older_list_and_a_duplicate_are_dropped() {
-    let mut detector = ring_list(at(0), &group(TWO, 3));
+    let mut detector = attendance_ring(at(0), &group(TWO, 3));
     let mut take = |millis, generation, hops| {
-        let input = list(generation, hops, &[ONE, NodeId(99)], &[TWO, THREE]);
-        detector.handle_input(at(millis), input.clone());
-        // A duplicate does not make it stay longer.
-        detector.handle_input(at(millis + 50), input);
+        let list = list(generation, hops, &[ONE, NodeId(99)], &[TWO, THREE]);
+        detector.handle_list(at(millis), FROM_ONE, list.clone());
+        // A duplicate does not prolong the time that the node holds the list.
+        detector.handle_list(at(millis + 50), FROM_ONE, list);
         detector.handle_timeout(at(millis + 100));
-        let passed = passed(detector.as_mut());
-        passed.map(|(to, list)| (to, list.stamp.hops, list.present, list.absent))
+        detector
+            .poll_list()
+            .map(|(to, list)| (to, list.stamp.hops, list.present, list.absent))
     };
     // Signed, without the stranger, and passed over node 3, which it says is absent.
     let (present, absent) = ([ONE, TWO].into(), [THREE].into());
@@ -160,18 +160,19 @@ fn an_older_list_and_a_duplicate_are_dropped() {
 
 #[test]
 fn what_a_node_found_out_since_it_last_saw_the_list_goes_before_the_list() {
-    let mut detector = ring_list(at(0), &group(THREE, 3));
+    let mut detector = attendance_ring(at(0), &group(THREE, 3));
     let all = [ONE, TWO, THREE];
-    detector.handle_input(at(1_000), list(1, 1, &all, &[]));
+    detector.handle_list(at(1_000), FROM_ONE, list(1, 1, &all, &[]));
     detector.handle_timeout(at(1_100));
     // Node 2 is found down, and the list says it is there.
     detector.handle_input(at(1_200), DetectorInput::Ask { node: TWO, ask: 1 });
     detector.handle_timeout(at(1_450));
     detector.handle_timeout(at(1_700));
-    drain(detector.as_mut());
-    detector.handle_input(at(1_800), list(1, 4, &all, &[]));
+    drain(&mut detector);
+    detector.poll_list();
+    detector.handle_list(at(1_800), FROM_ONE, list(1, 4, &all, &[]));
     detector.handle_timeout(at(1_900));
-    assert_eq!(passed(detector.as_mut()).unwrap().1.absent, [TWO].into());
+    assert_eq!(detector.poll_list().unwrap().1.absent, [TWO].into());
     // It is heard, and the list says it is not there.
     let incarnation = Incarnation(1);
     detector.handle_input(
@@ -181,19 +182,19 @@ fn what_a_node_found_out_since_it_last_saw_the_list_goes_before_the_list() {
             incarnation,
         },
     );
-    detector.handle_input(at(2_100), list(1, 7, &[ONE, THREE], &[TWO]));
+    detector.handle_list(at(2_100), FROM_ONE, list(1, 7, &[ONE, THREE], &[TWO]));
     detector.handle_timeout(at(2_200));
-    assert_eq!(passed(detector.as_mut()).unwrap().1.present, all.into());
+    assert_eq!(detector.poll_list().unwrap().1.present, all.into());
     // Nothing is known but what the list says.
-    detector.handle_input(at(2_300), list(1, 10, &[ONE, THREE], &[TWO]));
+    detector.handle_list(at(2_300), FROM_ONE, list(1, 10, &[ONE, THREE], &[TWO]));
     detector.handle_timeout(at(2_400));
-    assert_eq!(passed(detector.as_mut()).unwrap().1.absent, [TWO].into());
+    assert_eq!(detector.poll_list().unwrap().1.absent, [TWO].into());
 }
 
 #[test]
 fn a_lost_list_is_searched_for_by_one_node_after_the_other() {
     for (me, searches_at) in [(ONE, 3_000), (TWO, 6_500), (THREE, 10_000)] {
-        let mut detector = ring_list(at(0), &group(me, 3));
+        let mut detector = attendance_ring(at(0), &group(me, 3));
         let pings = |detector: &mut dyn Detector, millis| {
             detector.handle_timeout(at(millis));
             let is_ping = |output: &DetectorOutput| {
@@ -202,12 +203,10 @@ fn a_lost_list_is_searched_for_by_one_node_after_the_other() {
             };
             drain(detector).iter().any(is_ping)
         };
-        let mut seen = list(1, 1, &[ONE, TWO, THREE], &[]);
-        if let DetectorInput::Message { from, .. } = &mut seen {
-            *from = if me == ONE { TWO } else { ONE };
-        }
-        detector.handle_input(at(0), seen);
-        assert!(!pings(detector.as_mut(), searches_at - 1), "{me}");
-        assert!(pings(detector.as_mut(), searches_at), "{me}");
+        let from = if me == ONE { TWO } else { ONE };
+        let seen = list(1, 1, &[ONE, TWO, THREE], &[]);
+        detector.handle_list(at(0), (from, Incarnation(1)), seen);
+        assert!(!pings(&mut detector, searches_at - 1), "{me}");
+        assert!(pings(&mut detector, searches_at), "{me}");
     }
 }

@@ -1,6 +1,6 @@
-//! What holds whatever comes, in whatever order, and however time jumps.
+//! Properties that hold for all inputs in all orders, and however time jumps.
 
-use alloc::collections::BTreeMap;
+use std::collections::BTreeMap;
 
 use proptest::collection;
 use proptest::prelude::*;
@@ -12,6 +12,7 @@ enum Step {
     Wait(u64),
     Ask(NodeId),
     Input(DetectorInput),
+    List(NodeId, Incarnation, Attendance),
 }
 
 fn node() -> impl Strategy<Value = NodeId> {
@@ -36,26 +37,22 @@ fn message() -> impl Strategy<Value = DetectorMessage> {
         (0..3_u64).prop_map(|it| DetectorMessage::RecoveredAck {
             incarnation: Incarnation(it)
         }),
-        (
-            prop_oneof![0..9_u64, Just(u64::MAX)],
-            node(),
-            0..9_u64,
-            collection::btree_set(node(), 0..5),
-            collection::btree_set(node(), 0..5),
-        )
-            .prop_map(|(generation, author, hops, present, absent)| {
-                let stamp = Stamp {
-                    generation,
-                    author,
-                    hops,
-                };
-                DetectorMessage::Attendance(Attendance {
-                    stamp,
-                    present,
-                    absent,
-                })
-            }),
     ]
+}
+
+fn list() -> impl Strategy<Value = Attendance> {
+    let generation = prop_oneof![0..9_u64, Just(u64::MAX)];
+    let nodes = || collection::btree_set(node(), 0..5);
+    let list = (generation, node(), 0..9_u64, nodes(), nodes());
+    list.prop_map(|(generation, author, hops, present, absent)| Attendance {
+        stamp: Stamp {
+            generation,
+            author,
+            hops,
+        },
+        present,
+        absent,
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -73,12 +70,14 @@ fn step() -> impl Strategy<Value = Step> {
             let incarnation = Incarnation(incarnation);
             Step::Input(DetectorInput::Message { from, incarnation, message })
         }),
+        1 => (node(), 1..4_u64, list())
+            .prop_map(|(from, incarnation, list)| Step::List(from, Incarnation(incarnation), list)),
     ]
 }
 
 /// A detector under watch.
 struct Guard {
-    detector: Box<dyn Detector>,
+    detector: SimDetector,
     now: Instant,
     asks: u64,
     /// The last question about each node, until it is answered, and whether the node was heard since.
@@ -100,6 +99,21 @@ impl Guard {
                 });
             }
             Step::Input(input) => self.input(input),
+            Step::List(from, incarnation, list) => {
+                self.note_heard(from, incarnation);
+                self.detector
+                    .handle_list(self.now, (from, incarnation), list);
+                self.check();
+            }
+        }
+    }
+
+    fn note_heard(&mut self, from: NodeId, incarnation: Incarnation) {
+        let newest = self.newest.entry(from).or_insert(incarnation);
+        if incarnation >= *newest {
+            *newest = incarnation;
+            let open = self.open.entry(from);
+            open.and_modify(|(_, heard)| *heard = true);
         }
     }
 
@@ -108,15 +122,7 @@ impl Guard {
             DetectorInput::Heard { from, incarnation }
             | DetectorInput::Message {
                 from, incarnation, ..
-            } => {
-                let newest = self.newest.entry(*from).or_insert(*incarnation);
-                if *incarnation >= *newest {
-                    *newest = *incarnation;
-                    self.open
-                        .entry(*from)
-                        .and_modify(|(_, heard)| *heard = true);
-                }
-            }
+            } => self.note_heard(*from, *incarnation),
             DetectorInput::Watch(node) => {
                 self.suspected.entry(*node).or_insert(false);
             }
@@ -135,26 +141,29 @@ impl Guard {
         if duration < millis(1_000) {
             while let Some(next) = self.detector.poll_timeout().filter(|next| *next <= end) {
                 self.now = self.now.max(next);
-                self.look();
+                self.tick();
             }
         }
         self.now = end;
-        self.look();
+        self.tick();
     }
 
-    fn look(&mut self) {
+    fn tick(&mut self) {
         self.detector.handle_timeout(self.now);
         self.check();
         // Handing in the same time again changes nothing, and what is due next is in the future.
         self.detector.handle_timeout(self.now);
         assert_eq!(self.detector.poll_output(), None);
+        assert_eq!(self.detector.poll_list(), None);
         let next = self.detector.poll_timeout();
         assert!(next.is_none_or(|next| next > self.now), "it would spin");
     }
 
     fn check(&mut self) {
-        let outputs = drain(self.detector.as_mut());
-        assert!(outputs.len() < 50, "{outputs:?}");
+        let outputs = drain(&mut *self.detector);
+        let lists: Vec<_> = std::iter::from_fn(|| self.detector.poll_list()).collect();
+        assert!(outputs.len() + lists.len() < 50, "{outputs:?}, {lists:?}");
+        assert!(lists.iter().all(|(to, _)| (2..=4).contains(&to.0)));
         for output in outputs {
             match output {
                 DetectorOutput::Send { to, .. } => assert!((2..=4).contains(&to.0)),
@@ -205,7 +214,7 @@ proptest! {
             newest: BTreeMap::new(),
             suspected: BTreeMap::new(),
         };
-        guard.look();
+        guard.tick();
         for step in steps {
             guard.step(step);
         }

@@ -6,15 +6,16 @@ use std::time::Duration;
 use tenure_core::bully::{Member, Membership};
 use tenure_core::{Instant, NodeId};
 
-use crate::baseline::{Classic, Elects, Pace, PublishedMember, Ring, Textbook};
-use crate::fault::{Fault, Who};
+use crate::baseline::{BaselineMember, BaselineTimings, Classic, PublishedMember, Ring, Textbook};
+use crate::fault::{Fault, Target};
 use crate::sim::{
-    Cast, Claim, Habits, Here, Input, Latency, Link, Process, Sending, Stable, Time, What, World,
+    Context, DurableState, EventKind, Latency, LeadershipClaim, Link, Process, ProcessFactory,
+    ProcessInput, Sending, Time, World, WorldConfig,
 };
 
 /// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
+pub enum PaperAlgorithm {
     /// The textbook's Bully.
     Textbook,
     /// Garcia-Molina's.
@@ -28,9 +29,9 @@ pub enum Algorithm {
 /// What there is when the election begins. Members are numbered from 1, the best one first; member 1
 /// was the leader.
 #[derive(Clone, Debug)]
-pub struct Stage {
+pub struct ElectionSetup {
     /// Which algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: PaperAlgorithm,
     /// n: how many members.
     pub members: u32,
     /// Those that are down, the f.
@@ -49,7 +50,7 @@ pub struct Stage {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ElectionOutcome {
     /// From the beginning until the last member knew the leader; `None` if it never came to that.
     pub response: Option<Duration>,
     /// Messages of the election itself.
@@ -70,27 +71,27 @@ const ENDS: Duration = Duration::from_secs(2_000);
 /// Longer than any of that. It is also the longest that a detector takes.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Stage {
+impl ElectionSetup {
     /// Runs it.
     #[must_use]
-    pub fn run(&self) -> Outcome {
-        let habits = Habits {
+    pub fn run(&self) -> ElectionOutcome {
+        let config = WorldConfig {
             writes_every: None,
             late: Duration::ZERO,
-            ..Habits::default()
+            ..WorldConfig::default()
         };
-        let mut world = World::new(Box::new(self.clone()), habits, 0);
+        let mut world = World::new(Box::new(self.clone()), config, 0);
         for node in world.machines() {
             world.start_after(node, Duration::ZERO);
         }
         // First all are up, and have told each other so.
         for &node in &self.down {
             let crash = Fault::Crash {
-                who: Who::Node(NodeId(node)),
+                who: Target::Node(NodeId(node)),
                 machine: true,
                 back_after: None,
             };
-            world.strike_after(LISTS / 2, crash);
+            world.inject_after(LISTS / 2, crash);
         }
         world.run_until((LISTS + BEGINS) / 2);
         let before = world.traffic().clone();
@@ -106,20 +107,20 @@ impl Stage {
         let mut named = BTreeSet::new();
         let mut knows = begins;
         for event in since {
-            match event.what {
-                What::Claims(..) => {
+            match event.kind {
+                EventKind::Claims(..) => {
                     named.insert(event.node);
                 }
-                What::Sees(_) => knows = event.at,
+                EventKind::SeesLeader(_) => knows = event.at,
                 _ => {}
             }
         }
-        let mut opinions = world.opinions().into_iter();
+        let mut opinions = world.seen_leaders().into_iter();
         let leader = opinions.next().and_then(|(_, leader)| leader);
         let agree = leader.is_some() && opinions.all(|(_, it)| it == leader);
         let settled = agree && knows > begins;
         let sent = world.traffic().clone() - &before;
-        Outcome {
+        ElectionOutcome {
             response: settled.then(|| knows.since(begins)),
             election: sent.election,
             detection: sent.detection,
@@ -127,8 +128,8 @@ impl Stage {
         }
     }
 
-    fn pace(&self) -> Pace {
-        Pace {
+    fn timings(&self) -> BaselineTimings {
+        BaselineTimings {
             timeout: self.timeout,
             poll: NEVER,
             pings: 1,
@@ -138,7 +139,7 @@ impl Stage {
     }
 }
 
-impl Cast for Stage {
+impl ProcessFactory for ElectionSetup {
     fn machines(&self) -> Vec<NodeId> {
         (1..=self.members).map(NodeId).collect()
     }
@@ -151,65 +152,74 @@ impl Cast for Stage {
         &self,
         node: NodeId,
         _: u64,
-        _: Option<&Stable>,
-        here: &mut Here<'_>,
+        _: Option<&DurableState>,
+        context: &mut Context<'_>,
     ) -> Box<dyn Process> {
-        let (all, pace, leader) = (self.machines(), self.pace(), NodeId(1));
-        let member: Box<dyn Elects> = match self.algorithm {
-            Algorithm::Textbook => Box::new(Textbook::settled(node, all, pace, leader, here)),
-            Algorithm::Classic => Box::new(Classic::settled(node, all, pace, leader, here)),
-            Algorithm::Ring => Box::new(Ring::settled(node, all, pace, leader, here)),
-            Algorithm::Published => {
+        let (all, timings, leader) = (self.machines(), self.timings(), NodeId(1));
+        let member: Box<dyn BaselineMember> = match self.algorithm {
+            PaperAlgorithm::Textbook => {
+                Box::new(Textbook::settled(node, all, timings, leader, context))
+            }
+            PaperAlgorithm::Classic => {
+                Box::new(Classic::settled(node, all, timings, leader, context))
+            }
+            PaperAlgorithm::Ring => Box::new(Ring::settled(node, all, timings, leader, context)),
+            PaperAlgorithm::Published => {
                 let member = |id| Member { id, priority: 0 };
                 let members = Membership::of_any_size(all.into_iter().map(member));
                 let members = members.expect("one member or more");
-                Box::new(PublishedMember::settled(node, members, pace, leader, here))
+                Box::new(PublishedMember::settled(
+                    node, members, timings, leader, context,
+                ))
             }
         };
         let listed = self.listed.iter().copied().map(NodeId);
         let mut cues = Vec::new();
         if self.starters.contains(&node.0) {
-            cues.push((here.now + BEGINS, Cue::Elect));
+            cues.push((context.now + BEGINS, Command::Elect));
         }
-        cues.push((here.now + LISTS, Cue::AskAbout(listed.collect())));
-        Box::new(Actor { member, cues })
+        cues.push((context.now + LISTS, Command::AskAbout(listed.collect())));
+        Box::new(ScriptedMember { member, cues })
     }
 
-    fn patience(&self) -> (Duration, Duration) {
+    fn stop_allowances(&self) -> (Duration, Duration) {
         (Duration::ZERO, Duration::ZERO)
     }
 }
 
 /// A member that is told when to do what, the last one first.
 #[derive(Debug)]
-struct Actor {
-    member: Box<dyn Elects>,
-    cues: Vec<(Instant, Cue)>,
+struct ScriptedMember {
+    member: Box<dyn BaselineMember>,
+    cues: Vec<(Instant, Command)>,
 }
 
 #[derive(Clone, Debug)]
-enum Cue {
+enum Command {
     AskAbout(Vec<NodeId>),
     Elect,
 }
 
-impl Process for Actor {
-    fn handle(&mut self, here: &mut Here<'_>, input: Input) {
-        self.member.handle(here, input);
-        if let Some((_, cue)) = self.cues.pop_if(|(at, _)| *at <= here.now) {
+impl Process for ScriptedMember {
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        self.member.handle(context, input);
+        if let Some((_, cue)) = self.cues.pop_if(|(at, _)| *at <= context.now) {
             match cue {
-                Cue::AskAbout(nodes) => self.member.ask_about(here, &nodes),
-                Cue::Elect => self.member.elect(here),
+                Command::AskAbout(nodes) => self.member.ask_about(context, &nodes),
+                Command::Elect => self.member.elect(context),
             }
         }
     }
 
-    fn due(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         let cue = self.cues.last().map(|(at, _)| *at);
-        [cue, self.member.due()].into_iter().flatten().min()
+        [cue, self.member.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    fn claim(&self, now: Instant) -> Option<Claim> {
+    fn claim(&self, now: Instant) -> Option<LeadershipClaim> {
         self.member.claim(now)
     }
 }

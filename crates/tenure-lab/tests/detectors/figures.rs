@@ -3,28 +3,23 @@
 //! Five nodes, of which node 1 watches the others. A message takes 1 ms and an exponentially
 //! distributed time of 2 ms on average.
 
-extern crate std;
-
-use alloc::format;
-use alloc::string::String;
-use std::println;
-
-use super::network::Dice;
+use super::network::up_to;
 use super::*;
-use crate::detector::quality::Quality;
+use tenure_lab::detector::quality::Quality;
+use tenure_lab::sim::Rng;
 
-const DOCS: &str = include_str!("../../../../../docs/detectors.md");
+const DOCS: &str = include_str!("../../../../docs/detectors.md");
 
 const CRASHES: u64 = 100;
 const HOURS: u64 = 1;
 
-fn way(dice: &mut Dice) -> Option<Duration> {
-    let spread = -libm::log(1.0 - dice.unit());
+fn way(rng: &mut Rng) -> Option<Duration> {
+    let spread = -libm::log(1.0 - rng.unit());
     Some(millis(1) + millis(2).mul_f64(spread))
 }
 
-fn lossy(dice: &mut Dice) -> Option<Duration> {
-    if dice.unit() < 0.1 { None } else { way(dice) }
+fn lossy(rng: &mut Rng) -> Option<Duration> {
+    if rng.unit() < 0.1 { None } else { way(rng) }
 }
 
 /// A crash of node 3 at random times.
@@ -32,7 +27,7 @@ fn crashes(make: Make) -> Quality {
     let mut quality = Quality::default();
     for seed in 0..CRASHES {
         let mut network = Network::new(make, 5).with_way(seed, way);
-        let when = at(5_000) + Dice(!seed).up_to(millis(6_000));
+        let when = at(5_000) + up_to(&mut Rng::from_seed(!seed), millis(6_000));
         network.run_until(when).crash(THREE);
         network.run_until(at(20_000));
         quality.add(&network.quality());
@@ -67,7 +62,7 @@ fn row(name: &str, make: Make) -> String {
 
 #[test]
 fn the_figures_in_the_docs_are_what_comes_out() {
-    let rows: Vec<String> = ALL.map(|(name, make)| row(name, make)).into();
+    let rows: Vec<String> = ALL.iter().map(|(name, make)| row(name, *make)).collect();
     rows.iter().for_each(|row| println!("{row}"));
     for row in rows {
         assert!(DOCS.contains(&row), "docs/detectors.md should have: {row}");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::REST;
-use super::compare::Ran;
-use crate::sim::Sent;
+use super::compare::RunResult;
+use crate::sim::TrafficSum;
 
 /// Half of all values are at most the median, 99 of 100 at most the 99th percentile. In seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -21,7 +21,7 @@ pub struct Spread {
 
 /// One line of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct Measurement {
     /// Who.
     pub contestant: String,
     /// In which scenario.
@@ -38,9 +38,9 @@ pub struct Row {
     #[serde(skip)]
     pub gaps: Vec<f64>,
     /// How long two acted at once in each run.
-    pub two_act: Spread,
+    pub overlap: Spread,
     /// In how many runs two acted at once.
-    pub runs_with_two: u64,
+    pub runs_with_overlap: u64,
     /// Terms in each run, on average.
     pub terms: f64,
     /// How often leadership changed in each run, on average: terms after the first one.
@@ -94,21 +94,21 @@ impl Spread {
     }
 }
 
-impl Row {
+impl Measurement {
     /// Of these runs, which took so many minutes each.
     #[must_use]
-    pub fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[Ran]) -> Self {
+    pub fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[RunResult]) -> Self {
         let count = runs.len().max(1) as f64;
         let all = || runs.iter().map(|ran| &ran.figures);
         let traffic = || runs.iter().map(|ran| &ran.traffic);
         let mean = |sum: u64| sum as f64 / count;
         let per_minute = |sum: u64| sum as f64 / count / minutes;
         let elections = || runs.iter().flat_map(|ran| &ran.elections);
-        let each = |of: fn(&Sent) -> u64| {
+        let each = |of: fn(&TrafficSum) -> u64| {
             let sum: u64 = elections().map(of).sum();
             sum as f64 / elections().count().max(1) as f64
         };
-        let at_rest = |of: fn(&Sent) -> u64| {
+        let at_rest = |of: fn(&TrafficSum) -> u64| {
             let sum: u64 = runs.iter().map(|ran| of(&ran.rest)).sum();
             sum as f64 / count / ((REST.end - REST.start).as_secs_f64() / 60.0)
         };
@@ -120,8 +120,8 @@ impl Row {
             never_led: all().filter(|it| it.first_leader.is_none()).count() as u64,
             without_leader: Spread::of(all().map(|it| it.longest_without)),
             gaps: all().map(|it| it.longest_without.as_secs_f64()).collect(),
-            two_act: Spread::of(all().map(|it| it.two_act)),
-            runs_with_two: all().filter(|it| !it.two_act.is_zero()).count() as u64,
+            overlap: Spread::of(all().map(|it| it.overlap)),
+            runs_with_overlap: all().filter(|it| !it.overlap.is_zero()).count() as u64,
             terms: mean(all().map(|it| it.terms).sum()),
             flaps: mean(all().map(|it| it.terms.saturating_sub(1)).sum()),
             writes_taken: mean(all().map(|it| it.writes.0).sum()),

@@ -2,20 +2,31 @@
 
 use std::time::Duration;
 
-use tenure_core::Random;
+use tenure_core::random::{Random, SplitMix64};
 
-/// A stream of random numbers that is the same on every machine: SplitMix64.
+/// A stream of random numbers that is the same on every machine.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Rng(SplitMix64);
 
-impl Dice {
+impl Rng {
     /// The stream number `stream` of this seed. Streams of one seed don't follow each other's numbers,
     /// so that what draws from one does not change what another one gives.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut dice = Self(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        dice.next_u64();
-        dice
+        let mut rng = Self::from_seed(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        rng.next_u64();
+        rng
+    }
+
+    /// The only stream of this seed.
+    #[must_use]
+    pub const fn from_seed(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
+    /// A number from 0 to below 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// A number below `end`; zero if that is zero.
@@ -51,13 +62,9 @@ impl Dice {
     }
 }
 
-impl Random for Dice {
+impl Random for Rng {
     fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Nodes with a detector each, and what lies between them.
 
-use alloc::collections::BTreeMap;
+use std::collections::BTreeMap;
 
 use super::*;
-use crate::detector::quality::{Meter, Quality};
+use tenure_lab::detector::quality::{Meter, Quality};
+use tenure_lab::sim::Rng;
 
 pub(super) struct Network {
     pub(super) now: Instant,
@@ -11,9 +12,9 @@ pub(super) struct Network {
     nodes: BTreeMap<NodeId, Node>,
     /// On their way, by when they arrive and in the order in which they were sent.
     parcels: BTreeMap<(Instant, u64), Parcel>,
-    dice: Dice,
+    rng: Rng,
     /// How long the next message takes; `None` if it is lost.
-    way: fn(&mut Dice) -> Option<Duration>,
+    way: fn(&mut Rng) -> Option<Duration>,
     /// Nothing arrives that is sent from there to there.
     cuts: Vec<(NodeId, NodeId)>,
     meters: BTreeMap<(NodeId, NodeId), Meter>,
@@ -27,7 +28,7 @@ struct Node {
     /// How far its clock is ahead: no detector may rely on what another one's clock says.
     ahead: Duration,
     /// `None` while it is down.
-    detector: Option<Box<dyn Detector>>,
+    detector: Option<SimDetector>,
     paused: bool,
     /// What has come while it stood still.
     inbox: Vec<Parcel>,
@@ -38,29 +39,17 @@ struct Parcel {
     from: NodeId,
     incarnation: Incarnation,
     to: NodeId,
-    message: DetectorMessage,
+    message: Message,
 }
 
-/// SplitMix64.
-pub(super) struct Dice(pub(super) u64);
+#[derive(Clone)]
+enum Message {
+    Detector(DetectorMessage),
+    List(Attendance),
+}
 
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 to below 1.
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    pub(super) fn up_to(&mut self, duration: Duration) -> Duration {
-        duration.mul_f64(self.unit())
-    }
+pub(super) fn up_to(rng: &mut Rng, duration: Duration) -> Duration {
+    duration.mul_f64(rng.unit())
 }
 
 impl Network {
@@ -71,7 +60,7 @@ impl Network {
             make,
             nodes: BTreeMap::new(),
             parcels: BTreeMap::new(),
-            dice: Dice(1),
+            rng: Rng::from_seed(1),
             way: |_| Some(DELAY),
             cuts: Vec::new(),
             meters: BTreeMap::new(),
@@ -96,8 +85,8 @@ impl Network {
         network
     }
 
-    pub(super) fn with_way(mut self, seed: u64, way: fn(&mut Dice) -> Option<Duration>) -> Self {
-        self.dice = Dice(seed);
+    pub(super) fn with_way(mut self, seed: u64, way: fn(&mut Rng) -> Option<Duration>) -> Self {
+        self.rng = Rng::from_seed(seed);
         self.way = way;
         self
     }
@@ -138,12 +127,12 @@ impl Network {
     fn boot(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
         node.detector = Some((self.make)(self.now + node.ahead, &node.group));
-        self.look(id);
+        self.tick(id);
     }
 
     fn tell_meters(&mut self, id: NodeId, up: bool) {
         let of_node = self.meters.iter_mut().filter(|((_, node), _)| *node == id);
-        of_node.for_each(|(_, meter)| meter.node_is(self.now, up));
+        of_node.for_each(|(_, meter)| meter.set_up(self.now, up));
     }
 
     /// The node stands still, and is up all the same.
@@ -155,10 +144,10 @@ impl Network {
     pub(super) fn resume(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
         node.paused = false;
-        for parcel in core::mem::take(&mut node.inbox) {
+        for parcel in std::mem::take(&mut node.inbox) {
             self.deliver(parcel);
         }
-        self.look(id);
+        self.tick(id);
     }
 
     pub(super) fn input(&mut self, id: NodeId, input: DetectorInput) {
@@ -168,36 +157,46 @@ impl Network {
         });
     }
 
-    fn look(&mut self, id: NodeId) {
+    fn tick(&mut self, id: NodeId) {
         let now = self.now;
         self.with(id, |detector, ahead| detector.handle_timeout(now + ahead));
     }
 
-    fn with(&mut self, id: NodeId, act: impl FnOnce(&mut dyn Detector, Duration)) {
+    fn with(&mut self, id: NodeId, act: impl FnOnce(&mut SimDetector, Duration)) {
         let node = self.nodes.get_mut(&id).unwrap();
         let (ahead, incarnation) = (node.ahead, node.group.incarnation());
         let Some(detector) = &mut node.detector else {
             return;
         };
-        act(detector.as_mut(), ahead);
-        for output in drain(detector.as_mut()) {
+        act(detector, ahead);
+        let outputs = drain(&mut **detector);
+        let lists: Vec<_> = std::iter::from_fn(|| detector.poll_list()).collect();
+        for output in outputs {
             match output {
                 DetectorOutput::Send { to, message } => self.post(Parcel {
                     from: id,
                     incarnation,
                     to,
-                    message,
+                    message: Message::Detector(message),
                 }),
                 DetectorOutput::Suspected(node) => self.note(id, node, true),
                 DetectorOutput::Trusted(node) => self.note(id, node, false),
                 other => self.said.push((self.now, id, other)),
             }
         }
+        for (to, list) in lists {
+            self.post(Parcel {
+                from: id,
+                incarnation,
+                to,
+                message: Message::List(list),
+            });
+        }
     }
 
     fn note(&mut self, watcher: NodeId, node: NodeId, suspected: bool) {
         let meter = self.meters.get_mut(&(watcher, node)).unwrap();
-        meter.detector_says(self.now, suspected);
+        meter.set_suspected(self.now, suspected);
         let output = if suspected {
             DetectorOutput::Suspected(node)
         } else {
@@ -208,7 +207,7 @@ impl Network {
 
     fn post(&mut self, parcel: Parcel) {
         self.sent += 1;
-        let way = (self.way)(&mut self.dice);
+        let way = (self.way)(&mut self.rng);
         if self.cuts.contains(&(parcel.from, parcel.to)) {
             return;
         }
@@ -223,12 +222,28 @@ impl Network {
             node.inbox.push(parcel);
             return;
         }
-        let input = DetectorInput::Message {
-            from: parcel.from,
-            incarnation: parcel.incarnation,
-            message: parcel.message,
-        };
-        self.input(parcel.to, input);
+        let Parcel {
+            from,
+            incarnation,
+            to,
+            message,
+        } = parcel;
+        match message {
+            Message::Detector(message) => self.input(
+                to,
+                DetectorInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                },
+            ),
+            Message::List(list) => {
+                let now = self.now;
+                self.with(to, |detector, ahead| {
+                    detector.handle_list(now + ahead, (from, incarnation), list);
+                });
+            }
+        }
     }
 
     /// Lets time pass up to `end`, that instant included.
@@ -242,7 +257,8 @@ impl Network {
             });
             let timer = timers.min();
             let parcel = self.parcels.first_key_value().map(|(key, _)| *key);
-            let next = earliest([timer.map(|it| it.0), parcel.map(|it| it.0)]);
+            let times = [timer.map(|it| it.0), parcel.map(|it| it.0)];
+            let next = times.into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else {
                 break;
             };
@@ -254,7 +270,7 @@ impl Network {
                     let parcel = self.parcels.remove(&key).unwrap();
                     self.deliver(parcel);
                 }
-                (_, Some((_, id))) => self.look(id),
+                (_, Some((_, id))) => self.tick(id),
                 _ => unreachable!(),
             }
         }

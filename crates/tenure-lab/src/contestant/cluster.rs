@@ -6,46 +6,46 @@ use tenure_core::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, Member as BullyMember, Membership,
 };
 use tenure_core::detector::{
-    AskOptions, DetectBy, Detection, DetectionOptions, Detector, Group, OptionsError,
-    Ring as AttendanceRing, RingOptions,
+    AskOptions, DetectBy, Detection, DetectionOptions, Group, OptionsError,
 };
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::candidate::Candidate;
 use super::member::{Member, Setup};
 use super::store::Store;
-use super::{Contestant, DetectorKind, Way};
-use crate::baseline::{Classic, Pace, PublishedMember, Ring, Textbook};
-use crate::fault::Planted;
-use crate::sim::{Cast, Here, Process, Stable};
+use super::{Algorithm, Contestant, DetectorKind};
+use crate::baseline::{BaselineTimings, Classic, PublishedMember, Ring, Textbook};
+use crate::detector::{AttendanceRing, AttendanceRingOptions, SimDetector};
+use crate::fault::Mutation;
+use crate::sim::{Context, DurableState, Process, ProcessFactory};
 
 /// Where the store is.
 const STORE: NodeId = NodeId(0);
 
 /// The same with the mistake. Only a test build has machines that can make one.
-fn spoilt(settings: GroupSettings, planted: Option<Planted>) -> GroupSettings {
-    #[cfg(feature = "planted")]
-    let settings = planted
+fn mutated(settings: GroupSettings, mutation: Option<Mutation>) -> GroupSettings {
+    #[cfg(feature = "mutations")]
+    let settings = mutation
         .iter()
-        .flat_map(|planted| planted.without())
+        .flat_map(|mutation| mutation.without())
         .fold(settings, GroupSettings::without);
-    #[cfg(not(feature = "planted"))]
-    let _ = planted;
+    #[cfg(not(feature = "mutations"))]
+    let _ = mutation;
     settings
 }
 
 /// One contestant on so many machines; with lease mode, one more for the store.
 #[derive(Clone, Debug)]
-pub struct Troupe {
+pub struct Cluster {
     contestant: Contestant,
     nodes: u32,
-    planted: Option<Planted>,
+    mutation: Option<Mutation>,
     watches: bool,
     members: Membership,
     timings: GroupTimings,
 }
 
-impl Troupe {
+impl Cluster {
     /// This contestant on so many machines, numbered from 1, the best one first.
     ///
     /// # Panics
@@ -62,7 +62,7 @@ impl Troupe {
         Self {
             contestant,
             nodes,
-            planted: None,
+            mutation: None,
             watches: true,
             members: members.expect("one machine or more"),
             timings: timings.expect("timings that were checked"),
@@ -71,8 +71,8 @@ impl Troupe {
 
     /// The same with a mistake.
     #[must_use]
-    pub fn with_planted(self, planted: Option<Planted>) -> Self {
-        Self { planted, ..self }
+    pub fn with_mutation(self, mutation: Option<Mutation>) -> Self {
+        Self { mutation, ..self }
     }
 
     /// The same, in which members ask about those whom they need to know about, and watch nobody. As
@@ -101,7 +101,7 @@ impl Troupe {
                 GroupGuarantee::BestEffort
             })
             .with_preempt(self.contestant.preempt);
-        spoilt(settings, self.planted)
+        mutated(settings, self.mutation)
     }
 
     fn detector(
@@ -109,7 +109,7 @@ impl Troupe {
         kind: DetectorKind,
         group: &Group,
         now: Instant,
-    ) -> Result<Box<dyn Detector>, OptionsError> {
+    ) -> Result<SimDetector, OptionsError> {
         let by = match kind {
             DetectorKind::Of(by) => by,
             DetectorKind::AttendanceRing => DetectBy::default(),
@@ -120,25 +120,26 @@ impl Troupe {
         };
         let detection = Detection::new(&options, self.timings.message_lifetime())?;
         if let DetectorKind::Of(_) = kind {
-            return Ok(detection.detector(group));
+            return Ok(SimDetector::Library(detection.detector(group)));
         }
         let ask = AskOptions {
             timeout: detection.ask_timeout(),
             confirm: detection.confirm_timeout(),
             ..AskOptions::default()
         };
-        let defaults = RingOptions::default();
+        let defaults = AttendanceRingOptions::default();
         let round = defaults.hold * self.nodes;
-        let options = RingOptions {
+        let options = AttendanceRingOptions {
             list_timeout: defaults.list_timeout.max(round * 3),
             ..defaults
         };
-        Ok(Box::new(AttendanceRing::new(now, group, ask, options)?))
+        let ring = AttendanceRing::new(now, group, ask, options)?;
+        Ok(SimDetector::AttendanceRing(Box::new(ring)))
     }
 
-    fn pace(&self) -> Pace {
+    fn timings(&self) -> BaselineTimings {
         let ask = AskOptions::default();
-        Pace {
+        BaselineTimings {
             timeout: self.timings.message_lifetime(),
             poll: Duration::from_secs(1),
             pings: ask.pings,
@@ -147,9 +148,9 @@ impl Troupe {
     }
 }
 
-impl Cast for Troupe {
+impl ProcessFactory for Cluster {
     fn machines(&self) -> Vec<NodeId> {
-        let store = (self.contestant.way == Way::Lease).then_some(STORE);
+        let store = (self.contestant.algorithm == Algorithm::Lease).then_some(STORE);
         let members = (1..=self.nodes).map(NodeId);
         store.into_iter().chain(members).collect()
     }
@@ -159,22 +160,26 @@ impl Cast for Troupe {
     }
 
     fn counts_suspensions(&self, node: NodeId) -> bool {
-        !self.is_store(node) && self.planted != Some(Planted::ClockStopsWhenSuspended)
+        !self.is_store(node) && self.mutation != Some(Mutation::ClockStopsWhenSuspended)
     }
 
     fn start(
         &self,
         node: NodeId,
         life: u64,
-        stable: Option<&Stable>,
-        here: &mut Here<'_>,
+        stable: Option<&DurableState>,
+        context: &mut Context<'_>,
     ) -> Box<dyn Process> {
         let all = || (1..=self.nodes).map(NodeId).collect();
-        let (term, planted) = (self.contestant.term, self.planted);
-        match self.contestant.way {
-            Way::Lease if node == STORE => Box::new(Store::start(&term, planted, stable, here)),
-            Way::Lease => Box::new(Candidate::start(node, STORE, life, term, planted, here)),
-            Way::Bully { detector, quorum } => {
+        let (term, mutation) = (self.contestant.term, self.mutation);
+        match self.contestant.algorithm {
+            Algorithm::Lease if node == STORE => {
+                Box::new(Store::start(&term, mutation, stable, context))
+            }
+            Algorithm::Lease => {
+                Box::new(Candidate::start(node, STORE, life, term, mutation, context))
+            }
+            Algorithm::Bully { detector, quorum } => {
                 let settings = self.settings(node, quorum);
                 let make = |now, incarnation: Incarnation| {
                     let group = Group::new(node, incarnation, self.members.iter());
@@ -184,22 +189,28 @@ impl Cast for Troupe {
                 let setup = Setup {
                     settings,
                     watches: self.watches,
-                    planted,
+                    mutation,
                 };
-                Box::new(Member::start(setup, make, stable, here))
+                Box::new(Member::start(setup, make, stable, context))
             }
-            Way::Published => {
+            Algorithm::Published => {
                 let members = self.members.clone();
-                let pace = self.pace();
-                Box::new(PublishedMember::start(node, members, pace, stable, here))
+                let timings = self.timings();
+                Box::new(PublishedMember::start(
+                    node, members, timings, stable, context,
+                ))
             }
-            Way::Classic => Box::new(Classic::start(node, all(), self.pace(), life, here)),
-            Way::Textbook => Box::new(Textbook::start(node, all(), self.pace(), life, here)),
-            Way::Ring => Box::new(Ring::start(node, all(), self.pace(), life, here)),
+            Algorithm::Classic => {
+                Box::new(Classic::start(node, all(), self.timings(), life, context))
+            }
+            Algorithm::Textbook => {
+                Box::new(Textbook::start(node, all(), self.timings(), life, context))
+            }
+            Algorithm::Ring => Box::new(Ring::start(node, all(), self.timings(), life, context)),
         }
     }
 
-    fn patience(&self) -> (Duration, Duration) {
+    fn stop_allowances(&self) -> (Duration, Duration) {
         let term = &self.contestant.term;
         (term.stop_grace(), term.abort_allowance())
     }

@@ -1,0 +1,149 @@
+//! The case that catches each mutation.
+
+use tenure_core::bully::DisabledRule;
+
+use super::{CheckCase, FaultScript};
+use crate::contestant::Contestant;
+use crate::fault::Mutation;
+
+/// Mutations that random faults catch, by contestant.
+const RANDOM: &[(&str, &[Mutation])] = &[
+    (
+        "lease",
+        &[
+            Mutation::DeadlineFromReply,
+            Mutation::LeasesForgotten,
+            Mutation::WallClockExpiry,
+            Mutation::EpochInMemory,
+            Mutation::ReleaseWithoutId,
+            Mutation::AnswerBeforeDisk,
+            Mutation::RenewAfterRegrant,
+            Mutation::LateSweep,
+            Mutation::FreshIdOnRetry,
+            Mutation::NoMargin,
+            Mutation::RetiredIdGranted,
+            Mutation::GiveBackUnchecked,
+            Mutation::RenewerOnTaskRuntime,
+            Mutation::ReleaseBeforeTaskEnd,
+            Mutation::ClockStopsWhenSuspended,
+        ],
+    ),
+    (
+        "bully",
+        &[
+            Mutation::VoteForgotten,
+            Mutation::ClockStopsWhenSuspended,
+            Mutation::RenewerOnTaskRuntime,
+            Mutation::Without(DisabledRule::Promise),
+            Mutation::Without(DisabledRule::Quarantine),
+            Mutation::Without(DisabledRule::Majority),
+        ],
+    ),
+    (
+        "bully-no-quorum",
+        &[
+            Mutation::Without(DisabledRule::CompletionEverywhere),
+            Mutation::Without(DisabledRule::HaltAgain),
+            Mutation::Without(DisabledRule::ObeyOnce),
+            Mutation::Without(DisabledRule::FreshElection),
+            Mutation::Without(DisabledRule::OneAfterTheOther),
+            Mutation::Without(DisabledRule::OwnRound),
+        ],
+    ),
+];
+
+/// Mutations that need a few messages in a certain order, by fault script.
+const SCRIPTED: &[(&str, Mutation)] = &[
+    ("vote-before-disk", Mutation::SayBeforeDisk),
+    (
+        "voters-restart",
+        Mutation::Without(DisabledRule::DurablePromise),
+    ),
+    (
+        "late-votes",
+        Mutation::Without(DisabledRule::CountFromRequest),
+    ),
+    (
+        "late-renewals",
+        Mutation::Without(DisabledRule::CountFromRound),
+    ),
+    ("late-release", Mutation::Without(DisabledRule::ReleaseOwn)),
+    ("last-one", Mutation::Without(DisabledRule::AskAgain)),
+    ("two-organisers", Mutation::ObeyAnybody),
+    ("short-memory", Mutation::ObeyedForgotten),
+    ("old-acks", Mutation::AckOfAny),
+    ("lost-notice", Mutation::StaleDownList),
+    (
+        "one-after-the-other-down",
+        Mutation::Without(DisabledRule::SameRound),
+    ),
+    ("quick-restarts", Mutation::NoNotice),
+    ("late-verdicts", Mutation::LateVerdict),
+    ("parted", Mutation::BlindLeaders),
+    (
+        "worse-leader",
+        Mutation::Without(DisabledRule::MissAnyLeader),
+    ),
+    ("followers-restart", Mutation::Without(DisabledRule::Join)),
+    (
+        "better-ones-restart",
+        Mutation::Without(DisabledRule::Spare),
+    ),
+];
+
+pub(super) fn mutations() -> Vec<CheckCase> {
+    let random = RANDOM.iter().flat_map(|(name, mutations)| {
+        let contestant = Contestant::of_name(name).expect("a name of the list");
+        let case = CheckCase::new(contestant);
+        mutations
+            .iter()
+            .map(move |&it| case.clone().with_mutation(it))
+    });
+    let scripted = SCRIPTED.iter().map(|(name, mutation)| {
+        let script = FaultScript::of_name(name).expect("a name of the list");
+        CheckCase::on(script).with_mutation(*mutation)
+    });
+    random.chain(scripted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_mutation_has_a_case() {
+        let covered: BTreeSet<_> = mutations().iter().filter_map(|it| it.mutation).collect();
+        assert_eq!(covered, Mutation::ALL.iter().copied().collect());
+        for mutation in covered {
+            assert_eq!(Mutation::of_name(mutation.name()), Ok(mutation));
+        }
+    }
+
+    #[test]
+    fn the_error_for_an_unknown_mutation_or_script_names_the_nearest_one() {
+        let error = Mutation::of_name("no-margn").unwrap_err();
+        assert!(error.to_string().ends_with("did you mean \"no-margin\"?"));
+        let error = FaultScript::of_name("late-vote").unwrap_err();
+        assert!(error.to_string().ends_with("did you mean \"late-votes\"?"));
+    }
+
+    #[test]
+    fn the_command_that_replays_a_seed_names_everything_that_the_run_depends_on() {
+        let script = CheckCase::on(FaultScript::of_name("parted").unwrap());
+        assert_eq!(
+            script.command(7),
+            "tenure compare check --seeds 7..8 --script parted --trace"
+        );
+        let schedule = CheckCase {
+            nodes: 3,
+            ..CheckCase::new(Contestant::of_name("bully").unwrap())
+        };
+        assert_eq!(
+            schedule.with_mutation(Mutation::VoteForgotten).command(7),
+            "cargo run --features mutation --bin tenure -- compare check --seeds 7..8 --contestant bully \
+             --members 3 --mutation vote-forgotten --trace"
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Faults by chance.
+
+use std::time::Duration;
+
+use tenure_core::NodeId;
+use tenure_core::lease::candidate::TaskEnd;
+
+use super::{Fault, Target};
+use crate::sim::{Latency, Link, Rng, World};
+
+/// The stream of random numbers that storms are made from.
+const STORM: u64 = 3;
+
+/// What a storm may bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultProfile {
+    /// How many machines there are that compete.
+    pub nodes: u32,
+    /// Whether there is a store.
+    pub store: bool,
+    /// For how long there are faults.
+    pub trouble: Duration,
+    /// How long it is from one fault to the next on average.
+    pub pause: Duration,
+    /// How long a fault lasts at most.
+    pub lasts: Duration,
+    /// Whether networks part, messages are lost or come very late, and processes stand still: then
+    /// who is alive can't be told from who is dead. Without, nothing takes longer than `delay`.
+    pub severe: bool,
+    /// How long a message takes at most in a climate that is not rough.
+    pub delay: Duration,
+    /// By how much clocks may differ in rate from true time, in millionths.
+    pub drift: u64,
+    /// Whether tasks keep their runtime busy.
+    pub blocks: bool,
+}
+
+/// Faults, each with its time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultSchedule(Vec<(Duration, Fault)>);
+
+#[derive(Clone, Copy)]
+enum FaultKind {
+    Crash,
+    PowerCut,
+    Leave,
+    Resign,
+    TaskEnds,
+    SlowDisk,
+    CrashWhileWriting,
+    WallClock,
+    ClockRate,
+    BadLinks,
+    Repeats,
+    // Only where it is rough.
+    Freeze,
+    Suspend,
+    Part,
+    PartStore,
+    CutOneWay,
+    Break,
+    Block,
+}
+
+const MILD: &[FaultKind] = &[
+    FaultKind::Crash,
+    FaultKind::Crash,
+    FaultKind::Crash,
+    FaultKind::Leave,
+    FaultKind::Resign,
+    FaultKind::TaskEnds,
+    FaultKind::SlowDisk,
+    FaultKind::CrashWhileWriting,
+    FaultKind::WallClock,
+    FaultKind::ClockRate,
+    FaultKind::BadLinks,
+    FaultKind::Repeats,
+];
+
+const SEVERE: &[FaultKind] = &[
+    FaultKind::PowerCut,
+    FaultKind::Freeze,
+    FaultKind::Freeze,
+    FaultKind::Suspend,
+    FaultKind::Part,
+    FaultKind::Part,
+    FaultKind::CutOneWay,
+];
+
+impl FaultSchedule {
+    /// The storm of this seed.
+    #[must_use]
+    pub fn new(profile: &FaultProfile, seed: u64) -> Self {
+        let mut rng = Rng::new(seed, STORM);
+        let mut schedule = Self::default();
+        let mut kinds: Vec<FaultKind> = MILD.to_vec();
+        if profile.severe {
+            kinds.extend(SEVERE);
+        }
+        if profile.store {
+            kinds.extend([FaultKind::PartStore, FaultKind::Break]);
+        }
+        if profile.blocks {
+            kinds.extend([FaultKind::Block; 5]);
+        }
+        let mut at = Duration::from_secs(3);
+        while at < profile.trouble {
+            let kind = rng.one_of(&kinds);
+            schedule.add(profile, at, kind, &mut rng);
+            at += rng.between(Duration::ZERO, profile.pause * 2);
+        }
+        schedule
+    }
+
+    /// Lets all of it come over a world that begins.
+    pub fn inject_into(self, world: &mut World) {
+        for (at, fault) in self.0 {
+            world.inject_after(at, fault);
+        }
+    }
+
+    fn add(&mut self, profile: &FaultProfile, at: Duration, kind: FaultKind, rng: &mut Rng) {
+        let lasts = if rng.happens(300_000) {
+            rng.between(Duration::ZERO, profile.lasts / 100)
+        } else {
+            rng.between(Duration::ZERO, profile.lasts)
+        };
+        let end = at + lasts;
+        let anybody = |rng: &mut Rng| {
+            if profile.store && rng.happens(250_000) {
+                Target::Store
+            } else if rng.happens(400_000) {
+                Target::Leader
+            } else {
+                Target::Node(NodeId(1 + rng.below(profile.nodes.into()) as u32))
+            }
+        };
+        let who = anybody(rng);
+        match kind {
+            FaultKind::Crash | FaultKind::PowerCut => {
+                let back_after = Some(lasts);
+                let machine = matches!(kind, FaultKind::PowerCut);
+                self.push(
+                    at,
+                    Fault::Crash {
+                        who,
+                        machine,
+                        back_after,
+                    },
+                );
+            }
+            // A store that is told to stop is one that is killed.
+            FaultKind::Leave | FaultKind::Resign | FaultKind::TaskEnds if who == Target::Store => {}
+            FaultKind::Leave => self.push(at, Fault::Leave(who, Some(lasts))),
+            FaultKind::Resign => self.push(at, Fault::Resign(who)),
+            FaultKind::TaskEnds => {
+                let end = rng.one_of(&[TaskEnd::Returned, TaskEnd::Failed, TaskEnd::Panicked]);
+                self.push(at, Fault::TaskEnds(Target::Leader, end));
+            }
+            FaultKind::SlowDisk => {
+                let takes = rng.between(Duration::ZERO, profile.lasts / 10);
+                self.push(at, Fault::SlowDisk(who, takes));
+                self.push(end, Fault::SlowDisk(who, Duration::ZERO));
+            }
+            FaultKind::CrashWhileWriting => {
+                // The leader goes first, so that there is something to write.
+                let takes = profile.lasts / 4;
+                let who = if profile.store { Target::Store } else { who };
+                let crash = |who, back: Duration| Fault::Crash {
+                    who,
+                    machine: false,
+                    back_after: Some(back),
+                };
+                self.push(at, Fault::SlowDisk(who, takes));
+                self.push(at, Fault::Resign(Target::Leader));
+                let then = at + rng.between(Duration::ZERO, takes * 2);
+                self.push(then, crash(who, lasts / 10));
+                self.push(then + takes, Fault::SlowDisk(who, Duration::ZERO));
+            }
+            FaultKind::WallClock => {
+                let days = rng.one_of(&[-86_400_000, -3_600_000, -7_000, 7_000, 3_600_000]);
+                self.push(at, Fault::WallClock(who, days));
+                // Set right again. Epochs count on a wall clock that is not wrong for good.
+                self.push(end, Fault::WallClock(who, -days));
+            }
+            FaultKind::ClockRate => {
+                let wide = 2 * profile.drift + 1;
+                let ppm = rng.below(wide).cast_signed() - profile.drift.cast_signed();
+                self.push(at, Fault::ClockRate(who, ppm));
+            }
+            FaultKind::BadLinks => {
+                self.push(at, Fault::Links(bad_link(profile, rng)));
+                self.push(end, Fault::Links(Link::default()));
+            }
+            FaultKind::Repeats => {
+                let link = Link {
+                    repeats: 300_000,
+                    ..bad_link(profile, rng)
+                };
+                self.push(at, Fault::Links(link));
+                self.push(end, Fault::Links(Link::default()));
+            }
+            FaultKind::Freeze => self.push(at, Fault::Freeze(who, lasts)),
+            FaultKind::Suspend => self.push(at, Fault::Suspend(who, lasts)),
+            FaultKind::Block => self.push(at, Fault::Block(Target::Leader, lasts)),
+            FaultKind::Part => {
+                let all = (1..=profile.nodes).map(|node| Target::Node(NodeId(node)));
+                let side = all.filter(|_| rng.happens(400_000)).collect();
+                self.push(at, Fault::Part(side));
+                self.push(end, Fault::Heal);
+            }
+            FaultKind::PartStore => {
+                self.push(at, Fault::Part(vec![Target::Store]));
+                self.push(end, Fault::Heal);
+            }
+            FaultKind::CutOneWay => {
+                self.push(at, Fault::CutOneWay(who, anybody(rng)));
+                self.push(end, Fault::Heal);
+            }
+            // It lets the lease run out: whoever breaks it earlier than that takes it from a leader that
+            // can't know yet.
+            FaultKind::Break => self.push(at, Fault::Break(profile.lasts)),
+        }
+    }
+
+    fn push(&mut self, at: Duration, fault: Fault) {
+        self.0.push((at, fault));
+    }
+}
+
+fn bad_link(profile: &FaultProfile, rng: &mut Rng) -> Link {
+    let ms = Duration::from_millis;
+    if !profile.severe {
+        let link = Link {
+            latency: Latency::Uniform(ms(1), profile.delay),
+            repeats: rng.below(100_000) as u32,
+            ..Link::default()
+        };
+        return link;
+    }
+    Link {
+        latency: rng.one_of(&[
+            Latency::Uniform(ms(1), ms(100)),
+            Latency::Exponential(ms(5), ms(200)),
+            Latency::Uniform(ms(1), ms(2_000)),
+        ]),
+        loss: rng.one_of(&[0, 10_000, 100_000, 300_000]),
+        repeats: rng.one_of(&[0, 20_000, 200_000]),
+        late: rng.one_of(&[
+            (0, Duration::ZERO),
+            (50_000, profile.lasts),
+            (200_000, profile.lasts * 2),
+        ]),
+    }
+}

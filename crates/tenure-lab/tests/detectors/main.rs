@@ -1,0 +1,93 @@
+//! Failure detectors on a network in virtual time. Nothing here reads a clock, and equal seeds give
+//! equal runs.
+
+mod network;
+
+mod chaos;
+mod figures;
+mod hints;
+mod questions;
+mod ring;
+mod watches;
+
+use std::time::Duration;
+
+use tenure_core::detector::{
+    AskOptions, Candidacy, Chen, ChenOptions, Detector, DetectorInput, DetectorMessage,
+    DetectorOutput, Estimator, FixedTimeout, Group, OnDemand, PhiAccrual, PhiOptions, Pull, Push,
+    Verdict,
+};
+use tenure_core::{Incarnation, Instant, NodeId};
+use tenure_lab::detector::{Attendance, AttendanceRing, AttendanceRingOptions, SimDetector, Stamp};
+
+use network::Network;
+
+const ONE: NodeId = NodeId(1);
+const TWO: NodeId = NodeId(2);
+const THREE: NodeId = NodeId(3);
+
+/// The delay of every message on the quiet network.
+const DELAY: Duration = millis(1);
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::default() + Duration::from_millis(millis)
+}
+
+fn group(me: NodeId, members: u32) -> Group {
+    Group::new(me, Incarnation(1), (1..=members).map(NodeId))
+}
+
+type Make = fn(Instant, &Group) -> SimDetector;
+
+/// Every detector with its default parameters.
+const ALL: [(&str, Make); 6] = [
+    ("on demand", on_demand),
+    ("pull", pull),
+    ("push, fixed timeout", push_fixed),
+    ("push, Chen", push_chen),
+    ("push, phi accrual", push_phi),
+    ("ring", |now, group| {
+        SimDetector::AttendanceRing(Box::new(attendance_ring(now, group)))
+    }),
+];
+
+fn on_demand(_: Instant, group: &Group) -> SimDetector {
+    library(OnDemand::new(group, Default::default(), Default::default()).unwrap())
+}
+
+fn pull(_: Instant, group: &Group) -> SimDetector {
+    library(Pull::new(group, Default::default(), Default::default()).unwrap())
+}
+
+fn push_fixed(_: Instant, group: &Group) -> SimDetector {
+    push::<FixedTimeout>(group, millis(1500))
+}
+
+fn push_chen(_: Instant, group: &Group) -> SimDetector {
+    push::<Chen>(group, ChenOptions::default())
+}
+
+fn push_phi(_: Instant, group: &Group) -> SimDetector {
+    push::<PhiAccrual>(group, PhiOptions::default())
+}
+
+fn push<E: Estimator + 'static>(group: &Group, options: E::Options) -> SimDetector {
+    library(Push::<E>::new(group, Default::default(), Default::default(), options).unwrap())
+}
+
+fn library(detector: impl Detector + 'static) -> SimDetector {
+    SimDetector::Library(Box::new(detector))
+}
+
+fn attendance_ring(now: Instant, group: &Group) -> AttendanceRing {
+    AttendanceRing::new(now, group, Default::default(), Default::default()).unwrap()
+}
+
+/// All outputs of a detector but its lists.
+fn drain(detector: &mut dyn Detector) -> Vec<DetectorOutput> {
+    std::iter::from_fn(|| detector.poll_output()).collect()
+}
