@@ -23,8 +23,8 @@ pub struct HardState {
     /// member may start again with a shorter one, and the leader counts on the longer.
     #[serde(default)]
     pub promised_ms: Option<u64>,
-    /// Without a quorum: the election that it has obeyed, until that is over.
-    pub obeyed: Option<ElectionId>,
+    /// Without a quorum: the election that it has accepted, until that is over.
+    pub accepted: Option<ElectionId>,
 }
 
 impl HardState {

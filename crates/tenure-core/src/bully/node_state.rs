@@ -32,13 +32,13 @@ pub(super) struct NodeState {
     pub(super) term: Option<Term<NodeId>>,
     started: Started,
     /// The greatest epoch that is known to be taken outside of this election.
-    pub(super) taken: Option<Epoch>,
+    pub(super) taken_epoch: Option<Epoch>,
     pub(super) seen: Option<(NodeId, Epoch)>,
 }
 
 impl NodeState {
     pub(super) fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
-        let mut base = Self {
+        let mut state = Self {
             settings: Arc::new(settings),
             record: record.restarted(),
             outbox: Outbox::default(),
@@ -46,18 +46,18 @@ impl NodeState {
             cooldown_until: Instant::default(),
             term: None,
             started,
-            taken: None,
+            taken_epoch: None,
             seen: None,
         };
-        if base.guarantee() == GroupGuarantee::BestEffort
-            && let Some(bound) = base.quarantine()
+        if state.guarantee() == GroupGuarantee::BestEffort
+            && let Some(bound) = state.quarantine()
         {
             // It belonged to a group with a quorum, whose leader may still count on it.
-            base.cooldown_until = started.at + bound;
+            state.cooldown_until = started.at + bound;
         }
         // The incarnation is durable before the first message of it leaves.
-        base.persist();
-        base
+        state.persist();
+        state
     }
 
     pub(super) fn me(&self) -> NodeId {
@@ -93,7 +93,7 @@ impl NodeState {
     }
 
     /// Whether it may organise an election now. Not while the task of an earlier term is going.
-    pub(super) fn may_stand(&self, now: Instant) -> bool {
+    pub(super) fn may_campaign(&self, now: Instant) -> bool {
         self.term.is_none() && self.candidate_since.is_some_and(|from| now >= from)
     }
 
@@ -102,7 +102,7 @@ impl NodeState {
     pub(super) fn next_epoch(&mut self, now: Instant, known: Option<Epoch>) -> Option<Epoch> {
         let millis = crate::time::millis(now.since(self.started.at));
         let wall = UnixMillis::new(self.started.wall.get().saturating_add(millis));
-        let last = self.record.highest.max(known).max(self.taken);
+        let last = self.record.highest.max(known).max(self.taken_epoch);
         let epoch = Epoch::following(last, wall);
         if epoch.is_none() {
             self.candidate_since = None;

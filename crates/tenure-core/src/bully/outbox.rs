@@ -37,7 +37,7 @@ impl Outbox {
     }
 
     /// What waits for the disk is not said any more: it was true when it was to be said, and is not now.
-    pub(super) fn take_back(&mut self) {
+    pub(super) fn discard_held(&mut self) {
         self.held.clear();
     }
 
@@ -52,7 +52,7 @@ impl Outbox {
     }
 
     /// The oldest record is on disk.
-    pub(super) fn persisted(&mut self) {
+    pub(super) fn handle_persisted(&mut self) {
         self.unwritten = self.unwritten.saturating_sub(1);
         if self.is_durable() {
             for (to, message) in core::mem::take(&mut self.held) {

@@ -126,7 +126,7 @@ impl GroupSettings {
     }
 
     #[cfg(any(test, feature = "planted"))]
-    pub(super) fn lacks(&self, fix: Mutation) -> bool {
+    pub(super) fn has_mutation(&self, fix: Mutation) -> bool {
         self.without.contains(&fix)
     }
 
@@ -174,16 +174,16 @@ impl GroupSettings {
 }
 
 /// Whether a repair was taken out. Without the feature `planted` none can be.
-macro_rules! lacks {
+macro_rules! mutation {
     ($settings:expr, $fix:ident) => {{
         #[cfg(any(test, feature = "planted"))]
-        let lacks = $settings.lacks($crate::bully::Mutation::$fix);
+        let is_mutated = $settings.has_mutation($crate::bully::Mutation::$fix);
         #[cfg(not(any(test, feature = "planted")))]
-        let lacks = false;
-        lacks
+        let is_mutated = false;
+        is_mutated
     }};
 }
-pub(super) use lacks;
+pub(super) use mutation;
 
 /// The member is not among the members. Whoever configured it must add it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

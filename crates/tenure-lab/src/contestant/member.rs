@@ -69,7 +69,7 @@ impl Member {
         if planted == Some(Planted::VoteForgotten) {
             record.highest = None;
             record.voted = None;
-            record.obeyed = None;
+            record.accepted = None;
         }
         let started = Started {
             at: here.now,
@@ -185,7 +185,7 @@ impl Member {
 
     /// Does what the detector wants; whether that was anything.
     fn obey_detector(&mut self, here: &mut Here<'_>) -> bool {
-        let candidacy = if self.node.stands(here.now) {
+        let candidacy = if self.node.is_candidate(here.now) {
             Candidacy::Candidate
         } else {
             Candidacy::NonCandidate

@@ -31,7 +31,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use super::node_state::NodeState;
-use super::settings::lacks;
+use super::settings::mutation;
 use super::{NodeId, PeerMessage, QuorumMessage};
 use crate::{Epoch, Instant, Random};
 
@@ -60,7 +60,7 @@ pub(super) struct Quorum {
     pub(super) deferrals: u32,
     pub(super) failures: u32,
     pub(super) round: u64,
-    pub(super) look_at: Instant,
+    pub(super) tick_at: Instant,
     pub(super) followed_since: Instant,
 }
 
@@ -89,11 +89,11 @@ pub(super) enum Role {
 }
 
 impl Role {
+    /// The name of the variant, in kebab case.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
-            Self::Following { leader: None } => "idle",
-            Self::Following { leader: Some(_) } => "following",
-            Self::PreVoting { .. } => "electing",
+            Self::Following { .. } => "following",
+            Self::PreVoting { .. } => "pre-voting",
             Self::Voting { .. } => "voting",
             Self::Leading { .. } => "leading",
         }
@@ -109,10 +109,10 @@ pub(super) struct PreVoteAnswer {
 }
 
 impl Quorum {
-    pub(super) fn new(base: &NodeState, now: Instant) -> Self {
-        let bound = base
+    pub(super) fn new(state: &NodeState, now: Instant) -> Self {
+        let bound = state
             .quarantine()
-            .filter(|_| !lacks!(base.settings, Quarantine));
+            .filter(|_| !mutation!(state.settings, Quarantine));
         Self {
             role: Role::Following { leader: None },
             promise_until: bound.map(|bound| now + bound),
@@ -122,7 +122,7 @@ impl Quorum {
             deferrals: 0,
             failures: 0,
             round: 0,
-            look_at: now,
+            tick_at: now,
             followed_since: now,
         }
     }
@@ -132,18 +132,18 @@ impl Quorum {
         matches!(self.role, Role::Following { leader: Some(_) })
     }
 
-    fn majority(base: &NodeState) -> usize {
-        if lacks!(base.settings, Majority) {
+    fn majority(state: &NodeState) -> usize {
+        if mutation!(state.settings, Majority) {
             1
         } else {
-            base.settings.members.majority()
+            state.settings.members.majority()
         }
     }
 
     /// To whom a promise binds it now.
-    pub(super) fn promised_to(&self, base: &NodeState, now: Instant) -> Option<NodeId> {
+    pub(super) fn promised_to(&self, state: &NodeState, now: Instant) -> Option<NodeId> {
         let binds = self.promise_until.is_some_and(|until| now < until);
-        base.record.voted.filter(|_| binds)
+        state.record.voted.filter(|_| binds)
     }
 
     /// Whom it follows; itself while it leads.
@@ -155,128 +155,135 @@ impl Quorum {
         }
     }
 
-    fn is_promised_elsewhere(&self, base: &NodeState, now: Instant, to: NodeId) -> bool {
-        self.bound_elsewhere(base, now, to).is_some()
+    fn is_promised_elsewhere(&self, state: &NodeState, now: Instant, to: NodeId) -> bool {
+        self.bound_elsewhere(state, now, to).is_some()
     }
 
     /// For how long its promise to another one than this still binds it.
-    fn bound_elsewhere(&self, base: &NodeState, now: Instant, to: NodeId) -> Option<Duration> {
-        let other = self.promised_to(base, now).filter(|&other| other != to);
+    fn bound_elsewhere(&self, state: &NodeState, now: Instant, to: NodeId) -> Option<Duration> {
+        let other = self.promised_to(state, now).filter(|&other| other != to);
         other.and(self.promise_until).map(|until| until.since(now))
     }
 
     /// Promises the record's epoch for a lease duration from now on.
-    fn promise(&mut self, base: &NodeState, now: Instant) {
-        self.promise_until = Some(now + base.settings.timings.term().lease_duration());
+    fn promise(&mut self, state: &NodeState, now: Instant) {
+        self.promise_until = Some(now + state.settings.timings.term().lease_duration());
     }
 
     pub(super) fn due(&self) -> Instant {
         self.promise_until
-            .map_or(self.look_at, |until| until.min(self.look_at))
+            .map_or(self.tick_at, |until| until.min(self.tick_at))
     }
 
     pub(super) fn handle_timeout(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
         if self.promise_until.is_some_and(|until| now >= until) {
             self.promise_until = None;
             if matches!(self.role, Role::Following { .. }) {
-                self.lose_leader(base, now);
+                self.lose_leader(state, now);
             }
         }
-        if now >= self.look_at {
-            self.look(base, now, random);
+        if now >= self.tick_at {
+            self.tick(state, now, random);
         }
     }
 
-    fn look(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
-        let lifetime = base.settings.timings.message_lifetime();
+    fn tick(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
+        let lifetime = state.settings.timings.message_lifetime();
         match &self.role {
             Role::Following { leader } => {
-                self.look_at = now + random.jitter(lifetime);
+                self.tick_at = now + random.jitter(lifetime);
                 if let Some(leader) = *leader {
-                    self.look_at = now + base.settings.timings.term().renew_interval();
-                    self.want_to_take_over(base, now, leader);
-                } else if base.may_stand(now) && !self.is_promised_elsewhere(base, now, base.me()) {
-                    self.poll(base, now, random);
+                    self.tick_at = now + state.settings.timings.term().renew_interval();
+                    self.request_transfer(state, now, leader);
+                } else if state.may_campaign(now)
+                    && !self.is_promised_elsewhere(state, now, state.me())
+                {
+                    self.pre_vote(state, now, random);
                 }
             }
             Role::PreVoting { replies } => {
-                let others = base.settings.members.others(base.me());
+                let others = state.settings.members.others(state.me());
                 self.silent = others.filter(|it| !replies.contains_key(it)).collect();
-                self.judge(base, now, random);
+                self.decide_pre_vote(state, now, random);
             }
-            Role::Voting { .. } => self.give_up(base, now, random),
-            Role::Leading { .. } => self.next_round(base, now, random),
+            Role::Voting { .. } => self.give_up(state, now, random),
+            Role::Leading { .. } => self.next_round(state, now, random),
         }
     }
 
-    fn want_to_take_over(&self, base: &mut NodeState, now: Instant, leader: NodeId) {
-        let settings = base.settings.clone();
+    fn request_transfer(&self, state: &mut NodeState, now: Instant, leader: NodeId) {
+        let settings = state.settings.clone();
         let long = now >= self.followed_since + settings.timings.hold_down();
-        let wants = settings.preempt() && base.may_stand(now);
+        let wants = settings.preempt() && state.may_campaign(now);
         if wants
             && long
-            && base.is_better(base.me(), leader)
-            && let Some(epoch) = base.record.highest
+            && state.is_better(state.me(), leader)
+            && let Some(epoch) = state.record.highest
         {
-            base.send(
+            state.send(
                 leader,
                 PeerMessage::Quorum(QuorumMessage::TransferRequest { epoch }),
             );
         }
     }
 
-    fn lose_leader(&mut self, base: &mut NodeState, now: Instant) {
+    fn lose_leader(&mut self, state: &mut NodeState, now: Instant) {
         self.role = Role::Following { leader: None };
-        self.look_at = now;
-        base.see_leader(None);
+        self.tick_at = now;
+        state.see_leader(None);
     }
 
     /// It stands for election from now on.
     pub(super) const fn wake(&mut self, now: Instant) {
         if matches!(self.role, Role::Following { leader: None }) {
-            self.look_at = now;
+            self.tick_at = now;
         }
     }
 
     /// It stands aside.
-    pub(super) fn withdraw(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
+    pub(super) fn withdraw(
+        &mut self,
+        state: &mut NodeState,
+        now: Instant,
+        random: &mut dyn Random,
+    ) {
         match self.role {
-            Role::Voting { .. } => self.give_up(base, now, random),
-            Role::PreVoting { .. } => self.lose_leader(base, now),
+            Role::Voting { .. } => self.give_up(state, now, random),
+            Role::PreVoting { .. } => self.lose_leader(state, now),
             Role::Following { .. } | Role::Leading { .. } => {}
         }
     }
 
-    pub(super) fn suspected(
+    pub(super) fn handle_suspected(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         node: NodeId,
         random: &mut dyn Random,
     ) {
         self.silent.insert(node);
-        self.judge_if_decided(base, now, random);
+        self.decide_pre_vote_early(state, now, random);
     }
 
-    pub(super) fn alive(&mut self, node: NodeId) {
+    pub(super) fn handle_alive(&mut self, node: NodeId) {
         self.silent.remove(&node);
     }
 
-    pub(super) fn hear(
+    pub(super) fn handle_message(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         (from, message): (NodeId, QuorumMessage),
         random: &mut dyn Random,
     ) {
         self.silent.remove(&from);
         match message {
-            QuorumMessage::PreVote { round } => self.hear_pre_vote(base, now, from, round),
+            QuorumMessage::PreVote { round } => self.handle_pre_vote(state, now, from, round),
             QuorumMessage::PreVoteReply {
                 round,
                 highest,
@@ -289,25 +296,29 @@ impl Quorum {
                 };
                 if round == self.round {
                     replies.insert(from, PreVoteAnswer { bound, can_lead });
-                    self.judge_if_decided(base, now, random);
+                    self.decide_pre_vote_early(state, now, random);
                 }
             }
-            QuorumMessage::RequestVote { epoch } => self.hear_halt(base, now, from, epoch),
-            QuorumMessage::VoteGranted { epoch } => self.hear_ack(base, now, (from, epoch), random),
+            QuorumMessage::RequestVote { epoch } => {
+                self.handle_request_vote(state, now, from, epoch)
+            }
+            QuorumMessage::VoteGranted { epoch } => {
+                self.handle_vote_granted(state, now, (from, epoch), random)
+            }
             QuorumMessage::VoteRejected { epoch, highest } => {
-                self.hear_nack(base, now, epoch, highest)
+                self.handle_vote_rejected(state, now, epoch, highest)
             }
             QuorumMessage::Renew { epoch, round } => {
-                self.hear_renew(base, now, (from, epoch), round);
+                self.handle_renew(state, now, (from, epoch), round);
             }
             QuorumMessage::RenewAck { epoch, round } => {
-                self.hear_renew_ack(base, now, (from, epoch, round), random);
+                self.handle_renew_ack(state, now, (from, epoch, round), random);
             }
             QuorumMessage::Release { epoch, to } => {
-                self.hear_release(base, now, (from, epoch, to), random);
+                self.handle_release(state, now, (from, epoch, to), random);
             }
             QuorumMessage::TransferRequest { epoch } => {
-                self.handle_transfer_request(base, now, from, epoch)
+                self.handle_transfer_request(state, now, from, epoch)
             }
         }
     }

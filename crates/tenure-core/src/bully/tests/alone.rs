@@ -1,6 +1,6 @@
 //! One member, and what it says to what.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::*;
@@ -140,7 +140,7 @@ fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
         settings.with_guarantee(GroupGuarantee::BestEffort),
         promised,
     );
-    assert!(!node.stands(at(14_999)) && node.stands(at(15_000)));
+    assert!(!node.is_candidate(at(14_999)) && node.is_candidate(at(15_000)));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {
             .any(|output| matches!(output, Output::Term(TermEvent::Began(_)))),
         "{began:?}"
     );
-    node.base.persist();
+    node.state.persist();
     node.resign(at(2), EndReason::Resigned, &mut Dice(0));
     assert!(drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Resigned))));
 }
@@ -338,7 +338,7 @@ fn messages_and_records_survive_a_way_over_json() {
             "{text}"
         );
     }
-    let too_great = r#"{"incarnation":1,"highest":9007199254740992,"voted":null,"obeyed":null}"#;
+    let too_great = r#"{"incarnation":1,"highest":9007199254740992,"voted":null,"accepted":null}"#;
     let error = serde_json::from_str::<HardState>(too_great).unwrap_err();
     assert!(error.to_string().contains("9007199254740992"), "{error}");
 }
@@ -388,6 +388,67 @@ fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> QuorumMessage {
         highest: None,
         bound,
         can_lead,
+    }
+}
+
+/// The name of a variant, from its `Debug` form.
+fn kebab_case(variant: &impl core::fmt::Debug) -> String {
+    let debug = alloc::format!("{variant:?}");
+    let name = debug.split([' ', '{', '(']).next().unwrap();
+    let mut kebab = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !kebab.is_empty() {
+            kebab.push('-');
+        }
+        kebab.extend(character.to_lowercase());
+    }
+    kebab
+}
+
+#[test]
+fn roles_have_the_names_of_the_states_in_the_code() {
+    use crate::bully::best_effort::Status;
+    use crate::bully::quorum::Role;
+    let epoch = Epoch::new(1).unwrap();
+    for role in [
+        Role::Following { leader: None },
+        Role::PreVoting { replies: [].into() },
+        Role::Voting {
+            epoch,
+            asked: at(0),
+            acks: [].into(),
+        },
+        Role::Leading {
+            epoch,
+            round: 1,
+            asked: at(0),
+            acks: [].into(),
+            at_risk: false,
+        },
+    ] {
+        assert_eq!(role.as_str(), kebab_case(&role));
+    }
+    for status in [
+        Status::Asking {
+            down: [].into(),
+            void: false,
+            preempt: false,
+        },
+        Status::Halting {
+            acks: [].into(),
+            down: [].into(),
+            highest: None,
+            preempt: false,
+        },
+        Status::PersistingEpoch {
+            acks: [].into(),
+            epoch,
+        },
+        Status::Waiting,
+        Status::Following { epoch },
+        Status::Leading { epoch },
+    ] {
+        assert_eq!(status.as_str(), kebab_case(&status));
     }
 }
 

@@ -235,7 +235,7 @@ impl World {
                 let stands = self.places[&node]
                     .node
                     .as_ref()
-                    .map(|n| n.stands(self.local(node)));
+                    .map(|n| n.is_candidate(self.local(node)));
                 let unseen = self.is_cut(asker, node) || self.frozen(node).is_some();
                 let wrong = self.troubled && self.dice.one_in(self.climate.mistakes);
                 let verdict = match stands {

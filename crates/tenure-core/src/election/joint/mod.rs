@@ -54,7 +54,7 @@ use term::JointTerm;
 #[derive(Debug)]
 pub struct Joint {
     timings: Timings,
-    keeper: LeaseCandidate,
+    lease: LeaseCandidate,
     node: PeerCandidate,
     phase: Phase,
     outputs: Outputs<JointEffect>,
@@ -93,7 +93,7 @@ enum Phase {
     },
     Leading(JointTerm),
     /// Nobody leads here, and the store is told so.
-    GivingBack(Next),
+    Releasing(Next),
 }
 
 /// What follows when both halves are given back.
@@ -108,10 +108,10 @@ enum Next {
 impl Joint {
     /// A candidate made of these; neither competes yet, and both have the same timings of a term.
     #[must_use]
-    pub fn new(keeper: LeaseCandidate, node: PeerCandidate) -> Self {
+    pub fn new(lease: LeaseCandidate, node: PeerCandidate) -> Self {
         Self {
             timings: *node.settings().timings().term(),
-            keeper,
+            lease,
             node,
             phase: Phase::Idle,
             outputs: Outputs::default(),
@@ -127,19 +127,19 @@ impl Joint {
     /// The lease id of the current term.
     #[must_use]
     pub fn lease_id(&self) -> Option<LeaseId> {
-        self.keeper.lease_id()
+        self.lease.lease_id()
     }
 
     /// Command: if the next renewal in the store is due soon, send it now.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
-        self.keeper.renew_early(now);
+        self.lease.renew_early(now);
         self.drain(now, random);
     }
 
     /// Passes on the effects of both halves, and acts on what happens to their terms.
     fn drain(&mut self, now: Instant, random: &mut dyn Random) {
         loop {
-            if let Some(output) = self.keeper.poll_output() {
+            if let Some(output) = self.lease.poll_output() {
                 match output {
                     Output::Effect(effect) => self.outputs.effect(JointEffect::Store(effect)),
                     Output::Term(event) => self.handle_lease_event(now, event, random),
@@ -158,7 +158,7 @@ impl Joint {
     /// Something has happened to the half that competes for the lease.
     fn handle_lease_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
         match event {
-            TermEvent::Began(epoch) => self.granted(now, epoch, random),
+            TermEvent::Began(epoch) => self.handle_grant(now, epoch, random),
             TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
             TermEvent::Cancel(reason) => {
                 if self.cancel(reason) {
@@ -181,7 +181,7 @@ impl Joint {
             TermEvent::Began(epoch) => {
                 if let Phase::Electing { .. } = self.phase {
                     self.phase = Phase::Elected { epoch, since: now };
-                    self.keeper.campaign_with(now, epoch, random);
+                    self.lease.campaign_with(now, epoch, random);
                 } else {
                     self.node.task_ended(now, TaskEnd::Aborted, random);
                 }
@@ -189,10 +189,10 @@ impl Joint {
             TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.peers_at_risk, at_risk),
             TermEvent::Cancel(reason) => {
                 if self.cancel(reason) {
-                    self.keeper.resign(now, reason, random);
+                    self.lease.resign(now, reason, random);
                 } else if let Phase::Elected { .. } = self.phase {
                     // There is no task yet that would have to stop before.
-                    self.give_back(now, Next::ElectAt(now), random);
+                    self.release_halves(now, Next::ElectAt(now), random);
                 }
             }
             TermEvent::LeaderSeen(leader) => self.outputs.emit(TermEvent::LeaderSeen(leader)),
@@ -205,7 +205,7 @@ impl Joint {
         match event {
             TermEvent::Failed(why) => {
                 self.outputs.emit(TermEvent::Failed(why));
-                self.give_back(now, Next::Stop, random);
+                self.release_halves(now, Next::Stop, random);
             }
             TermEvent::Abort => self.abort(),
             TermEvent::Overrun => self.overrun(),
@@ -216,7 +216,7 @@ impl Joint {
 
     /// The store has granted the lease. The term begins if it has the same number in both places, and
     /// the peers' half still holds.
-    fn granted(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
+    fn handle_grant(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
         let led = self.node.standing(now);
         match (&self.phase, led) {
             (Phase::Elected { epoch, .. }, Standing::Leading { .. }) if *epoch == granted => {
@@ -225,8 +225,8 @@ impl Joint {
             }
             _ => {
                 // The lease has had terms that the peers have not heard of.
-                self.node.taken(granted);
-                self.give_back(now, Next::ElectAt(now), random);
+                self.node.learn_taken_epoch(granted);
+                self.release_halves(now, Next::ElectAt(now), random);
             }
         }
     }
@@ -234,33 +234,33 @@ impl Joint {
     /// Somebody holds the lease, so somebody leads, and there is no hurry. If that one's epoch is not
     /// below this one's, the peers elect again meanwhile, so that no time is lost later.
     fn handle_holder(&mut self, now: Instant, held: Epoch, random: &mut dyn Random) {
-        self.node.taken(held);
+        self.node.learn_taken_epoch(held);
         if let Phase::Elected { epoch, since } = &mut self.phase {
             *since = now;
             if held >= *epoch {
-                self.give_back(now, Next::ElectAt(now), random);
+                self.release_halves(now, Next::ElectAt(now), random);
             }
         }
     }
 
     /// Gives back whatever it holds without leading.
-    fn give_back(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
-        self.phase = Phase::GivingBack(next);
+    fn release_halves(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
+        self.phase = Phase::Releasing(next);
         if self.node.stop_by().is_some() {
             self.node.task_ended(now, TaskEnd::Aborted, random);
         } else {
             self.node.resign(now, EndReason::Resigned, random);
         }
-        if self.keeper.lease_id().is_some() {
-            self.keeper.task_ended(now, TaskEnd::Aborted, random);
+        if self.lease.lease_id().is_some() {
+            self.lease.task_ended(now, TaskEnd::Aborted, random);
         } else {
-            self.keeper.resign(now, EndReason::Resigned, random);
+            self.lease.resign(now, EndReason::Resigned, random);
         }
     }
 
     /// What time has made due, or the end of something else; whether that was anything.
     fn step(&mut self, now: Instant, random: &mut dyn Random) -> bool {
-        let is_over = self.node.stop_by().is_none() && self.keeper.standing(now) == Standing::Idle;
+        let is_over = self.node.stop_by().is_none() && self.lease.standing(now) == Standing::Idle;
         match &mut self.phase {
             Phase::Electing { from } if from.is_some_and(|from| now >= from) => {
                 *from = None;
@@ -275,14 +275,14 @@ impl Joint {
                 );
                 let retrying = JointEffect::Store(LeaseEffect::Retrying(why));
                 self.outputs.effect(retrying);
-                self.give_back(now, Next::ElectAt(now + pause), random);
+                self.release_halves(now, Next::ElectAt(now + pause), random);
             }
             Phase::Leading(term) if term.task_gone && is_over => {
                 let ended = TermEvent::Ended(term.epoch, term.reason());
                 self.phase = Phase::Idle;
                 self.outputs.emit(ended);
             }
-            Phase::GivingBack(next) if is_over => match *next {
+            Phase::Releasing(next) if is_over => match *next {
                 Next::ElectAt(from) => self.phase = Phase::Electing { from: Some(from) },
                 Next::Withdraw => {
                     self.phase = Phase::Idle;
@@ -350,11 +350,11 @@ impl ElectionMachine for Joint {
 
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
         match self.phase {
-            Phase::Idle | Phase::GivingBack(Next::Withdraw | Next::Stop) => {}
-            Phase::Leading(_) => self.keeper.resign(now, reason, random),
-            Phase::GivingBack(Next::ElectAt(_)) => self.phase = Phase::GivingBack(Next::Withdraw),
+            Phase::Idle | Phase::Releasing(Next::Withdraw | Next::Stop) => {}
+            Phase::Leading(_) => self.lease.resign(now, reason, random),
+            Phase::Releasing(Next::ElectAt(_)) => self.phase = Phase::Releasing(Next::Withdraw),
             Phase::Electing { .. } | Phase::Elected { .. } => {
-                self.give_back(now, Next::Withdraw, random);
+                self.release_halves(now, Next::Withdraw, random);
             }
         }
         self.drain(now, random);
@@ -364,7 +364,7 @@ impl ElectionMachine for Joint {
         // Both are told before either's cancel is heard, so that neither takes it for a mere resignation.
         if self.cancel(EndReason::HandedOver) {
             self.node.hand_over(now, node);
-            self.keeper.hand_over(now, candidate);
+            self.lease.hand_over(now, candidate);
         }
     }
 
@@ -376,7 +376,7 @@ impl ElectionMachine for Joint {
         };
         term.task_gone = true;
         // Its task is gone, so both halves may be given back at once.
-        self.keeper.task_ended(now, end, random);
+        self.lease.task_ended(now, end, random);
         self.drain(now, random);
         self.node.task_ended(now, end, random);
         self.drain(now, random);
@@ -385,7 +385,7 @@ impl ElectionMachine for Joint {
     fn handle_message(&mut self, now: Instant, message: JointMessage, random: &mut dyn Random) {
         match message {
             JointMessage::Store(attempt, answer) => {
-                self.keeper.handle_message(now, (attempt, answer), random);
+                self.lease.handle_message(now, (attempt, answer), random);
             }
             JointMessage::Peers(input) => self.node.handle_message(now, input, random),
         }
@@ -393,12 +393,12 @@ impl ElectionMachine for Joint {
     }
 
     fn handle_progress(&mut self, at: Instant) {
-        self.keeper.handle_progress(at);
+        self.lease.handle_progress(at);
         self.node.handle_progress(at);
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        self.keeper.handle_timeout(now, random);
+        self.lease.handle_timeout(now, random);
         self.node.handle_timeout(now, random);
         self.drain(now, random);
     }
@@ -413,18 +413,18 @@ impl ElectionMachine for Joint {
             Phase::Elected { since, .. } => Some(*since + self.timings.renew_deadline()),
             _ => None,
         };
-        let halves = [self.keeper.poll_timeout(), self.node.poll_timeout()];
+        let halves = [self.lease.poll_timeout(), self.node.poll_timeout()];
         halves.into_iter().chain([due]).flatten().min()
     }
 
     fn standing(&self, now: Instant) -> Standing {
         match &self.phase {
             Phase::Idle => Standing::Idle,
-            Phase::Electing { .. }
-            | Phase::Elected { .. }
-            | Phase::GivingBack(Next::ElectAt(_)) => Standing::Campaigning,
-            Phase::GivingBack(_) => Standing::Ending,
-            Phase::Leading(_) => match (self.keeper.standing(now), self.node.standing(now)) {
+            Phase::Electing { .. } | Phase::Elected { .. } | Phase::Releasing(Next::ElectAt(_)) => {
+                Standing::Campaigning
+            }
+            Phase::Releasing(_) => Standing::Ending,
+            Phase::Leading(_) => match (self.lease.standing(now), self.node.standing(now)) {
                 // Each half by its own clockwork; the term, by the one that ends first.
                 (Standing::Leading { epoch, until }, Standing::Leading { until: other, .. }) => {
                     Standing::Leading {
@@ -441,7 +441,7 @@ impl ElectionMachine for Joint {
         let Phase::Leading(_) = self.phase else {
             return None;
         };
-        let halves = [self.keeper.stop_by(), self.node.stop_by()];
+        let halves = [self.lease.stop_by(), self.node.stop_by()];
         halves.into_iter().flatten().min()
     }
 }

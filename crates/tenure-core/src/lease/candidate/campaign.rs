@@ -4,7 +4,7 @@ use alloc::format;
 use core::time::Duration;
 
 use super::Timings;
-use super::machine::{Next, Pending, Wire};
+use super::machine::{Next, Outbox, Pending};
 use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
 use super::term::LeaseTerm;
@@ -44,21 +44,21 @@ impl Campaign {
         self.pending.due()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
         if self.pending.due().is_some_and(|due| now >= due) {
-            self.ask(now, timings, wire);
+            self.acquire(now, timings, outbox);
         }
     }
 
-    fn ask(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+    fn acquire(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
         self.asked = true;
-        let wait = self.wait(timings);
+        let wait = self.acquire_wait(timings);
         let request = Request::Acquire {
             lease_id: self.lease_id,
             wait,
             min_epoch: self.min_epoch,
         };
-        self.pending = wire.send(now, request, wait + timings.renew_interval());
+        self.pending = outbox.send(now, request, wait + timings.renew_interval());
     }
 
     pub(super) fn handle_answer(
@@ -67,7 +67,7 @@ impl Campaign {
         attempt: u64,
         answer: Answer,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
         random: &mut dyn Random,
     ) -> Next {
         let Some(sent) = self.pending.answered(attempt) else {
@@ -83,10 +83,10 @@ impl Campaign {
                     self.granted_late = true;
                     self.in_doubt_since = None;
                 }
-                if self.gives_up_id(now, timings, wire, random) {
+                if self.replace_doubtful_id(now, timings, outbox, random) {
                     self.retry_later(now, timings, random);
                 } else {
-                    self.ask(now, timings, wire);
+                    self.acquire(now, timings, outbox);
                 }
             }
             Answer::Held(epoch) => {
@@ -101,9 +101,9 @@ impl Campaign {
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;
                 self.end_doubt();
-                wire.emit(TermEvent::LeaderSeen(holder.zip(epoch)));
-                if now.since(sent) >= self.wait(timings) / 2 {
-                    self.ask(now, timings, wire);
+                outbox.emit(TermEvent::LeaderSeen(holder.zip(epoch)));
+                if now.since(sent) >= self.acquire_wait(timings) / 2 {
+                    self.acquire(now, timings, outbox);
                 } else {
                     // The store did not let us wait in it: ask from time to time.
                     self.pending = Pending::At(now + random.jitter(timings.renew_interval() / 5));
@@ -120,14 +120,14 @@ impl Campaign {
             }
             Answer::Unknown(why) => {
                 // The store may have granted it: keep the id, and don't compete with oneself.
-                self.gives_up_id(now, timings, wire, random);
+                self.replace_doubtful_id(now, timings, outbox, random);
                 let delay = self.retry_later(now, timings, random);
-                wire.effect(LeaseEffect::Retrying(format!(
+                outbox.effect(LeaseEffect::Retrying(format!(
                     "acquire: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Refused(why) => {
-                wire.emit(TermEvent::Failed(CampaignFailure::Refused(why)));
+                outbox.emit(TermEvent::Failed(CampaignFailure::Refused(why)));
                 return Next::Abandon;
             }
         }
@@ -139,11 +139,11 @@ impl Campaign {
     /// Each request that reaches the store prolongs what may have been granted. If answers never come in
     /// time, nobody could lead for as long as that goes on. So the lease is released, or expires if that does
     /// not get through, and others have their turn. No term has begun under the id, and none ever will.
-    fn gives_up_id(
+    fn replace_doubtful_id(
         &mut self,
         now: Instant,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
         random: &mut dyn Random,
     ) -> bool {
         let since = *self.in_doubt_since.get_or_insert(now);
@@ -155,7 +155,7 @@ impl Campaign {
             lease_id: self.lease_id,
             reason: None,
         };
-        wire.send(now, release, timings.renew_interval() / 3);
+        outbox.send(now, release, timings.renew_interval() / 3);
         self.change_id(random);
         true
     }
@@ -197,7 +197,7 @@ impl Campaign {
     /// How long the store may keep an acquire waiting. Not longer than the lease duration, so that a
     /// path that died silently is noticed while it matters. One who is elected elsewhere, too, keeps
     /// others waiting there, so it hears of the store more often.
-    fn wait(&self, timings: &Timings) -> Duration {
+    fn acquire_wait(&self, timings: &Timings) -> Duration {
         if self.min_epoch.is_some() {
             return timings.renew_interval();
         }

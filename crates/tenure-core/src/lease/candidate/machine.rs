@@ -16,7 +16,7 @@ use crate::{CandidateId, Epoch, Instant, Random};
 pub struct LeaseCandidate {
     timings: Timings,
     phase: Phase,
-    wire: Wire,
+    outbox: Outbox,
     /// No campaign begins before this.
     cooldown_until: Instant,
 }
@@ -33,7 +33,7 @@ enum Phase {
 
 /// What is on its way out: outputs not yet polled and the numbering of requests.
 #[derive(Debug, Default)]
-pub(super) struct Wire {
+pub(super) struct Outbox {
     pub(super) outputs: Outputs<LeaseEffect>,
     attempts: u64,
 }
@@ -45,7 +45,7 @@ pub(super) enum Pending {
     At(Instant),
 }
 
-impl Wire {
+impl Outbox {
     pub(super) fn effect(&mut self, effect: LeaseEffect) {
         self.outputs.effect(effect);
     }
@@ -115,7 +115,7 @@ impl LeaseCandidate {
         Self {
             timings,
             phase: Phase::Idle,
-            wire: Wire::default(),
+            outbox: Outbox::default(),
             cooldown_until: Instant::default(),
         }
     }
@@ -139,7 +139,7 @@ impl LeaseCandidate {
     /// the same store anyway, so that one request may carry both.
     pub fn renew_early(&mut self, now: Instant) {
         if let Phase::Leading(term) = &mut self.phase {
-            term.renew_early(now, &self.timings, &mut self.wire);
+            term.renew_early(now, &self.timings, &mut self.outbox);
         }
     }
 
@@ -156,7 +156,7 @@ impl LeaseCandidate {
         match next {
             Next::Stay => {}
             Next::Lead(term) => {
-                self.wire.emit(TermEvent::Began(term.epoch()));
+                self.outbox.emit(TermEvent::Began(term.epoch()));
                 self.phase = Phase::Leading(term);
             }
             Next::Release(release) => {
@@ -168,11 +168,11 @@ impl LeaseCandidate {
                 if reason.calls_for_cool_down() {
                     self.cooldown_until = now + self.timings.cool_down();
                 }
-                self.wire.emit(TermEvent::Ended(epoch, reason));
+                self.outbox.emit(TermEvent::Ended(epoch, reason));
             }
             Next::Withdrawn => {
                 self.phase = Phase::Idle;
-                self.wire.emit(TermEvent::Withdrawn);
+                self.outbox.emit(TermEvent::Withdrawn);
             }
             Next::Abandon => self.phase = Phase::Idle,
         }
@@ -198,7 +198,7 @@ impl ElectionMachine for LeaseCandidate {
             Phase::Idle | Phase::Releasing(_) => Next::Stay,
             Phase::Campaigning(campaign) => campaign.withdraw(now, &self.timings),
             Phase::Leading(term) => {
-                term.resign(now, reason, &self.timings, &mut self.wire);
+                term.resign(now, reason, &self.timings, &mut self.outbox);
                 Next::Stay
             }
         };
@@ -207,7 +207,7 @@ impl ElectionMachine for LeaseCandidate {
 
     fn hand_over(&mut self, now: Instant, to: CandidateId) {
         if let Phase::Leading(term) = &mut self.phase {
-            term.hand_over(now, to, &mut self.wire);
+            term.hand_over(now, to, &mut self.outbox);
         }
     }
 
@@ -215,7 +215,7 @@ impl ElectionMachine for LeaseCandidate {
         // Time first: a task that stops because the term has passed has not ended the term.
         self.handle_timeout(now, random);
         if let Phase::Leading(term) = &mut self.phase {
-            let next = term.task_ended(now, end, &self.timings, &mut self.wire);
+            let next = term.task_ended(now, end, &self.timings, &mut self.outbox);
             self.transition(next, now, random);
         }
     }
@@ -228,14 +228,14 @@ impl ElectionMachine for LeaseCandidate {
     ) {
         // Time first: an answer must not prolong what time has ended before it came.
         self.handle_timeout(now, random);
-        let (timings, wire) = (&self.timings, &mut self.wire);
+        let (timings, outbox) = (&self.timings, &mut self.outbox);
         let next = match &mut self.phase {
             Phase::Idle => Next::Stay,
             Phase::Campaigning(campaign) => {
-                campaign.handle_answer(now, attempt, answer, timings, wire, random)
+                campaign.handle_answer(now, attempt, answer, timings, outbox, random)
             }
             Phase::Leading(term) => {
-                term.handle_answer(now, attempt, answer, timings, wire, random);
+                term.handle_answer(now, attempt, answer, timings, outbox, random);
                 Next::Stay
             }
             Phase::Releasing(release) => {
@@ -252,24 +252,24 @@ impl ElectionMachine for LeaseCandidate {
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        let (timings, wire) = (&self.timings, &mut self.wire);
+        let (timings, outbox) = (&self.timings, &mut self.outbox);
         let next = match &mut self.phase {
             Phase::Idle => Next::Stay,
             Phase::Campaigning(campaign) => {
-                campaign.handle_timeout(now, timings, wire);
+                campaign.handle_timeout(now, timings, outbox);
                 Next::Stay
             }
             Phase::Leading(term) => {
-                term.handle_timeout(now, timings, wire);
+                term.handle_timeout(now, timings, outbox);
                 Next::Stay
             }
-            Phase::Releasing(release) => release.handle_timeout(now, timings, wire),
+            Phase::Releasing(release) => release.handle_timeout(now, timings, outbox),
         };
         self.transition(next, now, random);
     }
 
     fn poll_output(&mut self) -> Option<Output<LeaseEffect>> {
-        self.wire.outputs.poll()
+        self.outbox.outputs.poll()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

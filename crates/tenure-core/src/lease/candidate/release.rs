@@ -2,7 +2,7 @@
 
 use super::Timings;
 use super::campaign::retry_delay;
-use super::machine::{Next, Pending, Wire};
+use super::machine::{Next, Outbox, Pending};
 use super::message::{Answer, Request};
 use super::term::MIN_ATTEMPT;
 use crate::election::EndReason;
@@ -74,7 +74,7 @@ impl Release {
         &mut self,
         now: Instant,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
     ) -> Next {
         if now >= self.give_up_at {
             return self.finish();
@@ -94,7 +94,7 @@ impl Release {
                     within: timings.lease_duration(),
                 },
             };
-            self.pending = wire.send(now, request, timeout);
+            self.pending = outbox.send(now, request, timeout);
         }
         Next::Stay
     }

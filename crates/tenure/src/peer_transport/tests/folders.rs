@@ -19,7 +19,7 @@ fn record(epoch: u64) -> HardState {
         highest: Epoch::new(epoch),
         voted: Some(NodeId(3)),
         promised_ms: Some(15_000),
-        obeyed: None,
+        accepted: None,
     }
 }
 

@@ -50,7 +50,7 @@ impl Writer {
         let mut message = json!({
             "version": 1, "cluster": "billing", "config": fingerprint(1).hash(),
             "from": 1, "incarnation": 3, "instance": 77, "to": 2, "number": 5, "good_until": null,
-            "payload": {"election": {"guard": {"pre_vote": {"round": 1}}}},
+            "payload": {"election": {"quorum": {"pre_vote": {"round": 1}}}},
         });
         let (status, problem) = self.say(&message).await;
         assert_eq!(
@@ -86,7 +86,7 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
         message.as_object_mut().unwrap().remove(field);
         message
     };
-    let round = "/payload/election/guard/pre_vote";
+    let round = "/payload/election/quorum/pre_vote";
     let extra = |path: &str| {
         let mut message = good.clone();
         message.pointer_mut(path).unwrap()["extra"] = 1.into();

@@ -65,10 +65,10 @@ impl PeerCandidate {
                 _ => {}
             }
         }
-        self.base.seen = None;
+        self.state.seen = None;
         self.watched = None;
-        self.base.record.highest = None;
-        if let Some(term) = &mut self.base.term {
+        self.state.record.highest = None;
+        if let Some(term) = &mut self.state.term {
             term.forget_epoch(nothing());
         }
         let machine = self.best_effort();
@@ -77,7 +77,7 @@ impl PeerCandidate {
             Status::Following { epoch } | Status::Leading { epoch } => *epoch = nothing(),
             _ => {}
         }
-        machine.look_at = now();
+        machine.tick_at = now();
         core::mem::take(&mut machine.round) > 0
     }
 }
@@ -114,7 +114,7 @@ impl Peer {
         }
     }
 
-    pub(super) fn look(&mut self) -> Vec<(NodeId, PeerMessage)> {
+    pub(super) fn tick(&mut self) -> Vec<(NodeId, PeerMessage)> {
         match self {
             Self::Published(node) => node.handle(Event::Poll),
             Self::Repaired(node) => {

@@ -317,19 +317,19 @@ impl State {
 
     fn elections(&mut self, visit: &mut dyn FnMut(&mut ElectionId)) {
         for record in &mut self.durable {
-            record.obeyed.as_mut().into_iter().for_each(&mut *visit);
+            record.accepted.as_mut().into_iter().for_each(&mut *visit);
         }
         for peer in self.peers.iter_mut().flatten() {
             if let Peer::Repaired(node) = peer {
-                node.base
+                node.state
                     .record
-                    .obeyed
+                    .accepted
                     .as_mut()
                     .into_iter()
                     .for_each(&mut *visit);
                 let machine = node.best_effort();
                 visit(&mut machine.election);
-                machine.obeyed.values_mut().for_each(&mut *visit);
+                machine.accepted.values_mut().for_each(&mut *visit);
             }
         }
         for way in self.net.values_mut() {
@@ -465,7 +465,7 @@ impl Model for Environment {
                 next.act(self, id, |peer| peer.answer(of, Verdict::Down));
             }
             Action::Look(id) => {
-                let said = next.act_only(id, Peer::look);
+                let said = next.act_only(id, Peer::tick);
                 for (to, message) in said {
                     // A timer takes as long as a message lives: what was said before has arrived, or
                     // is lost.

@@ -98,14 +98,14 @@ impl Bounds {
             wall: UnixMillis::new(0),
         };
         let mut node = PeerCandidate::new(settings, record, started);
-        node.base.candidate_since = Some(Instant::default());
+        node.state.candidate_since = Some(Instant::default());
         node
     }
 }
 
 impl State {
     fn highest(&self) -> Option<Epoch> {
-        let records = self.places.iter().map(|place| place.node.base.record);
+        let records = self.places.iter().map(|place| place.node.state.record);
         records.filter_map(|record| record.highest).max()
     }
 
@@ -153,13 +153,13 @@ impl State {
 impl PeerCandidate {
     /// Forgets what does not matter for safety, so that states which differ only in it are one.
     fn settle(&mut self, now: Instant) {
-        if let Some(term) = &mut self.base.term {
+        if let Some(term) = &mut self.state.term {
             term.forget_clock();
         }
-        self.base.seen = None;
+        self.state.seen = None;
         self.watched = None;
         if let Machine::Quorum(machine) = &mut self.machine {
-            machine.look_at = FAR;
+            machine.tick_at = FAR;
             machine.followed_since = FAR;
             (machine.deferrals, machine.failures) = (0, 0);
             machine.connected = true;
@@ -177,20 +177,20 @@ impl PeerCandidate {
             } = &mut machine.role
             {
                 *at_risk = false;
-                if acks.len() >= self.base.settings.members.majority() {
-                    acks.extend(self.base.settings.members.iter());
+                if acks.len() >= self.state.settings.members.majority() {
+                    acks.extend(self.state.settings.members.iter());
                     *asked = FAR;
                 }
             }
         }
-        if self.base.term.is_none() {
-            self.base.candidate_since = Some(Instant::default());
+        if self.state.term.is_none() {
+            self.state.candidate_since = Some(Instant::default());
         }
     }
 
     fn guard(&mut self) -> (&mut Quorum, &mut node_state::NodeState) {
         match &mut self.machine {
-            Machine::Quorum(machine) => (machine, &mut self.base),
+            Machine::Quorum(machine) => (machine, &mut self.state),
             Machine::BestEffort(_) => unreachable!("these members have a quorum"),
         }
     }
@@ -225,24 +225,24 @@ impl Model for Bounds {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let now = tick(state.now);
         for place in &state.places {
-            let id = place.node.base.me();
+            let id = place.node.state.me();
             let Machine::Quorum(machine) = &place.node.machine else {
                 continue;
             };
             let free = machine
-                .promised_to(&place.node.base, now)
+                .promised_to(&place.node.state, now)
                 .is_none_or(|to| to == id);
             let idle =
-                matches!(machine.role, Role::Following { .. }) && place.node.base.term.is_none();
+                matches!(machine.role, Role::Following { .. }) && place.node.state.term.is_none();
             // All are alike, so it is enough that the first one begins.
             let first = state.elections == self.elections && id != NodeId(1);
             if state.elections > 0 && idle && free && !first {
                 actions.push(Action::Stand(id, false));
-                if place.node.base.record.highest < state.highest() {
+                if place.node.state.record.highest < state.highest() {
                     actions.push(Action::Stand(id, true));
                 }
             }
-            let has_term = place.node.base.term.as_ref();
+            let has_term = place.node.state.term.as_ref();
             let ends = has_term.is_some_and(|term| term.is_ending() || state.resignations > 0);
             if ends {
                 actions.push(Action::TaskEnds(id));
@@ -271,7 +271,7 @@ impl Model for Bounds {
                 next.act(id, |node, now| {
                     let (machine, base) = node.guard();
                     machine.known = highest;
-                    machine.stand(base, now);
+                    machine.request_votes(base, now);
                 });
             }
             Action::Deliver(from, to, message) => {
@@ -290,25 +290,25 @@ impl Model for Bounds {
             Action::Renew(id) => {
                 next.rounds -= 1;
                 next.act(id, |node, now| {
-                    node.look_at_term(now);
+                    node.tick_term(now);
                     let (machine, base) = node.guard();
                     machine.next_round(base, now, &mut Constant);
                 });
             }
             Action::TaskEnds(id) => {
-                let term = last.places[id.0 as usize - 1].node.base.term.as_ref();
+                let term = last.places[id.0 as usize - 1].node.state.term.as_ref();
                 if term.is_some_and(|term| !term.is_ending()) {
                     next.resignations -= 1;
                 }
                 next.act(id, |node, now| {
-                    node.look_at_term(now);
+                    node.tick_term(now);
                     node.end_term(now, TaskEnd::Returned);
                 });
             }
             Action::Tick => {
                 next.now += 1;
                 for id in (1..=self.members).map(NodeId) {
-                    next.act(id, |node, now| node.look_at_term(now));
+                    next.act(id, |node, now| node.tick_term(now));
                 }
             }
         }

@@ -149,9 +149,9 @@ fn without_a_store_the_peers_half_is_given_back_and_it_stands_aside() {
     bench.go(deadline);
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
     // Others are told that it does not stand.
-    assert!(!bench.both.node().stands(at(bench.now)));
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
     bench.go(2_000);
-    assert!(!bench.both.node().stands(at(bench.now)));
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
     // It comes again.
     bench.request = None;
     while bench.request.is_none() {
@@ -232,7 +232,7 @@ fn a_store_that_refuses_it_ends_the_campaign() {
         (Some("no"), &[][..])
     );
     assert_eq!(bench.standing(), Standing::Idle);
-    assert!(!bench.both.node().stands(at(bench.now)));
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
 }
 
 #[test]

@@ -257,7 +257,7 @@ impl World {
             Parcel::Verdict(asker, life, node, round) => {
                 let place = &self.places[&node.0];
                 let machine = place.machine.as_ref().filter(|_| place.reaches_peers);
-                let stands = machine.and_then(|machine| machine.stands(at(self.now)));
+                let stands = machine.and_then(|machine| machine.is_candidate(at(self.now)));
                 let verdict = match stands {
                     None => Verdict::Down,
                     Some(false) => Verdict::NonCandidate,
@@ -476,11 +476,11 @@ impl Machine {
     }
 
     /// Whether it stands for election among the peers; `None` for who is none of them.
-    fn stands(&self, now: Instant) -> Option<bool> {
+    fn is_candidate(&self, now: Instant) -> Option<bool> {
         match self {
             Self::Lease(_) => None,
-            Self::Both(both) => Some(both.node().stands(now)),
-            Self::Peers(node) => Some(node.stands(now)),
+            Self::Both(both) => Some(both.node().is_candidate(now)),
+            Self::Peers(node) => Some(node.is_candidate(now)),
         }
     }
 
