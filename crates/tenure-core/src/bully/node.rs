@@ -1,4 +1,4 @@
-//! A member: one of the two machines, and what surrounds both.
+//! A member: one of the two machines, and what both need around them.
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{Epoch, Instant, Random};
 pub struct PeerCandidate {
     pub(super) state: NodeState,
     pub(super) machine: Machine,
-    /// Whom the failure detector watches.
+    /// The member that the failure detector watches.
     pub(super) watched: Option<NodeId>,
 }
 
@@ -28,8 +28,8 @@ pub(super) enum Machine {
 }
 
 impl PeerCandidate {
-    /// A member that has just started, with the record that it last wrote; the default one if it has
-    /// never run. It follows and votes, and does not stand for election yet.
+    /// A member that has just started, with the record that it last wrote; the default one if it
+    /// has never run. It follows and votes, and is no candidate yet.
     #[must_use]
     pub fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
         let state = NodeState::new(settings, record, started);
@@ -44,13 +44,13 @@ impl PeerCandidate {
         }
     }
 
-    /// What this election promises.
+    /// The guarantee of this election.
     #[must_use]
     pub fn guarantee(&self) -> GroupGuarantee {
         self.state.guarantee()
     }
 
-    /// What it is made of.
+    /// The settings.
     #[must_use]
     pub fn settings(&self) -> &GroupSettings {
         &self.state.settings
@@ -62,16 +62,17 @@ impl PeerCandidate {
         self.state.record.incarnation
     }
 
-    /// Whether it would lead if it won: what the failure detectors of others are told, as
-    /// [`Verdict::Up`](super::Verdict::Up) or [`Aside`](super::Verdict::Aside).
+    /// Whether it would lead if it won. The failure detectors of others learn it, as
+    /// [`Verdict::Up`](crate::detector::Verdict::Up) or
+    /// [`Verdict::NonCandidate`](crate::detector::Verdict::NonCandidate).
     #[must_use]
     pub fn is_candidate(&self, now: Instant) -> bool {
         self.state.term.is_some() || self.state.may_campaign(now)
     }
 
-    /// While it leads: how long a member may be silent until it counts as gone, two renew intervals and
-    /// the time of a message. Every follower speaks once in each. `None` for others, who watch whom
-    /// they follow.
+    /// While it leads: how long a member may be silent until it counts as gone, which is two renew
+    /// intervals and the lifetime of a message. Every follower sends one message in each. `None`
+    /// for other members, which watch the one that they follow.
     #[must_use]
     pub fn longest_silence(&self) -> Option<Duration> {
         let timings = &self.state.settings.timings;
@@ -79,7 +80,7 @@ impl PeerCandidate {
         (self.leader_or_organiser() == Some(self.state.me())).then_some(longest)
     }
 
-    /// Whom it follows or waits for; itself while it leads, nobody while that is open.
+    /// The member that it follows or waits for; itself while it leads, `None` while that is open.
     fn leader_or_organiser(&self) -> Option<NodeId> {
         match &self.machine {
             Machine::BestEffort(machine) => machine.leader_or_organiser(),
@@ -87,9 +88,10 @@ impl PeerCandidate {
         }
     }
 
-    /// Moves the watch to whom it follows. A leader watches nobody: with a quorum its rounds show who
-    /// is there, and without one it does nothing about a follower that is gone; another leader shows
-    /// itself. While it is open who leads, the last one stays under watch.
+    /// Moves the watch to the member that it follows. A leader watches nobody: with a quorum its
+    /// rounds show which members are there, and without one it does nothing about a follower that
+    /// is gone; another leader announces itself. While the leader is open, the last one stays under
+    /// watch.
     fn move_watch(&mut self) -> Option<PeerEffect> {
         let me = self.state.me();
         let holds_to = self.leader_or_organiser()?;
@@ -130,7 +132,8 @@ impl PeerCandidate {
         }
     }
 
-    /// Without a quorum: the election that it organises, obeys or follows, once it does.
+    /// Without a quorum: the election that it organises, has accepted or follows by, once there is
+    /// one.
     #[must_use]
     pub fn election(&self) -> Option<ElectionId> {
         match &self.machine {
@@ -139,7 +142,7 @@ impl PeerCandidate {
         }
     }
 
-    /// With a quorum: whether it follows a leader, whom a majority has promised itself to, or reached
+    /// With a quorum: whether it follows a leader, which has the promise of a majority, or reached
     /// a majority when it last tried.
     #[must_use]
     pub const fn reaches_majority(&self) -> Option<bool> {
@@ -149,7 +152,7 @@ impl PeerCandidate {
         }
     }
 
-    /// Input: this epoch was given to a term outside of this election, so the terms that this member
+    /// Input: this epoch was given to a term outside of this election. The terms that this member
     /// begins from now on have greater ones.
     pub fn learn_taken_epoch(&mut self, epoch: Epoch) {
         self.state.taken_epoch = self.state.taken_epoch.max(Some(epoch));
@@ -179,8 +182,8 @@ impl PeerCandidate {
         self.state.outbox.emit(TermEvent::Ended(epoch, reason));
     }
 
-    /// Looks at the term. A leader whose machine stood still past the renew deadline leads no more,
-    /// whichever way it was elected: the others will not have waited.
+    /// Lets time pass for the term. A leader whose machine stood still past the renew deadline
+    /// leads no more, whichever machine elected it: the other members will not have waited.
     pub(super) fn tick_term(&mut self, now: Instant) {
         let Some(term) = &mut self.state.term else {
             return;
@@ -190,7 +193,7 @@ impl PeerCandidate {
         let lost = term.is_lost();
         match &mut self.machine {
             Machine::BestEffort(machine) if lost => machine.abdicate(&mut self.state, now),
-            // Nobody grants such a term, so it lasts as long as the leader is awake.
+            // No member renews such a term, so it lasts as long as the leader is awake.
             Machine::BestEffort(_) => term.renew(now),
             Machine::Quorum(machine) if lost => machine.lost(&mut self.state, now),
             Machine::Quorum(_) => {}
@@ -247,7 +250,7 @@ impl ElectionMachine for PeerCandidate {
         self.tick_term(now);
         let state = &mut self.state;
         match (&mut self.machine, input) {
-            // Another election's member, or a node that talks to itself.
+            // From a member of another election, or from itself.
             (_, PeerInput::Message { from, .. })
                 if from == state.me() || !state.settings.members.contains(from) => {}
             (Machine::BestEffort(machine), PeerInput::Message { from, message }) => {
@@ -276,7 +279,7 @@ impl ElectionMachine for PeerCandidate {
                 machine.handle_suspected(state, now, node, random);
             }
             (Machine::Quorum(machine), PeerInput::Alive(node)) => machine.handle_alive(node),
-            // It asks the members themselves.
+            // With a quorum the machine asks the members themselves.
             (Machine::Quorum(_), PeerInput::Answer { .. }) => {}
             (machine, PeerInput::Persisted) => {
                 state.outbox.handle_persisted();

@@ -1,4 +1,4 @@
-//! What a node does about what others say.
+//! Messages from other members.
 
 use super::{BestEffort, Status};
 use crate::bully::node_state::NodeState;
@@ -7,7 +7,7 @@ use crate::bully::{ElectionId, NodeId, PeerMessage};
 use crate::election::EndReason;
 use crate::{Epoch, Instant};
 
-/// Who was refused tries again after this part of a message's lifetime.
+/// A candidate that was refused tries again after this part of a message's lifetime.
 const AGAIN: u32 = 5;
 
 impl BestEffort {
@@ -39,14 +39,15 @@ impl BestEffort {
                 state.learn(Some(epoch));
                 self.handle_norm(state, now, election, epoch);
             }
-            // Of another election, of the guard, or not as any member says it.
+            // Of another election, of a group with a quorum, or sent by the wrong member.
             _ => {}
         }
         self.give_way_to_a_greater_epoch(state, now);
     }
 
-    /// A leader that learns of a greater epoch than its own, such as of one that led beyond a cut,
-    /// begins a new term, in order: receivers that have seen that epoch refuse its writes.
+    /// A leader that learns of a greater epoch than its own (for instance of a leader on the other
+    /// side of a partition) begins a new term in order: receivers that have seen the greater epoch
+    /// refuse its writes.
     fn give_way_to_a_greater_epoch(&self, state: &mut NodeState, now: Instant) {
         if let Status::Leading { epoch } = self.status
             && state.record.highest > Some(epoch)
@@ -68,8 +69,8 @@ impl BestEffort {
         if !state.is_better(from, state.me()) {
             return;
         }
-        // A message may come late and twice. What was obeyed once is not obeyed again: who has moved
-        // on since must not be drawn back.
+        // A message may come late and twice. An election that was accepted once is not accepted
+        // again: a member that has moved on must not be drawn back.
         if let Some(&newest) = self.accepted.get(&from)
             && !mutation!(state.settings, ObeyOnce)
         {
@@ -93,11 +94,11 @@ impl BestEffort {
             let works = spares && !matches!(self.status, Status::Waiting);
             if better || (works && !state.is_better(holds_to, from)) {
                 state.send(from, PeerMessage::Rej { election, holds_to });
-                // The organiser has found it down, so it may be.
+                // The organiser has found that member down, so it may be.
                 if holds_to != state.me() {
                     self.ask(state, holds_to);
                 }
-                // A leader says so itself, too: the organiser may join at once.
+                // A leader also announces itself: the organiser may join at once.
                 if let Status::Leading { epoch } = self.status {
                     let election = self.election;
                     state.send(from, PeerMessage::Norm { election, epoch });
@@ -108,8 +109,8 @@ impl BestEffort {
         self.wait_for(state, now, election);
     }
 
-    /// Waits for the organiser of `election`. The acknowledgement leaves when that is durable: a node
-    /// that forgot it could obey a worse one while the better one counts on it.
+    /// Waits for the organiser of `election`. The acknowledgement leaves when that is durable: a
+    /// member that forgot it could accept a worse organiser while the better one counts on it.
     fn wait_for(&mut self, state: &mut NodeState, now: Instant, election: ElectionId) {
         state.outbox.discard_held();
         self.step_down(state, now);
@@ -143,7 +144,7 @@ impl BestEffort {
                     self.try_win(state, now);
                 }
             }
-            // Late: it was taken for down, or joins.
+            // Late: the member was taken for down, or joins.
             Status::PersistingEpoch { acks, .. } if matches => {
                 acks.insert(from);
             }
@@ -154,16 +155,16 @@ impl BestEffort {
                 let epoch = *epoch;
                 state.send(from, PeerMessage::Ldr { election, epoch });
             }
-            // It waits for an election that is no more: its organiser will never count on it again.
+            // It waits for an election that is over: its organiser will never count on it again.
             _ => state.send(from, PeerMessage::Stale { election }),
         }
     }
 
     fn handle_rej(&mut self, state: &mut NodeState, now: Instant, holds_to: NodeId) {
         match self.status {
-            // With a fresh election and not at once: whoever has already obeyed is told that this one
-            // is over, and a leader that was named has time to say so itself. Soon, though: most often
-            // the other one will find out in a moment what this one has.
+            // With a fresh election and not at once: members that have accepted this one learn that
+            // it is over, and a leader that was named has time to announce itself. Soon, though:
+            // most often the other member will notice in a moment what this one has noticed.
             Status::Halting { .. } | Status::PersistingEpoch { .. } => {
                 self.reset(state, now);
                 self.tick_at = now + state.settings.timings.message_lifetime() / AGAIN;
@@ -178,8 +179,8 @@ impl BestEffort {
     fn handle_stale(&mut self, state: &mut NodeState, now: Instant, from: NodeId) {
         let organiser = self.election.organiser;
         match self.status {
-            // The organiser's election only moves forward, so it will not count on this node again:
-            // the promise is over.
+            // The organiser's election only moves forward, so it will not count on this member
+            // again: the promise is over.
             Status::Waiting | Status::Following { .. } if from == organiser => {
                 self.organise(state, now);
             }
@@ -214,7 +215,7 @@ impl BestEffort {
         if election == self.election {
             return self.handle_ldr(state, now, election, epoch);
         }
-        // Late: it has been obeyed since, in a newer election.
+        // Late: a newer election of that organiser has been accepted since.
         if self
             .accepted
             .get(&from)
@@ -223,7 +224,8 @@ impl BestEffort {
             return;
         }
         match self.status {
-            // Who works for another leader tells the worse of the two about the better one.
+            // A member that works for another leader tells the worse of the two about the better
+            // one.
             Status::Following { .. } | Status::Leading { .. } => {
                 if mutation!(state.settings, Conflict) {
                     return;

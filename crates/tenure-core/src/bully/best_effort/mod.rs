@@ -1,25 +1,27 @@
-//! Bully_FD, repaired: the best member that stands for election organises it, and stops one worse
-//! member after the other before it leads.
+//! Bully_FD, repaired: the best candidate organises the election, and stops one worse member after
+//! the other before it leads.
 //!
 //! ```text
-//!            all better are down            all worse wait for me        durable
-//!   asking -----------------------> halting -----------------> crowning -------> leading
-//!     ^                                |                                           |
-//!     +--- refused, or too late -------+               a better leader is met      |
-//!     ^                                                                            |
-//!     |   organiser is down, or has moved on              won                      |
-//!     +---------------------------------------- waiting ------> following          |
-//!     +---------------------------------------------------------------+------------+
+//!            all better are down          all worse wait for it              durable
+//!   asking -----------------------> halting ------------> persisting-epoch ---------> leading
+//!     ^                                |                                                 |
+//!     +--- refused, or too late -------+                     a better leader is met      |
+//!     ^                                                                                  |
+//!     |   organiser is down, or has moved on              it has won                     |
+//!     +---------------------------------------- waiting ------------> following          |
+//!     +---------------------------------------------------------------+------------------+
 //! ```
 //!
-//! From any of them a node goes to *waiting* when it obeys: a better organiser's `Halt`, or the
-//! `Norm` of a leader whom it joins. The papers call them Elec1, Elec2, Wait and Norm.
+//! From any state a member goes to *waiting* when it accepts an election: by a better organiser's
+//! `Halt`, or by the `Norm` of a leader that it joins. The papers call the states Elec1, Elec2, Wait
+//! and Norm.
 //!
 //! **Why two don't lead at once, while no message outlives its sender's detection.** An organiser
 //! stops the worse members *in the order of their ranks*. So of two organisers the better one stops
-//! the worse one before it touches anyone whom that one needs, too; and whoever has obeyed the better
-//! one refuses the worse one, also after a restart. With a detector that is wrong, or a parted
-//! network, there may be two leaders: they learn of each other by `Norm`, and the worse one follows.
+//! the worse one before it touches any member that the worse one needs, too; and a member that has
+//! accepted the better one refuses the worse one, also after a restart. With a detector that is wrong,
+//! or a partitioned network, there may be two leaders: they learn of each other by `Norm`, and the
+//! worse one follows.
 
 mod handle;
 
@@ -36,14 +38,14 @@ use crate::{Epoch, Instant, Random};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BestEffort {
     pub(super) status: Status,
-    /// The election that it organises, obeys or follows.
+    /// The election that it organises, has accepted or follows by.
     pub(super) election: ElectionId,
-    /// The newest election of each member that was *obeyed*. Those that were refused don't count: an
+    /// The newest election of each member that was *accepted*. Refused ones don't count: an
     /// organiser that was refused comes again with the same one.
     pub(super) accepted: BTreeMap<NodeId, ElectionId>,
-    /// Tells the detector's answers of one question from those of an earlier one.
+    /// Tells the detector's answers of one round from those of an earlier one.
     pub(super) round: u64,
-    /// Whom the detector was asked about in this round and has not answered yet.
+    /// Members that the detector was asked about in this round and has not answered for yet.
     pub(super) asked: BTreeSet<NodeId>,
     pub(super) tick_at: Instant,
     /// Since when it follows the same leader.
@@ -52,28 +54,28 @@ pub(super) struct BestEffort {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Status {
-    /// Are all better members down? (Elec1)
+    /// It asks whether all better members are down. (Elec1)
     Asking {
         down: BTreeSet<NodeId>,
-        /// A better one is up, so this round decides nothing.
+        /// A better member is up, so this round decides nothing.
         void: bool,
-        /// Whether a leader that works is to give way.
+        /// Whether a leader that works must give way.
         preempt: bool,
     },
-    /// All worse members are to wait. (Elec2)
+    /// It stops all worse members. (Elec2)
     Halting {
         acks: BTreeSet<NodeId>,
         down: BTreeSet<NodeId>,
         highest: Option<Epoch>,
-        /// Whether a leader that works is to give way.
+        /// Whether a leader that works must give way.
         preempt: bool,
     },
-    /// Won; the epoch is on its way to the disk.
+    /// It has won; the epoch is on its way to the disk.
     PersistingEpoch {
         acks: BTreeSet<NodeId>,
         epoch: Epoch,
     },
-    /// For the organiser of the election that it has accepted. (Wait)
+    /// It waits for the organiser of the election that it has accepted. (Wait)
     Waiting,
     /// The organiser leads. (Norm)
     Following { epoch: Epoch },
@@ -104,8 +106,8 @@ impl Status {
 }
 
 impl BestEffort {
-    /// The machine of a node that starts. One that was waiting or following when it stopped takes
-    /// that up again: others rely on it, and it is told if it is over.
+    /// The machine of a member that starts. If it was waiting or following when it stopped, it
+    /// takes that up again: other members rely on it, and they tell it if that is over.
     pub(super) fn new(state: &NodeState, now: Instant) -> Self {
         let fresh = ElectionId {
             organiser: state.me(),
@@ -130,7 +132,7 @@ impl BestEffort {
         }
     }
 
-    /// Whom it obeys or follows, itself if it leads.
+    /// The member that it waits for or follows; itself while it leads.
     pub(super) fn leader_or_organiser(&self) -> Option<NodeId> {
         match self.status {
             Status::Waiting | Status::Following { .. } | Status::Leading { .. } => {
@@ -156,7 +158,7 @@ impl BestEffort {
         }
     }
 
-    /// How often to look. What is settled needs no hurry.
+    /// How often to tick. A settled state needs no hurry.
     fn pace(&self, state: &NodeState) -> Duration {
         let timings = &state.settings.timings;
         match self.status {
@@ -165,7 +167,7 @@ impl BestEffort {
         }
     }
 
-    /// Says and asks again what matters: anything may have been lost.
+    /// Sends and asks again what matters: any message may have been lost.
     fn tick(&mut self, state: &mut NodeState, now: Instant) {
         match &self.status {
             Status::Asking { void, .. } => {
@@ -176,7 +178,7 @@ impl BestEffort {
             }
             Status::Halting { .. } => {
                 if !mutation!(state.settings, HaltAgain) {
-                    // It may have gone since it was asked about.
+                    // The member may have gone since the last question.
                     if let Some(&open) = self.open(state).first() {
                         self.ask(state, open);
                     }
@@ -201,8 +203,8 @@ impl BestEffort {
         }
     }
 
-    /// Whether it takes the place of the leader that it follows: it is better, wants to, and has not
-    /// come and gone lately.
+    /// Whether it takes the place of the leader that it follows: it is better, is configured to,
+    /// and has not come and gone lately.
     fn may_take_over(&self, state: &NodeState, now: Instant) -> bool {
         let settings = &state.settings;
         matches!(self.status, Status::Following { .. })
@@ -233,10 +235,10 @@ impl BestEffort {
         self.asked.clear();
     }
 
-    /// Begins an election of its own (the papers' Stage 1), or stays aside.
+    /// Begins an election of its own (the papers' Stage 1), unless it is no candidate.
     ///
-    /// Its number is new, so that no message of an earlier election counts for this one. It need not
-    /// be durable, because the incarnation is.
+    /// The number is new, so that no message of an earlier election counts for this one. It need
+    /// not be durable, because the incarnation is.
     pub(super) fn organise(&mut self, state: &mut NodeState, now: Instant) {
         let preempt = self.may_take_over(state, now);
         let earlier = match &self.status {
@@ -272,9 +274,9 @@ impl BestEffort {
         self.decide(state, now);
     }
 
-    /// Leaves whatever it was in. Whom it had obeyed no longer counts on it: it was down, or has said
-    /// that it has moved on. And an acknowledgement that still waits for a slow disk never leaves: it
-    /// would make a leader of one who is up again, beside the next one.
+    /// Leaves the current state. The organiser that it had accepted no longer counts on it: it was
+    /// down, or has said that it has moved on. An acknowledgement that still waits for a slow disk
+    /// never leaves: it would make a leader of a member that is up again, beside the next one.
     fn reset(&mut self, state: &mut NodeState, now: Instant) {
         state.outbox.discard_held();
         if state.record.accepted.take().is_some() {
@@ -289,7 +291,7 @@ impl BestEffort {
         self.tick_at = now;
     }
 
-    /// Ends the term that it leads, if it does.
+    /// Ends its own term, if it leads.
     fn step_down(&mut self, state: &mut NodeState, now: Instant) {
         if matches!(self.status, Status::Leading { .. }) {
             state.supersede(now);
@@ -297,8 +299,8 @@ impl BestEffort {
         state.see_leader(None);
     }
 
-    /// Goes on to halting if all better members are down, *in this round*: who was down in an earlier
-    /// one may be up again, and follow a leader.
+    /// Goes on to halting if all better members are down, *in this round*: a member that was down
+    /// in an earlier one may be up again, and follow a leader.
     fn decide(&mut self, state: &mut NodeState, now: Instant) {
         let Status::Asking {
             down,
@@ -324,7 +326,7 @@ impl BestEffort {
             highest: None,
             preempt,
         };
-        // About all at once: should several be down, it takes no longer than for one.
+        // About all of them at once: if several are down, that takes no longer than for one.
         for worse in self.open(state) {
             self.ask(state, worse);
         }
@@ -336,8 +338,9 @@ impl BestEffort {
 
     /// Halts the best of the worse members that is neither waiting nor down.
     ///
-    /// **One after the other, in the order of their ranks** (Stoller 1997). Were all halted at once,
-    /// a worse organiser could still get the acknowledgement of one who has obeyed this one.
+    /// **One after the other, in the order of their ranks** (Stoller 1997). If it halted all at
+    /// once, a worse organiser could still get the acknowledgement of a member that has accepted
+    /// this one.
     fn halt(&mut self, state: &mut NodeState, now: Instant) {
         let Status::Halting { preempt, .. } = self.status else {
             return;
@@ -356,7 +359,7 @@ impl BestEffort {
         self.tick_at = now + state.settings.timings.message_lifetime();
     }
 
-    /// Who of the worse members is neither waiting nor down, best first.
+    /// The worse members that are neither waiting nor down, best first.
     fn open(&self, state: &NodeState) -> Vec<NodeId> {
         let Status::Halting { acks, down, .. } = &self.status else {
             return Vec::new();
@@ -367,8 +370,8 @@ impl BestEffort {
             .collect()
     }
 
-    /// Wins if all worse members wait or are down. Called wherever one of them is accounted for: the
-    /// last one may be down, and then there is no `Ack` to wait for.
+    /// Wins if all worse members wait or are down. Called wherever one of them is accounted for:
+    /// the last one may be down, and then no `Ack` comes.
     fn try_win(&mut self, state: &mut NodeState, now: Instant) {
         let Status::Halting { acks, highest, .. } = &self.status else {
             return;
@@ -380,16 +383,16 @@ impl BestEffort {
         let Some(epoch) = state.next_epoch(now, known) else {
             return self.reset(state, now);
         };
-        // Whoever was to be halted and is down by now need not hear of it when it is back.
+        // A member that was to be halted and is down by now need not learn of it when it is back.
         state.outbox.discard_held();
-        // The epoch is durable before anybody hears of it: it is never given to another term.
+        // The epoch is durable before any member learns of it: it is never given to another term.
         state.record.highest = Some(epoch);
         state.record.voted = None;
         state.persist();
         self.status = Status::PersistingEpoch { acks, epoch };
     }
 
-    /// Everything is on disk.
+    /// All records are on disk.
     pub(super) fn handle_persisted(
         &mut self,
         state: &mut NodeState,
@@ -412,8 +415,8 @@ impl BestEffort {
         self.tick_at = now + random.jitter(self.pace(state));
     }
 
-    /// The term that it led is over and its task gone, or it stands aside: who waits for it or
-    /// follows it is told, and need not find out.
+    /// Its term is over and its task gone, or it is no candidate any more: the members that wait
+    /// for it or follow it learn it from this one, and need not find out.
     pub(super) fn abdicate(&mut self, state: &mut NodeState, now: Instant) {
         let organises = matches!(
             self.status,
@@ -426,7 +429,7 @@ impl BestEffort {
         }
     }
 
-    /// It stands for election from now on.
+    /// It is a candidate from now on.
     pub(super) fn wake(&mut self, state: &mut NodeState, now: Instant) {
         if matches!(self.status, Status::Asking { .. }) {
             self.organise(state, now);
@@ -441,7 +444,7 @@ impl BestEffort {
         }
     }
 
-    /// The detector's answer. One of another round is void: much may have happened since.
+    /// The detector's answer. An answer of another round is void: much may have happened since.
     pub(super) fn handle_answer(
         &mut self,
         state: &mut NodeState,
@@ -458,7 +461,8 @@ impl BestEffort {
                 void,
                 preempt,
             } => {
-                // Who stands aside does not organise. It is stopped, or joins, like anybody.
+                // A member that is no candidate does not organise. It is halted, or joins, like any
+                // other.
                 if verdict == Verdict::Up {
                     *void = true;
                     *preempt = false;

@@ -1,4 +1,4 @@
-//! Staying the leader, following one, and letting go.
+//! Staying the leader, following one, and releasing promises.
 
 use alloc::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::election::{EndReason, TermEvent};
 use crate::{Epoch, Instant, Random};
 
 impl Quorum {
-    /// It has won: everybody is told at once, by the first round of renewals.
+    /// It has won. The first round of renewals tells all members at once.
     pub(super) fn lead(
         &mut self,
         state: &mut NodeState,
@@ -58,15 +58,15 @@ impl Quorum {
             epoch: *epoch,
             round: *round,
         };
-        // Its own promise must cover the lease like everybody's.
+        // Its own promise must cover the lease like every other one.
         self.promise(state, now);
         self.tick_at = now + state.settings.timings.message_lifetime();
         state.send_all(PeerMessage::Quorum(renew));
         self.count_round(state, now, random);
     }
 
-    /// The lease counts from when this round was asked for, not from its answers: the promises that
-    /// came in were given in between.
+    /// The lease counts from when this round was asked for, not from its answers: the promises were
+    /// given in between.
     fn count_round(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
         let majority = Self::majority(state);
         let Role::Leading {
@@ -113,9 +113,9 @@ impl Quorum {
         }
     }
 
-    /// A member that has promised a greater epoch can't follow in this term, so a majority would be
-    /// that much thinner for as long as it lasts. The leader begins a new term, in order: it leads
-    /// until its task is gone, and its next epoch is greater.
+    /// A member that has promised a greater epoch can't follow in this term, so the majority has
+    /// one member less for as long as the term lasts. The leader begins a new term in order: it
+    /// leads until its task is gone, and its next epoch is greater.
     pub(super) fn handle_vote_rejected(
         &mut self,
         state: &mut NodeState,
@@ -133,9 +133,9 @@ impl Quorum {
         }
     }
 
-    /// Who renews has won the epoch. So nobody else can win that one, whoever has this vote for it; and
-    /// if nothing greater is promised here, the majority that voted has outwaited whatever was promised
-    /// before. It is followed.
+    /// The sender of a renewal has won the epoch, so no other candidate can win it, whichever
+    /// member this one's vote went to. If nothing greater is promised here, the majority that voted
+    /// has waited for the end of all earlier promises. So this member follows the sender.
     pub(super) fn handle_renew(
         &mut self,
         state: &mut NodeState,
@@ -159,8 +159,8 @@ impl Quorum {
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
             self.role = Role::Following { leader };
-            // The leader reaches a majority, so this one may, too, whatever came of its last attempt: it
-            // may have been the first to start. It shows when it next tries.
+            // The leader reaches a majority, so this member may reach one, too, whatever its last
+            // attempt showed: it may have been the first to start. Its next attempt will show it.
             self.connected = true;
             self.silent.clear();
             self.followed_since = now;
@@ -174,16 +174,16 @@ impl Quorum {
         );
     }
 
-    /// A leader whose term is lost asks for nothing more. Its own promise binds it on: its task may
-    /// still be going.
+    /// A leader whose term is lost sends no more renewals. Its own promise still binds it: its task
+    /// may still run.
     pub(in crate::bully) fn lost(&mut self, state: &mut NodeState, now: Instant) {
         if matches!(self.role, Role::Leading { .. }) {
             self.lose_leader(state, now);
         }
     }
 
-    /// The task is gone, so nobody needs the promises of this epoch any more, and only of this one: a
-    /// release may come late.
+    /// The task is gone, so the promises of this epoch are not needed any more. Only of this one: a
+    /// release may arrive late.
     pub(in crate::bully) fn release(
         &mut self,
         state: &mut NodeState,
@@ -218,14 +218,14 @@ impl Quorum {
         let lifetime = state.settings.timings.message_lifetime();
         match to {
             Some(to) if to == state.me() => self.deferrals = MAX_DEFERRALS,
-            // The one who is meant has the first word.
+            // The chosen successor goes first.
             Some(_) => self.tick_at = now + lifetime * 3 + random.up_to(lifetime),
             None => self.tick_at = now + random.up_to(lifetime / 2),
         }
     }
 
-    /// A better member wants the place. It has followed for its hold-down; it gets it if it answered
-    /// just now, so that it is not given to one that has gone again.
+    /// A better member asks to lead. It has followed for its hold-down. It gets the lead if it has
+    /// answered the current round, so that the lead does not go to a member that is gone again.
     pub(super) fn handle_transfer_request(
         &self,
         state: &mut NodeState,

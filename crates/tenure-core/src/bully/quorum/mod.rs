@@ -1,28 +1,29 @@
-//! Bully_FD under the quorum guard: the order of candidacy is Bully's, and nobody leads without the
+//! Bully_FD with a quorum: the order of candidacy is Bully's, and a member leads only with the
 //! promise of a majority.
 //!
 //! ```text
-//!              nobody is promised anything         a majority would, and no better one could lead
-//!   following ------------------------------> polling -----------------> voting -----> leading
-//!     ^ ^                                        |     too few                |            |
-//!     | +----------------------------------------+----------------------------+            |
-//!     +----------------------------------------------- lease over, handed over ------------+
+//!              no promise binds it                 a majority is free, and no better one could lead
+//!   following ------------------------> pre-voting ---------------> voting -----> leading
+//!     ^ ^                                   |     too few              |             |
+//!     | +-----------------------------------+--------------------------+             |
+//!     +--------------------------------------------- lease over, handed over --------+
 //! ```
 //!
-//! **One leader per epoch.** A member promises an epoch to one candidate only, and that is on disk
-//! before it says so; two majorities share a member. This holds whatever clocks and detectors do.
+//! **One leader per epoch.** A member promises an epoch to one candidate only, and the promise is on
+//! disk before any message mentions it; two majorities share a member. This holds whatever clocks and
+//! detectors do.
 //!
 //! **One leader at a time.** A leader's lease counts from when it *asked* a majority for the promises
 //! that it rests on, and ends at the hard stop; each promise counts from when it was *given*, which is
-//! later, and lasts the lease duration, which is longer. Let another one win with its own majority. A
-//! member that is in both has either promised to it after the first promise had ended, so the first
-//! lease was over; or before, and then it knew the greater epoch and refused the first one's renewal;
-//! or the first one has the greater epoch, and the argument is the same the other way round. A member
-//! that restarts keeps to its promise for a whole lease duration again.
+//! later, and lasts the lease duration, which is longer. Let another candidate win with its own
+//! majority. A member of both majorities has either promised to it after the first promise had ended,
+//! so the first lease was over; or before, and then it knew the greater epoch and refused the first
+//! one's renewal; or the first one has the greater epoch, and the argument is the same with the two
+//! exchanged. A member that restarts keeps its promise for a whole lease duration again.
 //!
-//! **Who can't lead does not block.** A candidate asks first, binding nobody (the pre-vote): one that
-//! reaches no majority raises no epoch, and says that it could not lead, so worse ones don't wait
-//! for it.
+//! **A candidate that can't lead does not block.** It asks first, without binding anybody (the
+//! pre-vote). A candidate that reaches no majority raises no epoch, and says that it could not lead,
+//! so that worse ones do not wait for it.
 
 mod lead;
 mod vote;
@@ -35,11 +36,11 @@ use super::settings::mutation;
 use super::{NodeId, PeerMessage, QuorumMessage};
 use crate::{Epoch, Instant, Random};
 
-/// How often in a row a candidate leaves it to a better one that could lead. After that it stands
-/// itself: a member that says so and never does must not block the others for ever.
+/// How often in a row a candidate defers to a better one that could lead. After that it asks for
+/// votes itself: a member that could lead and never does must not block the others for ever.
 const MAX_DEFERRALS: u32 = 3;
 
-/// A pre-vote is not made again sooner than this part of a message's lifetime after the last one.
+/// A candidate waits at least this part of a message's lifetime between two pre-votes.
 const SOONEST: u32 = 50;
 
 /// The back-off after a failed vote doubles up to this many times.
@@ -50,12 +51,12 @@ pub(super) struct Quorum {
     pub(super) role: Role,
     /// Until when the promise of the record's epoch binds; `None` once it does not.
     pub(super) promise_until: Option<Instant>,
-    /// The greatest epoch that others know of.
+    /// The greatest epoch that other members know of.
     pub(super) known: Option<Epoch>,
     /// Whether it reached a majority when it last tried.
     pub(super) connected: bool,
-    /// Who is not waited for in a pre-vote: the detector suspects it, or it did not answer the last
-    /// one. Until it speaks, or another leader is known.
+    /// Members that a pre-vote does not wait for: the detector suspects them, or they did not
+    /// answer the last one. A member leaves the set with its next message.
     pub(super) silent: BTreeSet<NodeId>,
     pub(super) deferrals: u32,
     pub(super) failures: u32,
@@ -68,7 +69,7 @@ pub(super) struct Quorum {
 pub(super) enum Role {
     /// It votes, and follows the leader if it knows one.
     Following { leader: Option<NodeId> },
-    /// Would a majority vote for it?
+    /// It asks whether a majority would vote for it.
     PreVoting {
         replies: BTreeMap<NodeId, PreVoteAnswer>,
     },
@@ -100,10 +101,10 @@ impl Role {
     }
 }
 
-/// What a member says to a pre-vote.
+/// A member's answer to a pre-vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PreVoteAnswer {
-    /// For how long it is promised to another one.
+    /// For how long a promise to another member binds it.
     bound: Option<Duration>,
     can_lead: bool,
 }
@@ -140,13 +141,13 @@ impl Quorum {
         }
     }
 
-    /// To whom a promise binds it now.
+    /// The member that a promise binds it to now.
     pub(super) fn promised_to(&self, state: &NodeState, now: Instant) -> Option<NodeId> {
         let binds = self.promise_until.is_some_and(|until| now < until);
         state.record.voted.filter(|_| binds)
     }
 
-    /// Whom it follows; itself while it leads.
+    /// The member that it follows; itself while it leads.
     pub(super) const fn leader_or_organiser(&self, me: NodeId) -> Option<NodeId> {
         match self.role {
             Role::Following { leader } => leader,
@@ -159,7 +160,7 @@ impl Quorum {
         self.bound_elsewhere(state, now, to).is_some()
     }
 
-    /// For how long its promise to another one than this still binds it.
+    /// For how long its promise to a member other than `to` still binds it.
     fn bound_elsewhere(&self, state: &NodeState, now: Instant, to: NodeId) -> Option<Duration> {
         let other = self.promised_to(state, now).filter(|&other| other != to);
         other.and(self.promise_until).map(|until| until.since(now))
@@ -238,14 +239,14 @@ impl Quorum {
         state.see_leader(None);
     }
 
-    /// It stands for election from now on.
+    /// It is a candidate from now on.
     pub(super) const fn wake(&mut self, now: Instant) {
         if matches!(self.role, Role::Following { leader: None }) {
             self.tick_at = now;
         }
     }
 
-    /// It stands aside.
+    /// It is no candidate any more.
     pub(super) fn withdraw(
         &mut self,
         state: &mut NodeState,

@@ -1,4 +1,4 @@
-//! Becoming the leader, and helping others to.
+//! Becoming the leader, and voting for others.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::bully::{NodeId, PeerMessage, QuorumMessage};
 use crate::{Epoch, Instant, Random};
 
 impl Quorum {
-    /// Asks everybody, binding nobody.
+    /// Asks all members whether they would vote for it. Binds nobody.
     pub(super) fn pre_vote(
         &mut self,
         state: &mut NodeState,
@@ -45,8 +45,9 @@ impl Quorum {
         state.send(from, PeerMessage::Quorum(reply));
     }
 
-    /// Nobody waits for who is silent. And once a majority is free, only the better ones matter, who
-    /// may go first.
+    /// Ends the pre-vote as soon as no missing answer can change its outcome. A candidate does not
+    /// wait for silent members. Once a majority is free, only the answers of better members matter,
+    /// which may go first.
     pub(super) fn decide_pre_vote_early(
         &mut self,
         state: &mut NodeState,
@@ -65,7 +66,8 @@ impl Quorum {
         }
     }
 
-    /// In what time a majority of those who have replied will be free to vote; `None` if too few have.
+    /// After what time a majority of the members that have replied is free to vote; `None` if too
+    /// few have replied.
     fn free_in(state: &NodeState, replies: &BTreeMap<NodeId, PreVoteAnswer>) -> Option<Duration> {
         let bounds = replies
             .values()
@@ -79,7 +81,7 @@ impl Quorum {
         }
     }
 
-    /// The pre-vote is over: stand, or leave it.
+    /// The pre-vote is over: ask for votes, or leave it.
     pub(super) fn decide_pre_vote(
         &mut self,
         state: &mut NodeState,
@@ -94,7 +96,7 @@ impl Quorum {
         let free = free_in == Some(Duration::ZERO);
         let settings = state.settings.clone();
         let mut better = settings.members.better(settings.me);
-        // Who is bound for long can't lead soon, whatever it is.
+        // A better member that is bound for long can't lead soon.
         let lifetime = settings.timings.message_lifetime();
         let could =
             |reply: &PreVoteAnswer| reply.can_lead && reply.bound.unwrap_or_default() < lifetime;
@@ -105,12 +107,13 @@ impl Quorum {
         }
         self.deferrals += u32::from(free && defers);
         self.role = Role::Following { leader: None };
-        // Promises to one leader end at nearly the same time, so it may be a matter of milliseconds.
+        // Promises to one leader end at nearly the same time, so it may be a matter of
+        // milliseconds.
         let wait = free_in.filter(|_| !free).unwrap_or(lifetime);
         self.tick_at = now + wait.max(lifetime / SOONEST).min(random.jitter(lifetime));
     }
 
-    /// Asks for votes, for an epoch greater than all that it has heard of.
+    /// Asks for votes, for an epoch greater than all that it knows of.
     pub(in crate::bully) fn request_votes(&mut self, state: &mut NodeState, now: Instant) {
         let Some(epoch) = state.next_epoch(now, self.known) else {
             self.role = Role::Following { leader: None };
@@ -128,8 +131,8 @@ impl Quorum {
         state.send_all(PeerMessage::Quorum(QuorumMessage::RequestVote { epoch }));
     }
 
-    /// Promises `epoch` to one member. The record is on its way to the disk before the promise can be
-    /// spoken of.
+    /// Promises `epoch` to one member. The record is on its way to the disk before any message can
+    /// mention the promise.
     pub(super) fn grant(&mut self, state: &mut NodeState, now: Instant, to: NodeId, epoch: Epoch) {
         state.record.highest = Some(epoch);
         state.record.voted = Some(to);
@@ -141,7 +144,7 @@ impl Quorum {
         self.promise(state, now);
     }
 
-    /// Everything is on disk: its own vote counts now.
+    /// All records are on disk: its own vote counts now.
     pub(in crate::bully) fn handle_persisted(
         &mut self,
         state: &mut NodeState,
@@ -157,8 +160,8 @@ impl Quorum {
         }
     }
 
-    /// A vote is refused while a promise binds, and then the epoch is *not* raised: a candidate that
-    /// is refused leaves no trace.
+    /// A vote is refused while a promise binds, and then the epoch is *not* raised: a candidate
+    /// that is refused leaves no trace.
     pub(super) fn handle_request_vote(
         &mut self,
         state: &mut NodeState,
@@ -175,7 +178,8 @@ impl Quorum {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
             return state.send(from, PeerMessage::Quorum(rejected));
         }
-        // The same once more: the answer was lost. It is promised already, and on disk or on its way.
+        // The same request again: its answer was lost. The promise exists already, and is on disk
+        // or on its way.
         if Some(epoch) == highest {
             self.promise(state, now);
         } else {
@@ -228,8 +232,8 @@ impl Quorum {
         self.lead(state, now, epoch, random);
     }
 
-    /// Too few votes: they are given back, so that nobody has to wait until they end. No late one
-    /// counts, because the next vote is for another epoch.
+    /// Too few votes: the candidate releases them, so that no member has to wait until they end.
+    /// Late votes do not count, because the next vote is for another epoch.
     pub(super) fn give_up(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
         let Role::Voting { epoch, .. } = self.role else {
             return;

@@ -1,39 +1,42 @@
-//! Electing in a store and among peers at once: the way from one to the other without a pause.
+//! Electing by a lease and among peers at once: the way from one strategy to the other without a
+//! pause.
 //!
-//! [`Both`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`Node`] leads among the peers.
+//! [`Joint`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`PeerCandidate`] leads
+//! among the peers.
 //!
 //! ```text
 //!          campaign          elected among peers        granted under the same epoch
-//!   idle ----------> electing ---------------> asking --------------------------> leading
+//!   idle ----------> electing ---------------> elected -------------------------> leading
 //!                     ^    ^                     |                                   |
-//!                     |    +--- giving back <----+-----------------------------------+
+//!                     |    +---- releasing <-----+-----------------------------------+
 //!                     |     no lease in time, another epoch, lost       the task is gone
 //!                     +-- after a pause, if the store was to blame
 //! ```
 //!
-//! **Why no other one leads at the same time.** Whoever is elected by a lease alone needs the lease;
-//! whoever is elected among peers alone needs the peers; and this one needs both. Each half is kept by
-//! the machine that keeps it when it stands alone, so each half's own argument holds
-//! ([`lease::candidate`](crate::lease::candidate), [`bully`]): the task is stopped by the
-//! earlier of the two ends, and neither half is given back before it is gone. So candidates by lease
-//! and by both may run side by side, and so may candidates by both and among peers. Those by lease
-//! and among peers may not.
+//! **Why no other candidate leads at the same time.** A candidate that is elected by a lease alone
+//! needs the lease; one that is elected among peers alone needs the peers; and this one needs both.
+//! Each half is kept by the machine that keeps it when it stands alone, so each half's own argument
+//! holds ([`lease::candidate`](crate::lease::candidate), [`bully`](crate::bully)): the task is stopped
+//! by the earlier of the two ends, and neither half is released before the task is gone. So candidates
+//! by lease and by both may run side by side, and so may candidates by both and among peers.
+//! Candidates by lease and among peers may not.
 //!
-//! **Why nobody waits for ever.** Everybody takes the halves in the same order: first the peers, then
-//! the lease. So no two of them hold a half each and wait for the other's. Among peers alone nobody waits
-//! for the lease, and by lease alone nobody for the peers. One whose store does not answer
-//! gives the peers' half back after a renew deadline, and stands aside for about a lease duration, in
-//! which another one is elected. While the store names a holder it waits: then somebody leads.
+//! **Why no candidate waits for ever.** All candidates take the halves in the same order: first the
+//! peers, then the lease. So no two of them hold a half each and wait for the other's. A candidate
+//! among peers alone never waits for the lease, and a candidate by lease alone never waits for the
+//! peers. A candidate whose store does not answer releases the peers' half after a renew deadline, and
+//! pauses for about a lease duration, in which another one is elected. While the store names a holder
+//! it waits: then there is a leader.
 //!
-//! **Why epochs increase, also from one strategy to the next.** A term has one epoch in both places: the
-//! peers number it, and the store is asked for a grant with that number, without its own clock. The
-//! store gives a greater one only if the lease has had this one, or a greater one. Then the term does
-//! not begin: both halves are given back, and the peers elect again above what the store has
-//! said. So the epoch of a term is greater than all that the store has granted, and than all that a majority
-//! of the peers has promised; and it is the last one granted, and promised by a majority, before
-//! the term begins. Whatever the clocks say, no earlier term of any strategy has a greater one, and no later
-//! term a smaller one. (Without a quorum the peers know only what they have heard of; the lease still
-//! goes to one at a time.)
+//! **Why epochs increase, also from one strategy to the next.** A term has one epoch in both places:
+//! the peers number it, and the store is asked for a grant with that number, without its own clock.
+//! The store gives a greater one only if the lease has had this one, or a greater one. Then the term
+//! does not begin: both halves are released, and the peers elect again above the store's number. So
+//! the epoch of a term is greater than all that the store has granted, and than all that a majority
+//! of the peers has promised; and it is the last one granted, and promised by a majority, before the
+//! term begins. Whatever the clocks say, no earlier term of any strategy has a greater one, and no
+//! later term a smaller one. (Without a quorum the peers know only the epochs that they have heard
+//! of; the lease still goes to one candidate at a time.)
 
 mod term;
 
@@ -50,7 +53,7 @@ use crate::{CandidateId, Epoch, Instant, Random};
 
 use term::JointTerm;
 
-/// A candidate that is elected in a store and among peers; see the [module](self).
+/// A candidate that must win a lease and an election among peers; see the [module](self).
 #[derive(Debug)]
 pub struct Joint {
     timings: Timings,
@@ -60,7 +63,7 @@ pub struct Joint {
     outputs: Outputs<JointEffect>,
 }
 
-/// What may come into it beside time.
+/// What may come in beside time.
 #[derive(Clone, Debug)]
 pub enum JointMessage {
     /// From the store: the number of an attempt, and its answer.
@@ -88,25 +91,25 @@ enum Phase {
     /// The peers have elected it, and it asks for the lease.
     Elected {
         epoch: Epoch,
-        /// When the store last gave no reason for impatience.
+        /// When the store last gave a reason to wait; the beginning of the phase, before it did.
         since: Instant,
     },
     Leading(JointTerm),
-    /// Nobody leads here, and the store is told so.
+    /// It does not lead, and releases what it holds.
     Releasing(Next),
 }
 
-/// What follows when both halves are given back.
+/// What follows when both halves are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     ElectAt(Instant),
     Withdraw,
-    /// It has failed, and has said so.
+    /// It has failed, and has reported it.
     Stop,
 }
 
 impl Joint {
-    /// A candidate made of these; neither competes yet, and both have the same timings of a term.
+    /// A candidate made of these two halves. Neither competes yet, and both have the same timings.
     #[must_use]
     pub fn new(lease: LeaseCandidate, node: PeerCandidate) -> Self {
         Self {
@@ -118,7 +121,7 @@ impl Joint {
         }
     }
 
-    /// Its half among the peers.
+    /// The half that is elected among the peers.
     #[must_use]
     pub const fn node(&self) -> &PeerCandidate {
         &self.node
@@ -191,7 +194,7 @@ impl Joint {
                 if self.cancel(reason) {
                     self.lease.resign(now, reason, random);
                 } else if let Phase::Elected { .. } = self.phase {
-                    // There is no task yet that would have to stop before.
+                    // No task runs yet that would have to stop before.
                     self.release_halves(now, Next::ElectAt(now), random);
                 }
             }
@@ -200,7 +203,7 @@ impl Joint {
         }
     }
 
-    /// Something has happened to one half that means the same for both.
+    /// Something has happened to one half that has the same meaning for both.
     fn handle_either_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
         match event {
             TermEvent::Failed(why) => {
@@ -209,13 +212,13 @@ impl Joint {
             }
             TermEvent::Abort => self.abort(),
             TermEvent::Overrun => self.overrun(),
-            // The next step sees what is left of the half.
+            // [`Joint::step`] sees the end of a half.
             _ => {}
         }
     }
 
-    /// The store has granted the lease. The term begins if it has the same number in both places, and
-    /// the peers' half still holds.
+    /// The store has granted the lease. The term begins if it has the same epoch in both places and
+    /// the peers' half still leads.
     fn handle_grant(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
         let led = self.node.standing(now);
         match (&self.phase, led) {
@@ -224,15 +227,16 @@ impl Joint {
                 self.outputs.emit(TermEvent::Began(granted));
             }
             _ => {
-                // The lease has had terms that the peers have not heard of.
+                // The lease has had terms that the peers do not know of.
                 self.node.learn_taken_epoch(granted);
                 self.release_halves(now, Next::ElectAt(now), random);
             }
         }
     }
 
-    /// Somebody holds the lease, so somebody leads, and there is no hurry. If that one's epoch is not
-    /// below this one's, the peers elect again meanwhile, so that no time is lost later.
+    /// Another candidate holds the lease, so there is a leader and no hurry. If the holder's epoch
+    /// is not below this candidate's, the peers elect again meanwhile, so that no time is lost
+    /// later.
     fn handle_holder(&mut self, now: Instant, held: Epoch, random: &mut dyn Random) {
         self.node.learn_taken_epoch(held);
         if let Phase::Elected { epoch, since } = &mut self.phase {
@@ -243,7 +247,7 @@ impl Joint {
         }
     }
 
-    /// Gives back whatever it holds without leading.
+    /// Releases both halves, of which it leads by neither.
     fn release_halves(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
         self.phase = Phase::Releasing(next);
         if self.node.stop_by().is_some() {
@@ -258,7 +262,7 @@ impl Joint {
         }
     }
 
-    /// What time has made due, or the end of something else; whether that was anything.
+    /// Takes a step that is due, by time or by the end of a half; whether there was one.
     fn step(&mut self, now: Instant, random: &mut dyn Random) -> bool {
         let is_over = self.node.stop_by().is_none() && self.lease.standing(now) == Standing::Idle;
         match &mut self.phase {
@@ -306,7 +310,7 @@ impl Joint {
         }
     }
 
-    /// One half has begun to end. Whether the other one must follow.
+    /// One half has begun to end. Returns whether the other one must follow.
     fn cancel(&mut self, reason: EndReason) -> bool {
         let first = match &mut self.phase {
             Phase::Leading(term) => term.begin_ending(reason),
@@ -338,7 +342,7 @@ impl Joint {
 impl ElectionMachine for Joint {
     type Message = JointMessage;
     type Effect = JointEffect;
-    /// As the peers know it, and as the store does.
+    /// Its names among the peers and in the store.
     type Peer = (NodeId, CandidateId);
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
@@ -361,7 +365,8 @@ impl ElectionMachine for Joint {
     }
 
     fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
-        // Both are told before either's cancel is heard, so that neither takes it for a mere resignation.
+        // Both halves learn of the handover before one's cancel is handled, so that neither takes
+        // it for a mere resignation.
         if self.cancel(EndReason::HandedOver) {
             self.node.hand_over(now, node);
             self.lease.hand_over(now, candidate);
@@ -375,7 +380,7 @@ impl ElectionMachine for Joint {
             return;
         };
         term.task_gone = true;
-        // Its task is gone, so both halves may be given back at once.
+        // The task is gone, so both halves may be released at once.
         self.lease.task_ended(now, end, random);
         self.drain(now, random);
         self.node.task_ended(now, end, random);
@@ -425,7 +430,7 @@ impl ElectionMachine for Joint {
             }
             Phase::Releasing(_) => Standing::Ending,
             Phase::Leading(_) => match (self.lease.standing(now), self.node.standing(now)) {
-                // Each half by its own clockwork; the term, by the one that ends first.
+                // Each half ends by its own timings, and the term with the half that ends first.
                 (Standing::Leading { epoch, until }, Standing::Leading { until: other, .. }) => {
                     Standing::Leading {
                         epoch,

@@ -12,7 +12,7 @@ use crate::election::{CampaignFailure, TermEvent};
 use crate::lease::LeaseId;
 use crate::{Epoch, Instant, Random};
 
-/// A campaign: a lease id, asked for until it is granted.
+/// A campaign: a lease id, and requests for the lease until it is granted.
 #[derive(Debug)]
 pub(super) struct Campaign {
     lease_id: LeaseId,
@@ -21,9 +21,10 @@ pub(super) struct Campaign {
     failures: u32,
     /// Whether the store may know the lease id.
     asked: bool,
-    /// Since when it may have granted the lease to this id, and no answer was there in time to lead by.
+    /// Since when the store may have granted the lease to this id without an answer that was in
+    /// time to lead by.
     in_doubt_since: Option<Instant>,
-    /// Whether it has said so, too late.
+    /// Whether an answer has said so, too late.
     granted_late: bool,
 }
 
@@ -75,11 +76,12 @@ impl Campaign {
         };
         match answer {
             // The store counts from the grant, which may be long after the request was sent, and
-            // this side only knows when it was sent. While the first renewal is not due yet, that
-            // is good enough. Else ask again: the same id renews, and that request is young.
+            // the candidate knows only when the request was sent. Before the first renewal is due
+            // that is good enough. After that it asks again: the same id renews, and that request
+            // is young.
             Answer::Held(_) if now.since(sent) >= timings.renew_interval() => {
                 if !self.granted_late {
-                    // It is known to be there at last, and what was before counts no more.
+                    // The store answers again, so earlier doubts no longer count.
                     self.granted_late = true;
                     self.in_doubt_since = None;
                 }
@@ -105,7 +107,7 @@ impl Campaign {
                 if now.since(sent) >= self.acquire_wait(timings) / 2 {
                     self.acquire(now, timings, outbox);
                 } else {
-                    // The store did not let us wait in it: ask from time to time.
+                    // The store did not keep the request waiting: ask again from time to time.
                     self.pending = Pending::At(now + random.jitter(timings.renew_interval() / 5));
                 }
             }
@@ -119,7 +121,8 @@ impl Campaign {
                 self.retry_later(now, timings, random);
             }
             Answer::Unknown(why) => {
-                // The store may have granted it: keep the id, and don't compete with oneself.
+                // The store may have granted the lease: keep the id, and don't compete with
+                // oneself.
                 self.replace_doubtful_id(now, timings, outbox, random);
                 let delay = self.retry_later(now, timings, random);
                 outbox.effect(LeaseEffect::Retrying(format!(
@@ -134,11 +137,12 @@ impl Campaign {
         Next::Stay
     }
 
-    /// Gives the id up for a fresh one if it has been in doubt for as long as a lease lasts.
+    /// Replaces the id by a fresh one if it has been in doubt for as long as a lease lasts.
     ///
-    /// Each request that reaches the store prolongs what may have been granted. If answers never come in
-    /// time, nobody could lead for as long as that goes on. So the lease is released, or expires if that does
-    /// not get through, and others have their turn. No term has begun under the id, and none ever will.
+    /// Each request that reaches the store prolongs what it may have granted. If answers never come
+    /// in time, nobody could lead for as long as that goes on. So the lease is released, or expires
+    /// if the release does not get through, and other candidates have their turn. No term has begun
+    /// under the id, and none ever will.
     fn replace_doubtful_id(
         &mut self,
         now: Instant,
@@ -150,7 +154,7 @@ impl Campaign {
         if now.since(since) < timings.lease_duration() {
             return false;
         }
-        // Nobody waits for the answer.
+        // The answer is not awaited.
         let release = Request::Release {
             lease_id: self.lease_id,
             reason: None,
@@ -183,8 +187,9 @@ impl Campaign {
         delay
     }
 
-    /// Gives the campaign up. The store may have granted the lease, or be about to, without this
-    /// side knowing: then nobody would lead for a whole lease duration, so it is released.
+    /// Gives the campaign up. The store may have granted the lease, or be about to, while the
+    /// candidate does not know it: then nobody would lead for a whole lease duration, so the lease
+    /// is released.
     pub(super) fn withdraw(&self, now: Instant, timings: &Timings) -> Next {
         if self.asked {
             let asked = self.pending.sent();
@@ -194,9 +199,9 @@ impl Campaign {
         }
     }
 
-    /// How long the store may keep an acquire waiting. Not longer than the lease duration, so that a
-    /// path that died silently is noticed while it matters. One who is elected elsewhere, too, keeps
-    /// others waiting there, so it hears of the store more often.
+    /// How long the store may keep an acquire waiting. Not longer than the lease duration, so that
+    /// a path that died silently is noticed in time. A candidate that has been elected elsewhere,
+    /// too, keeps others waiting there, so it asks the store more often.
     fn acquire_wait(&self, timings: &Timings) -> Duration {
         if self.min_epoch.is_some() {
             return timings.renew_interval();
@@ -205,7 +210,7 @@ impl Campaign {
     }
 }
 
-/// How long to wait before trying again after so many failures in a row: a twentieth of the renew
+/// The delay before the next attempt after this many failures in a row: a twentieth of the renew
 /// interval, doubled each time up to half of it, with jitter.
 pub(super) fn retry_delay(failures: u32, timings: &Timings, random: &mut dyn Random) -> Duration {
     let first = timings.renew_interval() / 20;

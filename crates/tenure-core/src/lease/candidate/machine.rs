@@ -1,4 +1,4 @@
-//! The machine: which phase is on, and who handles what in it.
+//! The machine: the current phase, and which part handles which input in it.
 
 use core::time::Duration;
 
@@ -27,11 +27,11 @@ enum Phase {
     Campaigning(Campaign),
     /// From the term's beginning until its task is gone.
     Leading(LeaseTerm),
-    /// The task is gone (or there never was one); the lease is being given up.
+    /// The task is gone, or there never was one; the lease is being released.
     Releasing(Release),
 }
 
-/// What is on its way out: outputs not yet polled and the numbering of requests.
+/// Outputs not yet polled, and the numbers of requests.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub(super) outputs: Outputs<LeaseEffect>,
@@ -97,19 +97,19 @@ impl Pending {
     }
 }
 
-/// What is next for the keeper after a phase has looked at an input.
+/// The transition that follows from a phase's input.
 pub(super) enum Next {
     Stay,
     Lead(LeaseTerm),
     Release(Release),
     Ended(Epoch, EndReason),
     Withdrawn,
-    /// The campaign has failed for good, and has said so.
+    /// The campaign has failed for good, and has reported it.
     Abandon,
 }
 
 impl LeaseCandidate {
-    /// A keeper that does not compete yet.
+    /// A candidate that does not compete yet.
     #[must_use]
     pub fn new(timings: Timings) -> Self {
         Self {
@@ -120,8 +120,8 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: like [`LeaseCandidate::campaign`], for a term with this epoch, or a greater one if the lease
-    /// has had this one.
+    /// Command: like [`campaign`](ElectionMachine::campaign), for a term with this epoch, or with a
+    /// greater one if the lease has had this one.
     pub fn campaign_with(&mut self, now: Instant, epoch: Epoch, random: &mut dyn Random) {
         self.campaign_from(now, Some(epoch), random);
     }
@@ -135,8 +135,8 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: if the next renewal is due soon, send it now. For a driver that sends another one to
-    /// the same store anyway, so that one request may carry both.
+    /// Command: if the next renewal is due soon, send it now. For a driver that sends another
+    /// renewal to the same store anyway, so that one request may carry both.
     pub fn renew_early(&mut self, now: Instant) {
         if let Phase::Leading(term) = &mut self.phase {
             term.renew_early(now, &self.timings, &mut self.outbox);
