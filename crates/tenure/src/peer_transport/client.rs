@@ -13,7 +13,7 @@ use super::age::PeerClock;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, Answerer, Envelope, MAX_ANSWER_BYTES, VERSION};
 use super::inbox::PeerEvent;
-use super::mac::{Mac, MAC_HEADER};
+use super::mac::{MAC_HEADER, Mac};
 use super::problem::{PeerErrorCode, PeerProblem};
 use super::send_queue::{Queued, SendQueue};
 
@@ -184,7 +184,8 @@ impl Client {
             // An unauthenticated answer may carry a reason for the log; nothing else of it is
             // believed.
             let reason_given = serde_json::from_slice::<PeerProblem>(&raw.body);
-            let reason_given = reason_given.map_or_else(|_| "no reason".into(), |problem| problem.detail);
+            let reason_given =
+                reason_given.map_or_else(|_| "no reason".into(), |problem| problem.detail);
             let detail = format!("status {}, reason {reason_given:?}", raw.status);
             self.log_trouble(Trouble::Unauthenticated, &detail);
             return Outcome::Done;
@@ -228,7 +229,8 @@ impl Client {
             PeerErrorCode::OlderStart | PeerErrorCode::RunsTwice
         ) {
             let detail = problem.detail.clone();
-            self.endpoint.report_duplicate(self.to, problem.code, detail);
+            self.endpoint
+                .report_duplicate(self.to, problem.code, detail);
         }
         self.log_trouble(Trouble::Refused(problem.code), &problem.detail);
         Outcome::Done

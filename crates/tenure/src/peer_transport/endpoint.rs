@@ -98,7 +98,10 @@ impl PeerEndpoint {
             let detail = format!("two processes claim to be start {start} of member {me}");
             self.report_duplicate(from, PeerErrorCode::RunsTwice, detail);
         }
-        let mut replay_guard = self.replay_guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replay_guard = self
+            .replay_guard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Err(refusal) = replay_guard.check(from, start, envelope.number) {
             if refusal.code == PeerErrorCode::RunsTwice {
                 replay_guard.mark_duplicate(from);
@@ -182,7 +185,10 @@ impl PeerEndpoint {
     /// The start of this member of which two processes were heard. They learn it with every
     /// request: a process that only answers would not learn it otherwise.
     pub(super) fn duplicate_start(&self, node: NodeId) -> Option<Incarnation> {
-        let replay_guard = self.replay_guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let replay_guard = self
+            .replay_guard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         replay_guard.duplicate_start(node)
     }
 
@@ -229,7 +235,10 @@ impl PeerEndpoint {
     pub(super) fn handle_answer(&self, answer: Answer, asked: Instant) {
         let Answer { member, payloads } = answer;
         let start = member.start();
-        let mut replay_guard = self.replay_guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replay_guard = self
+            .replay_guard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Err(refusal) = replay_guard.check_start(member.node, start) {
             if refusal.code == PeerErrorCode::RunsTwice {
                 replay_guard.mark_duplicate(member.node);

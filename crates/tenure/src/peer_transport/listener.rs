@@ -112,7 +112,10 @@ impl Connections {
     fn make_room(&mut self) {
         self.0.retain(|connection| !connection.task.is_finished());
         if self.0.len() >= MAX_CONNECTIONS {
-            let unauthenticated = self.0.iter().position(|connection| connection.caller.is_unauthenticated());
+            let unauthenticated = self
+                .0
+                .iter()
+                .position(|connection| connection.caller.is_unauthenticated());
             self.0.remove(unauthenticated.unwrap_or(0)).task.abort();
         }
     }

@@ -19,7 +19,7 @@ use super::caller::Caller;
 use super::counters::Counters;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
-use super::mac::{Mac, MAC_HEADER};
+use super::mac::{MAC_HEADER, Mac};
 use super::problem::{PeerErrorCode, PeerProblem, Refusal};
 
 /// Shortest time for a body: over a bad line it comes in pieces.
@@ -131,7 +131,11 @@ async fn message(
             if let Some(caller) = &caller {
                 caller.authenticate(from, &headers);
             }
-            answer(endpoint, wait_for_reply(reply, endpoint.lifetime).await, &mac)
+            answer(
+                endpoint,
+                wait_for_reply(reply, endpoint.lifetime).await,
+                &mac,
+            )
         }
         Err(refusal) => refuse(endpoint, refusal, Some(&mac)),
     }
@@ -157,11 +161,7 @@ async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
 }
 
 /// The MAC of a request, if it is good; empty if the members have no key.
-fn check_mac(
-    endpoint: &PeerEndpoint,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Result<String, Refusal> {
+fn check_mac(endpoint: &PeerEndpoint, headers: &HeaderMap, body: &[u8]) -> Result<String, Refusal> {
     let mut macs = headers.get_all(MAC_HEADER).iter();
     let given = macs.next().map(|mac| mac.to_str().unwrap_or_default());
     let expected = endpoint.mac.of_request(&endpoint.message_path(), body);

@@ -88,7 +88,8 @@ async fn answers_through(meddle: Meddle) -> (u64, u64) {
         one.send(NodeId(2), pre_vote(round));
         wait_until("the answer", || {
             let now = one.counters();
-            now.answered + now.answers_unauthenticated > before.answered + before.answers_unauthenticated
+            now.answered + now.answers_unauthenticated
+                > before.answered + before.answers_unauthenticated
         })
         .await;
     }

@@ -4,8 +4,8 @@ mod ages;
 mod connections;
 mod doubles;
 mod folders;
-mod refusals;
 mod macs;
+mod refusals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

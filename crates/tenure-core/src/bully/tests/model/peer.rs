@@ -45,8 +45,8 @@ impl PeerCandidate {
         }
     }
 
-    /// Does what it says: the disk writes at once, a task ends at once, and it campaigns for ever.
-    /// True if it asks the detector anew.
+    /// Executes its outputs: the disk writes at once, a task ends at once, and it campaigns for
+    /// ever. True if it asks the detector anew.
     pub(super) fn obey(
         &mut self,
         durable: &mut HardState,

@@ -1,4 +1,4 @@
-//! What is wrong with the algorithm as it was published.
+//! The errors of the published algorithm.
 
 use std::println;
 
@@ -19,8 +19,8 @@ fn as_published_two_members_never_have_a_leader_again_after_one_crash() {
     assert!(report.hanging > 0);
 }
 
-/// No false suspicion, no loss, messages in order, and a detector that speaks only when no message is
-/// under way.
+/// No false suspicion, no loss, messages in order, and a detector that reports only when no message
+/// is under way.
 #[test]
 fn as_published_a_crash_and_a_restart_part_three_members_for_ever() {
     let environment = Environment {

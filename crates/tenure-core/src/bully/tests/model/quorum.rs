@@ -1,6 +1,6 @@
-//! The quorum guard: one leader per epoch, one lease at a time, epochs that increase.
+//! A group with a quorum: one leader per epoch, one lease at a time, epochs that increase.
 //!
-//! The pre-vote and the priorities are left out: here anybody stands for election whenever its own
+//! The pre-vote and the priorities are left out: here any member asks for votes whenever its own
 //! promise allows, so there are more elections than there ever could be. Messages stay deliverable
 //! for ever: that is loss (never), delay, reordering and repetition at once.
 
@@ -18,7 +18,7 @@ use crate::bully::quorum::{Quorum, Role};
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     members: u32,
-    /// How often somebody stands for election, in all.
+    /// How many pre-votes succeed, in all.
     elections: u8,
     crashes: u8,
     ticks: u8,
@@ -32,7 +32,7 @@ struct Bounds {
     without: Option<Mutation>,
 }
 
-/// When no timer is due: the model says what happens.
+/// No timer is due by itself: the model decides what happens.
 const FAR: Instant = Instant::from_nanos(u64::MAX);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ struct State {
     places: Vec<Place>,
     net: BTreeSet<(NodeId, NodeId, QuorumMessage)>,
     now: u8,
-    /// What is left of the bounds.
+    /// The rest of the bounds.
     elections: u8,
     crashes: u8,
     rounds: u8,
@@ -126,9 +126,9 @@ impl State {
                 }) => {
                     self.net.insert((id, to, message));
                 }
-                // A crash before the record is on disk is one before the event; a crash after it and
-                // before the messages leave is one whose messages never arrive. So it is enough to
-                // see that none leaves in between.
+                // A crash before the record is on disk is the same as one before the event; a crash
+                // after it and before the messages leave is the same as one whose messages never
+                // arrive. So it is enough to check that none leaves in between.
                 Output::Effect(PeerEffect::Persist(record)) => {
                     while let Some(early) = place.node.poll_output() {
                         let leaves = matches!(
@@ -151,7 +151,7 @@ impl State {
 }
 
 impl PeerCandidate {
-    /// Forgets what does not matter for safety, so that states which differ only in it are one.
+    /// Forgets what does not matter for safety, so that states which differ only in that are one.
     fn settle(&mut self, now: Instant) {
         if let Some(term) = &mut self.state.term {
             term.forget_clock();
@@ -188,7 +188,7 @@ impl PeerCandidate {
         }
     }
 
-    fn guard(&mut self) -> (&mut Quorum, &mut node_state::NodeState) {
+    fn quorum(&mut self) -> (&mut Quorum, &mut node_state::NodeState) {
         match &mut self.machine {
             Machine::Quorum(machine) => (machine, &mut self.state),
             Machine::BestEffort(_) => unreachable!("these members have a quorum"),
@@ -269,7 +269,7 @@ impl Model for Bounds {
                 next.elections -= 1;
                 let highest = next.highest().filter(|_| informed);
                 next.act(id, |node, now| {
-                    let (machine, base) = node.guard();
+                    let (machine, base) = node.quorum();
                     machine.known = highest;
                     machine.request_votes(base, now);
                 });
@@ -291,7 +291,7 @@ impl Model for Bounds {
                 next.rounds -= 1;
                 next.act(id, |node, now| {
                     node.tick_term(now);
-                    let (machine, base) = node.guard();
+                    let (machine, base) = node.quorum();
                     machine.next_round(base, now, &mut Constant);
                 });
             }
@@ -349,7 +349,7 @@ const SMALL: Bounds = Bounds {
     without: None,
 };
 
-/// Checks all states within the bounds; what is broken, and how, in words.
+/// Checks all states within the bounds; returns a violation, and the way to it, in words.
 fn check(bounds: Bounds) -> Result<usize, String> {
     let began = std::time::Instant::now();
     let search = bounds.checker().threads(2);
@@ -398,7 +398,7 @@ const SOME: &[Bounds] = &[
     },
 ];
 
-/// For whoever has the time: `cargo nextest run --release -p tenure-core --run-ignored only guard
+/// Takes long: `cargo nextest run --release -p tenure-core --run-ignored only quorum
 /// --no-capture` prints how many states there were.
 const MANY: &[Bounds] = &[
     Bounds {
@@ -453,28 +453,28 @@ fn all(bounds: &[Bounds]) {
 }
 
 #[test]
-fn the_guard_keeps_its_promises_in_every_order_of_events() {
+fn a_quorum_keeps_its_promises_in_every_order_of_events() {
     all(SOME);
 }
 
 #[test]
-fn the_guard_keeps_its_promises_among_four() {
+fn a_quorum_keeps_its_promises_among_four() {
     all(&[FOUR]);
 }
 
 #[test]
 #[ignore = "takes minutes and some gigabytes"]
-fn the_guard_keeps_its_promises_among_four_in_many_more_orders() {
+fn a_quorum_keeps_its_promises_among_four_in_many_more_orders() {
     all(&[Bounds { crashes: 1, ..FOUR }, Bounds { ticks: 2, ..FOUR }]);
 }
 
 #[test]
 #[ignore = "takes minutes and some gigabytes"]
-fn the_guard_keeps_its_promises_in_many_more_orders() {
+fn a_quorum_keeps_its_promises_in_many_more_orders() {
     all(MANY);
 }
 
-/// Takes one rule out of the guard and expects the checker to find out.
+/// Takes one rule out of the quorum and expects the checker to find out.
 #[track_caller]
 fn breaks(bounds: Bounds) {
     let found = check(bounds);
