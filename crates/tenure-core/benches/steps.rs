@@ -108,7 +108,7 @@ impl Group {
                     self.queue.push_back((from, PeerInput::Persisted))
                 }
                 Output::Effect(PeerEffect::Ask { node, round }) => {
-                    let verdict = if self.nodes[place(node)].stands(self.now) {
+                    let verdict = if self.nodes[place(node)].is_candidate(self.now) {
                         Verdict::Up
                     } else {
                         Verdict::NonCandidate

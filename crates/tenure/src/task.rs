@@ -1,8 +1,8 @@
-//! What a leader's task may return.
+//! Return values of a leader's task.
 
 use std::fmt::Display;
 
-/// What a leader's task may return: nothing, or a result whose error says why the task failed.
+/// A return value of a leader's task: nothing, or a result whose error tells why the task failed.
 pub trait TaskResult: Send + 'static {
     /// The error's text, if the task failed.
     ///

@@ -72,7 +72,7 @@ impl Member {
         if mutation == Some(Mutation::VoteForgotten) {
             record.highest = None;
             record.voted = None;
-            record.obeyed = None;
+            record.accepted = None;
         }
         let started = Started {
             at: context.now,
@@ -198,7 +198,7 @@ impl Member {
 
     /// Does what the detector wants; whether that was anything.
     fn obey_detector(&mut self, context: &mut Context<'_>) -> bool {
-        let candidacy = if self.node.stands(context.now) {
+        let candidacy = if self.node.is_candidate(context.now) {
             Candidacy::Candidate
         } else {
             Candidacy::NonCandidate

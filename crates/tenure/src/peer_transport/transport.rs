@@ -1,4 +1,4 @@
-//! A member's way to the other members, whatever carries its messages.
+//! A member's way to the other members, over HTTP or in memory.
 
 use tenure_core::NodeId;
 

@@ -1,4 +1,4 @@
-//! Electing by a lease in a store.
+//! Electing by a lease.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -96,7 +96,7 @@ impl LeaseChannel {
         }
     }
 
-    /// Says this about the holder of this lease.
+    /// Publishes these metadata of the holder of this lease.
     pub(super) fn proclaim(
         &self,
         lease_id: Option<LeaseId>,

@@ -131,7 +131,7 @@ async fn sees(observer: &mut crate::observe::Observer, address: Option<&str>) {
 }
 
 #[tokio::test]
-async fn what_a_leader_says_about_itself_reaches_the_others_with_its_renewals() {
+async fn a_leaders_metadata_reach_the_others_with_its_renewals() {
     let world = World::new(3, None);
     let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();
     let (leader, guard) = world.elect(&[0, 1, 2]).await;
@@ -214,7 +214,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_one_leads() {
 }
 
 #[tokio::test]
-async fn without_a_majority_nobody_leads_and_without_the_guard_a_part_does() {
+async fn without_a_majority_only_a_group_without_a_quorum_has_a_leader() {
     for (quorum, leads) in [(true, false), (false, true)] {
         let world = World::new(3, Some(quorum));
         world.network.cut(NodeId(3));
@@ -236,7 +236,7 @@ async fn a_machine_that_stood_still_past_the_deadline_leads_no_more() {
 }
 
 #[tokio::test]
-async fn a_member_whose_number_another_process_has_stops_and_says_why() {
+async fn a_duplicate_member_stops_and_reports_why() {
     let world = World::new(3, None);
     let (_, guard) = world.elect(&[0]).await;
     let duplicate = DuplicateMember {
@@ -258,7 +258,7 @@ async fn a_member_whose_number_another_process_has_stops_and_says_why() {
 }
 
 #[tokio::test]
-async fn the_only_one_leads_whenever_it_competes_and_its_epochs_grow() {
+async fn a_single_candidate_leads_whenever_it_competes_and_its_epochs_grow() {
     let time = ManualClock::start();
     let renewer = Renewer::start_with(Clock::Manual(time.clone())).unwrap();
     let config = Config::new("tests/job".parse().unwrap()).with_strategy(Strategy::Static);
@@ -279,7 +279,7 @@ async fn the_only_one_leads_whenever_it_competes_and_its_epochs_grow() {
 }
 
 #[tokio::test]
-async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() {
+async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
     let (store, network) = (TestStore::start().unwrap(), Network::default());
     let election: tenure_core::ElectionName = "tests/job".parse().unwrap();
     let peers: Vec<Peer> = (1..=3)
@@ -335,7 +335,7 @@ async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() 
 }
 
 #[tokio::test]
-async fn a_thread_that_panics_ends_its_terms_and_tells_whoever_waits() {
+async fn a_thread_that_panics_ends_its_terms_and_its_campaigns() {
     let store = TestStore::start().unwrap();
     let candidate = |name: &str| {
         let config = Config::new("tests/job".parse().unwrap());

@@ -1,4 +1,4 @@
-//! What members do: alone, together in a world of chance, and in every order that there is.
+//! Members: alone, together in a random world, and in every order of events.
 
 mod alone;
 mod model;
@@ -29,7 +29,7 @@ fn members(count: u32) -> Membership {
     Membership::new((1..=count).map(member)).unwrap()
 }
 
-/// Dice that fall the same way for the same seed (splitmix64).
+/// Random numbers that are the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
 struct Dice(u64);
 

@@ -1,4 +1,5 @@
-//! A world of members, their disks, tasks and clocks, and ways that delay, lose, repeat and cut.
+//! A world of members, their disks, tasks and clocks, and a network that delays, loses, repeats and
+//! is cut.
 
 extern crate std;
 
@@ -23,7 +24,7 @@ pub(super) struct Climate {
     pub(super) mistakes: u64,
     /// By how much each clock may be off in rate, in thousandths.
     pub(super) drift: u64,
-    /// For how long things go wrong, in milliseconds, and what does.
+    /// For how long things go wrong, in milliseconds, and which.
     pub(super) trouble: u64,
     pub(super) faults: &'static [Fault],
     pub(super) without: Option<DisabledRule>,
@@ -51,7 +52,7 @@ enum Event {
 
 struct Place {
     node: Option<PeerCandidate>,
-    /// Which of its lives: what was for an earlier one does not arrive.
+    /// Counts its starts: a message for an earlier one does not arrive.
     life: u64,
     durable: HardState,
     unwritten: VecDeque<HardState>,
@@ -71,7 +72,7 @@ pub(super) struct World {
     places: BTreeMap<NodeId, Place>,
     queue: BTreeMap<(u64, u64), Event>,
     count: u64,
-    /// Those who are cut off from the rest.
+    /// Members that are cut off from the rest.
     parted: BTreeSet<NodeId>,
     pub(super) epochs: Vec<Epoch>,
     pub(super) troubled: bool,
@@ -198,13 +199,12 @@ impl World {
         self.run_until(self.now + time);
     }
 
-    /// Who leads, in the opinion of each member.
+    /// The leader in the opinion of each member.
     pub(super) fn opinions(&self) -> Vec<Option<NodeId>> {
         self.places.values().map(|place| place.seen).collect()
     }
 
-    /// Whose task is going.
-    /// The epoch of the task that is going there.
+    /// The epoch of the task that runs at a member.
     pub(super) fn epoch_of(&self, id: NodeId) -> Option<Epoch> {
         self.places[&id].task
     }
@@ -235,7 +235,7 @@ impl World {
                 let stands = self.places[&node]
                     .node
                     .as_ref()
-                    .map(|n| n.stands(self.local(node)));
+                    .map(|n| n.is_candidate(self.local(node)));
                 let unseen = self.is_cut(asker, node) || self.frozen(node).is_some();
                 let wrong = self.troubled && self.dice.one_in(self.climate.mistakes);
                 let verdict = match stands {
@@ -257,7 +257,7 @@ impl World {
                 if place.life == life {
                     place.durable = place.unwritten.pop_front().unwrap();
                     if let Some(thaw) = self.frozen(id) {
-                        // The disk is done; the process hears of it when it runs again.
+                        // The disk has written; the process learns it when it runs again.
                         let record = self.places[&id].durable;
                         self.places
                             .get_mut(&id)
@@ -353,8 +353,8 @@ impl World {
         self.drive(id, |node, now, dice| node.campaign(now, dice));
     }
 
-    /// The process is gone, and its task with it. Of what was on its way to the disk a part may have
-    /// arrived.
+    /// The process is gone, and its task with it. A part of the records on their way to the disk
+    /// may have arrived.
     fn crash(&mut self, id: NodeId) {
         let arrived = self.dice.below(3);
         let place = self.places.get_mut(&id).unwrap();
@@ -450,7 +450,7 @@ impl World {
                 self.end_task(id, pause, TaskEnd::Returned);
             }
             Output::Term(TermEvent::Abort) => {
-                // After a standstill what the task does in its allowance is for the epoch to fence.
+                // After a standstill the epoch fences what the task does in its allowance.
                 let allowance = timings().term().abort_allowance().as_millis() as u64;
                 let place = self.places.get_mut(&id).unwrap();
                 let pause = if place.stood_still {
@@ -460,7 +460,7 @@ impl World {
                 };
                 self.end_task(id, pause, TaskEnd::Aborted);
             }
-            // After a standstill it is late for everything.
+            // After a standstill every stage is late.
             Output::Term(TermEvent::Overrun) => {
                 assert!(self.places[&id].stood_still, "{id} overruns")
             }

@@ -64,7 +64,7 @@ impl Relay {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_as_a_hint() {
+async fn a_refused_connection_gives_a_hint() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = gone.local_addr().unwrap();
     drop(gone);
@@ -77,7 +77,7 @@ async fn a_refused_connection_is_told_as_a_hint() {
 
 /// The end of a process closes its connections, and nothing else shows it so soon.
 #[tokio::test]
-async fn a_connection_that_ends_without_notice_is_told_as_a_hint() {
+async fn a_connection_that_ends_without_notice_gives_a_hint() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
     let (one, answers) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
     one.send(NodeId(2), pre_vote(1));
@@ -219,7 +219,7 @@ async fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn idle_connections_of_strangers_keep_no_member_out() {
+async fn idle_unauthenticated_connections_keep_no_member_out() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
     let hinted = Arc::new(AtomicBool::new(false));
     let hint = hinted.clone();

@@ -2,10 +2,10 @@
 
 use super::*;
 
-async fn impostor(inbox: &mut Inbox) -> DuplicateMember {
+async fn duplicate(inbox: &mut Inbox) -> DuplicateMember {
     loop {
-        if let PeerEvent::Duplicate(impostor) = next(inbox).await {
-            return impostor;
+        if let PeerEvent::Duplicate(duplicate) = next(inbox).await {
+            return duplicate;
         }
     }
 }
@@ -51,7 +51,7 @@ async fn is_told_nothing(inbox: &mut Inbox) -> bool {
 #[tokio::test]
 async fn the_older_of_two_processes_with_one_number_is_told() {
     let [mut older, mut newer] = two_of([5, 6]).await;
-    let told = impostor(&mut older).await;
+    let told = duplicate(&mut older).await;
     assert_eq!(told.seen_by, NodeId(2));
     assert!(
         told.detail.contains("start 5 of member 1"),
@@ -65,7 +65,7 @@ async fn the_older_of_two_processes_with_one_number_is_told() {
 async fn both_of_two_processes_with_one_copied_state_are_told() {
     let [mut first, mut second] = two_of([5, 5]).await;
     for inbox in [&mut first, &mut second] {
-        let told = impostor(inbox).await.to_string();
+        let told = duplicate(inbox).await.to_string();
         let words = [
             "member 2",
             "two processes",
@@ -101,17 +101,17 @@ async fn an_answer_of_a_process_that_was_replaced_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_process_with_my_own_number_at_my_door_is_reported() {
+async fn a_process_with_this_members_number_is_reported() {
     let (one, mut inbox) = PeerServer::start(setup(1)).unwrap();
     // It takes this member for member 2.
     let (double, _inbox) = PeerServer::start(one_with_two_at(listening_on(&one))).unwrap();
     double.send(NodeId(2), pre_vote(1));
-    assert_eq!(impostor(&mut inbox).await.seen_by, NodeId(1));
+    assert_eq!(duplicate(&mut inbox).await.seen_by, NodeId(1));
     assert_eq!(one.counters().refused["runs_twice"], 1);
 }
 
 #[tokio::test]
-async fn an_address_that_leads_back_to_myself_is_no_double() {
+async fn an_address_that_leads_back_to_this_member_is_no_duplicate() {
     // The port is known only once it is taken.
     let (one, _inbox) = PeerServer::start(setup(1)).unwrap();
     let address = listening_on(&one);

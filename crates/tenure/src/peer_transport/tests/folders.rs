@@ -19,7 +19,7 @@ fn record(epoch: u64) -> HardState {
         highest: Epoch::new(epoch),
         voted: Some(NodeId(3)),
         promised_ms: Some(15_000),
-        obeyed: None,
+        accepted: None,
     }
 }
 
@@ -35,7 +35,7 @@ fn written(epoch: u64) -> TempDir {
 }
 
 #[test]
-fn what_was_written_last_is_there_at_the_next_start() {
+fn the_last_record_is_there_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made/when/needed");
     let mut opened = open(&path).unwrap();
@@ -49,7 +49,7 @@ fn what_was_written_last_is_there_at_the_next_start() {
 }
 
 #[test]
-fn members_that_were_set_up_in_another_way_before_are_noticed() {
+fn changed_settings_of_the_group_are_noticed() {
     let folder = written(1);
     let members = [1, 2].map(|id| Member {
         id: NodeId(id),
@@ -64,7 +64,7 @@ fn members_that_were_set_up_in_another_way_before_are_noticed() {
 }
 
 #[test]
-fn a_record_that_should_be_there_and_is_not_is_refused() {
+fn a_missing_record_is_an_error() {
     let folder = written(1);
     fs::remove_file(folder.path().join("record")).unwrap();
     let error = open(folder.path()).unwrap_err();
@@ -167,7 +167,7 @@ fn a_folder_in_use_and_a_file_in_its_place_are_refused() {
 }
 
 #[test]
-fn nobody_else_can_read_what_is_kept() {
+fn only_the_owner_can_read_the_state() {
     use std::os::unix::fs::PermissionsExt;
     let folder = written(1);
     for entry in fs::read_dir(folder.path()).unwrap() {

@@ -4,8 +4,8 @@ mod ages;
 mod connections;
 mod doubles;
 mod folders;
+mod macs;
 mod refusals;
-mod seals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ async fn wait_until(what: &str, is_true: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_is_answered_at_once_rides_in_the_response() {
+async fn an_answer_in_the_same_turn_is_in_the_response() {
     // Member 2 has no way to member 1 but that.
     let (two, mut inbox_of_two) = PeerServer::start(setup(2)).unwrap();
     let (one, mut inbox_of_one) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
@@ -173,7 +173,7 @@ async fn what_is_answered_at_once_rides_in_the_response() {
 }
 
 #[tokio::test]
-async fn what_is_answered_later_goes_as_a_message_of_its_own() {
+async fn a_message_that_came_in_a_response_has_no_reply() {
     let (one, mut inbox_of_one) = PeerServer::start(setup(1)).unwrap();
     let mut two = setup(2);
     two.peers.insert(NodeId(1), at(listening_on(&one)));
@@ -231,7 +231,7 @@ async fn without_keys_messages_go_through_and_a_key_on_one_side_refuses() {
 }
 
 #[tokio::test]
-async fn a_message_that_lay_too_long_is_not_handed_out() {
+async fn a_message_that_has_waited_for_too_long_is_not_handed_out() {
     let (clock, time) = manual_clock();
     let two = Setup {
         clock: clock.clone(),
@@ -251,7 +251,7 @@ async fn a_message_that_lay_too_long_is_not_handed_out() {
 }
 
 #[tokio::test]
-async fn of_two_messages_of_a_kind_that_wait_the_newer_one_is_sent() {
+async fn a_newer_message_replaces_a_waiting_one_of_its_kind() {
     // Nobody takes anything from this socket, so the first message keeps the line busy.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let one = one_with_two_at(silent.local_addr().unwrap());
@@ -267,7 +267,7 @@ async fn of_two_messages_of_a_kind_that_wait_the_newer_one_is_sent() {
 }
 
 #[tokio::test]
-async fn the_status_says_what_the_driver_published_and_the_counters() {
+async fn the_status_route_shows_the_published_status_and_the_counters() {
     let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
     two.publish(Status {
         role: "following".into(),
@@ -315,7 +315,7 @@ async fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_must_be_set_alike_shows_in_the_fingerprint() {
+fn settings_that_must_be_alike_are_in_the_fingerprint() {
     assert_eq!(fingerprint(1), fingerprint(2));
     let of = |priorities: [u32; 3], guarantee| {
         let members = (1..).zip(priorities).map(|(id, priority)| Member {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::peer_transport::mac::SEAL_HEADER;
+use crate::peer_transport::mac::MAC_HEADER;
 
 /// Someone with the key who writes to member 2 by hand.
 pub(super) struct Writer {
@@ -25,14 +25,14 @@ impl Writer {
         }
     }
 
-    pub(super) fn seal_of(&self, body: &[u8]) -> String {
+    pub(super) fn mac_of(&self, body: &[u8]) -> String {
         self.mac.of_request(&self.path, body).unwrap()
     }
 
-    pub(super) async fn post(&self, body: Vec<u8>, seals: &[&str]) -> (u16, Value) {
+    pub(super) async fn post(&self, body: Vec<u8>, macs: &[&str]) -> (u16, Value) {
         let mut request = self.http.post(&self.url).body(body);
-        for seal in seals {
-            request = request.header(SEAL_HEADER, *seal);
+        for mac in macs {
+            request = request.header(MAC_HEADER, *mac);
         }
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();
@@ -41,8 +41,8 @@ impl Writer {
 
     pub(super) async fn say(&self, message: &Value) -> (u16, Value) {
         let body = message.to_string().into_bytes();
-        let seal = self.seal_of(&body);
-        self.post(body, &[&seal]).await
+        let mac = self.mac_of(&body);
+        self.post(body, &[&mac]).await
     }
 
     /// A message of member 1 that is good for some seconds.
@@ -50,7 +50,7 @@ impl Writer {
         let mut message = json!({
             "version": 1, "cluster": "billing", "config": fingerprint(1).hash(),
             "from": 1, "incarnation": 3, "instance": 77, "to": 2, "number": 5, "good_until": null,
-            "payload": {"election": {"guard": {"pre_vote": {"round": 1}}}},
+            "payload": {"election": {"quorum": {"pre_vote": {"round": 1}}}},
         });
         let (status, problem) = self.say(&message).await;
         assert_eq!(
@@ -86,7 +86,7 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
         message.as_object_mut().unwrap().remove(field);
         message
     };
-    let round = "/payload/election/guard/pre_vote";
+    let round = "/payload/election/quorum/pre_vote";
     let extra = |path: &str| {
         let mut message = good.clone();
         message.pointer_mut(path).unwrap()["extra"] = 1.into();
@@ -192,7 +192,7 @@ async fn a_message_is_taken_once_and_none_older_than_it() {
 }
 
 #[tokio::test]
-async fn a_recording_is_worth_nothing_to_the_next_process() {
+async fn the_next_process_refuses_a_recorded_message() {
     let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
     let recorded = Writer::to(&two).good().await;
     drop(two);

@@ -343,7 +343,7 @@ impl<M: PeerMachine> Peers<M> {
 
     /// Executes an output of the detector; whether there was one.
     fn execute_detector(&mut self, now: Instant) -> bool {
-        let candidacy = if self.machine.node().stands(now) {
+        let candidacy = if self.machine.node().is_candidate(now) {
             Candidacy::Candidate
         } else {
             Candidacy::NonCandidate

@@ -1,4 +1,4 @@
-//! One candidate, whose peers are itself, and a store that a test plays.
+//! One candidate that is its own only peer, and a store that a test plays.
 
 extern crate std;
 
@@ -9,14 +9,14 @@ use super::*;
 use crate::election::CampaignFailure;
 use crate::lease::candidate::Request;
 
-/// The only member of its group, so that the peers elect it at once, and what it says.
+/// The only member of its group, so that the peers elect it at once, and its outputs.
 struct Bench {
     both: Joint,
     now: u64,
     dice: Dice,
     /// The newest request to the store.
     request: Option<(u64, Request)>,
-    /// What it said of the campaign and the term.
+    /// Its term events.
     said: Vec<TermEvent>,
     /// Why the store refuses it.
     refused: Option<String>,
@@ -26,7 +26,7 @@ impl Bench {
     fn new(wall: u64) -> Self {
         let node = node(1, 1, GroupGuarantee::Quorum, HardState::default(), 0, wall);
         let mut bench = Self {
-            both: Joint::new(keeper(), node),
+            both: Joint::new(lease_candidate(), node),
             now: 0,
             dice: Dice(1),
             request: None,
@@ -142,16 +142,16 @@ fn while_another_one_holds_the_lease_it_waits_and_is_elected_above_it() {
 }
 
 #[test]
-fn without_a_store_the_peers_half_is_given_back_and_it_stands_aside() {
+fn without_a_store_the_peers_half_is_released_and_the_candidate_pauses() {
     let mut bench = Bench::new(1_000);
     bench.answer(Answer::Unknown("no answer".into()));
     let deadline = timings().term().renew_deadline().as_millis() as u64;
     bench.go(deadline);
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
-    // Others are told that it does not stand.
-    assert!(!bench.both.node().stands(at(bench.now)));
+    // Other members learn that it is no candidate.
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
     bench.go(2_000);
-    assert!(!bench.both.node().stands(at(bench.now)));
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
     // It comes again.
     bench.request = None;
     while bench.request.is_none() {
@@ -181,7 +181,7 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
     let reason = EndReason::RenewDeadline;
     assert!(bench.said.contains(&TermEvent::Cancel(reason)));
     assert_eq!(bench.standing(), Standing::Ending);
-    // Until the task is gone it keeps what it has.
+    // Until the task is gone it keeps both halves.
     assert!(matches!(
         bench.both.node().standing(at(bench.now)),
         Standing::Leading { .. }
@@ -195,7 +195,7 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
 }
 
 #[test]
-fn who_resigns_says_so_once_and_keeps_both_halves_until_the_task_is_gone() {
+fn a_resigned_leader_keeps_both_halves_until_the_task_is_gone() {
     let mut bench = Bench::new(1_000);
     let led = bench.asked();
     bench.answer(Answer::Held(led));
@@ -232,7 +232,7 @@ fn a_store_that_refuses_it_ends_the_campaign() {
         (Some("no"), &[][..])
     );
     assert_eq!(bench.standing(), Standing::Idle);
-    assert!(!bench.both.node().stands(at(bench.now)));
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
 }
 
 #[test]

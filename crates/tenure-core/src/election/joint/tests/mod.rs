@@ -1,5 +1,4 @@
-//! What a candidate does that needs two halves: by itself, and among others while the strategy is
-//! changed.
+//! A candidate that needs two halves: by itself, and among others while the strategy is changed.
 
 mod alone;
 mod rolling;
@@ -58,11 +57,11 @@ fn node(
     PeerCandidate::new(settings.with_guarantee(guarantee), record, started)
 }
 
-fn keeper() -> LeaseCandidate {
+fn lease_candidate() -> LeaseCandidate {
     LeaseCandidate::new(*timings().term())
 }
 
-/// Dice that fall the same way for the same seed (splitmix64).
+/// Random numbers that are the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
 struct Dice(u64);
 

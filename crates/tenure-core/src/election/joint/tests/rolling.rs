@@ -16,8 +16,8 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     0..set.map_or(count, |seeds| seeds.parse().unwrap())
 }
 
-/// Restarts all members one after the other, elected in this way from then on: some are stopped, some
-/// die. Between two of them somebody leads.
+/// Restarts all members one after the other, with this strategy from then on: some are stopped,
+/// some die. Between two restarts there is a leader.
 fn roll(world: &mut World, members: u32, by: By) {
     let mut order: Vec<u32> = (1..=members).collect();
     for last in (1..order.len()).rev() {
@@ -98,7 +98,7 @@ fn members_that_come_and_go_while_strategies_are_mixed_never_lead_together() {
 }
 
 #[test]
-fn members_of_which_each_has_one_way_only_leave_the_place_to_the_one_that_has_both() {
+fn the_only_member_that_reaches_store_and_peers_leads() {
     for seed in seeds(20) {
         let mut world = World::new(3, By::Both, seed);
         // The best one reaches its peers only, the second one the store only.
@@ -112,7 +112,7 @@ fn members_of_which_each_has_one_way_only_leave_the_place_to_the_one_that_has_bo
 }
 
 #[test]
-fn without_a_store_those_who_need_none_lead() {
+fn without_a_store_candidates_among_peers_lead() {
     for seed in seeds(20) {
         let mut world = World::new(3, By::Both, seed);
         for id in 1..=3 {
@@ -126,12 +126,12 @@ fn without_a_store_those_who_need_none_lead() {
 }
 
 #[test]
-fn without_a_majority_those_who_need_none_lead() {
+fn without_a_majority_candidates_by_lease_lead() {
     for seed in seeds(20) {
         let mut world = World::new(3, By::Lease, seed);
         world.loss = u64::MAX;
         world.until_led(LONG);
-        // The first one of three to change: it can be elected by nobody, and disturbs nobody.
+        // The first of three to change: no majority elects it, and it disturbs none of the others.
         world.stop(1);
         world.start(1, By::Both);
         let leader = world.until_led(LONG);
@@ -148,7 +148,7 @@ fn two_members_without_a_quorum_change_beside_a_lease_and_epochs_are_the_stores(
         for by in [By::Both, By::Lease] {
             roll(&mut world, 2, by);
         }
-        // The one that is left has both.
+        // The remaining member has both.
         roll(&mut world, 2, By::Both);
         world.kill(1);
         assert_eq!(world.until_led(LONG), 2);

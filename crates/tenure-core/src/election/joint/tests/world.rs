@@ -1,5 +1,5 @@
-//! Candidates of all strategies beside each other: a store, peers, clocks that disagree, and ways that
-//! delay, lose and are cut.
+//! Candidates of all strategies beside each other: a store, peers, clocks that disagree, and
+//! networks that delay, lose and are cut.
 
 extern crate std;
 
@@ -16,7 +16,7 @@ use crate::lease::{self, Acquire, Change, LeaseDuration, Operation, Rejection, R
 
 const TICK: u64 = 10;
 
-/// Which way a member is elected.
+/// The strategy of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Lease,
@@ -34,7 +34,7 @@ enum Machine {
 struct Place {
     by: By,
     machine: Option<Machine>,
-    /// What is for an earlier life does not arrive.
+    /// A message for an earlier start does not arrive.
     life: u64,
     record: HardState,
     wall: u64,
@@ -50,7 +50,7 @@ enum Parcel {
     Peers(u32, u32, PeerMessage),
     Request(u32, u64, u64, Request),
     Answer(u32, u64, u64, Answer),
-    /// What the asker's detector says of a member, in a round.
+    /// The verdict of the asker's detector on a member, in a round.
     Verdict(u32, u64, NodeId, u64),
 }
 
@@ -66,7 +66,7 @@ pub(super) struct World {
     parcels: Vec<(u64, Parcel)>,
     /// One message or request in so many is lost.
     pub(super) loss: u64,
-    /// By which ways the leaders were elected, and their epochs.
+    /// The strategies of the leaders, and their epochs.
     pub(super) terms: Vec<(By, Epoch)>,
     pub(super) log: Vec<String>,
 }
@@ -122,7 +122,7 @@ impl World {
         self.log.push(format!("{:>7} {line}", self.now));
     }
 
-    /// Starts a member, elected in this way. It knows what its disk knows.
+    /// Starts a member with this strategy. It has the record that is on its disk.
     pub(super) fn start(&mut self, id: u32, by: By) {
         self.note(&format!("{id} starts, by {by:?}"));
         let (now, guarantee, count) = (self.now, self.guarantee, self.members);
@@ -133,8 +133,8 @@ impl World {
         let wall = place.wall;
         let node = |record| node(id, count, guarantee, record, now, wall);
         place.machine = Some(match by {
-            By::Lease => Machine::Lease(keeper()),
-            By::Both => Machine::Both(Joint::new(keeper(), node(place.record))),
+            By::Lease => Machine::Lease(lease_candidate()),
+            By::Both => Machine::Both(Joint::new(lease_candidate(), node(place.record))),
             By::Peers => Machine::Peers(node(place.record)),
         });
         self.drive(id, |machine, now, dice| machine.campaign(now, dice));
@@ -149,7 +149,7 @@ impl World {
         place.stops_at = None;
     }
 
-    /// The process is told to stop, and does.
+    /// The process is told to stop, and does so.
     pub(super) fn stop(&mut self, id: u32) {
         self.note(&format!("{id} stops"));
         self.place(id).stopping = true;
@@ -172,7 +172,7 @@ impl World {
         self.places[&id].machine.is_some()
     }
 
-    /// Cuts a member's ways, or mends them.
+    /// Cuts a member off, or reconnects it.
     pub(super) fn reach(&mut self, id: u32, store: bool, peers: bool) {
         self.note(&format!(
             "{id} reaches the store: {store}, its peers: {peers}"
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Runs until somebody leads; fails if nobody does for so long.
+    /// Runs until there is a leader; fails if there is none for so long.
     pub(super) fn until_led(&mut self, most: u64) -> u32 {
         for _ in 0..most / TICK {
             if let Some(leader) = self.leader() {
@@ -257,7 +257,7 @@ impl World {
             Parcel::Verdict(asker, life, node, round) => {
                 let place = &self.places[&node.0];
                 let machine = place.machine.as_ref().filter(|_| place.reaches_peers);
-                let stands = machine.and_then(|machine| machine.stands(at(self.now)));
+                let stands = machine.and_then(|machine| machine.is_candidate(at(self.now)));
                 let verdict = match stands {
                     None => Verdict::Down,
                     Some(false) => Verdict::NonCandidate,
@@ -358,7 +358,7 @@ impl World {
                 attempt, request, ..
             })) => {
                 self.post(Parcel::Request(id, life, attempt, request));
-                // What has no answer by then has been lost.
+                // A request without an answer by then is lost.
                 let answer = Answer::Unknown("no answer".into());
                 let lost = Parcel::Answer(id, life, attempt, answer);
                 self.parcels.push((self.now + 500, lost));
@@ -467,7 +467,7 @@ impl Machine {
 
     fn answered(&mut self, now: Instant, attempt: u64, answer: Answer, dice: &mut Dice) {
         match self {
-            Self::Lease(keeper) => keeper.handle_message(now, (attempt, answer), dice),
+            Self::Lease(machine) => machine.handle_message(now, (attempt, answer), dice),
             Self::Both(both) => {
                 both.handle_message(now, JointMessage::Store(attempt, answer), dice)
             }
@@ -475,18 +475,18 @@ impl Machine {
         }
     }
 
-    /// Whether it stands for election among the peers; `None` for who is none of them.
-    fn stands(&self, now: Instant) -> Option<bool> {
+    /// Whether it is a candidate among the peers; `None` if it is no member.
+    fn is_candidate(&self, now: Instant) -> Option<bool> {
         match self {
             Self::Lease(_) => None,
-            Self::Both(both) => Some(both.node().stands(now)),
-            Self::Peers(node) => Some(node.stands(now)),
+            Self::Both(both) => Some(both.node().is_candidate(now)),
+            Self::Peers(node) => Some(node.is_candidate(now)),
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output<JointEffect>> {
         match self {
-            Self::Lease(keeper) => Some(match keeper.poll_output()? {
+            Self::Lease(machine) => Some(match machine.poll_output()? {
                 Output::Effect(effect) => Output::Effect(JointEffect::Store(effect)),
                 Output::Term(event) => Output::Term(event),
             }),

@@ -1,4 +1,4 @@
-//! Several keepers against one lease, over ways that delay, lose and repeat.
+//! Several candidates against one lease, over networks that delay, lose and repeat.
 
 use proptest::collection;
 use proptest::prelude::*;
@@ -7,13 +7,13 @@ use super::*;
 use crate::lease::{self, Acquire, Change, LeaseDuration, Operation, Record, Rejection, Rules};
 use crate::{CandidateId, UnixMillis};
 
-const KEEPERS: usize = 3;
+const CANDIDATES: usize = 3;
 
 /// How often the world is looked at.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What the ways do to one request: how long it and its answer take, in milliseconds; `None` is
-/// lost. A repeated request arrives a second time, so much later.
+/// What the network does to one request: how long it and its answer take, in milliseconds; `None`
+/// is lost. A repeated request arrives a second time, so much later.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     there: Option<u64>,
@@ -21,20 +21,20 @@ struct Way {
     repeated_after: Option<u64>,
 }
 
-/// What happens now and then to one of the keepers.
+/// What happens now and then to one of the candidates.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Nothing,
     StandStill(u64),
     Resign,
     TaskFails,
-    /// Somebody breaks the lease, and lets it run out what it has left.
+    /// An operator breaks the lease with a period as long as the rest of it.
     Break,
 }
 
-/// A keeper, its task and its clock, which stands for the same time as the store's.
+/// A candidate, its task and its clock, which stands still as often as the computer does.
 struct Node {
-    keeper: LeaseCandidate,
+    machine: LeaseCandidate,
     random: Middle,
     asleep_until: Instant,
     /// Whether it stood still since its term began.
@@ -76,7 +76,7 @@ struct World {
 impl World {
     fn new(ways: Vec<Way>) -> Self {
         let node = |number| Node {
-            keeper: LeaseCandidate::new(Timings::default()),
+            machine: LeaseCandidate::new(Timings::default()),
             random: Middle(number << 32),
             asleep_until: at(0),
             stood_still: false,
@@ -85,7 +85,7 @@ impl World {
         Self {
             now: at(0),
             record: Record::default(),
-            nodes: (0..KEEPERS as u64).map(node).collect(),
+            nodes: (0..CANDIDATES as u64).map(node).collect(),
             under_way: Vec::new(),
             ways,
             sent: 0,
@@ -106,7 +106,7 @@ impl World {
                 next = fates.next();
             }
             self.deliver();
-            for number in 0..KEEPERS {
+            for number in 0..CANDIDATES {
                 self.turn(number);
             }
             self.check();
@@ -123,14 +123,14 @@ impl World {
             }
             Fate::Resign => {
                 if now >= node.asleep_until {
-                    node.keeper
+                    node.machine
                         .resign(now, EndReason::Resigned, &mut node.random);
                 }
             }
             Fate::TaskFails => {
                 if now >= node.asleep_until && node.task != Task::None {
                     node.task = Task::None;
-                    node.keeper
+                    node.machine
                         .task_ended(now, TaskEnd::Failed, &mut node.random);
                 }
             }
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// What has arrived by now, in the order of arrival.
+    /// Delivers what has arrived by now, in the order of arrival.
     fn deliver(&mut self) {
         self.under_way.sort_by_key(|&(arrival, _)| arrival);
         while self
@@ -180,7 +180,7 @@ impl World {
                     let node = &mut self.nodes[to];
                     if self.now >= node.asleep_until {
                         let random = &mut node.random;
-                        node.keeper
+                        node.machine
                             .handle_message(self.now, (attempt, answer), random);
                     } else {
                         let answer = Parcel::Answer {
@@ -240,24 +240,24 @@ impl World {
         }
     }
 
-    /// One keeper's driver looks at the clock and does what the keeper says.
+    /// One candidate's driver ticks and executes the outputs.
     fn turn(&mut self, number: usize) {
         let (now, node) = (self.now, &mut self.nodes[number]);
         if now < node.asleep_until {
             return;
         }
-        if node.keeper.standing(now) == Standing::Idle {
-            node.keeper.campaign(now, &mut node.random);
+        if node.machine.standing(now) == Standing::Idle {
+            node.machine.campaign(now, &mut node.random);
         }
-        node.keeper.handle_timeout(now, &mut node.random);
+        node.machine.handle_timeout(now, &mut node.random);
         if let Task::Stopping(_, stops_at) = node.task
             && now >= stops_at
         {
             node.task = Task::None;
-            node.keeper
+            node.machine
                 .task_ended(now, TaskEnd::Returned, &mut node.random);
         }
-        while let Some(output) = self.nodes[number].keeper.poll_output() {
+        while let Some(output) = self.nodes[number].machine.poll_output() {
             self.obey(number, &output);
         }
     }
@@ -277,12 +277,12 @@ impl World {
                 }
             }
             Output::Term(TermEvent::Abort) => {
-                // After a standstill the abort may come later than any promise: what the task then
-                // does in its allowance is for the epoch to fence off.
+                // After a standstill the abort may come later than any promise: the epoch fences
+                // off what the task does in its allowance.
                 if node.stood_still {
                     node.task = Task::None;
                     let random = &mut node.random;
-                    node.keeper.task_ended(now, TaskEnd::Aborted, random);
+                    node.machine.task_ended(now, TaskEnd::Aborted, random);
                 } else if let Task::Stopping(epoch, _) = node.task {
                     let gone = now + Timings::default().abort_allowance();
                     node.task = Task::Stopping(epoch, gone);
@@ -330,11 +330,11 @@ impl World {
         let leading: Vec<_> = self
             .nodes
             .iter()
-            .map(|node| node.keeper.standing(self.now))
+            .map(|node| node.machine.standing(self.now))
             .filter(|standing| matches!(standing, Standing::Leading { .. }))
             .collect();
         assert!(leading.len() <= 1, "at {:?}: {leading:?}", self.now);
-        // A machine that stands still runs no task.
+        // A computer that stands still runs no task.
         let tasks: Vec<_> = self
             .nodes
             .iter()
@@ -374,14 +374,14 @@ fn a_fate() -> impl Strategy<Value = (u64, usize, Fate)> {
         Just(Fate::TaskFails),
         Just(Fate::Break),
     ];
-    (0..20_000_u64, 0..KEEPERS, fate)
+    (0..20_000_u64, 0..CANDIDATES, fate)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_two_keepers_lead_and_no_two_tasks_run_at_once(
+    fn no_two_candidates_lead_and_no_two_tasks_run_at_once(
         ways in collection::vec(a_way(), 1..40),
         fates in collection::vec(a_fate(), 0..20),
     ) {

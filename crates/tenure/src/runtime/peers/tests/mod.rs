@@ -30,7 +30,7 @@ fn one_of_two(now: Instant) -> Peers {
 }
 
 #[test]
-fn the_status_of_a_leader_shows_who_has_been_silent() {
+fn the_status_of_a_leader_shows_silent_members() {
     let at = |millis| Instant::default() + Duration::from_millis(millis);
     let mut peers = one_of_two(at(0));
     let run = |peers: &mut Peers, from: u64, to: u64| {

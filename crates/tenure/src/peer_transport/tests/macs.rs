@@ -1,4 +1,4 @@
-//! Seals of requests and of answers.
+//! MACs of requests and of answers.
 
 use std::sync::Mutex;
 
@@ -9,18 +9,18 @@ use axum::routing::any;
 
 use super::refusals::Writer;
 use super::*;
-use crate::peer_transport::mac::SEAL_HEADER;
+use crate::peer_transport::mac::MAC_HEADER;
 
 #[tokio::test]
 async fn a_message_with_one_altered_byte_is_refused() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
     let writer = Writer::to(&two);
     let good = writer.good().await.to_string().into_bytes();
-    let seal = writer.seal_of(&good);
+    let mac = writer.mac_of(&good);
     for place in 0..good.len() {
         let mut body = good.clone();
         body[place] ^= 1;
-        let (status, problem) = writer.post(body, &[&seal]).await;
+        let (status, problem) = writer.post(body, &[&mac]).await;
         assert_eq!((status, &problem["code"]), (401, &"unauthenticated".into()));
         assert!(problem["member"].is_null(), "strangers are told nothing");
     }
@@ -28,25 +28,25 @@ async fn a_message_with_one_altered_byte_is_refused() {
     let wrong_path = wrong_path.of_request("/v1/peers/other/message", &good);
     let wrong_key = Mac::keyed(&Key::new("another key of tests").unwrap());
     let wrong_key = wrong_key.of_request("/v1/peers/billing/message", &good);
-    for seals in [
+    for macs in [
         &[][..],
         &[""],
         &["0"],
-        &[&seal[..63]],
-        &[&seal.to_uppercase()],
-        &[&seal, &seal],
+        &[&mac[..63]],
+        &[&mac.to_uppercase()],
+        &[&mac, &mac],
         &[wrong_path.as_deref().unwrap()],
         &[wrong_key.as_deref().unwrap()],
     ] {
-        let (status, _) = writer.post(good.clone(), seals).await;
-        assert_eq!(status, 401, "{seals:?}");
+        let (status, _) = writer.post(good.clone(), macs).await;
+        assert_eq!(status, 401, "{macs:?}");
     }
     let refused = two.counters().refused["unauthenticated"];
     assert_eq!(refused, good.len() as u64 + 8);
     assert_eq!(two.counters().taken, 0);
     let taken = async { reply(next_message(&mut inbox).await, Vec::new()) };
-    let seals = [&*seal];
-    let ((status, _), ()) = tokio::join!(writer.post(good.clone(), &seals), taken);
+    let macs = [&*mac];
+    let ((status, _), ()) = tokio::join!(writer.post(good.clone(), &macs), taken);
     assert_eq!(status, 200);
 }
 
@@ -62,13 +62,13 @@ async fn between(target: SocketAddr, meddle: Meddle) -> SocketAddr {
     let handler = any(
         move |uri: Uri, headers: HeaderMap, body: Bytes| async move {
             let url = format!("http://{target}{}", uri.path());
-            let request = http.post(url).header(SEAL_HEADER, &headers[SEAL_HEADER]);
+            let request = http.post(url).header(MAC_HEADER, &headers[MAC_HEADER]);
             let response = request.body(body).send().await.unwrap();
-            let seal = response.headers()[SEAL_HEADER].to_str().unwrap().to_owned();
+            let mac = response.headers()[MAC_HEADER].to_str().unwrap().to_owned();
             let status = response.status().as_u16();
-            let answer = (status, seal, response.bytes().await.unwrap());
-            let (status, seal, body) = meddle(&mut recorded.lock().unwrap(), answer);
-            let response = Response::builder().status(status).header(SEAL_HEADER, seal);
+            let answer = (status, mac, response.bytes().await.unwrap());
+            let (status, mac, body) = meddle(&mut recorded.lock().unwrap(), answer);
+            let response = Response::builder().status(status).header(MAC_HEADER, mac);
             response.body(Body::from(body)).unwrap()
         },
     );
@@ -88,12 +88,13 @@ async fn answers_through(meddle: Meddle) -> (u64, u64) {
         one.send(NodeId(2), pre_vote(round));
         wait_until("the answer", || {
             let now = one.counters();
-            now.answered + now.answers_unsealed > before.answered + before.answers_unsealed
+            now.answered + now.answers_unauthenticated
+                > before.answered + before.answers_unauthenticated
         })
         .await;
     }
     let counters = one.counters();
-    (counters.answered, counters.answers_unsealed)
+    (counters.answered, counters.answers_unauthenticated)
 }
 
 #[tokio::test]
@@ -111,18 +112,18 @@ async fn an_answer_is_believed_for_its_own_request_alone() {
 
 #[tokio::test]
 async fn an_answer_with_an_altered_byte_or_status_is_not_believed() {
-    let altered: Meddle = |_, (status, seal, body)| {
+    let altered: Meddle = |_, (status, mac, body)| {
         let mut body = body.to_vec();
         if status == 200 {
             let place = body.len() - 3;
             body[place] ^= 1;
         }
-        (status, seal, body.into())
+        (status, mac, body.into())
     };
     assert_eq!(answers_through(altered).await, (0, 3));
-    let status: Meddle = |_, (status, seal, body)| {
+    let status: Meddle = |_, (status, mac, body)| {
         let status = if status == 409 { 200 } else { status };
-        (status, seal, body)
+        (status, mac, body)
     };
     assert_eq!(answers_through(status).await, (0, 3));
 }
