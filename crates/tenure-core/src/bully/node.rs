@@ -66,7 +66,7 @@ impl PeerCandidate {
     }
 
     /// Whether it would lead if it won: what the failure detectors of others are told, as
-    /// [`Verdict::Up`](super::Verdict::Up) or [`Aside`](super::Verdict::Aside).
+    /// [`Verdict::Up`](super::Verdict::Up) or [`NonCandidate`](super::Verdict::NonCandidate).
     #[must_use]
     pub fn stands(&self, now: Instant) -> bool {
         self.base.term.is_some() || self.base.may_stand(now)

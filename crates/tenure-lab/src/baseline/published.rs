@@ -90,7 +90,7 @@ impl PublishedMember {
                 Some(News::Answer(node, verdict)) => {
                     let verdict = match verdict {
                         detector::Verdict::Down => Verdict::Down,
-                        detector::Verdict::Up | detector::Verdict::Aside => Verdict::Up,
+                        detector::Verdict::Up | detector::Verdict::NonCandidate => Verdict::Up,
                     };
                     next = Some(Event::Answer(node, verdict));
                 }

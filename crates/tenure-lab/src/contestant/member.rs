@@ -289,7 +289,7 @@ const LATE: Duration = Duration::from_secs(4);
 pub(super) const fn verdict_of(verdict: detector::Verdict) -> bully::Verdict {
     match verdict {
         detector::Verdict::Up => bully::Verdict::Up,
-        detector::Verdict::Aside => bully::Verdict::NonCandidate,
+        detector::Verdict::NonCandidate => bully::Verdict::NonCandidate,
         detector::Verdict::Down => bully::Verdict::Down,
     }
 }

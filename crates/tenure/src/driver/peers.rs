@@ -353,7 +353,7 @@ impl<M: AmongPeers> Peers<M> {
                 round: ask,
                 verdict: match verdict {
                     detector::Verdict::Up => Verdict::Up,
-                    detector::Verdict::Aside => Verdict::NonCandidate,
+                    detector::Verdict::NonCandidate => Verdict::NonCandidate,
                     detector::Verdict::Down => Verdict::Down,
                 },
             }),

@@ -255,7 +255,7 @@ impl World {
                     round: ask,
                     verdict: match verdict {
                         detector::Verdict::Up => Verdict::Up,
-                        detector::Verdict::Aside => Verdict::NonCandidate,
+                        detector::Verdict::NonCandidate => Verdict::NonCandidate,
                         detector::Verdict::Down => Verdict::Down,
                     },
                 },

@@ -1,5 +1,4 @@
-//! Detectors on a network in virtual time: nothing here reads a clock, and equal seeds give equal
-//! runs.
+//! Detectors on a network in virtual time: no test reads a clock, and equal seeds give equal runs.
 
 mod chaos;
 mod estimators;
@@ -23,7 +22,7 @@ const ONE: NodeId = NodeId(1);
 const TWO: NodeId = NodeId(2);
 const THREE: NodeId = NodeId(3);
 
-/// Every message of the quiet network takes so long.
+/// The delay of every message on the quiet network.
 const DELAY: Duration = millis(1);
 
 const fn millis(millis: u64) -> Duration {
@@ -78,7 +77,7 @@ fn ring_list(now: Instant, group: &Group) -> Box<dyn Detector> {
     Box::new(Ring::new(now, group, Default::default(), Default::default()).unwrap())
 }
 
-/// All that a detector has to say now.
+/// All outputs that the detector has now.
 fn drain(detector: &mut dyn Detector) -> Vec<DetectorOutput> {
     core::iter::from_fn(|| detector.poll_output()).collect()
 }

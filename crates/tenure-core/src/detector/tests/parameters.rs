@@ -1,4 +1,4 @@
-//! Parameters that can't hold together.
+//! Parameters that contradict each other, and the wire format.
 
 use alloc::string::{String, ToString};
 
@@ -34,7 +34,7 @@ fn impossible_parameters_are_refused_with_both_numbers() {
     let fixed = |options, timeout| refusal(Push::<FixedTimeout>::new(group, ask, options, timeout));
     let ring = |options| refusal(Ring::new(at(0), group, ask, options));
     let (pull, push) = (PullOptions::default(), PushOptions::default());
-    for (said, expected) in [
+    for (message, expected) in [
         (
             asking(AskOptions {
                 timeout: millis(5),
@@ -123,13 +123,13 @@ fn impossible_parameters_are_refused_with_both_numbers() {
             "list timeout 900ms must be at least two rounds of the group, 1s",
         ),
     ] {
-        assert_eq!(said, expected);
+        assert_eq!(message, expected);
     }
 }
 
-/// Without a quorum all rests on it that no message outlives the detection of its sender's end.
+/// Elections without a quorum rely on this: no message outlives the detection of its sender's end.
 #[test]
-fn nobody_is_taken_for_down_within_a_message_lifetime() {
+fn no_node_counts_as_down_within_a_message_lifetime() {
     let lifetime = millis(400);
     let detection = |by, suspect_after| {
         let options = DetectionOptions {
@@ -166,7 +166,7 @@ fn nobody_is_taken_for_down_within_a_message_lifetime() {
 }
 
 #[test]
-fn messages_keep_their_form_on_the_wire() {
+fn messages_have_a_fixed_wire_format() {
     let list = DetectorMessage::Attendance(Attendance {
         stamp: Stamp {
             generation: 1,
@@ -186,7 +186,7 @@ fn messages_keep_their_form_on_the_wire() {
                 round: 7,
                 candidacy: Candidacy::NonCandidate,
             },
-            r#"{"kind":"pong","round":7,"candidacy":"aside"}"#,
+            r#"{"kind":"pong","round":7,"candidacy":"non_candidate"}"#,
         ),
         (
             list,
