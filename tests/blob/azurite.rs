@@ -1,4 +1,4 @@
-//! The same candidates on Azurite, where it is installed.
+//! The same candidates with Azurite, if it is installed.
 
 use tenure::store::{AzureBlobClient, State};
 use tenure_tests::Limit;
@@ -7,8 +7,8 @@ use tenure_tests::azurite::Azurite;
 use super::{blob_at, candidate, election, lead_by_odd_name, take_turns};
 
 #[tokio::test]
-async fn candidates_take_turns_on_azurite_too() {
-    let Some(azurite) = Azurite::start("candidates_take_turns_on_azurite_too") else {
+async fn candidates_lead_one_after_the_other_with_azurite() {
+    let Some(azurite) = Azurite::start("candidates_lead_one_after_the_other_with_azurite") else {
         return;
     };
     let _limit = Limit::start();
@@ -27,7 +27,7 @@ async fn candidates_take_turns_on_azurite_too() {
     assert_eq!(seen.holder.as_deref(), Some("leader"));
     assert_eq!(seen.epoch, Some(leadership.epoch().get()));
     assert_eq!(seen.metadata, Some(metadata.into()));
-    // Longer than it lasts without a renewal.
+    // Longer than the lease lasts without a renewal.
     tokio::time::sleep(std::time::Duration::from_secs(17)).await;
     assert!(leadership.is_valid());
     assert_eq!(lease().await.state, State::Leased);

@@ -1,4 +1,4 @@
-//! A store in this process, with a runtime of its own.
+//! A store in this process, with its own runtime.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -7,8 +7,8 @@ use reqwest::Url;
 use tenure_server::{Azure, AzureAccount, AzureConfig, Config, EngineConfig, Server, Store};
 use tokio::sync::oneshot;
 
-/// A store in memory, on threads of its own, so that nothing a test does to its runtime touches it.
-/// It stops when it is dropped.
+/// A store in memory, on its own threads, so that the runtime of a test does not affect it. It
+/// stops when this is dropped.
 #[derive(Debug)]
 pub struct LocalStore {
     address: SocketAddr,
@@ -17,31 +17,31 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// Starts one on a free port.
+    /// Starts a store on a free port.
     ///
     /// # Panics
     ///
-    /// If it can't.
+    /// If that fails.
     #[must_use]
     pub fn start() -> Self {
         Self::start_as(|server, _| server)
     }
 
-    /// Starts one that speaks to Azure's clients, too, for the development account.
+    /// Starts a store with the Azure API, for the development account.
     ///
     /// # Panics
     ///
-    /// If it can't.
+    /// If that fails.
     #[must_use]
     pub fn start_with_azure() -> Self {
         Self::start_as(|server, store| {
             let accounts = vec![AzureAccount::development()];
             let azure = Azure::open(store, &EngineConfig::Memory, AzureConfig::new(accounts));
-            server.with_azure(azure.expect("a face"))
+            server.with_azure(azure.expect("the Azure API"))
         })
     }
 
-    fn start_as(faces: impl FnOnce(Server, &Store) -> Server + Send + 'static) -> Self {
+    fn start_as(configure: impl FnOnce(Server, &Store) -> Server + Send + 'static) -> Self {
         let (started, address) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
@@ -50,7 +50,7 @@ impl LocalStore {
                 let store = Store::open(Config::memory()).expect("a store");
                 let any = "127.0.0.1:0".parse().expect("an address");
                 let server = Server::bind(store.clone(), any).expect("a port");
-                let server = faces(server, &store);
+                let server = configure(server, &store);
                 started
                     .send(server.local_addr().expect("an address"))
                     .expect("a test that waits");
@@ -68,29 +68,29 @@ impl LocalStore {
         }
     }
 
-    /// Where it listens.
+    /// The address that the store listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens, as a client wants it.
+    /// The URL of the store.
     #[must_use]
     pub fn url(&self) -> Url {
         url(self.address)
     }
 }
 
-/// A store's address as a client wants it.
+/// The URL of a store at this address.
 ///
 /// # Panics
 ///
-/// Never: every socket address makes a URL.
+/// Never: every socket address forms a URL.
 #[must_use]
 pub fn url(address: SocketAddr) -> Url {
     format!("http://{address}")
         .parse()
-        .expect("an address makes a URL")
+        .expect("a URL")
 }
 
 impl Drop for LocalStore {

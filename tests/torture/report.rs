@@ -236,7 +236,7 @@ fn describe_answer(answer: &Answer) -> String {
         Answer::Verified { current, epoch } => format!("current: {current}, epoch {epoch:?}"),
         Answer::Deleted => "deleted".into(),
         Answer::Refused(problem) => format!("{} {:?}", problem.status, problem.code),
-        Answer::Strange { status, body } => format!("{status} {body}"),
+        Answer::Unexpected { status, body } => format!("{status} {body}"),
     }
 }
 
@@ -260,7 +260,7 @@ fn describe_event(received: &Received) -> String {
             let (lease, describe_view) = (&event.view.lease, describe_view(&event.view));
             format!("{} of {lease}: {describe_view}", kind.as_str())
         }
-        Received::Strange(text) => text.clone(),
+        Received::Unexpected(text) => text.clone(),
         Received::End => "end".into(),
     }
 }

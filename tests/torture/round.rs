@@ -123,7 +123,7 @@ fn violation(invariant: &'static str, what: String) -> Violation {
         invariant,
         lease: String::new(),
         what,
-        places: Vec::new(),
+        evidence: Vec::new(),
     }
 }
 

@@ -181,7 +181,7 @@ enum RequestResult {
     /// The connection broke, or could not be opened.
     Broken,
     /// No answer came in time. The connection is still open, and the answer may come.
-    LateRequest(LateRequest),
+    Late(LateRequest),
 }
 
 /// A request that its client has given up.
@@ -258,7 +258,7 @@ impl Session {
         match self.ask_over(connection, lease, holder, ask, patience).await {
             RequestResult::Answered(answer) => Some(answer),
             RequestResult::Broken => None,
-            RequestResult::LateRequest(late) => {
+            RequestResult::Late(late) => {
                 late.give_up();
                 None
             }
@@ -318,7 +318,7 @@ impl Session {
                     why: "no answer in time",
                 };
                 self.state.recorder.end(number, late);
-                RequestResult::LateRequest(LateRequest { task })
+                RequestResult::Late(LateRequest { task })
             }
         }
     }
