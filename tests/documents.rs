@@ -1,4 +1,4 @@
-//! The documents name tests as the keepers of promises: they must exist.
+//! docs/promises.md names tests for promises: they must exist.
 
 use std::fs;
 use std::path::Path;
@@ -33,12 +33,12 @@ fn is_test_name(text: &str) -> bool {
     text.contains('_') && text.chars().all(|c| c == '_' || c.is_ascii_lowercase())
 }
 
-/// Whether this test is there, and is run.
+/// Whether this test exists and runs.
 fn has_test(source: &str, name: &str) -> bool {
     let Some((before, _)) = source.split_once(&format!("fn {name}(")) else {
         return false;
     };
-    // What stands before it up to an empty line: its attributes, and what is said of it.
+    // The lines before it, up to an empty line: its attributes and comments.
     let above = before.rsplit("\n\n").next().unwrap_or_default();
     let attribute = |of: &str| above.lines().any(|line| line.trim_start().starts_with(of));
     let is_test = attribute("#[test]") || attribute("#[tokio::test");
@@ -46,7 +46,7 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn a_test_is_told_from_what_only_has_its_name() {
+fn a_test_is_distinguished_from_other_functions_with_its_name() {
     assert!(has_test("#[test]\nfn a_b() {", "a_b"));
     assert!(has_test("}\n\n#[tokio::test(x)]\nasync fn a_b() {", "a_b"));
     assert!(!has_test("#[test]\nfn c() {}\n\nfn a_b() {", "a_b"));
@@ -57,7 +57,7 @@ fn a_test_is_told_from_what_only_has_its_name() {
     assert!(!has_test("#[test]\nfn a_b_c() {", "a_b"));
 }
 
-/// All Rust sources below a folder, but for what is built.
+/// All Rust sources below a folder, without build output.
 fn sources(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder of the repository");
     let mut sources = Vec::new();

@@ -4,7 +4,7 @@ use tenure::store::{AzureBlobClient, State};
 use tenure_tests::Limit;
 use tenure_tests::azurite::Azurite;
 
-use super::{blob_at, candidate, election, lead_by_odd_name, take_turns};
+use super::{blob_at, candidate, election, lead_by_odd_name, lead_in_turns};
 
 #[tokio::test]
 async fn candidates_lead_one_after_the_other_with_azurite() {
@@ -13,7 +13,7 @@ async fn candidates_lead_one_after_the_other_with_azurite() {
     };
     let _limit = Limit::start();
     lead_by_odd_name(azurite.address()).await;
-    let journal = take_turns(azurite.address(), 4).await;
+    let journal = lead_in_turns(azurite.address(), 4).await;
     journal.assert_one_at_a_time();
     let client = AzureBlobClient::new(&blob_at(azurite.address())).unwrap();
     let lease = async || client.lease(&election()).await.unwrap().unwrap();

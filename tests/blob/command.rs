@@ -97,20 +97,20 @@ fn a_check_shows_the_blob_and_warns_of_a_signature_over_plain_http() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let told = check("");
+    let shown = check("");
     assert!(
-        told.contains("blob       /tests/job; what lets candidates in is not set"),
-        "{told}"
+        shown.contains("blob       /tests/job; what lets candidates in is not set"),
+        "{shown}"
     );
-    let told = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");
+    let shown = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");
     let blob = "blob       http://127.0.0.1:10000/devstoreaccount1/tests/job\n";
-    assert!(told.contains(blob) && !told.contains("warning"), "{told}");
-    let told = check("[azure_blob]\nurl = \"http://store/acct\"\nsas = \"sv=1&sig=c2VjcmV0\"");
+    assert!(shown.contains(blob) && !shown.contains("warning"), "{shown}");
+    let shown = check("[azure_blob]\nurl = \"http://store/acct\"\nsas = \"sv=1&sig=c2VjcmV0\"");
     assert!(
-        told.contains("blob       http://store/acct/tests/job\nwarning    plain http"),
-        "{told}"
+        shown.contains("blob       http://store/acct/tests/job\nwarning    plain http"),
+        "{shown}"
     );
-    assert!(!told.contains("c2Vjc"), "{told}");
+    assert!(!shown.contains("c2Vjc"), "{shown}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tenure_tests::{Limit, wait_until};
 use tokio::net::TcpListener;
 
 use super::front::{Asked, Fate, Front};
-use super::{World, candidate, take_turns};
+use super::{World, candidate, lead_in_turns};
 
 /// The first `count` requests of this kind have this fate.
 pub(super) fn first(
@@ -118,7 +118,7 @@ async fn with_a_service_that_fails_at_random_leaders_do_not_overlap_and_epochs_i
         }
     })
     .await;
-    take_turns(front.address, 8).await.assert_one_at_a_time();
+    lead_in_turns(front.address, 8).await.assert_one_at_a_time();
 }
 
 #[tokio::test]
