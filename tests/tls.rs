@@ -209,13 +209,22 @@ fn invalid_files_are_reported_with_their_setting() {
     let right = format!("[tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
     assert_eq!(check(&right), (Some(0), String::new()));
     let (code, output) = check(&right.replace("key\"", "other-key\""));
-    assert!(code == Some(2) && output.contains("tenure.toml:3"), "{output}");
+    assert!(
+        code == Some(2) && output.contains("tenure.toml:3"),
+        "{output}"
+    );
     let (code, output) = check("[tls]\ncertificat = \"x\"\n");
     assert!(code == Some(2) && output.contains("certificat"), "{output}");
     let (code, output) = check(&format!("ca_file = {:?}\n", path("key")));
-    assert!(code == Some(2) && output.contains("no certificate"), "{output}");
+    assert!(
+        code == Some(2) && output.contains("no certificate"),
+        "{output}"
+    );
     let none = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     files.write("garbled", none);
     let (code, output) = check(&format!("ca_file = {:?}\n", path("garbled")));
-    assert!(code == Some(2) && output.contains("can't be used"), "{output}");
+    assert!(
+        code == Some(2) && output.contains("can't be used"),
+        "{output}"
+    );
 }

@@ -160,9 +160,7 @@ fn the_official_sdk_works_over_tls_with_keys_and_with_tokens() {
 
 #[test]
 fn a_holder_can_renew_after_a_kill_and_restart_of_the_store() {
-    let Some(python) =
-        python("a_holder_can_renew_after_a_kill_and_restart_of_the_store")
-    else {
+    let Some(python) = python("a_holder_can_renew_after_a_kill_and_restart_of_the_store") else {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -234,6 +232,9 @@ fn invalid_accounts_are_refused_without_showing_their_keys() {
         let output = output(serve.env("TENURE_AZURE_ACCOUNTS", accounts));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(part) && !stderr.contains("c2Vjc"), "{stderr}");
+        assert!(
+            stderr.contains(part) && !stderr.contains("c2Vjc"),
+            "{stderr}"
+        );
     }
 }

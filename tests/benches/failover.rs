@@ -118,7 +118,10 @@ impl Group {
             sleep(Duration::from_millis(50));
         }
         let seen: Vec<String> = (0..MEMBERS).map(|index| self.status(index)).collect();
-        panic!("{:?} leads, but the members disagree: {seen:#?}", self.last());
+        panic!(
+            "{:?} leads, but the members disagree: {seen:#?}",
+            self.last()
+        );
     }
 
     fn status(&self, index: usize) -> String {

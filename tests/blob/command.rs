@@ -104,7 +104,10 @@ fn a_check_shows_the_blob_and_warns_of_a_signature_over_plain_http() {
     );
     let shown = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");
     let blob = "blob       http://127.0.0.1:10000/devstoreaccount1/tests/job\n";
-    assert!(shown.contains(blob) && !shown.contains("warning"), "{shown}");
+    assert!(
+        shown.contains(blob) && !shown.contains("warning"),
+        "{shown}"
+    );
     let shown = check("[azure_blob]\nurl = \"http://store/acct\"\nsas = \"sv=1&sig=c2VjcmV0\"");
     assert!(
         shown.contains("blob       http://store/acct/tests/job\nwarning    plain http"),

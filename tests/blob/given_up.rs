@@ -40,7 +40,9 @@ fn check(asked: &[Asked], leading: u64) -> Result<(), String> {
     for acquire in acquires().filter(|acquire| acquire.done) {
         let id = acquire.id.as_ref().ok_or("an acquire has no id")?;
         match (acquire.id == leader.id, released.contains(id)) {
-            (true, true) => return Err(format!("the candidate leads under {id}, which it released")),
+            (true, true) => {
+                return Err(format!("the candidate leads under {id}, which it released"));
+            }
             (false, false) => return Err(format!("{id} was granted and never released")),
             _ => {}
         }

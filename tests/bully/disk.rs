@@ -32,11 +32,7 @@ fn members_on_a_full_disk_make_no_promises_until_there_is_space() {
 
     group.kill(&[1]);
     group.let_pass(A_WHILE);
-    assert_eq!(
-        group.last_leader(),
-        leader,
-        "a promise is not on disk"
-    );
+    assert_eq!(group.last_leader(), leader, "a promise is not on disk");
     wait_for("a member that can't write", || {
         let stuck = |&&member: &&u32| {
             let stderr = group.member(member).stderr();

@@ -101,10 +101,7 @@ fn from_a_lease_to_peers_and_back_leaders_do_not_overlap_and_epochs_increase() {
         group.roll(strategy);
         let acts = group.receiver.acts();
         let last = acts.last().unwrap();
-        eprintln!(
-            "{strategy}: {} leads, epoch {}",
-            last.candidate, last.epoch
-        );
+        eprintln!("{strategy}: {} leads, epoch {}", last.candidate, last.epoch);
     }
     group.receiver.assert_one_at_a_time();
     let acts = group.receiver.acts();

@@ -162,7 +162,9 @@ fn candidates_whose_grants_are_each_lost_once_lead_one_after_the_other() {
         let stopped = bench.receiver.note(&leader.candidate, "stopped");
         let next = bench.receiver.next_leader(leader.epoch);
         let gap = next.at.saturating_sub(stopped.at);
-        eprintln!("the next leader acted {gap:?} after the task ended, although its grant was lost");
+        eprintln!(
+            "the next leader acted {gap:?} after the task ended, although its grant was lost"
+        );
         assert!(gap < AT_MOST, "{gap:?}");
         assert!(old.wait().success());
         led.push(next);

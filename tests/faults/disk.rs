@@ -177,7 +177,8 @@ fn work_together(bench: &Bench) -> Vec<(u64, Value)> {
     };
     let clients: Vec<_> = (0..6).map(|client| work(1 + 10 * client)).collect();
     let clients = clients.into_iter();
-    clients.flat_map(|client| bench.runtime.block_on(client).unwrap())
+    clients
+        .flat_map(|client| bench.runtime.block_on(client).unwrap())
         .collect()
 }
 
@@ -297,7 +298,10 @@ fn changes_are_acknowledged_only_when_on_disk_and_renewals_do_not_wait_for_them(
         let renewed = other.renew("tests/lease-1", 1).await;
         assert_eq!(renewed.unwrap().0, 200);
         let renewed_after = begin.elapsed();
-        assert!(!granted.is_finished(), "answered before the grant was on disk");
+        assert!(
+            !granted.is_finished(),
+            "answered before the grant was on disk"
+        );
         assert!(renewed_after < SLOW, "a renewal waited: {renewed_after:?}");
         // A read must not show the grant early either.
         let seen = other.view("tests/lease-2").await.unwrap();
@@ -509,7 +513,10 @@ async fn reads_answer(bench: &super::Bench, brief: &Value) {
     let (name, epoch) = ("tests/brief", &brief["epoch"]);
     let (status, view) = client.view(name).await.unwrap();
     assert_eq!((status, &view["state"]), (200, &"expired".into()), "{view}");
-    assert_eq!(view["revision"], brief["revision"], "the expiry has no revision yet");
+    assert_eq!(
+        view["revision"], brief["revision"],
+        "the expiry has no revision yet"
+    );
     let poll = format!("?after={}&wait_ms=300", brief["revision"]);
     let (status, view) = client.ask(Method::GET, name, &poll, None).await.unwrap();
     assert_eq!((status, &view["state"]), (200, &"expired".into()), "{view}");

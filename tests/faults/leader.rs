@@ -45,7 +45,10 @@ fn a_leader_that_was_frozen_before_its_write_is_refused_and_steps_down_by_itself
     let stale: Vec<_> = acts.iter().filter(|act| !act.accepted).collect();
     assert_eq!(stale.len(), 1, "{stale:?}");
     assert_eq!((stale[0].epoch, &*stale[0].candidate), (epoch, "first"));
-    assert!(stale[0].before < next.after, "it began before the next term");
+    assert!(
+        stale[0].before < next.after,
+        "it began before the next term"
+    );
     // The process remains a candidate, and leads again.
     second.signal(Signal::SIGTERM);
     let again = bench.receiver.next_leader(next.epoch);

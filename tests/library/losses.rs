@@ -85,10 +85,15 @@ async fn check_that_a_leader_stops_in_time(mode: Mode) {
         next.await.unwrap();
         proxy.set(Mode::Pass);
 
-        let lost = end.try_recv().expect("the task was cancelled before another candidate led");
+        let lost = end
+            .try_recv()
+            .expect("the task was cancelled before another candidate led");
         assert_eq!(lost.reason, EndReason::RenewDeadline);
         assert!(!lost.was_valid);
-        assert!(lost.at_risk < lost.lost, "there was no warning before the loss");
+        assert!(
+            lost.at_risk < lost.lost,
+            "there was no warning before the loss"
+        );
         // The term ends at the renew deadline after the last success, and not at the first failure.
         assert!(lost.lost + ms(1) >= at_least);
         assert!(lost.lost < expiry);

@@ -6,13 +6,13 @@
 
 mod world;
 
+mod bad_answers;
 mod blocking;
 mod campaigns;
 mod endings;
-mod step_down;
 mod losses;
 mod observing;
 mod renewers;
 mod shutdown;
-mod bad_answers;
+mod step_down;
 mod together;

@@ -9,7 +9,7 @@ use tenure_tests::proxy::Mode;
 use tenure_tests::store::url;
 use tokio::sync::Notify;
 
-use crate::world::{TaskRuns, World, with_long_cool_down, leads, long, ms, never, timings};
+use crate::world::{TaskRuns, World, leads, long, ms, never, timings, with_long_cool_down};
 
 /// Limit for these tests on a busy machine; far below a lease duration of two minutes.
 const PROMPT: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use tenure_tests::proxy::{Mode, Proxy};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::world::{TaskRuns, World, brisk, with_long_cool_down, long, ms};
+use crate::world::{TaskRuns, World, brisk, long, ms, with_long_cool_down};
 
 /// Candidates with the same task, each with a proxy of its own, until the test ends.
 struct Fleet {

@@ -120,8 +120,14 @@ fn a_command_that_ignores_sigterm_is_killed_after_the_stop_grace() {
     leader.signal(Signal::SIGTERM);
     assert_eq!(leader.wait().code(), Some(0), "{}", leader.stderr());
     let took = begin.elapsed();
-    assert!(took.as_millis() >= 900, "{took:?}: the command had its stop grace");
-    assert!(took.as_millis() < 4_000, "{took:?}: the command was killed in time");
+    assert!(
+        took.as_millis() >= 900,
+        "{took:?}: the command had its stop grace"
+    );
+    assert!(
+        took.as_millis() < 4_000,
+        "{took:?}: the command was killed in time"
+    );
     bench.next_epoch(epoch);
     assert!(processes_of(&first).is_empty());
     bench.assert_one_at_a_time();

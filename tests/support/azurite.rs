@@ -44,7 +44,11 @@ impl Azurite {
             .current_dir(folder.path());
         let mut process = Process::spawn(&mut emulator);
         wait_for("the emulator", || {
-            assert!(!process.has_ended(), "the emulator has ended: {}", process.stderr());
+            assert!(
+                !process.has_ended(),
+                "the emulator has ended: {}",
+                process.stderr()
+            );
             TcpStream::connect(address).ok()
         });
         Some(Self {

@@ -134,10 +134,13 @@ impl Receiver {
     /// Waits for a note with this beginning.
     #[must_use]
     pub fn note(&self, candidate: &str, start: &str) -> Note {
-        wait_for(&format!("a note of {candidate} that starts with {start}"), || {
-            let mut notes = self.notes().into_iter();
-            notes.find(|note| note.candidate == candidate && note.text.starts_with(start))
-        })
+        wait_for(
+            &format!("a note of {candidate} that starts with {start}"),
+            || {
+                let mut notes = self.notes().into_iter();
+                notes.find(|note| note.candidate == candidate && note.text.starts_with(start))
+            },
+        )
     }
 
     /// Checks that no two terms overlapped, and that the fence accepted no stale write.

@@ -88,9 +88,7 @@ impl LocalStore {
 /// Never: every socket address forms a URL.
 #[must_use]
 pub fn url(address: SocketAddr) -> Url {
-    format!("http://{address}")
-        .parse()
-        .expect("a URL")
+    format!("http://{address}").parse().expect("a URL")
 }
 
 impl Drop for LocalStore {

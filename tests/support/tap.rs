@@ -186,15 +186,21 @@ async fn forward(
     let parsed: Value = serde_json::from_slice(&body).unwrap_or_default();
     let mut known = lock(&calls);
     if is_list {
-        known.extend(parsed["leases"].as_array().into_iter().flatten().map(|view| {
-            let name = |field: &str| view[field].as_str().unwrap_or_default();
-            Call {
-                lease: format!("{}/{}", name("namespace"), name("lease")),
-                what: What::Read,
-                sent,
-                answer: seen(view).map(|seen| (received, Answer::Done(seen))),
-            }
-        }));
+        known.extend(
+            parsed["leases"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|view| {
+                    let name = |field: &str| view[field].as_str().unwrap_or_default();
+                    Call {
+                        lease: format!("{}/{}", name("namespace"), name("lease")),
+                        what: What::Read,
+                        sent,
+                        answer: seen(view).map(|seen| (received, Answer::Done(seen))),
+                    }
+                }),
+        );
     }
     let answers = parsed["results"].as_array();
     for (index, call) in known[begin..].iter_mut().take(asked.len()).enumerate() {

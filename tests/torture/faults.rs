@@ -72,7 +72,9 @@ pub(crate) fn inject_faults(
         sleep(pause.min(until.saturating_duration_since(Instant::now())));
         if target.server.has_ended() {
             target.recorder.fault("the store has ended");
-            return Err(RoundError::Store("the store has ended without a fault".into()));
+            return Err(RoundError::Store(
+                "the store has ended without a fault".into(),
+            ));
         }
         if Instant::now() >= until {
             break;

@@ -9,7 +9,7 @@ use tenure_core::wire::LeaseView;
 
 use crate::checker::{Evidence, Violation};
 use crate::faults::Fault;
-use crate::history::{Answer, Ask, Received, History, Op, Outcome as Came};
+use crate::history::{Answer, Ask, History, Op, Outcome as Came, Received};
 use crate::round::{Outcome, elapsed_ms};
 
 /// The totals of all rounds of a run.
@@ -284,7 +284,11 @@ fn holders(history: &History, item: Evidence) -> Vec<&str> {
         Evidence::Op(number) => {
             let op = &history.ops[number];
             let describe_view = op.view().and_then(|(_, view)| view.holder.as_deref());
-            op.holder.as_deref().into_iter().chain(describe_view).collect()
+            op.holder
+                .as_deref()
+                .into_iter()
+                .chain(describe_view)
+                .collect()
         }
         Evidence::Received(stream, index) => match &history.streams[stream].received[index].1 {
             Received::Event { event, .. } => event.view.holder.as_deref().into_iter().collect(),

@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::checker::{self, Violation};
-use crate::clients::{self, ClientCounts, Phase, SECRET, RoundState};
+use crate::clients::{self, ClientCounts, Phase, RoundState, SECRET};
 use crate::disk::{Disk, Ext4};
-use crate::faults::{self, Counts, Fault, Target, RoundError};
+use crate::faults::{self, Counts, Fault, RoundError, Target};
 use crate::history::{History, now};
 use crate::options::Options;
 use crate::server::Server;

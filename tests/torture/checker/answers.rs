@@ -2,7 +2,7 @@
 
 use tenure_core::wire::Code;
 
-use super::{Finding, Evidence};
+use super::{Evidence, Finding};
 use crate::history::{Answer, History};
 
 pub(super) fn check(history: &History) -> Option<Finding> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Lease, Evidence, ObservedNumber, step_back};
+use super::{Evidence, Finding, Lease, ObservedNumber, step_back};
 use crate::history::Answer;
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {

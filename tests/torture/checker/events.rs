@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Lease, Evidence, Observation};
-use crate::history::{Ask, Received, History, Stream};
+use super::{Evidence, Finding, Lease, Observation};
+use crate::history::{Ask, History, Received, Stream};
 
 /// A part of a stream without gaps: after this revision, it contains these.
 struct Span {
@@ -104,7 +104,11 @@ fn complete(
     for observation in watched(stream, leases) {
         let revision = observation.view.revision;
         let span = spans.iter().find(|span| {
-            let last = span.received_revisions.last().copied().unwrap_or(span.after);
+            let last = span
+                .received_revisions
+                .last()
+                .copied()
+                .unwrap_or(span.after);
             span.after < revision && revision <= last
         });
         if let Some(span) = span.filter(|span| !span.received_revisions.contains(&revision)) {
@@ -128,7 +132,11 @@ fn reaches_the_end(
         return None;
     };
     let span = spans.last()?;
-    let last = span.received_revisions.last().copied().unwrap_or(span.after);
+    let last = span
+        .received_revisions
+        .last()
+        .copied()
+        .unwrap_or(span.after);
     let newest = watched(stream, leases).filter(|observation| observation.at + CATCHING_UP < *at);
     let newest = newest.max_by_key(|observation| observation.view.revision)?;
     if newest.view.revision <= last {

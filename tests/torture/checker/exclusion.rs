@@ -3,7 +3,7 @@
 
 use tenure_core::Instant;
 
-use super::{Finding, Lease, Evidence, Observation};
+use super::{Evidence, Finding, Lease, Observation};
 use crate::history::Answer;
 
 /// An observation that a term is over.

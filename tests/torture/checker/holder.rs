@@ -4,7 +4,7 @@
 use tenure_core::lease::LeaseId;
 use tenure_core::wire::Code;
 
-use super::{Finding, Lease, Evidence, Observation};
+use super::{Evidence, Finding, Lease, Observation};
 use crate::history::{Ask, Op};
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {

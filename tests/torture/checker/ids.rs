@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::lease::RETIRED_LIMIT;
 
-use super::{Finding, Lease, Evidence};
+use super::{Evidence, Finding, Lease};
 use crate::history::Ask;
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {

@@ -3,7 +3,7 @@
 use tenure_core::Instant;
 use tenure_core::wire::Code;
 
-use super::{Finding, Lease, Evidence};
+use super::{Evidence, Finding, Lease};
 use crate::history::Answer;
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {

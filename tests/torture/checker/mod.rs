@@ -22,7 +22,7 @@ use tenure_core::Instant;
 use tenure_core::lease::State;
 use tenure_core::wire::{EventKind, LeaseView, PastTerm, TermView};
 
-use crate::history::{Answer, Ask, Received, History, Op, Outcome};
+use crate::history::{Answer, Ask, History, Op, Outcome, Received};
 
 /// A finding in a history.
 #[derive(Clone, Debug)]
@@ -140,12 +140,14 @@ fn leases(history: &History) -> BTreeMap<&str, Lease<'_>> {
                 }
             }
             Some((at, Answer::Terms(terms))) => {
-                entry(&mut leases, history, &op.lease).histories.push(HistoryAnswer {
-                    terms,
-                    sent: op.sent,
-                    at,
-                    evidence,
-                });
+                entry(&mut leases, history, &op.lease)
+                    .histories
+                    .push(HistoryAnswer {
+                        terms,
+                        sent: op.sent,
+                        at,
+                        evidence,
+                    });
             }
             _ => {}
         }
@@ -263,7 +265,10 @@ impl<'a> Lease<'a> {
 
     /// All epochs that any client has seen.
     fn epochs(&self) -> BTreeSet<u64> {
-        let seen = self.observations.iter().filter_map(|observation| observation.view.epoch);
+        let seen = self
+            .observations
+            .iter()
+            .filter_map(|observation| observation.view.epoch);
         let terms = self.histories.iter().flat_map(|answer| answer.terms);
         seen.chain(terms.map(|term| term.epoch)).collect()
     }

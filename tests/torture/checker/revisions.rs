@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::wire::LeaseView;
 
-use super::{Finding, Lease, ObservedNumber, Observation, step_back};
+use super::{Finding, Lease, Observation, ObservedNumber, step_back};
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     two_contents(lease).or_else(|| backwards(lease))

@@ -8,7 +8,7 @@ use tenure_core::lease::{LeaseDuration, LeaseId};
 use tenure_core::wire::LeaseView;
 use tenure_tests::history::{self, Call, Seen, What};
 
-use super::{Finding, Lease, Evidence};
+use super::{Evidence, Finding, Lease};
 use crate::history::{Ask, Op};
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::lease::State;
 use tenure_core::wire::TermView;
 
-use super::{Finding, Lease, Evidence, HistoryAnswer};
+use super::{Evidence, Finding, HistoryAnswer, Lease};
 use crate::history::Ask;
 
 /// The number of terms per lease that a store remembers by default.
@@ -16,8 +16,16 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     histories
         .iter()
         .find_map(out_of_order)
-        .or_else(|| histories.iter().find_map(|answer| without_cause(lease, answer)))
-        .or_else(|| histories.iter().find_map(|answer| incomplete(lease, answer)))
+        .or_else(|| {
+            histories
+                .iter()
+                .find_map(|answer| without_cause(lease, answer))
+        })
+        .or_else(|| {
+            histories
+                .iter()
+                .find_map(|answer| incomplete(lease, answer))
+        })
         .or_else(|| changed_later(lease))
         .or_else(|| is_running_after_its_end(lease))
 }
@@ -59,16 +67,23 @@ fn without_cause(lease: &Lease<'_>, answer: &HistoryAnswer<'_>) -> Option<Findin
 fn incomplete(lease: &Lease<'_>, answer: &HistoryAnswer<'_>) -> Option<Finding> {
     let oldest = answer.terms.last().map_or(0, |term| term.epoch);
     let is_whole = answer.terms.len() < MOST;
-    let known = lease.observations.iter().take_while(|observation| observation.at < answer.sent);
+    let known = lease
+        .observations
+        .iter()
+        .take_while(|observation| observation.at < answer.sent);
     let missing = known.filter(|observation| {
         observation.view.epoch.is_some_and(|epoch| {
             let is_there = answer.terms.iter().any(|term| term.epoch == epoch);
             !is_there && (is_whole || epoch > oldest)
         })
     });
-    let mut missing = missing.filter(|observation| !lease.may_be_deleted(observation.sent, answer.at));
+    let mut missing =
+        missing.filter(|observation| !lease.may_be_deleted(observation.sent, answer.at));
     let observation = missing.next()?;
-    let what = format!("the history does not contain epoch {:?}", observation.view.epoch?);
+    let what = format!(
+        "the history does not contain epoch {:?}",
+        observation.view.epoch?
+    );
     Some((what, vec![observation.evidence, answer.evidence]))
 }
 

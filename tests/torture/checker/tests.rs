@@ -356,7 +356,10 @@ fn a_history_that_lacks_a_term_or_has_it_twice_is_found() {
     finds("terms", answers(&[running(), ended(), ended()]));
     finds("terms", answers(&[ended(), running()]));
     // The holder itself ended the term.
-    finds("terms", answers(&[running(), term(1, Some(TermEnd::Broken), 5)]));
+    finds(
+        "terms",
+        answers(&[running(), term(1, Some(TermEnd::Broken), 5)]),
+    );
 }
 
 #[test]
@@ -471,5 +474,9 @@ fn a_stream_that_repeats_or_skips_events_or_contains_a_secret_is_found() {
     if let Received::Event { has_lease_id, .. } = &mut secret {
         *has_lease_id = true;
     }
-    assert!(found_by_stream(vec![Received::Reset(4), secret, released()]));
+    assert!(found_by_stream(vec![
+        Received::Reset(4),
+        secret,
+        released()
+    ]));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::lease::LeaseId;
 use tenure_core::wire::Code;
 
-use super::{RequestResult, QUIET, ROUGH, SPARSE, Session, lease_id};
+use super::{QUIET, ROUGH, RequestResult, SPARSE, Session, lease_id};
 use crate::history::{Answer, Ask};
 
 /// How long a patient client waits for an answer.
@@ -109,7 +109,9 @@ async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
         } else {
             session.new_connection().await
         };
-        let Some(connection) = connection else { continue };
+        let Some(connection) = connection else {
+            continue;
+        };
         // Some clients that give up while the store is stopped must wait over their next connection
         // until the store resumes: it then finds their first connection closed.
         let patience = match (attempt.is_impatient, round) {
@@ -118,7 +120,13 @@ async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
             (false, _) => PATIENT,
         };
         let holder = Some(attempt.holder.as_str());
-        let asked = session.ask_over(connection, attempt.lease, holder, attempt.acquire(), patience);
+        let asked = session.ask_over(
+            connection,
+            attempt.lease,
+            holder,
+            attempt.acquire(),
+            patience,
+        );
         match asked.await {
             RequestResult::Answered(Answer::View(_)) => return true,
             RequestResult::Answered(Answer::Refused(problem)) if problem.status >= 500 => {

@@ -1,7 +1,7 @@
 //! Clients of many kinds, all at once. Their choices derive from the seed.
 
-mod contender;
 mod connection;
+mod contender;
 mod operator;
 mod reader;
 mod watcher;
@@ -118,7 +118,11 @@ impl RoundState {
 }
 
 /// Starts all clients of a round.
-pub(crate) fn start(state: &Arc<RoundState>, counts: ClientCounts, seed: u64) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(
+    state: &Arc<RoundState>,
+    counts: ClientCounts,
+    seed: u64,
+) -> Vec<JoinHandle<()>> {
     let session = |kind: &str, number: usize, stream: u64| {
         let dice = Dice::new(seed, stream + number as u64);
         Session::new(state.clone(), format!("{kind}{number}"), dice)
@@ -255,7 +259,10 @@ impl Session {
         patience: Duration,
     ) -> Option<Answer> {
         let connection = self.connection().await?;
-        match self.ask_over(connection, lease, holder, ask, patience).await {
+        match self
+            .ask_over(connection, lease, holder, ask, patience)
+            .await
+        {
             RequestResult::Answered(answer) => Some(answer),
             RequestResult::Broken => None,
             RequestResult::Late(late) => {

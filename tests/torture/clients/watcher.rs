@@ -65,7 +65,9 @@ impl Watcher {
             return;
         };
         let lease = self.stream.lease.as_deref();
-        let opening = connection.watch(lease, self.stream.renewed, self.last).await;
+        let opening = connection
+            .watch(lease, self.stream.renewed, self.last)
+            .await;
         let response = match opening {
             Ok(response) if response.status() == 200 => response,
             _ => return session.pause(20, 100).await,

@@ -149,7 +149,10 @@ impl Checker {
         self.detector.handle_timeout(self.now);
         assert_eq!(self.detector.poll_output(), None);
         let next = self.detector.poll_timeout();
-        assert!(next.is_none_or(|next| next > self.now), "the driver would spin");
+        assert!(
+            next.is_none_or(|next| next > self.now),
+            "the driver would spin"
+        );
     }
 
     fn check(&mut self) {

@@ -70,6 +70,9 @@ fn the_figures_in_the_docs_are_the_calculated_ones() {
     let rows: Vec<String> = ALL.map(|(name, make)| row(name, make)).into();
     rows.iter().for_each(|row| println!("{row}"));
     for row in rows {
-        assert!(DOCS.contains(&row), "docs/detectors.md lacks the row: {row}");
+        assert!(
+            DOCS.contains(&row),
+            "docs/detectors.md lacks the row: {row}"
+        );
     }
 }

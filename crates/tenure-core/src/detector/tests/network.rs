@@ -214,7 +214,8 @@ impl Network {
             return;
         }
         if let Some(delay) = delay {
-            self.in_flight.insert((self.now + delay, self.sent), envelope);
+            self.in_flight
+                .insert((self.now + delay, self.sent), envelope);
         }
     }
 
@@ -290,7 +291,8 @@ impl Network {
     /// The outputs of node 1, with the times in milliseconds.
     pub(super) fn events(&self) -> Vec<(u64, DetectorOutput)> {
         let reports = self.reports.iter().filter(|(_, id, _)| *id == ONE);
-        reports.map(|(at, _, output)| (at.as_nanos() / 1_000_000, output.clone()))
+        reports
+            .map(|(at, _, output)| (at.as_nanos() / 1_000_000, output.clone()))
             .collect()
     }
 }

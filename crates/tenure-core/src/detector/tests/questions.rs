@@ -9,11 +9,12 @@ fn ask(network: &mut Network, ask: u64) {
 /// The answers of node 1: the time in milliseconds, the question, the verdict.
 fn answers(network: &Network) -> Vec<(u64, u64, Verdict)> {
     let outputs = network.events().into_iter();
-    outputs.filter_map(|(at, output)| match output {
-        DetectorOutput::Answer { ask, verdict, .. } => Some((at, ask, verdict)),
-        _ => None,
-    })
-    .collect()
+    outputs
+        .filter_map(|(at, output)| match output {
+            DetectorOutput::Answer { ask, verdict, .. } => Some((at, ask, verdict)),
+            _ => None,
+        })
+        .collect()
 }
 
 /// A network of two nodes without a watch, after all notices have been acknowledged.

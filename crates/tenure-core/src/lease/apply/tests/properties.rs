@@ -168,7 +168,10 @@ impl Model {
     fn check_state(&self) {
         let (record, now) = (&self.lease.record, self.lease.now);
         if let Some(grant) = record.held(now) {
-            let known = self.known.as_ref().expect("a lease that was given up is held");
+            let known = self
+                .known
+                .as_ref()
+                .expect("a lease that was given up is held");
             assert_eq!(grant.lease_id, known.holder);
             assert_eq!(Some(grant.epoch), self.last_epoch);
         } else if let Some(known) = &self.known {
