@@ -74,14 +74,14 @@ fn a_leader_is_elected_and_shown_over_tls() {
     let files = Files::of(&make());
     let (_store, url) = files.serve();
     let certificate = files.path("certificate");
-    let place = ["--server", &url, "--ca-file", &certificate];
+    let server = ["--server", &url, "--ca-file", &certificate];
     let election = ["run", "--once", "--election", "tests/job"];
-    let ran = run(&[&election[..], &place, &["--", "true"]].concat());
+    let ran = run(&[&election[..], &server, &["--", "true"]].concat());
     assert!(ran.status.success(), "{ran:?}");
-    let status = run(&[&["status", "tests/job"][..], &place].concat());
+    let status = run(&[&["status", "tests/job"][..], &server].concat());
     assert!(status.status.success(), "{status:?}");
     // Only that the doctor reaches the store matters here.
-    let doctor = run(&[&["doctor", "--json"][..], &place].concat());
+    let doctor = run(&[&["doctor", "--json"][..], &server].concat());
     let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(text.contains("\"reachable\": true"), "{text}");
 

@@ -222,11 +222,11 @@ fn main() {
         );
     }
     println!();
-    println!("| {MEMBERS} members at rest | requests | a member and heartbeat interval |");
+    println!("| {MEMBERS} idle members | requests | per member and heartbeat interval |");
     println!("|---|---|---|");
     for (quorum, detector) in [(true, "push"), (false, "push"), (false, "pull")] {
         let what = format!(
-            "{}quorum, {detector}, at rest",
+            "{}quorum, {detector}, idle",
             if quorum { "" } else { "no " }
         );
         if only.is_some_and(|only| !what.contains(only.as_str())) {

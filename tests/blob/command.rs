@@ -146,8 +146,8 @@ fn a_wrong_key_is_reported_and_commands_that_need_a_store_are_refused() {
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains("az storage blob lease break"), "{stderr}");
     }
-    let nobody = output(&mut by_blob(&store, &["status", ELECTION]));
-    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+    let free = output(&mut by_blob(&store, &["status", ELECTION]));
+    assert_eq!(free.status.code(), Some(3), "{free:?}");
     let well = output(&mut by_blob(&store, &["doctor"]));
     assert_eq!(well.status.code(), Some(0), "{well:?}");
 }

@@ -167,8 +167,8 @@ fn violations_in_made_up_histories_of_abandoned_ids_are_found() {
     ] {
         let history = format!("{history}, {leads}");
         let asked: Vec<Asked> = history.split(", ").map(request).collect();
-        let judged = check(&asked, 7);
-        assert_eq!(judged.err().as_deref(), fault, "{history}");
+        let checked = check(&asked, 7);
+        assert_eq!(checked.err().as_deref(), fault, "{history}");
     }
     let asked: Vec<Asked> = leads.split(", ").map(request).collect();
     assert!(check(&asked, 6).is_err());

@@ -45,16 +45,16 @@ async fn a_leader_by_a_blob_is_visible_with_its_metadata_until_the_end_of_its_te
     let mut seen = world.candidate("follower").await.observe();
     assert_eq!(seen.next().await, Observed::NoLeader);
     let leadership = leader.campaign().await.unwrap();
-    let says = |metadata: &BTreeMap<String, String>| Observed::Leader {
+    let leader_with = |metadata: &BTreeMap<String, String>| Observed::Leader {
         candidate: "leader".parse().unwrap(),
         epoch: leadership.epoch(),
         metadata: metadata.clone(),
     };
-    assert_eq!(seen.next().await, says(&BTreeMap::new()));
+    assert_eq!(seen.next().await, leader_with(&BTreeMap::new()));
     let address = [("address".to_owned(), "http://10.0.0.7:8080 ä".to_owned())];
     let metadata = BTreeMap::from(address);
     leadership.proclaim(metadata.clone()).await.unwrap();
-    assert_eq!(seen.next().await, says(&metadata));
+    assert_eq!(seen.next().await, leader_with(&metadata));
     // The lease of a blob cannot be handed over to a chosen candidate: the term continues.
     leadership.hand_over("follower".parse().unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -46,12 +46,12 @@ fn restarts_of_the_best_member_do_not_move_the_leadership() {
         group.start(member);
     }
     let leader = group.settled(0, &others);
-    for life in 0..5 {
+    for round in 0..5 {
         group.start(1);
-        if life % 2 == 0 {
+        if round % 2 == 0 {
             group.wait_until_follows(1, leader.member);
         }
-        group.let_pass(Duration::from_millis(100 * life));
+        group.let_pass(Duration::from_millis(100 * round));
         group.kill(&[1]);
     }
     group.start(1);

@@ -383,7 +383,7 @@ fn a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers() {
     // The expiry has no revision, so these requests bypass the history check.
     bench.runtime.block_on(reads_answer(&bench, &brief));
     let url = bench.store.url();
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["list", "--namespace", "tests"][..], "expired"),
         (&["status", "tests/brief"], "expired"),
         (&["history", "tests/brief"], "c2"),
@@ -391,7 +391,7 @@ fn a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers() {
         let output = run(&[arguments, &["--server", &url]].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains(says), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
     }
     let output = run(&["break", "tests/held", "--server", &url]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

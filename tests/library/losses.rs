@@ -171,12 +171,12 @@ async fn a_renewal_and_a_release_with_lost_answers_have_no_bad_effect() {
 #[tokio::test]
 async fn a_candidate_with_an_unreachable_first_address_leads_through_the_second() {
     let world = World::start();
-    let nobody = {
+    let unused = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
     };
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(nobody), world.store.url()]);
+    let config = config.with_servers([url(unused), world.store.url()]);
     let candidate = Candidate::connect(config).await.unwrap();
     let mut observer = candidate.observe();
     let guard = candidate.campaign().await.unwrap();
@@ -197,9 +197,9 @@ async fn a_leader_switches_to_another_address_within_its_term() {
         let config = config.with_servers([url(first.address()), url(second.address())]);
         let candidate = Candidate::connect(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
-        for (dies, lives) in [(&first, &second), (&second, &first)] {
-            lives.set(Mode::Pass);
-            dies.set(mode);
+        for (unreachable, reachable) in [(&first, &second), (&second, &first)] {
+            reachable.set(Mode::Pass);
+            unreachable.set(mode);
             guard.at_risk().await;
             wait_until("safety", async || {
                 assert!(guard.is_valid());
