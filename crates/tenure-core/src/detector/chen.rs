@@ -21,7 +21,7 @@ use crate::Instant;
 /// extend the deadline of the next.
 ///
 /// - Detection: at most interval + `alpha` + the mean delay in the window.
-/// A mistake needs all heartbeats of a time of `alpha` to be lost or late.
+/// - A mistake needs all heartbeats of a time of `alpha` to be lost or late.
 ///
 /// Source: Chen, Toueg and Aguilera, "On the quality of service of failure detectors", IEEE
 /// Transactions on Computers 51(5), 2002: their detector NFD-E.
