@@ -1,4 +1,4 @@
-//! Many who want one lease, and answers that are lost.
+//! Contention for one lease, and lost answers.
 
 use std::time::{Duration, Instant};
 

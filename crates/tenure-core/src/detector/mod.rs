@@ -5,7 +5,7 @@
 //!
 //! All detectors have one interface, [`Detector`]:
 //!
-//! | detector | what it sends |
+//! | detector | messages |
 //! |---|---|
 //! | [`OnDemand`] | a ping when it is asked; keeps a down list |
 //! | [`Pull`] | a ping to each node under watch, at an interval |
