@@ -1,17 +1,18 @@
 //! The library against a store in this process, over real sockets.
 //!
-//! One file per promise. Where safety is at stake nothing is granted for slowness: what must not
-//! happen must not happen at all. Where something has only to happen at last, there is patience.
+//! One file per promise. Where safety is at stake there is no tolerance for slow machines: what
+//! must not happen must never happen. Where something only has to happen eventually, the limits are
+//! generous.
 
 mod world;
 
+mod bad_answers;
 mod blocking;
 mod campaigns;
 mod endings;
-mod ladder;
 mod losses;
 mod observing;
 mod renewers;
 mod shutdown;
-mod strangers;
+mod step_down;
 mod together;

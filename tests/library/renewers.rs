@@ -1,4 +1,4 @@
-//! Several elections of one process on one renewal thread.
+//! Several elections of one process with one renewal thread.
 
 use tenure::{ElectionName, Renewer};
 
@@ -20,14 +20,14 @@ async fn elections_of_one_process_are_renewed_together_and_each_keeps_its_lease(
     for candidate in &candidates {
         guards.push(candidate.campaign().await.unwrap());
     }
-    // Several lease durations: who is not renewed has lost by then.
+    // Several lease durations: a lease without renewals would be lost by now.
     tokio::time::sleep(brisk().lease_duration() * 3 + ms(100)).await;
     for (election, guard) in elections.iter().zip(&guards) {
         assert!(guard.is_valid() && !guard.is_at_risk(), "{election}");
         let lease = world.client.lease(election).await.unwrap().unwrap();
         assert_eq!(lease.epoch, Some(guard.epoch().get()), "{election}");
     }
-    // One that leaves does not take the others with it.
+    // The end of one term does not affect the others.
     let first = guards.remove(0);
     first.resign().await;
     tokio::time::sleep(brisk().lease_duration()).await;

@@ -1,4 +1,5 @@
-//! The stopping ladder: told, aborted, overrun; and the lease, which is released after all of it.
+//! The stages of a step-down: a task is cancelled, then aborted, then an overrun; the lease is
+//! released after all of them.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,61 +13,61 @@ use tenure_tests::proxy::ProxyMode;
 use tenure_tests::store::url;
 use tenure_tests::wait_until;
 
-use crate::world::{Reigns, World, brisk, long, ms, obedient, timings};
+use crate::world::{TaskRuns, World, brisk, long, ms, stop_when_lost, timings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_ignores_its_end_is_aborted_before_the_lease_ends() {
     let world = World::start();
     let proxy = world.proxy().await;
     let candidate = world.candidate_behind(&proxy, "a").await;
-    let reigns = Reigns::default();
+    let runs = TaskRuns::default();
     let task = |leadership: Leadership| {
-        let reigning = reigns.begin(&leadership);
+        let running = runs.begin(&leadership);
         async move {
-            let _reigning = reigning;
+            let _running = running;
             pending::<()>().await;
         }
     };
     let fail = async {
-        reigns.begun(1).await;
+        runs.begun(1).await;
         proxy.set(ProxyMode::Hang);
         world.earliest_expiry().await
     };
     let (term, expiry) = tokio::join!(candidate.run_one_term(pending(), task), fail);
     let term = term.unwrap().unwrap();
     assert_eq!(term.reason, EndReason::RenewDeadline);
-    // The term is not over before its task is.
-    let gone = reigns.all()[0].ended.unwrap();
+    // The term ends after its task.
+    let gone = runs.all()[0].ended.unwrap();
     assert!(gone < expiry, "{:?} too late", gone - expiry);
 }
 
-/// A candidate whose task blocks its thread until it is told otherwise, in a term that began.
-struct Stuck {
+/// A candidate in a term, whose task blocks its thread until the test ends that.
+struct BlockedCandidate {
     candidate: Arc<Candidate>,
-    reigns: Reigns,
+    runs: TaskRuns,
     free: Arc<AtomicBool>,
     overruns: mpsc::Receiver<(u64, Option<String>)>,
     run: tokio::task::JoinHandle<()>,
 }
 
-impl Stuck {
+impl BlockedCandidate {
     async fn start(config: tenure::Config) -> Self {
-        let (reigns, free) = (Reigns::default(), Arc::new(AtomicBool::new(false)));
+        let (runs, free) = (TaskRuns::default(), Arc::new(AtomicBool::new(false)));
         let (overran, overruns) = mpsc::channel();
         let policy = OnOverrun::Call(Arc::new(move |epoch| {
             let thread = thread::current().name().map(str::to_owned);
             overran.send((epoch.get(), thread)).unwrap();
-            panic!("a policy that panics does no harm");
+            panic!("a panic in the policy has no effect");
         }));
         let candidate = Candidate::connect(config.with_on_overrun(policy)).await;
         let candidate = Arc::new(candidate.unwrap());
         let run = tokio::spawn({
-            let (candidate, reigns, free) = (candidate.clone(), reigns.clone(), free.clone());
+            let (candidate, runs, free) = (candidate.clone(), runs.clone(), free.clone());
             async move {
                 let task = |leadership: Leadership| {
-                    let (reigning, free) = (reigns.begin(&leadership), free.clone());
+                    let (running, free) = (runs.begin(&leadership), free.clone());
                     async move {
-                        let _reigning = reigning;
+                        let _running = running;
                         while !free.load(Ordering::SeqCst) {
                             thread::sleep(ms(5));
                         }
@@ -76,10 +77,10 @@ impl Stuck {
                 candidate.run_while_leader(pending(), task).await.unwrap();
             }
         });
-        reigns.begun(1).await;
+        runs.begun(1).await;
         Self {
             candidate,
-            reigns,
+            runs,
             free,
             overruns,
             run,
@@ -91,7 +92,7 @@ impl Stuck {
     }
 }
 
-impl Drop for Stuck {
+impl Drop for BlockedCandidate {
     fn drop(&mut self) {
         self.free.store(true, Ordering::SeqCst);
         self.run.abort();
@@ -103,67 +104,68 @@ async fn a_task_that_blocks_past_its_end_is_an_overrun_and_never_runs_twice() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_servers([url(proxy.address())]);
-    let stuck = Stuck::start(config).await;
+    let blocked = BlockedCandidate::start(config).await;
     proxy.set(ProxyMode::Hang);
     let expiry = world.earliest_expiry().await;
-    let (epoch, thread) = stuck.overrun().await;
+    let (epoch, thread) = blocked.overrun().await;
     assert!(Instant::now() < expiry, "the policy was called too late");
-    assert_eq!(epoch, stuck.reigns.all()[0].epoch.get());
+    assert_eq!(epoch, blocked.runs.all()[0].epoch.get());
     assert_eq!(thread.as_deref(), Some("tenure-driver"));
 
-    // The store is back, and the lease is free; but the first copy of the task still lives.
+    // The store is reachable again and the lease is free, but the first run of the task has not
+    // ended.
     proxy.set(ProxyMode::Pass);
     world.free().await;
     tokio::time::sleep(brisk().lease_duration()).await;
-    assert_eq!(stuck.reigns.all().len(), 1);
+    assert_eq!(blocked.runs.all().len(), 1);
     assert_eq!(world.holder().await, None);
-    // Once is enough.
-    assert!(stuck.overruns.try_recv().is_err());
+    // The policy is called once.
+    assert!(blocked.overruns.try_recv().is_err());
 
-    stuck.free.store(true, Ordering::SeqCst);
-    stuck.reigns.begun(2).await;
-    stuck.reigns.assert_one_at_a_time();
+    blocked.free.store(true, Ordering::SeqCst);
+    blocked.runs.begun(2).await;
+    blocked.runs.assert_one_at_a_time();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_leader_that_resigns_holds_its_lease_until_its_task_is_gone() {
+async fn a_leader_that_resigns_holds_its_lease_until_its_task_has_ended() {
     let world = World::start();
-    // The task is told, aborted and found stuck within a fraction of the lease.
+    // The task is cancelled, aborted and found blocked within a fraction of the lease duration.
     let config = world.config("a").with_timings(timings(1500, 300, 700, 200));
-    let stuck = Stuck::start(config).await;
+    let blocked = BlockedCandidate::start(config).await;
     let epoch = world.held_by("a").await;
     let next = world.candidate("b").await;
     let (next, resigned) = {
-        let reigns = stuck.reigns.clone();
+        let runs = blocked.runs.clone();
         let next = tokio::spawn(async move {
             let task = |leadership: Leadership| {
-                drop(reigns.begin(&leadership));
-                obedient(leadership)
+                drop(runs.begin(&leadership));
+                stop_when_lost(leadership)
             };
             next.run_one_term(pending(), task).await
         });
         world.waiting(1).await;
-        let candidate = stuck.candidate.clone();
+        let candidate = blocked.candidate.clone();
         (next, tokio::spawn(async move { candidate.resign().await }))
     };
-    assert_eq!(stuck.overrun().await.0, epoch);
-    // It is renewed all the while: for longer than any lease lasts.
+    assert_eq!(blocked.overrun().await.0, epoch);
+    // The lease is renewed meanwhile: for longer than the lease duration.
     let until = Instant::now() + 2 * brisk().lease_duration();
     while Instant::now() < until {
         assert_eq!(world.holder().await, Some(("a".into(), epoch)));
         tokio::time::sleep(ms(20)).await;
     }
     assert!(!resigned.is_finished());
-    stuck.free.store(true, Ordering::SeqCst);
+    blocked.free.store(true, Ordering::SeqCst);
     resigned.await.unwrap();
-    let second = stuck.reigns.begun(2).await;
+    let second = blocked.runs.begun(2).await;
     assert_eq!(second.candidate.as_str(), "b");
-    stuck.reigns.assert_one_at_a_time();
+    blocked.runs.assert_one_at_a_time();
     next.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewals_go_on_while_a_task_drains_and_the_release_comes_after_it() {
+async fn renewals_continue_while_a_task_drains_and_the_release_comes_after_it() {
     let world = World::start();
     // Draining takes longer than the renew deadline: without renewals the lease would be lost.
     let drain = ms(1500);
@@ -171,18 +173,18 @@ async fn renewals_go_on_while_a_task_drains_and_the_release_comes_after_it() {
         .config("a")
         .with_timings(timings(3500, 200, 600, 2500));
     let candidate = Candidate::connect(config).await.unwrap();
-    // It waits for two minutes, unless it is let in by a release.
+    // This candidate would wait for two minutes without a release.
     let config = world.config("b").with_timings(long());
     let next = Candidate::connect(config).await.unwrap();
-    let reigns = Reigns::default();
+    let runs = TaskRuns::default();
     let task = |leadership: Leadership| {
-        let reigning = reigns.begin(&leadership);
+        let running = runs.begin(&leadership);
         async move {
-            let _reigning = reigning;
+            let _running = running;
             let reason = leadership.lost().await;
             let end = Instant::now() + drain;
             while Instant::now() < end {
-                // The lease is held, and says so, though the task is to stop.
+                // The lease is held and the leadership is valid, although the task must stop.
                 leadership.check().map_err(|error| error.to_string())?;
                 tokio::time::sleep(ms(10)).await;
             }
@@ -193,18 +195,18 @@ async fn renewals_go_on_while_a_task_drains_and_the_release_comes_after_it() {
         }
     };
     let shutdown = async {
-        reigns.begun(1).await;
+        runs.begun(1).await;
         world.waiting(1).await;
     };
     let follow = async {
-        reigns.begun(1).await;
+        runs.begun(1).await;
         let guard = next.campaign().await.unwrap();
-        drop(reigns.begin(&guard));
+        drop(runs.begin(&guard));
     };
     let (term, ()) = tokio::join!(candidate.run_one_term(shutdown, task), follow);
     let term = term.unwrap().unwrap();
     assert_eq!((term.reason, term.error), (EndReason::ShutDown, None));
-    let first = &reigns.all()[0];
+    let first = &runs.all()[0];
     assert!(first.ended.unwrap() - first.began >= drain);
-    reigns.assert_one_at_a_time();
+    runs.assert_one_at_a_time();
 }

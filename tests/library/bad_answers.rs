@@ -15,10 +15,10 @@ use tenure_tests::store::url;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
-use crate::world::{ELECTION, World, long, never, obedient};
+use crate::world::{ELECTION, World, long, never, stop_when_lost};
 
-/// A server that answers everything like this, and counts.
-async fn stranger(answer: fn() -> Response) -> (SocketAddr, Arc<AtomicUsize>) {
+/// A server that gives this answer to every request, and counts the requests.
+async fn bad_server(answer: fn() -> Response) -> (SocketAddr, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let routes = Router::new().fallback(async move || {
@@ -56,8 +56,8 @@ fn endless() -> Response {
     Body::from_stream(Endless).into_response()
 }
 
-/// What else may listen at the store's address, or stand before it.
-const NONSENSE: [fn() -> Response; 9] = [
+/// Answers of other servers at the store's address, or of a proxy before it.
+const INVALID: [fn() -> Response; 9] = [
     || "<html>Welcome to nginx!</html>".into_response(),
     || (StatusCode::NOT_FOUND, "<html>Not found</html>").into_response(),
     || (StatusCode::FORBIDDEN, "<html>Forbidden</html>").into_response(),
@@ -70,15 +70,15 @@ const NONSENSE: [fn() -> Response; 9] = [
 ];
 
 #[tokio::test]
-async fn a_store_that_refuses_for_good_ends_the_run_with_its_words() {
-    let (address, asked) = stranger(|| problem(403, "forbidden")).await;
+async fn a_permanent_refusal_ends_the_run_with_its_message() {
+    let (address, asked) = bad_server(|| problem(403, "forbidden")).await;
     let world = World::start();
     let config = world.config("a").with_servers([url(address)]);
     let candidate = Candidate::connect(config).await.unwrap();
     let refused = [
-        candidate.run_while_leader(pending(), obedient).await,
+        candidate.run_while_leader(pending(), stop_when_lost).await,
         candidate
-            .run_one_term(pending(), obedient)
+            .run_one_term(pending(), stop_when_lost)
             .await
             .map(|_| ()),
         candidate.campaign().await.map(drop),
@@ -92,14 +92,14 @@ async fn a_store_that_refuses_for_good_ends_the_run_with_its_words() {
             "the key of team-a opens no leases of team-b (forbidden)"
         );
     }
-    // It asked once each time: what does not pass is not tried again.
+    // One request each time: a permanent error is not retried.
     assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_goes_on_trying_whatever_nonsense_is_answered() {
-    for answer in NONSENSE {
-        let (address, asked) = stranger(answer).await;
+async fn a_candidate_retries_after_invalid_answers() {
+    for answer in INVALID {
+        let (address, asked) = bad_server(answer).await;
         let world = World::start();
         let config = world.config("a").with_servers([url(address)]);
         let candidate = Candidate::connect(config).await.unwrap();
@@ -117,9 +117,9 @@ async fn a_candidate_goes_on_trying_whatever_nonsense_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_passes_over_an_address_that_answers_nonsense() {
-    for answer in NONSENSE {
-        let (address, _) = stranger(answer).await;
+async fn a_leader_skips_an_address_with_invalid_answers() {
+    for answer in INVALID {
+        let (address, _) = bad_server(answer).await;
         let world = World::start();
         let config = world.config("a").with_timings(long());
         let config = config.with_servers([url(address), world.store.url()]);
@@ -127,7 +127,7 @@ async fn a_leader_passes_over_an_address_that_answers_nonsense() {
         let guard = candidate.campaign().await.unwrap();
         assert_eq!(world.held_by("a").await, guard.epoch().get());
         assert_eq!(guard.resign().await, EndReason::Resigned);
-        // So does a tool.
+        // A tool does the same.
         let client = StoreClient::new(&[url(address), world.store.url()]).unwrap();
         let lease = client.lease(&ELECTION.parse().unwrap()).await.unwrap();
         assert_eq!(lease.unwrap().holder, None);

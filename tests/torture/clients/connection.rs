@@ -1,4 +1,4 @@
-//! One connection to the store.
+//! A connection to the store.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,22 +18,22 @@ use tokio::time::timeout;
 
 use crate::history::{Answer, Ask};
 
-/// How long a connection may take to be made.
+/// The longest time to connect.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// The namespace of all leases.
 const NAMESPACE: &str = "torture";
 
-/// One connection. Dropped, it is closed, whatever is under way on it.
+/// A connection. Dropping it closes it, even with a request in flight.
 #[derive(Debug)]
-pub(crate) struct Line {
-    /// Which of all connections it is.
+pub(crate) struct Connection {
+    /// The number of the connection in the round.
     pub(crate) number: u64,
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
 }
 
-impl Line {
+impl Connection {
     /// Connects.
     pub(crate) async fn open(address: SocketAddr, number: u64) -> io::Result<Self> {
         let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
@@ -50,12 +50,12 @@ impl Line {
         })
     }
 
-    /// Whether another request can go over it.
+    /// Whether the connection accepts another request.
     pub(crate) fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Sends a request and waits for the whole answer.
     pub(crate) async fn ask(
         &mut self,
         lease: &str,
@@ -69,7 +69,7 @@ impl Line {
         Ok(answer(ask, status, &body))
     }
 
-    /// Asks for a stream of events.
+    /// Requests a stream of events.
     pub(crate) async fn watch(
         &mut self,
         lease: Option<&str>,
@@ -94,7 +94,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -163,9 +163,9 @@ fn request(lease: &str, holder: Option<&str>, ask: &Ask) -> Request<Full<Bytes>>
         .expect("the parts of a request are well-formed")
 }
 
-/// What the store said, by what was asked.
+/// Parses the answer to this request.
 fn answer(ask: &Ask, status: u16, body: &[u8]) -> Answer {
-    let understood = match (status, ask) {
+    let parsed = match (status, ask) {
         (200, Ask::List) => serde_json::from_slice(body).map(Answer::List),
         (200, Ask::Terms) => {
             serde_json::from_slice(body).map(|wire::History { terms }| Answer::Terms(terms))
@@ -178,7 +178,7 @@ fn answer(ask: &Ask, status: u16, body: &[u8]) -> Answer {
         (200, _) => serde_json::from_slice(body).map(Answer::View),
         _ => serde_json::from_slice(body).map(Answer::Refused),
     };
-    understood.unwrap_or_else(|_| Answer::Strange {
+    parsed.unwrap_or_else(|_| Answer::Unexpected {
         status,
         body: String::from_utf8_lossy(body).into_owned(),
     })
