@@ -43,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
     // What the leader says about itself: this is how the others know where to send people.
     let address = arguments.next().unwrap_or(here);
     let config = Config::from_env()?.with_metadata([(ADDRESS.into(), address)].into());
-    let candidate = Arc::new(Candidate::connect(config).await?);
+    let candidate = Arc::new(Candidate::start(config).await?);
 
     let office = Office {
         leader: follow(candidate.observe(), candidate.id().clone()),

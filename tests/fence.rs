@@ -78,7 +78,7 @@ async fn candidate(store: &LocalStore, name: &str) -> Candidate {
     let config = Config::new("billing/nightly".parse().expect("a name"))
         .with_candidate(name.parse().expect("an id"))
         .with_servers([store.url()]);
-    Candidate::connect(config).await.expect("a candidate")
+    Candidate::start(config).await.expect("a candidate")
 }
 
 #[tokio::test]

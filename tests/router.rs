@@ -93,7 +93,7 @@ fn quick(config: Config) -> Config {
 }
 
 async fn connect(config: Config) -> Candidate {
-    Candidate::connect(config).await.expect("a candidate")
+    Candidate::start(config).await.expect("a candidate")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,7 +56,7 @@ fn config(name: &str, blob: AzureBlob) -> Config {
 }
 
 async fn candidate(name: &str, address: SocketAddr) -> Candidate {
-    let candidate = Candidate::connect(config(name, blob_at(address))).await;
+    let candidate = Candidate::start(config(name, blob_at(address))).await;
     candidate.expect("a candidate")
 }
 
@@ -142,7 +142,7 @@ impl Journal {
 async fn lead_by_odd_name(address: SocketAddr) {
     let account = AzureAccount::with_connection_string(&connection_string(address));
     let odd = AzureBlob::new(account.expect("an account"), "tests", "of me/a b+ä%2F?#~");
-    let candidate = Candidate::connect(config("odd", odd.expect("a blob"))).await;
+    let candidate = Candidate::start(config("odd", odd.expect("a blob"))).await;
     let candidate = candidate.expect("a candidate");
     let leadership = candidate.campaign().await.expect("nothing refuses it");
     assert!(leadership.is_valid());

@@ -73,7 +73,7 @@ fn signed(world: &World, signature: &str) -> AzureBlob {
 async fn a_signature_that_allows_enough_lets_a_candidate_in_and_another_is_told_why_not() {
     let world = World::start();
     let refused = async |blob: AzureBlob| {
-        let candidate = Candidate::connect(config("stranger", blob)).await.unwrap();
+        let candidate = Candidate::start(config("stranger", blob)).await.unwrap();
         match candidate.campaign().await {
             Err(RunError::Refused(why)) => why,
             other => panic!("{other:?}"),
@@ -83,7 +83,7 @@ async fn a_signature_that_allows_enough_lets_a_candidate_in_and_another_is_told_
     assert!(why.contains("403 AuthenticationFailed"), "{why}");
     assert!(!why.contains("sig=") && !why.contains("WgcIs"), "{why}");
 
-    let good = Candidate::connect(config("good", signed(&world, GOOD))).await;
+    let good = Candidate::start(config("good", signed(&world, GOOD))).await;
     let good = good.unwrap();
     let leadership = good.campaign().await.unwrap();
     assert!(leadership.is_valid());

@@ -15,7 +15,7 @@ async fn a_task_that_blocks_its_runtime_keeps_its_lease() {
     let world = World::start();
     let timings = timings(1500, 300, 1000, 300);
     let config = world.config("a").with_timings(timings);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     // Watching opens connections on this runtime, which is about to stand still. None of them may be
     // one that renews.
     let mut observer = candidate.observe();
@@ -66,7 +66,7 @@ async fn connections_of_a_blocked_runtime_are_not_used_to_renew() {
     let candidate = world
         .config("a")
         .with_timings(timings(3000, 300, 2000, 500));
-    let candidate = Candidate::connect(candidate).await.unwrap();
+    let candidate = Candidate::start(candidate).await.unwrap();
     // Leaves an idle connection behind that this runtime must poll.
     assert_eq!(candidate.observe().next().await, Observed::NoLeader);
     let guard = candidate.campaign().await.unwrap();
@@ -82,7 +82,7 @@ fn a_runtime_that_is_dropped_ends_the_term_and_the_lease_is_released() {
     let world = World::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let config = world.config("a").with_timings(long());
-    let candidate = runtime.block_on(Candidate::connect(config)).unwrap();
+    let candidate = runtime.block_on(Candidate::start(config)).unwrap();
     let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let task = |leadership: Leadership| async move {
         began.send(leadership).unwrap();

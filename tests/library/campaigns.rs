@@ -12,7 +12,7 @@ use crate::world::{Reigns, World, long, ms, timings};
 /// A candidate at whose store only a release lets anyone in: its leases outlast the test.
 async fn steady(world: &World, name: &str) -> Candidate {
     let config = world.config(name).with_timings(long());
-    Candidate::connect(config).await.unwrap()
+    Candidate::start(config).await.unwrap()
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_nothing_held() {
     // Patient with a store that is slow to take back what it granted.
     let patient = timings(120_000, 20_000, 60_000, 20_000);
     let config = world.config("a").with_timings(patient);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     for moment in 0..60 {
         // From before the request to after the grant, which takes a few milliseconds.
         let patience = Duration::from_micros(moment * 150);
@@ -183,7 +183,7 @@ async fn a_run_that_is_dropped_aborts_a_task_that_does_not_stop() {
     let world = World::start();
     let timings = timings(60_000, 300, 30_000, 300);
     let config = world.config("a").with_timings(timings);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let reigns = Reigns::default();
     let task = |leadership: Leadership| {
         let reigning = reigns.begin(&leadership);

@@ -23,7 +23,7 @@ where
 
 async fn steady(world: &World) -> Candidate {
     let config = world.config("a").with_timings(long());
-    Candidate::connect(config).await.unwrap()
+    Candidate::start(config).await.unwrap()
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_term_that_can_not_be_renewed_ends_as_renew_deadline() {
 async fn a_task_whose_lease_is_broken_with_a_period_stops_within_it() {
     let world = World::start();
     // A long term, of which a break leaves little.
-    let candidate = Candidate::connect(
+    let candidate = Candidate::start(
         world
             .config("a")
             .with_timings(timings(6000, 300, 3000, 2500)),

@@ -58,7 +58,7 @@ impl Stuck {
             overran.send((epoch.get(), thread)).unwrap();
             panic!("a policy that panics does no harm");
         }));
-        let candidate = Candidate::connect(config.with_on_overrun(policy)).await;
+        let candidate = Candidate::start(config.with_on_overrun(policy)).await;
         let candidate = Arc::new(candidate.unwrap());
         let run = tokio::spawn({
             let (candidate, reigns, free) = (candidate.clone(), reigns.clone(), free.clone());
@@ -170,10 +170,10 @@ async fn renewals_go_on_while_a_task_drains_and_the_release_comes_after_it() {
     let config = world
         .config("a")
         .with_timings(timings(3500, 200, 600, 2500));
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     // It waits for two minutes, unless it is let in by a release.
     let config = world.config("b").with_timings(long());
-    let next = Candidate::connect(config).await.unwrap();
+    let next = Candidate::start(config).await.unwrap();
     let reigns = Reigns::default();
     let task = |leadership: Leadership| {
         let reigning = reigns.begin(&leadership);

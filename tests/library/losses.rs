@@ -110,7 +110,7 @@ async fn a_store_that_comes_back_in_time_saves_the_term() {
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
     let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.set(Mode::Refuse);
     guard.at_risk().await;
@@ -132,7 +132,7 @@ async fn an_acquire_whose_answer_is_lost_is_asked_again_and_wins_at_once() {
     // If it competed with itself it would wait for two minutes.
     let config = world.config("a").with_timings(long());
     let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(2);
     let guard = candidate.campaign().await.unwrap();
     assert_eq!(proxy.replies_to_lose(), 0);
@@ -148,7 +148,7 @@ async fn a_renewal_and_a_release_whose_answers_are_lost_do_no_harm() {
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
     let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.lose_replies(2);
     guard.at_risk().await;
@@ -171,7 +171,7 @@ async fn a_candidate_whose_first_address_is_dead_leads_by_the_second() {
     };
     let config = world.config("a").with_timings(long());
     let config = config.with_servers([url(nobody), world.store.url()]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let mut observer = candidate.observe();
     let guard = candidate.campaign().await.unwrap();
     assert_eq!(world.held_by("a").await, guard.epoch().get());
@@ -189,7 +189,7 @@ async fn a_leader_goes_to_another_address_within_its_term_when_one_dies() {
         let timings = timings(6000, 500, 4000, 1000);
         let config = world.config("a").with_timings(timings);
         let config = config.with_servers([url(first.address()), url(second.address())]);
-        let candidate = Candidate::connect(config).await.unwrap();
+        let candidate = Candidate::start(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
         for (dies, lives) in [(&first, &second), (&second, &first)] {
             lives.set(Mode::Pass);

@@ -27,10 +27,10 @@ async fn a_shutdown_that_is_there_already_starts_nothing() {
 async fn a_shutdown_while_it_campaigns_returns_promptly_and_leaves_nothing() {
     let world = World::start();
     let config = world.config("a").with_timings(long());
-    let leader = Candidate::connect(config).await.unwrap();
+    let leader = Candidate::start(config).await.unwrap();
     let guard = leader.campaign().await.unwrap();
     let config = world.config("b").with_timings(long());
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let began = Instant::now();
     let run = candidate.run_while_leader(world.waiting(1), never);
     run.await.unwrap();
@@ -47,7 +47,7 @@ async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
     // Patient with a store that is slow to take the lease back.
     let config = world.config("a").with_servers([url(proxy.address())]);
     let config = config.with_timings(timings(120_000, 20_000, 60_000, 20_000));
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(usize::MAX);
     let shutdown = async {
         world.held_by("a").await;
@@ -72,7 +72,7 @@ async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
 async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
     let world = World::start();
     let config = world.config("a").with_timings(contrite());
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let began = Instant::now();
     let shutdown = async {
         world.held_by_anyone_once().await;
@@ -92,7 +92,7 @@ async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals
             let proxy = world.proxy().await;
             let config = world.config("a").with_timings(long());
             let config = config.with_servers([url(proxy.address())]);
-            let candidate = Candidate::connect(config).await.unwrap();
+            let candidate = Candidate::start(config).await.unwrap();
             if !leading {
                 proxy.set(mode);
             }

@@ -74,7 +74,7 @@ async fn a_store_that_refuses_for_good_ends_the_run_with_its_words() {
     let (address, asked) = stranger(|| problem(403, "forbidden")).await;
     let world = World::start();
     let config = world.config("a").with_servers([url(address)]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let refused = [
         candidate.run_while_leader(pending(), obedient).await,
         candidate
@@ -102,7 +102,7 @@ async fn a_candidate_goes_on_trying_whatever_nonsense_is_answered() {
         let (address, asked) = stranger(answer).await;
         let world = World::start();
         let config = world.config("a").with_servers([url(address)]);
-        let candidate = Candidate::connect(config).await.unwrap();
+        let candidate = Candidate::start(config).await.unwrap();
         tokio::select! {
             ended = candidate.run_while_leader(pending(), never) => panic!("{ended:?}"),
             () = wait_until("tries", async || (asked.load(Ordering::SeqCst) >= 3).then_some(())) => {}
@@ -123,7 +123,7 @@ async fn a_leader_passes_over_an_address_that_answers_nonsense() {
         let world = World::start();
         let config = world.config("a").with_timings(long());
         let config = config.with_servers([url(address), world.store.url()]);
-        let candidate = Candidate::connect(config).await.unwrap();
+        let candidate = Candidate::start(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
         assert_eq!(world.held_by("a").await, guard.epoch().get());
         assert_eq!(guard.resign().await, EndReason::Resigned);

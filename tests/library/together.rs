@@ -114,9 +114,9 @@ async fn a_candidate_whose_task_fails_or_panics_stands_back_for_another() {
             .config("first")
             .with_timings(contrite())
             .with_priority(1);
-        let first = Candidate::connect(first).await.unwrap();
+        let first = Candidate::start(first).await.unwrap();
         let second = world.config("second").with_timings(long());
-        let second = Candidate::connect(second).await.unwrap();
+        let second = Candidate::start(second).await.unwrap();
         let reigns = Reigns::default();
         let bad = |leadership: Leadership| {
             let reigning = reigns.begin(&leadership);

@@ -39,13 +39,13 @@ impl World {
     }
 
     pub(crate) async fn candidate(&self, name: &str) -> Candidate {
-        Candidate::connect(self.config(name)).await.unwrap()
+        Candidate::start(self.config(name)).await.unwrap()
     }
 
     /// A candidate whose way to the store can fail.
     pub(crate) async fn candidate_behind(&self, proxy: &Proxy, name: &str) -> Candidate {
         let config = self.config(name).with_servers([url(proxy.address())]);
-        Candidate::connect(config).await.unwrap()
+        Candidate::start(config).await.unwrap()
     }
 
     pub(crate) async fn proxy(&self) -> Proxy {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Command, DriverHandle, WeakDriverHandle};
-use crate::store::StoreError;
+use crate::backend::BackendError;
 use crate::term::TermState;
 
 /// A term, in the hands of its task. Clones are cheap and all speak of the same term. One that is
@@ -184,14 +184,14 @@ pub enum ProclaimError {
     /// The term is over; nothing was sent.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
-    /// It is more than 4 KiB, or, among peers, more than fits into a message as JSON. Nothing was sent; what
-    /// was said before holds. A store may take less (`max_metadata_bytes`): then it says so,
-    /// [`Code::TooLarge`](crate::store::Code::TooLarge) in a [`StoreError::Problem`].
+    /// The metadata have more than 4 KiB, or, among peers, do not fit into a message as JSON. Nothing
+    /// was sent; the earlier metadata hold. A store may allow less (`max_metadata_bytes`) and refuse
+    /// with [`Code::TooLarge`](crate::store::Code::TooLarge).
     #[error("{0}")]
     Metadata(String),
-    /// The store did not take it, or did not answer.
+    /// The lease service refused the metadata, or did not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Backend(#[from] BackendError),
 }
 
 /// Whether a leader may say this about itself, whichever way it is elected.

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 
 async fn compete(config: Config, command: &[OsString], once: bool) -> Result<ExitCode, Failure> {
     let shutdown = shutdown_on_signals()?;
-    let candidate = Candidate::connect(config).await?;
+    let candidate = Candidate::start(config).await?;
     let command: Arc<[OsString]> = command.into();
     // The exit code of the last run of the command; negative before the first.
     let last_code = Arc::new(AtomicI32::new(-1));

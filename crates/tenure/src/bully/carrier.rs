@@ -37,6 +37,7 @@ use super::routes::{self, Status};
 use super::seal::Seal;
 use super::serve;
 use crate::clock::Clock;
+use crate::http::HttpClientError;
 use crate::random::OsRandom;
 
 /// What a carrier is made of.
@@ -73,10 +74,10 @@ pub(crate) struct Carrier {
     tasks: JoinSet<()>,
 }
 
-/// Why a carrier can't start.
+/// Why a member can't listen for the others.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum ListenError {
     /// The address is in use, or not one of this machine's.
     #[error("can't listen on {address}: {error}")]
     Listen {
@@ -86,8 +87,8 @@ pub enum StartError {
         error: io::Error,
     },
     /// The HTTP client can't be set up.
-    #[error("can't set up the HTTP client: {0}")]
-    Client(#[from] reqwest::Error),
+    #[error(transparent)]
+    Client(#[from] HttpClientError),
 }
 
 impl Carrier {
@@ -95,13 +96,13 @@ impl Carrier {
     ///
     /// # Errors
     ///
-    /// [`StartError`].
+    /// [`ListenError`].
     ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
-    pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), StartError> {
-        let http = Client::http()?;
+    pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
+        let http = Client::http(setup.peers.values())?;
         let (events, inbox) = inbox::channel(setup.clock.clone());
         let local = Arc::new(Local::new(&setup, OsRandom.next_u64(), events));
         let (status, _) = watch::channel(Status::of(setup.me, setup.incarnation));
@@ -121,7 +122,7 @@ impl Carrier {
             tasks,
         };
         if let Some(address) = setup.listen {
-            let failed = |error| StartError::Listen { address, error };
+            let failed = |error| ListenError::Listen { address, error };
             let listener = serve::bind(address).map_err(failed)?;
             carrier.listening_on = Some(listener.local_addr().map_err(failed)?);
             let router = carrier.router();

@@ -27,7 +27,7 @@ mod state;
 pub use seal::{Key, KeyError};
 pub use state::StateError;
 
-pub use carrier::StartError;
+pub use carrier::ListenError;
 pub(crate) use carrier::{Carrier, Setup};
 pub use counters::Counters;
 pub(crate) use envelope::MAX_ANSWER_BYTES;

@@ -52,6 +52,9 @@ pub struct Status {
     pub suspects: Vec<NodeId>,
     /// With a quorum: whether it follows a leader, or reached a majority when it last tried.
     pub quorum: Option<bool>,
+    /// The leader's metadata.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// What the status route tells.
@@ -78,6 +81,7 @@ impl Status {
             election: None,
             suspects: Vec::new(),
             quorum: None,
+            metadata: BTreeMap::new(),
         }
     }
 }

@@ -1,7 +1,8 @@
 use std::fs;
 use std::time::Duration;
 
-use super::{Config, ConfigError, Origin, Settings, Strategy};
+use super::load::{from_settings, read_file};
+use super::{Config, ConfigError, Origin, Strategy};
 use crate::Guarantee;
 
 /// What a file gives, and what the environment makes of it.
@@ -9,13 +10,13 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, text).unwrap();
-    let mut settings = Config::settings();
+    let mut settings = super::load::settings();
     let environment = environment
         .iter()
         .map(|&(name, value)| (name.into(), value.into()));
-    let config = Config::read_file(&mut settings, &path).and_then(|()| {
+    let config = read_file(&mut settings, &path).and_then(|()| {
         settings.read_environment("TENURE_", environment)?;
-        Config::from_settings(&settings)
+        from_settings(&settings)
     });
     let folder = format!("{}/", folder.path().display());
     config.map_err(|error| error.to_string().replace(&folder, ""))
@@ -286,7 +287,7 @@ fn a_section_has_its_own_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();
-    let mut settings = Settings::new(&["listen"]);
+    let mut settings = super::settings::Settings::new(&["listen"]);
     settings.read_file(&path, Some("serve"), &[]).unwrap();
     assert_eq!(settings.list("listen"), ["x"]);
     assert!(matches!(
@@ -517,7 +518,7 @@ fn azure_blob(before: &str, table: &str, environment: &[(&str, &str)]) -> Result
 
 fn url_of(config: &Config) -> &str {
     match config.strategy() {
-        Strategy::AzureBlob(blob) => blob.url().as_str(),
+        Strategy::AzureBlob(blob) => blob.url(),
         other => panic!("{other:?}"),
     }
 }

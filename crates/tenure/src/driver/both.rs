@@ -15,7 +15,7 @@ use super::lease::{AsksStore, StoreWay};
 use super::peers::Peers;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::store::Link;
+use crate::backend::SharedBackend;
 
 /// A machine that is elected in both places, with its ways to both.
 pub(super) struct Both {
@@ -24,7 +24,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    pub(super) fn new(config: Arc<Config>, peers: Peers<joint::Joint>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, peers: Peers<joint::Joint>, link: SharedBackend) -> Self {
         let way = StoreWay::new(config, link);
         Self { peers, way }
     }

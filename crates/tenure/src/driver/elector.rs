@@ -40,6 +40,7 @@ pub(super) trait Elector {
 }
 
 /// Why a term can't be handed over to who is no member.
+#[cfg(feature = "peers")]
 pub(super) const NO_SUCH_MEMBER: &str = "there is no such member";
 
 /// What a machine says of its campaign and its term.

@@ -16,7 +16,7 @@ use super::elector::{Elector, News};
 use crate::candidate::RunError;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::store::Link;
+use crate::backend::SharedBackend;
 
 /// A keeper with its way to the store.
 pub(super) struct Lease {
@@ -27,7 +27,7 @@ pub(super) struct Lease {
 /// A keeper's way to the store.
 pub(super) struct StoreWay {
     config: Arc<Config>,
-    link: Arc<Link>,
+    link: SharedBackend,
     /// What the keeper wants to be sent and the driver has not sent yet.
     outbox: Vec<Outgoing>,
     /// The request in flight, where it can be given up.
@@ -51,16 +51,16 @@ pub(super) trait AsksStore {
 }
 
 impl StoreWay {
-    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
         Self {
             config,
-            link: Arc::new(link),
+            link,
             outbox: Vec::new(),
             in_flight: None,
         }
     }
 
-    pub(super) const fn link(&self) -> &Arc<Link> {
+    pub(super) const fn link(&self) -> &SharedBackend {
         &self.link
     }
 
@@ -135,7 +135,7 @@ impl StoreWay {
 }
 
 impl Lease {
-    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
         Self {
             keeper: LeaseCandidate::new(config.timings),
             way: StoreWay::new(config, link),
@@ -189,7 +189,7 @@ impl Elector for Lease {
     fn peer(&self, candidate: &CandidateId) -> Result<CandidateId, &'static str> {
         let link = self.way.link();
         let refusal =
-            "the lease of a blob can be given up, but to nobody of choice; the term goes on";
+            "this lease service can't hand a lease over to a chosen candidate; the term goes on";
         let candidate = link.can_hand_over().then(|| candidate.clone());
         candidate.ok_or(refusal)
     }

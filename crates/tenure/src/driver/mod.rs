@@ -8,13 +8,15 @@ mod command;
 mod elector;
 mod member;
 
+#[cfg(feature = "peers")]
 mod both;
 mod lease;
 mod outbox;
 
+#[cfg(feature = "peers")]
 pub(crate) mod peers;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "peers"))]
 mod tests;
 
 use std::collections::BTreeMap;
@@ -26,21 +28,25 @@ use std::thread;
 
 use futures_util::FutureExt as _;
 use futures_util::future::select_all;
-use tenure_core::{Instant, election};
+use tenure_core::Instant;
+#[cfg(feature = "peers")]
+use tenure_core::election;
 use tokio::sync::{mpsc, watch};
 
+#[cfg(feature = "peers")]
 use both::Both;
 use command::Message;
 pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
 use lease::{AsksStore, Lease};
 use member::Member;
 use outbox::Requests;
+#[cfg(feature = "peers")]
 use peers::Peers;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::post::Event;
-use crate::store::Link;
+use crate::backend::SharedBackend;
 use crate::term::TermState;
 
 /// How much of what came from peers is heard before time is looked at.
@@ -50,6 +56,7 @@ const MAX_EVENTS: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Driver {
     clock: Clock,
+    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "members listen on it"))]
     runtime: tokio::runtime::Handle,
     members: Arc<AtomicUsize>,
     messages: mpsc::UnboundedSender<Message>,
@@ -96,7 +103,8 @@ impl Driver {
         })
     }
 
-    /// Does this on the thread's runtime: what it starts lives there.
+    /// Calls `begin` in the thread's runtime, so that tasks that it spawns run there.
+    #[cfg(feature = "peers")]
     pub(crate) fn enter<T>(&self, begin: impl FnOnce() -> T) -> T {
         let _runtime = self.runtime.enter();
         begin()
@@ -107,7 +115,7 @@ impl Driver {
     }
 
     /// Adds a candidate that competes for a lease.
-    pub(crate) fn join(&self, config: Config, link: Link) -> DriverHandle {
+    pub(crate) fn join(&self, config: Config, link: SharedBackend) -> DriverHandle {
         self.seat(config, |handle, publish_term| {
             let lease = Lease::new(handle.config.clone(), link);
             Seat::Lease(Member::new(handle, lease, publish_term).into())
@@ -115,6 +123,7 @@ impl Driver {
     }
 
     /// Adds a candidate that is elected among peers.
+    #[cfg(feature = "peers")]
     pub(crate) fn join_peers(&self, config: Config, peers: Peers) -> DriverHandle {
         self.seat(config, |handle, publish_term| {
             Seat::Peers(Member::new(handle, peers, publish_term).into())
@@ -122,11 +131,12 @@ impl Driver {
     }
 
     /// Adds a candidate that is elected in both places.
+    #[cfg(feature = "peers")]
     pub(crate) fn join_both(
         &self,
         config: Config,
         peers: Peers<election::joint::Joint>,
-        link: Link,
+        link: SharedBackend,
     ) -> DriverHandle {
         self.seat(config, |handle, publish_term| {
             let both = Both::new(handle.config.clone(), peers, link);
@@ -153,7 +163,9 @@ impl Driver {
 /// A candidate on the thread.
 enum Seat {
     Lease(Box<Member<Lease>>),
+    #[cfg(feature = "peers")]
     Peers(Box<Member<Peers>>),
+    #[cfg(feature = "peers")]
     Both(Box<Member<Both>>),
 }
 
@@ -162,7 +174,9 @@ macro_rules! member {
     ($seat:expr, $member:ident => $call:expr) => {
         match $seat {
             Seat::Lease($member) => $call,
+            #[cfg(feature = "peers")]
             Seat::Peers($member) => $call,
+            #[cfg(feature = "peers")]
             Seat::Both($member) => $call,
         }
     };
@@ -193,7 +207,9 @@ impl Seat {
     fn in_store(&mut self) -> Option<&mut dyn AsksStore> {
         match self {
             Self::Lease(member) => Some(member.elector()),
+            #[cfg(feature = "peers")]
             Self::Both(member) => Some(member.elector()),
+            #[cfg(feature = "peers")]
             Self::Peers(_) => None,
         }
     }
@@ -202,15 +218,20 @@ impl Seat {
     async fn next_event(&mut self) -> Event {
         match self {
             Self::Lease(_) => std::future::pending().await,
+            #[cfg(feature = "peers")]
             Self::Peers(member) => member.elector().next().await,
+            #[cfg(feature = "peers")]
             Self::Both(member) => member.elector().peers().next().await,
         }
     }
 
+    #[cfg_attr(not(feature = "peers"), allow(unused_variables))]
     fn hear(&mut self, now: Instant, event: Event) {
         match self {
             Self::Lease(_) => {}
+            #[cfg(feature = "peers")]
             Self::Peers(member) => member.elector().handle_event(now, event),
+            #[cfg(feature = "peers")]
             Self::Both(member) => member.elector().peers().handle_event(now, event),
         }
     }
@@ -294,7 +315,7 @@ impl Loop {
             if let Some(asks) = seat.in_store()
                 && links
                     .iter()
-                    .any(|link| link.is_same_store(asks.way().link()))
+                    .any(|link| link.shares_requests_with(asks.way().link().as_ref()))
             {
                 asks.renew_early(self.clock.now());
                 seat.obey();

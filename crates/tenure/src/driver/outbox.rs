@@ -1,6 +1,5 @@
 //! What is to be sent, and which renewals go together.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Name;
@@ -9,7 +8,8 @@ use tenure_core::lease::candidate::{Answer, Request};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::lease::{Outgoing, StoreWay};
-use crate::store::{Link, MAX_RENEWALS};
+use crate::backend::SharedBackend;
+use crate::store::MAX_RENEWALS;
 
 /// An answer for a keeper.
 pub(super) struct Incoming {
@@ -26,7 +26,7 @@ pub(super) struct Requests {
 
 /// Renewals of one namespace in one store.
 struct Batch {
-    link: Arc<Link>,
+    link: SharedBackend,
     namespace: Name,
     timeout: Duration,
     renewals: Vec<(usize, u64, Name, LeaseId)>,
@@ -60,7 +60,7 @@ impl Requests {
         }
     }
 
-    fn send_one(&mut self, member: usize, link: Arc<Link>, outgoing: Outgoing) -> AbortHandle {
+    fn send_one(&mut self, member: usize, link: SharedBackend, outgoing: Outgoing) -> AbortHandle {
         let Outgoing {
             attempt,
             request,
@@ -92,12 +92,12 @@ impl Requests {
 /// The batch that a renewal goes into. A batch is as patient as the least patient in it.
 fn find<'a>(
     batches: &'a mut Vec<Batch>,
-    link: &Arc<Link>,
+    link: &SharedBackend,
     namespace: &Name,
     timeout: Duration,
 ) -> &'a mut Batch {
     let known = batches.iter().position(|batch| {
-        batch.link.is_same_store(link)
+        batch.link.shares_requests_with(link.as_ref())
             && batch.namespace == *namespace
             && batch.renewals.len() < MAX_RENEWALS
     });

@@ -462,6 +462,10 @@ impl<M: AmongPeers> Peers<M> {
             election: node.election(),
             suspects: self.suspects(now),
             quorum: node.reaches_majority(),
+            metadata: match &*self.seen.borrow() {
+                Observed::Leader { metadata, .. } => metadata.clone(),
+                _ => BTreeMap::new(),
+            },
             ..self.status.clone()
         };
         if self.status != status {

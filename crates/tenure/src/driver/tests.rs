@@ -12,7 +12,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::config::{Bully, Config, Peer, Strategy};
 use crate::observe::Observed;
 use crate::post::{Event, Network, Post};
-use crate::renewer::Renewer;
+use crate::candidate_runtime::CandidateRuntime;
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
@@ -33,7 +33,7 @@ fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Pa
     Parts {
         detector: detection.detector(&rules.group(incarnation)),
         machine: PeerCandidate::new(rules, HardState::default(), clock.started()),
-        post: Post::InMemory(network.mailbox(bully.node, incarnation)),
+        post: Post::InMemory(network.mailbox(bully.node.unwrap(), incarnation)),
         disk: None,
     }
 }
@@ -42,7 +42,7 @@ impl World {
     fn new(members: u32, quorum: Option<bool>) -> Self {
         let (time, network) = (ManualClock::start(), Network::default());
         let clock = Clock::Manual(time.clone());
-        let renewer = Renewer::start_with(clock.clone()).unwrap();
+        let runtime = CandidateRuntime::start_with(clock.clone()).unwrap();
         let peers: Vec<Peer> = (1..=members)
             .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
             .collect();
@@ -57,7 +57,7 @@ impl World {
                 )]))
                 .with_strategy(Strategy::Bully(bully.clone()));
             let parts = parts(&bully, &config, &clock, &network);
-            renewer.candidate_of(config, parts)
+            runtime.peer_candidate(config, parts)
         };
         Self {
             members: (1..=members).map(member).collect(),
@@ -254,9 +254,9 @@ async fn a_member_whose_number_another_process_has_stops_and_says_why() {
 #[tokio::test]
 async fn the_only_one_leads_whenever_it_competes_and_its_epochs_grow() {
     let time = ManualClock::start();
-    let renewer = Renewer::start_with(Clock::Manual(time.clone())).unwrap();
+    let runtime = CandidateRuntime::start_with(Clock::Manual(time.clone())).unwrap();
     let config = Config::new("tests/job".parse().unwrap()).with_strategy(Strategy::Static);
-    let candidate = renewer.candidate(config).unwrap();
+    let candidate = runtime.start_candidate(config).await.unwrap();
     assert_eq!(candidate.guarantee(), Guarantee::BestEffort);
     let mut last = None;
     for _ in 0..3 {
@@ -284,7 +284,7 @@ async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() 
         let config = Config::new(election.clone())
             .with_candidate(candidate(NodeId(node)))
             .with_strategy(Strategy::Both(bully.clone()));
-        let parts = parts(&bully, &config, store.clock(), &network);
+        let parts = parts(&bully, &config, &store.clock(), &network);
         store.candidate_in_both(config, parts)
     };
     let members = [1, 2, 3].map(member);
