@@ -77,7 +77,7 @@ async fn problem(response: Response) -> Value {
 async fn candidate(store: &LocalStore, name: &str) -> Candidate {
     let config = Config::new("billing/nightly".parse().expect("a name"))
         .with_candidate(name.parse().expect("an id"))
-        .with_servers([store.url()]);
+        .with_servers([store.endpoint()]);
     Candidate::start(config).await.expect("a candidate")
 }
 

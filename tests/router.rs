@@ -80,7 +80,7 @@ impl Routes {
 fn config(store: SocketAddr, name: &str) -> Config {
     Config::new("web/coordinator".parse().expect("a name"))
         .with_candidate(name.parse().expect("an id"))
-        .with_servers([store::url(store)])
+        .with_servers([store::endpoint(store)])
         .with_metadata(BTreeMap::from([(ADDRESS.into(), HOME.into())]))
 }
 

@@ -164,7 +164,7 @@ async fn a_lease_that_is_broken_or_taken_away_ends_the_term() {
     let leadership = leader.campaign().await.unwrap();
     let epoch = leadership.epoch();
     // The same lease, as the store's own API names it.
-    let store = StoreClient::new(&[world.store.url()]).unwrap();
+    let store = StoreClient::new(&[world.store.endpoint()]).unwrap();
     let lease: ElectionName = "devstoreaccount1.tests/job".parse().unwrap();
     let now = BreakRequest {
         break_period_ms: Some(Duration::ZERO.into()),

@@ -12,8 +12,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tenure::backend::LeaseService;
 use tenure::config::{AzureAccount, AzureBlob, Strategy};
-use tenure::store::{AzureBlobClient, LeaseView};
+use tenure::store::LeaseView;
 use tenure::{Candidate, Config, ElectionName, Leadership, Timings, TimingsOptions};
 use tenure_tests::Limit;
 use tenure_tests::store::LocalStore;
@@ -55,6 +56,12 @@ fn config(name: &str, blob: AzureBlob) -> Config {
         .with_strategy(Strategy::AzureBlob(blob))
 }
 
+/// A client of the blob's lease.
+fn client(address: SocketAddr) -> LeaseService {
+    let service = LeaseService::from_config(&config("observer", blob_at(address)));
+    service.expect("a client").expect("a lease service")
+}
+
 async fn candidate(name: &str, address: SocketAddr) -> Candidate {
     let candidate = Candidate::start(config(name, blob_at(address))).await;
     candidate.expect("a candidate")
@@ -63,14 +70,14 @@ async fn candidate(name: &str, address: SocketAddr) -> Candidate {
 /// A store, and a look at the blob that nothing disturbs.
 struct World {
     store: LocalStore,
-    client: AzureBlobClient,
+    client: LeaseService,
     _limit: Limit,
 }
 
 impl World {
     fn start() -> Self {
         let store = LocalStore::start_with_azure();
-        let client = AzureBlobClient::new(&blob_at(store.address())).expect("a client");
+        let client = client(store.address());
         Self {
             store,
             client,

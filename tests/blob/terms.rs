@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use reqwest::Url;
 use tenure::config::{AzureAccount, AzureBlob};
 use tenure::observe::Observed;
 use tenure::store::State;
@@ -65,8 +64,7 @@ async fn a_leader_by_a_blob_is_seen_with_what_it_says_until_it_leads_no_more() {
 
 fn signed(world: &World, signature: &str) -> AzureBlob {
     let url = format!("http://{}/devstoreaccount1", world.store.address());
-    let url = url.parse::<Url>().unwrap();
-    blob(AzureAccount::with_signature(url, signature).unwrap())
+    blob(AzureAccount::with_signature(&url, signature).unwrap())
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::future::{Future, pending};
 use std::time::Instant;
 
-use tenure::{Candidate, EndReason, Leadership, TaskResult, Term};
+use tenure::{Candidate, EndReason, Leadership, TaskResult, TermSummary};
 use tenure_tests::proxy::Mode;
 
 use crate::world::{Reigns, World, brisk, leads, long, ms, obedient, timings};
@@ -13,7 +13,7 @@ async fn term<Fut>(
     candidate: &Candidate,
     task: impl FnMut(Leadership) -> Fut,
     then: impl Future<Output = ()>,
-) -> Term
+) -> TermSummary
 where
     Fut: Future<Output: TaskResult> + Send + 'static,
 {
@@ -111,7 +111,8 @@ async fn a_term_that_can_not_be_renewed_ends_as_renew_deadline() {
         leads(&candidate).await;
         proxy.set(Mode::Refuse);
     };
-    let task = |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await) };
+    let task =
+        |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await.to_string()) };
     let term = term(&candidate, task, cut).await;
     // What ended the term stays; that the task then failed is told beside it.
     assert_eq!(term.reason, EndReason::RenewDeadline);
@@ -143,7 +144,7 @@ async fn a_task_whose_lease_is_broken_with_a_period_stops_within_it() {
                 if !obeys {
                     pending::<()>().await;
                 }
-                Err::<(), _>(reason)
+                Err::<(), _>(reason.to_string())
             }
         };
         let end = async {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tenure::{Candidate, EndReason, Leadership, OnOverrun};
 use tenure_tests::proxy::Mode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 
 use crate::world::{Reigns, World, brisk, long, ms, obedient, timings};
@@ -102,7 +102,7 @@ impl Drop for Stuck {
 async fn a_task_that_blocks_past_its_end_is_an_overrun_and_never_runs_twice() {
     let world = World::start();
     let proxy = world.proxy().await;
-    let config = world.config("a").with_servers([url(proxy.address())]);
+    let config = world.config("a").with_servers([endpoint(proxy.address())]);
     let stuck = Stuck::start(config).await;
     proxy.set(Mode::Hang);
     let expiry = world.earliest_expiry().await;

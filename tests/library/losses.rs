@@ -7,7 +7,7 @@ use std::time::Instant;
 use tenure::observe::Observed;
 use tenure::{Candidate, EndReason, Leadership};
 use tenure_tests::proxy::Mode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
@@ -109,7 +109,7 @@ async fn a_store_that_comes_back_in_time_saves_the_term() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
+    let config = config.with_servers([endpoint(proxy.address())]);
     let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.set(Mode::Refuse);
@@ -131,7 +131,7 @@ async fn an_acquire_whose_answer_is_lost_is_asked_again_and_wins_at_once() {
     let proxy = world.proxy().await;
     // If it competed with itself it would wait for two minutes.
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
+    let config = config.with_servers([endpoint(proxy.address())]);
     let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(2);
     let guard = candidate.campaign().await.unwrap();
@@ -147,7 +147,7 @@ async fn a_renewal_and_a_release_whose_answers_are_lost_do_no_harm() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
+    let config = config.with_servers([endpoint(proxy.address())]);
     let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.lose_replies(2);
@@ -170,7 +170,7 @@ async fn a_candidate_whose_first_address_is_dead_leads_by_the_second() {
         listener.local_addr().unwrap()
     };
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(nobody), world.store.url()]);
+    let config = config.with_servers([endpoint(nobody), world.store.endpoint()]);
     let candidate = Candidate::start(config).await.unwrap();
     let mut observer = candidate.observe();
     let guard = candidate.campaign().await.unwrap();
@@ -188,7 +188,7 @@ async fn a_leader_goes_to_another_address_within_its_term_when_one_dies() {
         // Room for a lost attempt in each direction on a busy machine.
         let timings = timings(6000, 500, 4000, 1000);
         let config = world.config("a").with_timings(timings);
-        let config = config.with_servers([url(first.address()), url(second.address())]);
+        let config = config.with_servers([endpoint(first.address()), endpoint(second.address())]);
         let candidate = Candidate::start(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
         for (dies, lives) in [(&first, &second), (&second, &first)] {

@@ -11,7 +11,7 @@ mod endings;
 mod ladder;
 mod losses;
 mod observing;
-mod renewers;
+mod runtimes;
 mod shutdown;
 mod strangers;
 mod together;

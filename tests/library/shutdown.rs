@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure::{Candidate, EndReason, Leadership};
 use tenure_tests::proxy::Mode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tokio::sync::Notify;
 
 use crate::world::{Reigns, World, contrite, leads, long, ms, never, timings};
@@ -45,7 +45,7 @@ async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
     let world = World::start();
     let proxy = world.proxy().await;
     // Patient with a store that is slow to take the lease back.
-    let config = world.config("a").with_servers([url(proxy.address())]);
+    let config = world.config("a").with_servers([endpoint(proxy.address())]);
     let config = config.with_timings(timings(120_000, 20_000, 60_000, 20_000));
     let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(usize::MAX);
@@ -91,7 +91,7 @@ async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals
             let world = World::start();
             let proxy = world.proxy().await;
             let config = world.config("a").with_timings(long());
-            let config = config.with_servers([url(proxy.address())]);
+            let config = config.with_servers([endpoint(proxy.address())]);
             let candidate = Candidate::start(config).await.unwrap();
             if !leading {
                 proxy.set(mode);

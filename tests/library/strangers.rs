@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tenure::store::{StoreClient, StoreError};
 use tenure::{Candidate, EndReason, RunError};
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
@@ -73,7 +73,7 @@ const NONSENSE: [fn() -> Response; 9] = [
 async fn a_store_that_refuses_for_good_ends_the_run_with_its_words() {
     let (address, asked) = stranger(|| problem(403, "forbidden")).await;
     let world = World::start();
-    let config = world.config("a").with_servers([url(address)]);
+    let config = world.config("a").with_servers([endpoint(address)]);
     let candidate = Candidate::start(config).await.unwrap();
     let refused = [
         candidate.run_while_leader(pending(), obedient).await,
@@ -101,13 +101,13 @@ async fn a_candidate_goes_on_trying_whatever_nonsense_is_answered() {
     for answer in NONSENSE {
         let (address, asked) = stranger(answer).await;
         let world = World::start();
-        let config = world.config("a").with_servers([url(address)]);
+        let config = world.config("a").with_servers([endpoint(address)]);
         let candidate = Candidate::start(config).await.unwrap();
         tokio::select! {
             ended = candidate.run_while_leader(pending(), never) => panic!("{ended:?}"),
             () = wait_until("tries", async || (asked.load(Ordering::SeqCst) >= 3).then_some(())) => {}
         }
-        let client = StoreClient::new(&[url(address)]).unwrap();
+        let client = StoreClient::new(&[endpoint(address)]).unwrap();
         let error = client.lease(&ELECTION.parse().unwrap()).await.unwrap_err();
         assert!(
             matches!(error, StoreError::NotAStore { .. } | StoreError::Problem(_)),
@@ -122,13 +122,13 @@ async fn a_leader_passes_over_an_address_that_answers_nonsense() {
         let (address, _) = stranger(answer).await;
         let world = World::start();
         let config = world.config("a").with_timings(long());
-        let config = config.with_servers([url(address), world.store.url()]);
+        let config = config.with_servers([endpoint(address), world.store.endpoint()]);
         let candidate = Candidate::start(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
         assert_eq!(world.held_by("a").await, guard.epoch().get());
         assert_eq!(guard.resign().await, EndReason::Resigned);
         // So does a tool.
-        let client = StoreClient::new(&[url(address), world.store.url()]).unwrap();
+        let client = StoreClient::new(&[endpoint(address), world.store.endpoint()]).unwrap();
         let lease = client.lease(&ELECTION.parse().unwrap()).await.unwrap();
         assert_eq!(lease.unwrap().holder, None);
     }

@@ -12,6 +12,7 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::JoinError;
 
+use crate::candidate_runtime::{CandidateRuntime, StartError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::driver::{Command, DriverHandle};
@@ -19,7 +20,6 @@ use crate::health::HealthCheck;
 use crate::in_use::{InUse, Task};
 use crate::leadership::Leadership;
 use crate::observe::{Observer, Source};
-use crate::candidate_runtime::{CandidateRuntime, StartError};
 use crate::task::TaskResult;
 
 /// A candidate in one election.

@@ -87,7 +87,8 @@ impl CandidateRuntime {
     /// [`StartError`] if this machine can't run candidates.
     pub fn start() -> Result<Self, StartError> {
         let clock = Clock::system().map_err(StartError::Clock)?;
-        getrandom::u64().map_err(|error| StartError::Random(io::Error::other(error.to_string())))?;
+        getrandom::u64()
+            .map_err(|error| StartError::Random(io::Error::other(error.to_string())))?;
         Self::start_with(clock)
     }
 
@@ -117,10 +118,12 @@ impl CandidateRuntime {
         let runtime = self.clone();
         let started = tokio::task::spawn_blocking(move || runtime.start_candidate_blocking(config));
         // It can't be cancelled: the task is never aborted.
-        started.await.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(error) => Err(StartError::Thread(io::Error::other(error))),
-        })
+        started
+            .await
+            .unwrap_or_else(|error| match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(StartError::Thread(io::Error::other(error))),
+            })
     }
 
     fn start_candidate_blocking(&self, config: Config) -> Result<Candidate, StartError> {
@@ -178,6 +181,9 @@ impl CandidateRuntime {
     ) -> Candidate {
         tracing::info!(election = %config.election, candidate = %config.candidate,
             strategy = config.strategy.name(), timings = %config.timings, "candidate");
-        Candidate::new(self.driver.join(config, backend), Source::of_lease(observed))
+        Candidate::new(
+            self.driver.join(config, backend),
+            Source::of_lease(observed),
+        )
     }
 }

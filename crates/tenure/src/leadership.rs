@@ -10,8 +10,8 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Command, DriverHandle, WeakDriverHandle};
 use crate::backend::BackendError;
+use crate::driver::{Command, DriverHandle, WeakDriverHandle};
 use crate::term::TermState;
 
 /// A term, in the hands of its task. Clones are cheap and all speak of the same term. One that is

@@ -200,7 +200,10 @@ fn observed(asked: &[Asked]) -> Observed {
     let needs_majority = views.iter().any(|view| view.status.quorum.is_some());
     let leads = |view: &&&PeerView| view.status.role == "leading";
     let has_answered = |node| views.iter().any(|view| view.status.node == node);
-    let by_itself = views.iter().filter(leads).max_by_key(|view| view.status.epoch);
+    let by_itself = views
+        .iter()
+        .filter(leads)
+        .max_by_key(|view| view.status.epoch);
     let leader = by_itself.or_else(|| {
         let by_others = views.iter().filter(|view| {
             let leader = view.status.leader;

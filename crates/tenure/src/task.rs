@@ -31,6 +31,8 @@ impl TaskResult for () {
     }
 }
 
+// Otherwise the compiler complains about a conversion, and not about the task.
+#[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static> TaskResult for Result<(), E> {
     fn into_result(self) -> Result<(), String> {
         self.map_err(|error| with_causes(&*error.into()))

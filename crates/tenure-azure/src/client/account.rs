@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::protocol::{
+    self, DATE_HEADER, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, SIGNED_HEADERS, SignedParts,
+};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
-use crate::protocol::{
-    self, DATE_HEADER, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, SIGNED_HEADERS, SignedParts,
-};
 
 use super::blob::AzureBlobError;
 

@@ -142,7 +142,11 @@ impl BlobLease {
     /// candidate never uses the id again.
     async fn give_up(&self, lease_id: LeaseId, timeout: Duration) {
         for _ in 0..RELEASE_ATTEMPTS {
-            match self.client.release(lease_id, timeout / RELEASE_ATTEMPTS).await {
+            match self
+                .client
+                .release(lease_id, timeout / RELEASE_ATTEMPTS)
+                .await
+            {
                 Err(error) if matches!(answer_to_error(&error), Answer::Unknown(_)) => {}
                 _ => return,
             }
@@ -218,7 +222,9 @@ impl BlobLease {
         let properties = self.client.properties(None, left(until)).await.ok();
         // The metadata may still name this candidate.
         let is_another = |(holder, _): &(CandidateId, Epoch)| *holder != self.candidacy.candidate;
-        let leader = properties.and_then(|properties| properties.leader()).filter(is_another);
+        let leader = properties
+            .and_then(|properties| properties.leader())
+            .filter(is_another);
         let (holder, epoch) = leader.unzip();
         Answer::HeldByAnother { holder, epoch }
     }

@@ -10,8 +10,6 @@ use tenure_core::time::millis;
 use tenure_core::wire::{DurationMs, LeaseView};
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
 
-
-
 /// The prefix of metadata headers.
 const META: &str = "x-ms-meta-";
 

@@ -85,7 +85,9 @@ impl LeaseBackend for AzureBlobBackend {
 
 impl From<BlobClientError> for BackendError {
     fn from(error: BlobClientError) -> Self {
-        if error.is_transient() {
+        if matches!(error, BlobClientError::Unreachable { .. }) {
+            Self::unreachable(error)
+        } else if error.is_transient() {
             Self::transient(error)
         } else {
             Self::definite(error)

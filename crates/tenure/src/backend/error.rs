@@ -9,32 +9,49 @@ use std::fmt;
 /// [`StoreError`](crate::store::StoreError) of a lease store.
 #[derive(Debug)]
 pub struct BackendError {
-    is_transient: bool,
+    kind: Kind,
     error: Box<dyn Error + Send + Sync>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Unreachable,
+    Transient,
+    Definite,
+}
+
 impl BackendError {
-    /// The same request may succeed later.
+    /// There was no answer.
+    pub(crate) fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(Kind::Unreachable, error)
+    }
+
+    /// The service can't execute the request now.
     pub(crate) fn transient(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            is_transient: true,
-            error: error.into(),
-        }
+        Self::new(Kind::Transient, error)
     }
 
-    /// The same request fails until a person changes something.
+    /// The service refuses the request, and would refuse it again.
     pub(crate) fn definite(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            is_transient: false,
-            error: error.into(),
-        }
+        Self::new(Kind::Definite, error)
     }
 
-    /// Whether the same request may succeed later: the service can't be reached, or can't answer
-    /// now. Otherwise it refused, and a person must change something.
+    fn new(kind: Kind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let error = error.into();
+        Self { kind, error }
+    }
+
+    /// Whether there was no answer, so that the service may have executed the request.
     #[must_use]
-    pub const fn is_transient(&self) -> bool {
-        self.is_transient
+    pub fn is_unreachable(&self) -> bool {
+        self.kind == Kind::Unreachable
+    }
+
+    /// Whether the same request may succeed later: there was no answer, or the service can't
+    /// execute it now. Otherwise a person must change something.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.kind != Kind::Definite
     }
 
     /// The service's own error, to be downcast.

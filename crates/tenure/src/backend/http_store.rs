@@ -97,11 +97,10 @@ impl LeaseBackend for HttpStore {
 
 impl From<StoreError> for BackendError {
     fn from(error: StoreError) -> Self {
-        let is_definite = matches!(&error, StoreError::Problem(problem) if !problem.code.is_transient());
-        if is_definite {
-            Self::definite(error)
-        } else {
-            Self::transient(error)
+        match &error {
+            StoreError::Unreachable { .. } => Self::unreachable(error),
+            StoreError::Problem(problem) if !problem.code.is_transient() => Self::definite(error),
+            StoreError::Problem(_) | StoreError::NotAStore { .. } => Self::transient(error),
         }
     }
 }
@@ -187,11 +186,7 @@ impl HttpStore {
         }
     }
 
-    async fn proclaim(
-        &self,
-        lease_id: LeaseId,
-        metadata: Metadata,
-    ) -> Result<(), StoreError> {
+    async fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Result<(), StoreError> {
         let body = MetadataRequest {
             lease_id: wire_id(lease_id),
             metadata,

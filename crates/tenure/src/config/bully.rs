@@ -90,7 +90,12 @@ impl Peer {
         };
         let whole = |what: &str, number: &str| {
             let number = number.trim().parse::<u32>();
-            number.map_err(|_| wrong(&format!("the {what} is not a whole number, 0 to {}", u32::MAX)))
+            number.map_err(|_| {
+                wrong(&format!(
+                    "the {what} is not a whole number, 0 to {}",
+                    u32::MAX
+                ))
+            })
         };
         let url = Url::parse(url.trim()).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || url.query().is_some() {
@@ -310,13 +315,19 @@ impl Bully {
     /// # Errors
     ///
     /// [`OptionsError`]: its parameters contradict each other.
-    pub(crate) fn detection(&self, rules: &bully::GroupSettings) -> Result<Detection, OptionsError> {
+    pub(crate) fn detection(
+        &self,
+        rules: &bully::GroupSettings,
+    ) -> Result<Detection, OptionsError> {
         Detection::new(&self.detection, rules.timings().message_lifetime())
     }
 
     /// The addresses of the other members.
     pub(crate) fn others(&self) -> BTreeMap<NodeId, Url> {
-        let others = self.peers.iter().filter(|peer| Some(peer.node) != self.node);
+        let others = self
+            .peers
+            .iter()
+            .filter(|peer| Some(peer.node) != self.node);
         others.map(|peer| (peer.node, peer.url.clone())).collect()
     }
 

@@ -293,8 +293,9 @@ fn strategy_of(
         #[cfg(feature = "azure")]
         "azure-blob" => super::azure_blob::of_settings(settings, config).map(Strategy::AzureBlob),
         #[cfg(feature = "peers")]
-        "bully" => super::bully_settings::bully(settings, &config.timings, purpose)
-            .map(Strategy::Bully),
+        "bully" => {
+            super::bully_settings::bully(settings, &config.timings, purpose).map(Strategy::Bully)
+        }
         #[cfg(feature = "peers")]
         "both" => {
             super::bully_settings::bully(settings, &config.timings, purpose).map(Strategy::Both)
@@ -437,4 +438,3 @@ fn metadata(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError
         _ => Ok(metadata),
     }
 }
-

@@ -558,7 +558,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "",
-            "azure_blob.key is not set: say how to use the account",
+            "azure_blob.key is not set: name a credential of the account",
         ),
         ("", "key = \"c2VjcmV0\"", "azure_blob.account is not set"),
         (
@@ -624,7 +624,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "account = \"acct\"\nkey = \"c2VjcmV0\"\ncontainer = \"Locks\"",
-            "azure_blob.container = \"Locks\": a container has 3 to 63",
+            "azure_blob.container = \"Locks\": \"Locks\" is not a container name",
         ),
     ] {
         let error = azure_blob(before, table, &[]).unwrap_err();
@@ -636,7 +636,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
          account = \"acct\"\nkey = \"c2VjcmV0\"",
         &[],
     );
-    let told = "not \"Billing_1\"; name another one as azure_blob.container";
+    let told = "name another one as azure_blob.container";
     assert!(
         error.as_ref().is_err_and(|error| error.contains(told)),
         "{error:?}"

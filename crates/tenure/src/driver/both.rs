@@ -13,9 +13,9 @@ use super::command::Proclaimed;
 use super::elector::{Elector, NO_SUCH_MEMBER, News};
 use super::lease::{AsksStore, StoreWay};
 use super::peers::Peers;
+use crate::backend::SharedBackend;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::backend::SharedBackend;
 
 /// A machine that is elected in both places, with its ways to both.
 pub(super) struct Both {
@@ -24,7 +24,11 @@ pub(super) struct Both {
 }
 
 impl Both {
-    pub(super) fn new(config: Arc<Config>, peers: Peers<joint::Joint>, link: SharedBackend) -> Self {
+    pub(super) fn new(
+        config: Arc<Config>,
+        peers: Peers<joint::Joint>,
+        link: SharedBackend,
+    ) -> Self {
         let way = StoreWay::new(config, link);
         Self { peers, way }
     }

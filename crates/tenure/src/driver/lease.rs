@@ -13,10 +13,10 @@ use tracing::debug;
 
 use super::command::Proclaimed;
 use super::elector::{Elector, News};
+use crate::backend::SharedBackend;
 use crate::candidate::RunError;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::backend::SharedBackend;
 
 /// A keeper with its way to the store.
 pub(super) struct Lease {

@@ -43,10 +43,10 @@ use outbox::Requests;
 #[cfg(feature = "peers")]
 use peers::Peers;
 
+use crate::backend::SharedBackend;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::post::Event;
-use crate::backend::SharedBackend;
 use crate::term::TermState;
 
 /// How much of what came from peers is heard before time is looked at.
@@ -56,7 +56,10 @@ const MAX_EVENTS: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Driver {
     clock: Clock,
-    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "members listen on it"))]
+    #[cfg_attr(
+        not(feature = "peers"),
+        expect(dead_code, reason = "members listen on it")
+    )]
     runtime: tokio::runtime::Handle,
     members: Arc<AtomicUsize>,
     messages: mpsc::UnboundedSender<Message>,

@@ -8,11 +8,11 @@ use tenure_core::{Incarnation, NodeId};
 
 use super::peers::{Parts, candidate};
 use crate::candidate::{Candidate, LeadershipGuard};
+use crate::candidate_runtime::CandidateRuntime;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Bully, Config, Peer, Strategy};
 use crate::observe::Observed;
 use crate::post::{Event, Network, Post};
-use crate::candidate_runtime::CandidateRuntime;
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 

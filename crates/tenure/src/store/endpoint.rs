@@ -53,8 +53,8 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let shown = || Self::shown(text);
-        let url = Url::parse(text)
-            .map_err(|error| EndpointError(format!("{:?}: {error}", shown())))?;
+        let url =
+            Url::parse(text).map_err(|error| EndpointError(format!("{:?}: {error}", shown())))?;
         if matches!(url.scheme(), "http" | "https") && url.query().is_none() {
             Ok(Self(url))
         } else {

@@ -81,7 +81,7 @@ impl LeaseBackend for MemoryBackend {
 }
 
 fn unreachable() -> BackendError {
-    BackendError::transient("the store is unreachable: the test has made it so")
+    BackendError::unreachable("the store is unreachable: the test has made it so")
 }
 
 impl MemoryBackend {
