@@ -77,8 +77,8 @@ async fn problem(response: Response) -> Value {
 async fn candidate(store: &LocalStore, name: &str) -> Candidate {
     let config = Config::new("billing/nightly".parse().expect("a name"))
         .with_candidate(name.parse().expect("an id"))
-        .with_servers([store.url()]);
-    Candidate::connect(config).await.expect("a candidate")
+        .with_servers([store.endpoint()]);
+    Candidate::start(config).await.expect("a candidate")
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ impl Routes {
 fn config(store: SocketAddr, name: &str) -> Config {
     Config::new("web/coordinator".parse().expect("a name"))
         .with_candidate(name.parse().expect("an id"))
-        .with_servers([store::url(store)])
+        .with_servers([store::endpoint(store)])
         .with_metadata(BTreeMap::from([(ADDRESS.into(), HOME.into())]))
 }
 
@@ -93,7 +93,7 @@ fn quick(config: Config) -> Config {
 }
 
 async fn connect(config: Config) -> Candidate {
-    Candidate::connect(config).await.expect("a candidate")
+    Candidate::start(config).await.expect("a candidate")
 }
 
 #[tokio::test(flavor = "multi_thread")]

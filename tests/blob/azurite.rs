@@ -1,10 +1,10 @@
 //! The same candidates with Azurite, if it is installed.
 
-use tenure::store::{AzureBlobClient, State};
+use tenure::store::State;
 use tenure_tests::Limit;
 use tenure_tests::azurite::Azurite;
 
-use super::{blob_at, candidate, election, lead_by_odd_name, lead_in_turns};
+use super::{candidate, client, election, lead_by_odd_name, lead_in_turns};
 
 #[tokio::test]
 async fn candidates_lead_one_after_the_other_with_azurite() {
@@ -15,7 +15,7 @@ async fn candidates_lead_one_after_the_other_with_azurite() {
     lead_by_odd_name(azurite.address()).await;
     let journal = lead_in_turns(azurite.address(), 4).await;
     journal.assert_one_at_a_time();
-    let client = AzureBlobClient::new(&blob_at(azurite.address())).unwrap();
+    let client = client(azurite.address());
     let lease = async || client.lease(&election()).await.unwrap().unwrap();
     assert_eq!(lease().await.state, State::Available);
 

@@ -164,7 +164,7 @@ async fn a_broken_lease_ends_the_term_and_the_candidate_can_lead_again() {
     let leadership = leader.campaign().await.unwrap();
     let epoch = leadership.epoch();
     // The name of the same lease in the store's own API.
-    let store = StoreClient::new(&[world.store.url()]).unwrap();
+    let store = StoreClient::new(&[world.store.endpoint()]).unwrap();
     let lease: ElectionName = "devstoreaccount1.tests/job".parse().unwrap();
     let now = BreakRequest {
         break_period_ms: Some(Duration::ZERO.into()),

@@ -13,8 +13,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tenure::backend::LeaseService;
 use tenure::config::{AzureAccount, AzureBlob, Strategy};
-use tenure::store::{AzureBlobClient, LeaseView};
+use tenure::store::LeaseView;
 use tenure::{Candidate, Config, ElectionName, Leadership, Timings, TimingsOptions};
 use tenure_tests::Limit;
 use tenure_tests::store::LocalStore;
@@ -56,22 +57,28 @@ fn config(name: &str, blob: AzureBlob) -> Config {
         .with_strategy(Strategy::AzureBlob(blob))
 }
 
+/// A client of the blob's lease.
+fn client(address: SocketAddr) -> LeaseService {
+    let service = LeaseService::from_config(&config("observer", blob_at(address)));
+    service.expect("a client").expect("a lease service")
+}
+
 async fn candidate(name: &str, address: SocketAddr) -> Candidate {
-    let candidate = Candidate::connect(config(name, blob_at(address))).await;
+    let candidate = Candidate::start(config(name, blob_at(address))).await;
     candidate.expect("a candidate")
 }
 
 /// A store, and a client for its blobs without faults.
 struct World {
     store: LocalStore,
-    client: AzureBlobClient,
+    client: LeaseService,
     _limit: Limit,
 }
 
 impl World {
     fn start() -> Self {
         let store = LocalStore::start_with_azure();
-        let client = AzureBlobClient::new(&blob_at(store.address())).expect("a client");
+        let client = client(store.address());
         Self {
             store,
             client,
@@ -143,7 +150,7 @@ impl Journal {
 async fn lead_by_odd_name(address: SocketAddr) {
     let account = AzureAccount::with_connection_string(&connection_string(address));
     let odd = AzureBlob::new(account.expect("an account"), "tests", "of me/a b+ä%2F?#~");
-    let candidate = Candidate::connect(config("odd", odd.expect("a blob"))).await;
+    let candidate = Candidate::start(config("odd", odd.expect("a blob"))).await;
     let candidate = candidate.expect("a candidate");
     let leadership = candidate.campaign().await.expect("a term");
     assert!(leadership.is_valid());

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use reqwest::Url;
 use tenure::config::{AzureAccount, AzureBlob};
 use tenure::observe::Observed;
 use tenure::store::State;
@@ -65,15 +64,14 @@ async fn a_leader_by_a_blob_is_visible_with_its_metadata_until_the_end_of_its_te
 
 fn signed(world: &World, signature: &str) -> AzureBlob {
     let url = format!("http://{}/devstoreaccount1", world.store.address());
-    let url = url.parse::<Url>().unwrap();
-    blob(AzureAccount::with_signature(url, signature).unwrap())
+    blob(AzureAccount::with_signature(&url, signature).unwrap())
 }
 
 #[tokio::test]
 async fn a_signature_with_enough_permissions_works_and_others_are_refused_with_the_reason() {
     let world = World::start();
     let refused = async |blob: AzureBlob| {
-        let candidate = Candidate::connect(config("stranger", blob)).await.unwrap();
+        let candidate = Candidate::start(config("stranger", blob)).await.unwrap();
         match candidate.campaign().await {
             Err(RunError::Refused(why)) => why,
             other => panic!("{other:?}"),
@@ -83,7 +81,7 @@ async fn a_signature_with_enough_permissions_works_and_others_are_refused_with_t
     assert!(why.contains("403 AuthenticationFailed"), "{why}");
     assert!(!why.contains("sig=") && !why.contains("WgcIs"), "{why}");
 
-    let good = Candidate::connect(config("good", signed(&world, GOOD))).await;
+    let good = Candidate::start(config("good", signed(&world, GOOD))).await;
     let good = good.unwrap();
     let leadership = good.campaign().await.unwrap();
     assert!(leadership.is_valid());

@@ -48,7 +48,7 @@ async fn main() {
         .with_candidate(id.parse().expect("a candidate id"))
         .with_servers([store.parse().expect("a URL")])
         .with_timings(Timings::new(&options).expect("valid timings"));
-    let candidate = Candidate::connect(config).await.expect("a candidate");
+    let candidate = Candidate::start(config).await.expect("a candidate");
     let mut terminate = signal(SignalKind::terminate()).expect("a signal handler");
     loop {
         let task = |leadership| lead(leadership, link.clone(), freeze.clone());

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tenure::store::{StoreClient, StoreError};
 use tenure::{Candidate, EndReason, RunError};
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
@@ -73,8 +73,8 @@ const INVALID: [fn() -> Response; 9] = [
 async fn a_permanent_refusal_ends_the_run_with_its_message() {
     let (address, asked) = bad_server(|| problem(403, "forbidden")).await;
     let world = World::start();
-    let config = world.config("a").with_servers([url(address)]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = world.config("a").with_servers([endpoint(address)]);
+    let candidate = Candidate::start(config).await.unwrap();
     let refused = [
         candidate.run_while_leader(pending(), stop_when_lost).await,
         candidate
@@ -101,13 +101,13 @@ async fn a_candidate_retries_after_invalid_answers() {
     for answer in INVALID {
         let (address, asked) = bad_server(answer).await;
         let world = World::start();
-        let config = world.config("a").with_servers([url(address)]);
-        let candidate = Candidate::connect(config).await.unwrap();
+        let config = world.config("a").with_servers([endpoint(address)]);
+        let candidate = Candidate::start(config).await.unwrap();
         tokio::select! {
             ended = candidate.run_while_leader(pending(), never) => panic!("{ended:?}"),
             () = wait_until("tries", async || (asked.load(Ordering::SeqCst) >= 3).then_some(())) => {}
         }
-        let client = StoreClient::new(&[url(address)]).unwrap();
+        let client = StoreClient::new(&[endpoint(address)]).unwrap();
         let error = client.lease(&ELECTION.parse().unwrap()).await.unwrap_err();
         assert!(
             matches!(error, StoreError::NotAStore { .. } | StoreError::Problem(_)),
@@ -122,13 +122,13 @@ async fn a_leader_skips_an_address_with_invalid_answers() {
         let (address, _) = bad_server(answer).await;
         let world = World::start();
         let config = world.config("a").with_timings(long());
-        let config = config.with_servers([url(address), world.store.url()]);
-        let candidate = Candidate::connect(config).await.unwrap();
+        let config = config.with_servers([endpoint(address), world.store.endpoint()]);
+        let candidate = Candidate::start(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
         assert_eq!(world.held_by("a").await, guard.epoch().get());
         assert_eq!(guard.resign().await, EndReason::Resigned);
         // A tool does the same.
-        let client = StoreClient::new(&[url(address), world.store.url()]).unwrap();
+        let client = StoreClient::new(&[endpoint(address), world.store.endpoint()]).unwrap();
         let lease = client.lease(&ELECTION.parse().unwrap()).await.unwrap();
         assert_eq!(lease.unwrap().holder, None);
     }

@@ -15,7 +15,7 @@ async fn a_task_that_blocks_its_runtime_keeps_its_lease() {
     let world = World::start();
     let timings = timings(1500, 300, 1000, 300);
     let config = world.config("a").with_timings(timings);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     // The observer opens connections on this runtime, which is blocked below. No renewal may use
     // them.
     let mut observer = candidate.observe();
@@ -67,7 +67,7 @@ async fn connections_of_a_blocked_runtime_are_not_used_to_renew() {
     let candidate = world
         .config("a")
         .with_timings(timings(3000, 300, 2000, 500));
-    let candidate = Candidate::connect(candidate).await.unwrap();
+    let candidate = Candidate::start(candidate).await.unwrap();
     // Leaves an idle connection behind that only this runtime can poll.
     assert_eq!(candidate.observe().next().await, Observed::NoLeader);
     let guard = candidate.campaign().await.unwrap();
@@ -83,7 +83,7 @@ fn dropping_the_runtime_ends_the_term_and_releases_the_lease() {
     let world = World::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let config = world.config("a").with_timings(long());
-    let candidate = runtime.block_on(Candidate::connect(config)).unwrap();
+    let candidate = runtime.block_on(Candidate::start(config)).unwrap();
     let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let task = |leadership: Leadership| async move {
         began.send(leadership).unwrap();

@@ -12,7 +12,7 @@ use crate::world::{TaskRuns, World, long, ms, timings};
 /// A candidate whose leases last longer than the test, so only a release lets another one in.
 async fn steady(world: &World, name: &str) -> Candidate {
     let config = world.config(name).with_timings(long());
-    Candidate::connect(config).await.unwrap()
+    Candidate::start(config).await.unwrap()
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_no_lease_behind() {
     // Timings that tolerate a store that is slow to take a grant back.
     let patient = timings(120_000, 20_000, 60_000, 20_000);
     let config = world.config("a").with_timings(patient);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     for moment in 0..60 {
         // From before the request until after the grant, which takes a few milliseconds.
         let patience = Duration::from_micros(moment * 150);
@@ -183,7 +183,7 @@ async fn dropping_a_run_aborts_a_task_that_does_not_stop() {
     let world = World::start();
     let timings = timings(60_000, 300, 30_000, 300);
     let config = world.config("a").with_timings(timings);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let runs = TaskRuns::default();
     let task = |leadership: Leadership| {
         let running = runs.begin(&leadership);

@@ -3,7 +3,7 @@
 use std::future::{Future, pending};
 use std::time::Instant;
 
-use tenure::{Candidate, EndReason, Leadership, TaskResult, Term};
+use tenure::{Candidate, EndReason, Leadership, TaskResult, TermSummary};
 use tenure_tests::proxy::ProxyMode;
 
 use crate::world::{TaskRuns, World, brisk, leads, long, ms, stop_when_lost, timings};
@@ -13,7 +13,7 @@ async fn term<Fut>(
     candidate: &Candidate,
     task: impl FnMut(Leadership) -> Fut,
     then: impl Future<Output = ()>,
-) -> Term
+) -> TermSummary
 where
     Fut: Future<Output: TaskResult> + Send + 'static,
 {
@@ -23,7 +23,7 @@ where
 
 async fn steady(world: &World) -> Candidate {
     let config = world.config("a").with_timings(long());
-    Candidate::connect(config).await.unwrap()
+    Candidate::start(config).await.unwrap()
 }
 
 #[tokio::test]
@@ -111,7 +111,8 @@ async fn a_term_that_cannot_be_renewed_ends_as_renew_deadline() {
         leads(&candidate).await;
         proxy.set(ProxyMode::Refuse);
     };
-    let task = |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await) };
+    let task =
+        |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await.to_string()) };
     let term = term(&candidate, task, cut).await;
     // The first reason stays; the later error of the task is reported beside it.
     assert_eq!(term.reason, EndReason::RenewDeadline);
@@ -122,7 +123,7 @@ async fn a_term_that_cannot_be_renewed_ends_as_renew_deadline() {
 async fn a_task_stops_within_the_period_of_a_break() {
     let world = World::start();
     // A long term that a break shortens to a fraction.
-    let candidate = Candidate::connect(
+    let candidate = Candidate::start(
         world
             .config("a")
             .with_timings(timings(6000, 300, 3000, 2500)),
@@ -143,7 +144,7 @@ async fn a_task_stops_within_the_period_of_a_break() {
                 if !stops_by_itself {
                     pending::<()>().await;
                 }
-                Err::<(), _>(reason)
+                Err::<(), _>(reason.to_string())
             }
         };
         let end = async {

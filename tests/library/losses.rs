@@ -7,7 +7,7 @@ use std::time::Instant;
 use tenure::observe::Observed;
 use tenure::{Candidate, EndReason, Leadership};
 use tenure_tests::proxy::ProxyMode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
@@ -115,8 +115,8 @@ async fn a_term_survives_a_store_that_is_unreachable_for_a_short_time() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(proxy.address())]);
+    let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.set(ProxyMode::Refuse);
     guard.at_risk().await;
@@ -137,8 +137,8 @@ async fn an_acquire_with_a_lost_answer_is_repeated_and_succeeds_at_once() {
     let proxy = world.proxy().await;
     // If the repeated request were another one's, it would wait for two minutes.
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(proxy.address())]);
+    let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(2);
     let guard = candidate.campaign().await.unwrap();
     assert_eq!(proxy.replies_to_lose(), 0);
@@ -153,8 +153,8 @@ async fn a_renewal_and_a_release_with_lost_answers_have_no_bad_effect() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(proxy.address())]);
+    let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.lose_replies(2);
     guard.at_risk().await;
@@ -176,8 +176,8 @@ async fn a_candidate_with_an_unreachable_first_address_leads_through_the_second(
         listener.local_addr().unwrap()
     };
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(unused), world.store.url()]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(unused), world.store.endpoint()]);
+    let candidate = Candidate::start(config).await.unwrap();
     let mut observer = candidate.observe();
     let guard = candidate.campaign().await.unwrap();
     assert_eq!(world.held_by("a").await, guard.epoch().get());
@@ -194,8 +194,8 @@ async fn a_leader_switches_to_another_address_within_its_term() {
         // Time for a lost attempt in each direction on a busy machine.
         let timings = timings(6000, 500, 4000, 1000);
         let config = world.config("a").with_timings(timings);
-        let config = config.with_servers([url(first.address()), url(second.address())]);
-        let candidate = Candidate::connect(config).await.unwrap();
+        let config = config.with_servers([endpoint(first.address()), endpoint(second.address())]);
+        let candidate = Candidate::start(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
         for (unreachable, reachable) in [(&first, &second), (&second, &first)] {
             reachable.set(ProxyMode::Pass);

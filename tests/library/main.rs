@@ -12,7 +12,7 @@ mod campaigns;
 mod endings;
 mod losses;
 mod observing;
-mod renewers;
+mod runtimes;
 mod shutdown;
 mod step_down;
 mod together;

@@ -27,7 +27,7 @@ async fn an_observer_sees_leaders_come_and_go() {
 
     let metadata = BTreeMap::from([("address".into(), "http://10.0.0.7:8080".into())]);
     let config = world.config("a").with_metadata(metadata.clone());
-    let first = Candidate::connect(config.with_timings(long())).await;
+    let first = Candidate::start(config.with_timings(long())).await;
     let first = first.unwrap();
     let guard = first.campaign().await.unwrap();
     let leader = Observed::Leader {
@@ -80,7 +80,7 @@ async fn an_observer_reports_unknown_while_the_store_hangs() {
 async fn check_that_the_leader_is_unknown(mode: ProxyMode) {
     let world = World::start();
     let proxy = world.proxy().await;
-    let leader = Candidate::connect(world.config("a").with_timings(long())).await;
+    let leader = Candidate::start(world.config("a").with_timings(long())).await;
     let leader = leader.unwrap();
     let _guard = leader.campaign().await.unwrap();
     let mut observer = world.candidate_behind(&proxy, "spectator").await.observe();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure::{Candidate, EndReason, Leadership};
 use tenure_tests::proxy::ProxyMode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tokio::sync::Notify;
 
 use crate::world::{TaskRuns, World, leads, long, ms, never, timings, with_long_cool_down};
@@ -26,10 +26,10 @@ async fn a_shutdown_before_the_start_starts_nothing() {
 async fn a_shutdown_during_a_campaign_returns_promptly_and_leaves_no_lease_behind() {
     let world = World::start();
     let config = world.config("a").with_timings(long());
-    let leader = Candidate::connect(config).await.unwrap();
+    let leader = Candidate::start(config).await.unwrap();
     let guard = leader.campaign().await.unwrap();
     let config = world.config("b").with_timings(long());
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let began = Instant::now();
     let run = candidate.run_while_leader(world.waiting(1), never);
     run.await.unwrap();
@@ -44,9 +44,9 @@ async fn a_shutdown_releases_a_grant_whose_answer_was_lost() {
     let world = World::start();
     let proxy = world.proxy().await;
     // Timings that tolerate a store that is slow to take the lease back.
-    let config = world.config("a").with_servers([url(proxy.address())]);
+    let config = world.config("a").with_servers([endpoint(proxy.address())]);
     let config = config.with_timings(timings(120_000, 20_000, 60_000, 20_000));
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(usize::MAX);
     let shutdown = async {
         world.held_by("a").await;
@@ -71,7 +71,7 @@ async fn a_shutdown_releases_a_grant_whose_answer_was_lost() {
 async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
     let world = World::start();
     let config = world.config("a").with_timings(with_long_cool_down());
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let began = Instant::now();
     let shutdown = async {
         world.held_by_anyone_once().await;
@@ -90,8 +90,8 @@ async fn a_shutdown_without_a_reachable_store_returns_within_a_few_renew_interva
             let world = World::start();
             let proxy = world.proxy().await;
             let config = world.config("a").with_timings(long());
-            let config = config.with_servers([url(proxy.address())]);
-            let candidate = Candidate::connect(config).await.unwrap();
+            let config = config.with_servers([endpoint(proxy.address())]);
+            let candidate = Candidate::start(config).await.unwrap();
             if !leading {
                 proxy.set(mode);
             }

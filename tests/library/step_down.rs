@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tenure::{Candidate, EndReason, Leadership, OnOverrun};
 use tenure_tests::proxy::ProxyMode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 
 use crate::world::{TaskRuns, World, brisk, long, ms, stop_when_lost, timings};
@@ -59,7 +59,7 @@ impl BlockedCandidate {
             overran.send((epoch.get(), thread)).unwrap();
             panic!("a panic in the policy has no effect");
         }));
-        let candidate = Candidate::connect(config.with_on_overrun(policy)).await;
+        let candidate = Candidate::start(config.with_on_overrun(policy)).await;
         let candidate = Arc::new(candidate.unwrap());
         let run = tokio::spawn({
             let (candidate, runs, free) = (candidate.clone(), runs.clone(), free.clone());
@@ -103,7 +103,7 @@ impl Drop for BlockedCandidate {
 async fn a_task_that_blocks_past_its_end_is_an_overrun_and_never_runs_twice() {
     let world = World::start();
     let proxy = world.proxy().await;
-    let config = world.config("a").with_servers([url(proxy.address())]);
+    let config = world.config("a").with_servers([endpoint(proxy.address())]);
     let blocked = BlockedCandidate::start(config).await;
     proxy.set(ProxyMode::Hang);
     let expiry = world.earliest_expiry().await;
@@ -172,10 +172,10 @@ async fn renewals_continue_while_a_task_drains_and_the_release_comes_after_it() 
     let config = world
         .config("a")
         .with_timings(timings(3500, 200, 600, 2500));
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     // This candidate would wait for two minutes without a release.
     let config = world.config("b").with_timings(long());
-    let next = Candidate::connect(config).await.unwrap();
+    let next = Candidate::start(config).await.unwrap();
     let runs = TaskRuns::default();
     let task = |leadership: Leadership| {
         let running = runs.begin(&leadership);

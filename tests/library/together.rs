@@ -114,9 +114,9 @@ async fn a_candidate_whose_task_fails_or_panics_cools_down_and_another_leads() {
             .config("first")
             .with_timings(with_long_cool_down())
             .with_priority(1);
-        let first = Candidate::connect(first).await.unwrap();
+        let first = Candidate::start(first).await.unwrap();
         let second = world.config("second").with_timings(long());
-        let second = Candidate::connect(second).await.unwrap();
+        let second = Candidate::start(second).await.unwrap();
         let runs = TaskRuns::default();
         let bad = |leadership: Leadership| {
             let this_run = runs.begin(&leadership);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tenure::store::{BreakRequest, LeaseView, State, StoreClient};
 use tenure::{Candidate, CandidateId, Config, Epoch, Leadership, Timings, TimingsOptions};
 use tenure_tests::proxy::Proxy;
-use tenure_tests::store::{LocalStore, url};
+use tenure_tests::store::{LocalStore, endpoint};
 use tenure_tests::{Limit, wait_until};
 
 /// The election of all candidates; each test has a store of its own.
@@ -22,7 +22,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn start() -> Self {
         let store = LocalStore::start();
-        let client = StoreClient::new(&[store.url()]).unwrap();
+        let client = StoreClient::new(&[store.endpoint()]).unwrap();
         Self {
             store,
             client,
@@ -34,18 +34,18 @@ impl World {
     pub(crate) fn config(&self, name: &str) -> Config {
         Config::new(ELECTION.parse().unwrap())
             .with_candidate(name.parse().unwrap())
-            .with_servers([self.store.url()])
+            .with_servers([self.store.endpoint()])
             .with_timings(brisk())
     }
 
     pub(crate) async fn candidate(&self, name: &str) -> Candidate {
-        Candidate::connect(self.config(name)).await.unwrap()
+        Candidate::start(self.config(name)).await.unwrap()
     }
 
     /// A candidate behind a proxy that can fail.
     pub(crate) async fn candidate_behind(&self, proxy: &Proxy, name: &str) -> Candidate {
-        let config = self.config(name).with_servers([url(proxy.address())]);
-        Candidate::connect(config).await.unwrap()
+        let config = self.config(name).with_servers([endpoint(proxy.address())]);
+        Candidate::start(config).await.unwrap()
     }
 
     pub(crate) async fn proxy(&self) -> Proxy {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use reqwest::Url;
+use tenure::store::Endpoint;
 use tenure_azure::server::{Azure, AzureAccount, AzureConfig};
 use tenure_server::{Config, Server, Store};
 use tokio::sync::oneshot;
@@ -75,14 +76,30 @@ impl LocalStore {
         self.address
     }
 
-    /// The URL of the store.
+    /// The address for clients of this library.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        endpoint(self.address)
+    }
+
+    /// The address for other HTTP clients.
     #[must_use]
     pub fn url(&self) -> Url {
         url(self.address)
     }
 }
 
-/// The URL of a store at this address.
+/// A store's address for clients of this library.
+///
+/// # Panics
+///
+/// Never: every socket address makes a URL.
+#[must_use]
+pub fn endpoint(address: SocketAddr) -> Endpoint {
+    url(address).as_str().parse().expect("an address")
+}
+
+/// The URL of this address.
 ///
 /// # Panics
 ///

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::Value;
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{AzureAccount, AzureBearer, AzureConfig};
 
 use crate::cli::Serve;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::Value;
-use tenure::config::{Settings, Strategy};
-use tenure::store::{AzureBlobClient, Endpoint, Pong, StoreClient, StoreError};
+use tenure::__cli::Settings;
+use tenure::backend::{BackendError, LeaseService};
+use tenure::config::Strategy;
+use tenure::store::{Endpoint, Pong, StoreClient, StoreError};
 use tenure::{Config, ElectionName, Timings};
 
 use crate::cli::Doctor;
@@ -73,7 +74,7 @@ struct RoundTrip {
 pub(crate) fn doctor(arguments: &Doctor) -> Result<ExitCode, Failure> {
     let settings = store::settings(&arguments.store)?;
     store::check_store(&settings)?;
-    let config = Config::from_settings(&with_any_election(&settings))?;
+    let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -102,7 +103,7 @@ async fn examine(config: &Config, settings: &Settings) -> anyhow::Result<Report>
         ));
     }
     let mut stores = Vec::new();
-    for way in ways(config).context("no HTTP client")? {
+    for way in ways(config)? {
         let store = Store::examine(&way, config.election()).await;
         findings.extend(store.finding(config.timings()));
         stores.push(store);
@@ -138,36 +139,39 @@ fn clock() -> Clock {
     }
 }
 
-/// A way to who grants the lease.
+/// A lease service, or one address of a lease store.
 enum Way {
     Store(Endpoint, StoreClient),
-    Blob(Endpoint, AzureBlobClient),
+    Service(LeaseService),
 }
 
-/// All that there are: a store may have several addresses.
-fn ways(config: &Config) -> Result<Vec<Way>, reqwest::Error> {
-    if let Strategy::AzureBlob(blob) = config.strategy() {
-        let client = AzureBlobClient::trusting(blob, config.roots())?;
-        return Ok(vec![Way::Blob(blob.url().clone().into(), client)]);
+/// Each address of a store, or the lease service of the configuration.
+fn ways(config: &Config) -> Result<Vec<Way>, tenure::StartError> {
+    if !matches!(config.strategy(), Strategy::Lease | Strategy::Both(_))
+        && let Some(service) = LeaseService::from_config(config)?
+    {
+        return Ok(vec![Way::Service(service)]);
     }
     let way = |server: &Endpoint| {
-        let client = StoreClient::trusting(std::slice::from_ref(server), config.roots())?;
+        let roots = config.root_certificates();
+        let client = StoreClient::with_root_certificates(std::slice::from_ref(server), roots)?;
         Ok(Way::Store(server.clone(), client))
     };
     config.servers().iter().map(way).collect()
 }
 
 impl Way {
-    const fn endpoint(&self) -> &Endpoint {
+    fn address(&self) -> String {
         match self {
-            Self::Store(endpoint, _) | Self::Blob(endpoint, _) => endpoint,
+            Self::Store(endpoint, _) => endpoint.to_string(),
+            Self::Service(service) => service.address(),
         }
     }
 
-    async fn ping(&self) -> Result<Pong, StoreError> {
+    async fn ping(&self) -> Result<Pong, BackendError> {
         match self {
-            Self::Store(_, client) => client.ping().await,
-            Self::Blob(_, client) => client.ping().await,
+            Self::Store(_, client) => Ok(client.ping().await?),
+            Self::Service(service) => service.ping().await,
         }
     }
 }
@@ -175,7 +179,7 @@ impl Way {
 impl Store {
     async fn examine(way: &Way, election: &ElectionName) -> Self {
         let mut store = Self {
-            server: way.endpoint().to_string(),
+            server: way.address(),
             answers: false,
             reachable: false,
             ready: false,
@@ -186,13 +190,16 @@ impl Store {
             error: None,
         };
         let asked = store.ask(way, election).await;
-        store.answers |= !matches!(asked, Err(StoreError::Unreachable { .. }));
-        store.reachable |= matches!(asked, Err(StoreError::Problem(_)));
-        store.error = asked.err().map(|error| error.to_string());
+        if let Err(error) = asked {
+            let problem = error.get_ref().downcast_ref::<StoreError>();
+            store.answers |= !error.is_unreachable();
+            store.reachable |= matches!(problem, Some(StoreError::Problem(_)));
+            store.error = Some(error.to_string());
+        }
         store
     }
 
-    async fn ask(&mut self, way: &Way, election: &ElectionName) -> Result<(), StoreError> {
+    async fn ask(&mut self, way: &Way, election: &ElectionName) -> Result<(), BackendError> {
         let first = way.ping().await?;
         self.answers = true;
         self.connect_ms = Some(millis(first.round_trip));

@@ -3,9 +3,10 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
+use tenure::backend::BackendError;
 use tenure::config::StateError;
 use tenure::store::{Code, StoreError};
-use tenure::{ConfigError, ConnectError, RunError};
+use tenure::{ConfigError, RunError, StartError};
 use tenure_azure::server::AzureError;
 use tenure_server::{BackupError, OpenError, RestoreError};
 
@@ -142,10 +143,10 @@ impl From<RestoreError> for Failure {
     }
 }
 
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
         let code = match &error {
-            ConnectError::State(
+            StartError::State(
                 StateError::Damaged { .. } | StateError::Missing { .. } | StateError::Newer { .. },
             ) => BAD_DATA,
             _ => 1,
@@ -165,13 +166,23 @@ impl From<RunError> for Failure {
     }
 }
 
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        let code = if error.is_transient() {
+            UNREACHABLE
+        } else {
+            REFUSED
+        };
+        Self::new(code, error)
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match &error {
             StoreError::Problem(problem) if !problem.code.is_transient() => REFUSED,
             // It was reached and says what it lacks. It refused nobody: later it may do the same.
             StoreError::Problem(problem) if problem.code == Code::DiskFull => 1,
-            StoreError::Azure(refusal) if !refusal.is_transient() => REFUSED,
             _ => UNREACHABLE,
         };
         Self::new(code, error)

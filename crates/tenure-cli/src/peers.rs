@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use comfy_table::Table;
 use serde_json::{Value, json};
-use tenure::Config;
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, Origin};
 use tenure::peers::{Asked, ElectionId, PeerView, PeersClient, agreement};
 
 use crate::cli::Peers;
@@ -14,7 +14,10 @@ use crate::output;
 
 pub(crate) fn peers(arguments: &Peers) -> Result<ExitCode, Failure> {
     let settings = settings(arguments)?;
-    let (peers, cluster) = (Config::peers_of(&settings)?, Config::cluster_of(&settings)?);
+    let (peers, cluster) = (
+        tenure::__cli::peers_of(&settings)?,
+        tenure::__cli::cluster_of(&settings)?,
+    );
     let client = PeersClient::new(cluster, peers).map_err(anyhow::Error::new)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -44,11 +47,11 @@ pub(crate) fn peers(arguments: &Peers) -> Result<ExitCode, Failure> {
 
 /// The settings of a member: the file, overridden by the environment, overridden by flags.
 fn settings(arguments: &Peers) -> Result<Settings, ConfigError> {
-    let mut settings = Config::settings();
+    let mut settings = tenure::__cli::settings();
     if let Some(path) = &arguments.config {
-        Config::read_file(&mut settings, path)?;
+        tenure::__cli::read_file(&mut settings, path)?;
     }
-    Config::read_environment(&mut settings)?;
+    tenure::__cli::read_environment(&mut settings)?;
     if let Some(election) = &arguments.election {
         let origin = Origin::Flag("--election".into());
         settings.set("election", [election], origin);
@@ -67,7 +70,7 @@ fn object(asked: &Asked) -> Value {
         Err(error) => (Value::Null, error.to_string().into()),
     };
     json!({
-        "node": peer.node, "priority": peer.priority, "url": peer.url.as_str(),
+        "node": peer.node(), "priority": peer.priority(), "url": peer.url(),
         "view": view, "error": error,
     })
 }
@@ -78,16 +81,16 @@ fn table(asked: &[Asked]) -> Table {
         "NOTE",
     ];
     let mut table = output::table(&header);
-    for Asked { peer, view } in asked {
+    for Asked { peer, view, .. } in asked {
         let row = match view {
             Ok(view) => row(view),
             Err(error) => {
                 let mut row = vec!["-".to_owned(); header.len() - 2];
-                row.push(format!("{error} ({})", peer.url));
+                row.push(format!("{error} ({})", peer.url()));
                 row
             }
         };
-        table.add_row([peer.node.to_string()].into_iter().chain(row));
+        table.add_row([peer.node().to_string()].into_iter().chain(row));
     }
     table
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use tenure::config::{ConfigError, Settings};
+use tenure::__cli::Settings;
+use tenure::config::ConfigError;
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::Value;
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::Azure;
 use tenure_server::{Config, EngineConfig, Limits, Server, Store, Tls};
 use tokio::signal::unix::{SignalKind, signal};

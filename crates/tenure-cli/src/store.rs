@@ -8,12 +8,14 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Local, Utc};
 use comfy_table::Table;
 use humantime::format_duration;
-use tenure::config::{ConfigError, Origin, Settings, Strategy};
+use tenure::__cli::Settings;
+use tenure::backend::LeaseService;
+use tenure::config::{ConfigError, Origin};
 use tenure::store::{
-    AzureBlobClient, BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State,
-    StoreClient, StoreError, TermEnd, TermView,
+    BreakRequest, DurationMs, HandOverRequest, LeaseList, LeaseView, State, StoreClient,
+    StoreError, TermEnd, TermView,
 };
-use tenure::{Config, ElectionName, Name};
+use tenure::{ElectionName, Name};
 use tracing::warn;
 
 use crate::cli::{Break, Handover, History, List, Status, StoreArgs};
@@ -164,7 +166,7 @@ fn time_to_stop(
 }
 
 /// The blob that has the lease, if candidates are elected by one.
-fn blob(arguments: &Status) -> Result<Option<AzureBlobClient>, Failure> {
+fn blob(arguments: &Status) -> Result<Option<LeaseService>, Failure> {
     let mut settings = settings(&arguments.store)?;
     if !is_by_blob(&arguments.store, &settings) {
         return Ok(None);
@@ -177,12 +179,8 @@ fn blob(arguments: &Status) -> Result<Option<AzureBlobClient>, Failure> {
         return Err(settings.invalid("azure_blob.blob", reason).into());
     }
     settings.set("election", [name], Origin::Flag("NAME".into()));
-    let config = Config::from_settings(&settings)?;
-    let Strategy::AzureBlob(blob) = config.strategy() else {
-        return Ok(None);
-    };
-    let client = AzureBlobClient::trusting(blob, config.roots());
-    Ok(Some(client.map_err(anyhow::Error::new)?))
+    let config = tenure::__cli::from_settings(&settings)?;
+    Ok(LeaseService::from_config(&config)?)
 }
 
 /// Whether candidates are elected by the lease of a blob, and no store was named instead.
@@ -200,9 +198,9 @@ pub(crate) fn client(arguments: &StoreArgs) -> Result<StoreClient, Failure> {
         return Err(settings.invalid("strategy", reason.into()).into());
     }
     check_store(&settings)?;
-    let servers = Config::servers_of(&settings)?;
-    let roots = Config::roots_of(&settings)?;
-    Ok(StoreClient::trusting(&servers, &roots).map_err(anyhow::Error::new)?)
+    let servers = tenure::__cli::servers_of(&settings)?;
+    let roots = tenure::__cli::roots_of(&settings)?;
+    Ok(StoreClient::with_root_certificates(&servers, &roots).map_err(anyhow::Error::new)?)
 }
 
 /// That there is a store: an election among peers has none.
@@ -217,11 +215,11 @@ pub(crate) fn check_store(settings: &Settings) -> Result<(), ConfigError> {
 
 /// A candidate's settings: the file, overridden by the environment, overridden by flags.
 pub(crate) fn settings(arguments: &StoreArgs) -> Result<Settings, ConfigError> {
-    let mut settings = Config::settings();
+    let mut settings = tenure::__cli::settings();
     if let Some(path) = &arguments.config {
-        Config::read_file(&mut settings, path)?;
+        tenure::__cli::read_file(&mut settings, path)?;
     }
-    Config::read_environment(&mut settings)?;
+    tenure::__cli::read_environment(&mut settings)?;
     if !arguments.server.is_empty() {
         settings.set(
             "servers",
@@ -235,11 +233,11 @@ pub(crate) fn settings(arguments: &StoreArgs) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-fn ask<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, Failure> {
+fn ask<T, E: Into<Failure>>(question: impl Future<Output = Result<T, E>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    Ok(runtime.block_on(question)?)
+    runtime.block_on(question).map_err(Into::into)
 }
 
 fn table(leases: &[LeaseView]) -> Table {

@@ -1,7 +1,6 @@
 //! Environment variables that look like settings and are none.
 
-use tenure::Config;
-use tenure::config::nearest;
+use tenure::__cli::nearest;
 use tracing::warn;
 
 use crate::section::lossy;
@@ -26,7 +25,7 @@ const OTHERS: &[&str] = &[
 /// would be told. It is no error, because others may make such names, too.
 pub(crate) fn warn_of_strangers() {
     let sections = [serve::SECTION, tls::SECTION, azure::SECTION];
-    let known: Vec<String> = Config::variables()
+    let known: Vec<String> = tenure::__cli::variables()
         .chain(sections.iter().flat_map(|section| section.variables()))
         .chain(OTHERS.iter().map(|&name| name.to_owned()))
         .collect();

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, Origin};
 use tenure_server::Tls;
 use tracing::{info, warn};
 

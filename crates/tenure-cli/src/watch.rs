@@ -106,6 +106,7 @@ impl Changes {
                     let found = self.look().await?;
                     self.found(found)?
                 }
+                _ => continue,
             };
             if reader == Reader::Gone {
                 return Ok(());
@@ -118,6 +119,7 @@ impl Changes {
         match &self.watched {
             Watched::Lease(name) => Ok(self.client.lease(name).await?.into_iter().collect()),
             Watched::Namespace(namespace) => store::all(&self.client, namespace, None).await,
+            _ => Ok(Vec::new()),
         }
     }
 

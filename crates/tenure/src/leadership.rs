@@ -10,8 +10,8 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::backend::BackendError;
 use crate::runtime::{Command, DriverHandle, WeakDriverHandle};
-use crate::store::StoreError;
 use crate::term::TermState;
 
 /// A handle to a term, for its task. Clones are cheap and refer to the same term. A handle that
@@ -188,14 +188,14 @@ pub enum ProclaimError {
     /// The term is over; nothing was sent.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
-    /// The metadata have more than 4 KiB, or, among peers, more than fits into a message as JSON.
-    /// Nothing was sent; earlier metadata hold. A store may take less (`max_metadata_bytes`): then
-    /// it answers [`Code::TooLarge`](crate::store::Code::TooLarge) in a [`StoreError::Problem`].
+    /// The metadata have more than 4 KiB, or, among peers, do not fit into a message as JSON. Nothing
+    /// was sent; the earlier metadata hold. A store may allow less (`max_metadata_bytes`) and refuse
+    /// with [`Code::TooLarge`](crate::store::Code::TooLarge).
     #[error("{0}")]
     Metadata(String),
-    /// The store did not take them, or did not answer.
+    /// The lease service refused the metadata, or did not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Backend(#[from] BackendError),
 }
 
 /// Checks that a leader may publish these metadata, whatever its strategy.

@@ -67,7 +67,7 @@ impl Candidate {
     /// use tenure::{Candidate, Config};
     ///
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let candidate = Candidate::connect(Config::load("tenure.toml")?).await?;
+    /// let candidate = Candidate::start(Config::load("tenure.toml")?).await?;
     /// let app = axum::Router::new()
     ///     .route("/", get(async || "hello"))
     ///     .merge(candidate.router());

@@ -111,7 +111,7 @@ impl TermState {
         *proclaimed = Some(metadata);
     }
 
-    #[cfg(feature = "axum")]
+    #[cfg(feature = "router")]
     pub(crate) fn proclaimed(&self) -> Option<BTreeMap<String, String>> {
         self.proclaimed
             .lock()

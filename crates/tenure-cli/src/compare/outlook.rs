@@ -37,8 +37,8 @@ impl Outlook {
     /// Of a file of this name.
     pub(super) fn of(name: String, config: &Config) -> Result<Self, Failure> {
         let rules = |bully: &tenure::config::Bully| {
-            let rules = bully.rules(config.timings());
-            rules.map_err(anyhow::Error::from)
+            let plan = bully.plan(config.timings());
+            plan.map(|plan| plan.settings).map_err(anyhow::Error::from)
         };
         let (promise, members) = match config.strategy() {
             Strategy::Lease => (Promise::Lease, None),

@@ -54,8 +54,8 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
             ));
         }
     };
-    let rules = bully.rules(&term).map_err(anyhow::Error::from)?;
-    let detection = bully.detection(&rules).map_err(anyhow::Error::from)?;
+    let plan = bully.plan(&term).map_err(anyhow::Error::from)?;
+    let (rules, detection) = (plan.settings, plan.detection);
     let way = Algorithm::Bully {
         detector: DetectorKind::Of(detection.by()),
         quorum: rules.guarantee() == GroupGuarantee::Quorum,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tenure::Config;
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, Origin};
 
 use super::with_any_election;
 use crate::{azure, serve, tls};
@@ -28,7 +28,7 @@ const DEFAULT: &str = "default";
 
 /// A candidate's keys, all values checked.
 pub(super) fn candidate(settings: &Settings) -> Result<Vec<Row>, ConfigError> {
-    let config = Config::from_settings(&with_any_election(settings))?;
+    let config = tenure::__cli::from_settings(&with_any_election(settings))?;
     let timings = config.timings();
     let is_set = |key| settings.origin(key).is_some();
     let row = |key: &'static str| {

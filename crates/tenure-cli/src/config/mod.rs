@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::config::{ConfigError, Origin, Outlook, Settings, Strategy};
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, ElectionPlan, Origin, Strategy};
 use tenure::{Config, Timings};
 
 use crate::cli::{ConfigArgs, ConfigCheck, ConfigCommand, ConfigShow};
@@ -34,9 +35,9 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
     let (path, file) = (&arguments.file, arguments.file.display());
     let (settings, has_election) = candidate_of(path)?;
     let (settings, has_credential) = with_any_credential(settings);
-    let timings = Config::timings_of(&settings)?;
+    let timings = tenure::__cli::timings_of(&settings)?;
     let candidate = effective::candidate(&settings)?;
-    let config = Config::from_settings(&with_any_election(&settings))?;
+    let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
     let outlook = outlook(&config)?;
     let blob = match config.strategy() {
         Strategy::AzureBlob(blob) => Some(blob),
@@ -59,7 +60,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
             "election": has_election.then(|| effective::value_of(&candidate, "election")),
             "timings": timings,
             "peers": outlook.as_ref().map(outlook_json),
-            "blob": blob.filter(|_| has_credential).map(|blob| blob.url().as_str()),
+            "blob": blob.filter(|_| has_credential).map(|blob| blob.url()),
             "serve": effective::values(&store),
             "warnings": warnings,
         }))?;
@@ -84,7 +85,7 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
         if has_credential {
             output::line(format_args!("blob       {}", blob.url()))?;
         } else {
-            let name = blob.url().path();
+            let name = blob.path();
             output::line(format_args!(
                 "blob       {name}; what lets candidates in is not set here: they need it in \
                  TENURE_AZURE_BLOB_KEY or the like"
@@ -111,21 +112,21 @@ fn check(arguments: &ConfigCheck) -> Result<ExitCode, Failure> {
 }
 
 /// What the election among peers comes to, if the strategy has one.
-fn outlook(config: &Config) -> Result<Option<Outlook>, Failure> {
+fn outlook(config: &Config) -> Result<Option<ElectionPlan>, Failure> {
     let outlook = config
         .strategy()
         .bully()
-        .map(|bully| bully.outlook(config.timings()));
+        .map(|bully| bully.plan(config.timings()));
     Ok(outlook.transpose().map_err(anyhow::Error::new)?)
 }
 
-fn outlook_json(outlook: &Outlook) -> Value {
-    let (members, timings) = (outlook.rules.members(), outlook.rules.timings());
+fn outlook_json(outlook: &ElectionPlan) -> Value {
+    let (members, timings) = (outlook.settings.members(), outlook.settings.timings());
     json!({
         "members": members.iter().collect::<Vec<_>>(),
         "majority": members.majority(),
         "tolerated_failures": members.tolerated_failures(),
-        "guarantee": outlook.rules.guarantee().to_string(),
+        "guarantee": outlook.settings.guarantee().to_string(),
         "message_lifetime_ms": ms(timings.message_lifetime()),
         "hold_down_ms": ms(timings.hold_down()),
         "quarantine_ms": ms(timings.quarantine()),
@@ -144,8 +145,8 @@ fn ms(duration: Duration) -> u64 {
 /// A candidate's settings of a file, all but the election checked; and whether it names one: that may
 /// be left to each program.
 fn candidate_of(path: &Path) -> Result<(Settings, bool), ConfigError> {
-    let mut settings = Config::settings();
-    Config::read_file(&mut settings, path)?;
+    let mut settings = tenure::__cli::settings();
+    tenure::__cli::read_file(&mut settings, path)?;
     let has_election = settings.origin("election").is_some();
     Ok((settings, has_election))
 }

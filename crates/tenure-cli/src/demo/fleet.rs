@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
-use tenure::Config;
 use tenure::config::{Origin, Peer};
 
 use crate::cli::DemoStrategy;
@@ -140,11 +139,11 @@ impl Fleet {
 
     /// The longest time without a leader after one that could not say good-bye.
     pub(super) fn worst_without_leader(&self) -> anyhow::Result<Duration> {
-        let mut settings = Config::settings();
+        let mut settings = tenure::__cli::settings();
         for (key, value) in self.settings(Worker(1)) {
             settings.set(key, [value], Origin::Environment(key.into()));
         }
-        let config = Config::from_settings(&settings)?;
+        let config = tenure::__cli::from_settings(&settings)?;
         processes::worst_without_leader(&config)
     }
 

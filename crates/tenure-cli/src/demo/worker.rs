@@ -33,7 +33,7 @@ pub(crate) fn worker(arguments: DemoWorker) -> Result<ExitCode, Failure> {
         let shutdown = async move {
             terminate.recv().await;
         };
-        let candidate = Candidate::connect(config).await?;
+        let candidate = Candidate::start(config).await?;
         candidate
             .run_while_leader(shutdown, |leadership| rollup.clone().lead(leadership))
             .await?;

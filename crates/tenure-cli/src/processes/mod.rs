@@ -29,7 +29,11 @@ pub(crate) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> 
     let Some(bully) = config.strategy().bully() else {
         return Ok(lease);
     };
-    let peers = bully.rules(timings)?.timings().worst_without_leader();
+    let peers = bully
+        .plan(timings)?
+        .settings
+        .timings()
+        .worst_without_leader();
     Ok(match config.strategy() {
         // It needs both, and both run out at the same time.
         Strategy::Both(_) => peers.max(lease),

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access};
-use tenure::config::{ConfigError, Origin, Settings};
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, Origin};
 use tenure::{Candidate, Config, EndReason, OnOverrun};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 
 async fn compete(config: Config, command: &[OsString], once: bool) -> Result<ExitCode, Failure> {
     let shutdown = shutdown_on_signals()?;
-    let candidate = Candidate::connect(config).await?;
+    let candidate = Candidate::start(config).await?;
     let command: Arc<[OsString]> = command.into();
     // The exit code of the last run of the command; negative before the first.
     let last_code = Arc::new(AtomicI32::new(-1));
@@ -174,7 +175,7 @@ pub(crate) fn settings(arguments: &CandidateArgs) -> Result<Settings, ConfigErro
 
 fn config(arguments: &Run) -> Result<Config, ConfigError> {
     let settings = settings(&arguments.candidate)?;
-    let config = Config::from_settings(&settings).map_err(|error| match error {
+    let config = tenure::__cli::from_settings(&settings).map_err(|error| match error {
         ConfigError::Missing {
             key: "election", ..
         } => ConfigError::Missing {
@@ -208,7 +209,7 @@ fn end_now() {
 /// Takes this program's secrets out of what a command is given. Neither the command nor the health command
 /// has use for them, and who reads a member's key can vote in its name.
 fn without_secrets(command: &mut Command) -> &mut Command {
-    for secret in Config::secret_variables() {
+    for secret in tenure::__cli::secret_variables() {
         command.env_remove(secret);
     }
     command.env_remove(SECRETS_OF_STORE)

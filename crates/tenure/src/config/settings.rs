@@ -258,15 +258,30 @@ impl Settings {
             path: path.into(),
             reason,
         })?;
-        let file = DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
+        self.read_text(&text, path, section, others)
+    }
+
+    /// The same of a text. Errors name `path` as its place.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with file, line and key.
+    pub fn read_text(
+        &mut self,
+        text: &str,
+        path: &Path,
+        section: Option<&str>,
+        others: &[&str],
+    ) -> Result<(), ConfigError> {
+        let file = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
             path: path.into(),
-            message: syntax(&text, &error),
+            message: syntax(text, &error),
         })?;
         let place = |key: &Spanned<DeString<'_>>| Origin::File {
             path: path.into(),
             line: text[..key.span().start].matches('\n').count() + 1,
         };
-        let value_of = |value: &Spanned<DeValue<'_>>| Value::of_file(&text, value);
+        let value_of = |value: &Spanned<DeValue<'_>>| Value::of_file(text, value);
         for (key, value) in file.get_ref() {
             let name = key.get_ref().as_ref();
             match (section, value.get_ref()) {
@@ -500,12 +515,14 @@ impl Settings {
         SECRETS.contains(&key)
     }
 
+    #[cfg(any(feature = "azure", feature = "peers"))]
     /// Of several keys, the first that was set, or the first.
     pub(super) fn first_set(&self, keys: &[&'static str]) -> &'static str {
         let set = keys.iter().find(|key| self.origin(key).is_some());
         set.copied().unwrap_or(keys[0])
     }
 
+    #[cfg(any(feature = "azure", feature = "peers"))]
     /// The error for `key` where `other`, which says the same, is set, too.
     pub(super) fn one_too_many(&self, key: &str, other: &str) -> ConfigError {
         let origin = self.origin(other).map(Origin::to_string);
@@ -631,4 +648,29 @@ fn hint<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
         Some(candidate) => format!("; did you mean {candidate}?"),
         None => format!("; known are {}", known.collect::<Vec<_>>().join(", ")),
     }
+}
+
+#[cfg(any(feature = "azure", feature = "peers"))]
+pub(super) fn missing(key: &'static str, reason: &str) -> ConfigError {
+    let reason = reason.into();
+    ConfigError::Missing { key, reason }
+}
+
+#[cfg(any(feature = "azure", feature = "peers"))]
+/// A secret in these settings, inline or in a file.
+pub(super) fn secret<T>(
+    settings: &Settings,
+    key: &'static str,
+    key_file: &'static str,
+    of: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    let inline = settings.with(key, |text| of(text.as_bytes()))?;
+    let in_file = settings.with(key_file, |path| {
+        let read = std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?;
+        of(&read)
+    })?;
+    if inline.is_some() && in_file.is_some() {
+        return Err(settings.one_too_many(key_file, key));
+    }
+    Ok(inline.or(in_file))
 }

@@ -1,7 +1,8 @@
 use std::fs;
 use std::time::Duration;
 
-use super::{Config, ConfigError, Origin, Settings, Strategy};
+use super::load::{from_settings, read_file};
+use super::{Config, ConfigError, Origin, Strategy};
 use crate::Guarantee;
 
 /// What a file gives, and what the environment makes of it.
@@ -9,13 +10,13 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, text).unwrap();
-    let mut settings = Config::settings();
+    let mut settings = super::load::settings();
     let environment = environment
         .iter()
         .map(|&(name, value)| (name.into(), value.into()));
-    let config = Config::read_file(&mut settings, &path).and_then(|()| {
+    let config = read_file(&mut settings, &path).and_then(|()| {
         settings.read_environment("TENURE_", environment)?;
-        Config::from_settings(&settings)
+        from_settings(&settings)
     });
     let folder = format!("{}/", folder.path().display());
     config.map_err(|error| error.to_string().replace(&folder, ""))
@@ -286,7 +287,7 @@ fn a_section_has_its_own_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();
-    let mut settings = Settings::new(&["listen"]);
+    let mut settings = super::settings::Settings::new(&["listen"]);
     settings.read_file(&path, Some("serve"), &[]).unwrap();
     assert_eq!(settings.list("listen"), ["x"]);
     assert!(matches!(
@@ -517,7 +518,7 @@ fn azure_blob(before: &str, table: &str, environment: &[(&str, &str)]) -> Result
 
 fn url_of(config: &Config) -> &str {
     match config.strategy() {
-        Strategy::AzureBlob(blob) => blob.url().as_str(),
+        Strategy::AzureBlob(blob) => blob.url(),
         other => panic!("{other:?}"),
     }
 }
@@ -557,7 +558,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "",
-            "azure_blob.key is not set: say how to use the account",
+            "azure_blob.key is not set: name a credential of the account",
         ),
         ("", "key = \"c2VjcmV0\"", "azure_blob.account is not set"),
         (
@@ -623,7 +624,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "account = \"acct\"\nkey = \"c2VjcmV0\"\ncontainer = \"Locks\"",
-            "azure_blob.container = \"Locks\": a container has 3 to 63",
+            "azure_blob.container = \"Locks\": \"Locks\" is not a container name",
         ),
     ] {
         let error = azure_blob(before, table, &[]).unwrap_err();
@@ -635,7 +636,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
          account = \"acct\"\nkey = \"c2VjcmV0\"",
         &[],
     );
-    let told = "not \"Billing_1\"; name another one as azure_blob.container";
+    let told = "name another one as azure_blob.container";
     assert!(
         error.as_ref().is_err_and(|error| error.contains(told)),
         "{error:?}"

@@ -16,6 +16,8 @@ use super::inbox::PeerEvent;
 use super::mac::{MAC_HEADER, Mac};
 use super::problem::{PeerErrorCode, PeerProblem};
 use super::send_queue::{Queued, SendQueue};
+use crate::http::{self, HttpClientError};
+use crate::root_certificates::RootCertificates;
 
 /// After this time a request is the last one on its connection. A member that can be reached over
 /// an old connection alone (an old process behind a proxy, an address that has moved) must not look
@@ -50,20 +52,19 @@ enum Trouble {
 
 impl Client {
     /// The HTTP client that all of them share.
-    pub(super) fn http() -> reqwest::Result<reqwest::Client> {
-        reqwest::Client::builder()
-            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+    pub(super) fn http<'a>(
+        urls: impl IntoIterator<Item = &'a Url>,
+    ) -> Result<reqwest::Client, HttpClientError> {
+        let client = http::plain_client()
             // HTTP/1.1: a request that times out closes its connection, so that the next one has
             // another.
             .http1_only()
             .retry(reqwest::retry::never())
-            .redirect(reqwest::redirect::Policy::none())
-            // A proxy's refusal tells nothing about a member.
-            .no_proxy()
             .tcp_nodelay(true)
             .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(1)
-            .build()
+            .pool_max_idle_per_host(1);
+        let uses_tls = urls.into_iter().any(|url| url.scheme() == "https");
+        Ok(http::with_tls(client, &RootCertificates::system(), uses_tls)?.build()?)
     }
 
     pub(super) fn new(

@@ -41,7 +41,7 @@ pub(crate) use inbox::{Incoming, PeerEvent, Reply};
 pub(crate) use mac::Mac;
 pub(crate) use problem::PeerProblem;
 pub use routes::{PeerView, Status};
-pub use server::StartError;
+pub use server::ListenError;
 pub(crate) use server::{PeerServer, Setup};
 pub(crate) use state_file::{Opened, StateFile};
 #[cfg(test)]

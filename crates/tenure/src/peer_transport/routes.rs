@@ -1,5 +1,6 @@
 //! The routes of a member.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,9 @@ pub struct Status {
     pub suspects: Vec<NodeId>,
     /// With a quorum: whether it follows a leader, or reached a majority when it last tried.
     pub quorum: Option<bool>,
+    /// The leader's metadata.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// The body of the status route.
@@ -76,6 +80,7 @@ impl Status {
             election: None,
             suspects: Vec::new(),
             quorum: None,
+            metadata: BTreeMap::new(),
         }
     }
 }

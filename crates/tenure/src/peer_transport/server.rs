@@ -3,8 +3,18 @@
 //! # For the driver
 //!
 //! 1. [`StateFile::open`](super::StateFile::open) returns the record of the last start. The
-//!   machine's first output is a record to persist: [`StateFile::write`](super::StateFile::write)
-//!   it before anything is sent.
+//!    machine's first output is a record to persist: [`StateFile::write`](super::StateFile::write)
+//!    it before anything is sent.
+//! 2. [`PeerServer::start`], on the driver's runtime, with the incarnation of that record. All
+//!    tasks of the server (listening, sending) run there, so an application that blocks its own
+//!    runtime stops no election.
+//! 3. [`Inbox::recv`] next to the driver's timers. For a message: hand it to the machine, write the
+//!    records, and put the messages to its sender into the [`Reply`](super::Reply), which is the
+//!    HTTP response. Send all other messages with [`PeerServer::send`].
+//! 4. On [`PeerEvent::Duplicate`](super::PeerEvent) stop leading, and report why.
+//!
+//! Messages may be lost. None is delivered after its lifetime, or twice. The driver never learns
+//! whether a message arrived: the machines send again what matters.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,18 +38,15 @@ use super::mac::Mac;
 use super::routes::{self, Status};
 use super::send_queue::SendQueue;
 use crate::clock::Clock;
+use crate::http::HttpClientError;
 use crate::random::OsRandom;
 
 /// The parts of a server.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// [`PeerServer::start`], on the driver's runtime, with the incarnation of that record. All
-    /// tasks of the server (listening, sending) run there, so an application that blocks its own
-    /// runtime stops no election.
+    /// The name of the group. Members of another group are refused.
     pub(crate) cluster: Name,
-    /// [`Inbox::recv`] next to the driver's timers. For a message: hand it in, write the records,
-    /// and put the messages to its sender into the [`Reply`](super::Reply), which is the HTTP
-    /// response. Send all other messages with [`PeerServer::send`].
+    /// This member.
     pub(crate) me: NodeId,
     /// Which start of the member this is: the one on disk.
     pub(crate) incarnation: Incarnation,
@@ -68,10 +75,10 @@ pub(crate) struct PeerServer {
     tasks: JoinSet<()>,
 }
 
-/// Why a server can't start.
+/// Why a member can't listen for the others.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum ListenError {
     /// The address is in use, or not one of this machine's.
     #[error("can't listen on {address}: {error}")]
     Listen {
@@ -81,8 +88,8 @@ pub enum StartError {
         error: io::Error,
     },
     /// The HTTP client can't be set up.
-    #[error("can't set up the HTTP client: {0}")]
-    Client(#[from] reqwest::Error),
+    #[error(transparent)]
+    Client(#[from] HttpClientError),
 }
 
 impl PeerServer {
@@ -90,13 +97,13 @@ impl PeerServer {
     ///
     /// # Errors
     ///
-    /// [`StartError`].
+    /// [`ListenError`].
     ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
-    pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), StartError> {
-        let http = Client::http()?;
+    pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
+        let http = Client::http(setup.peers.values())?;
         let (events, inbox) = inbox::channel(setup.clock.clone());
         let endpoint = Arc::new(PeerEndpoint::new(&setup, OsRandom.next_u64(), events));
         let (status, _) = watch::channel(Status::of(setup.me, setup.incarnation));
@@ -116,7 +123,7 @@ impl PeerServer {
             tasks,
         };
         if let Some(address) = setup.listen {
-            let failed = |error| StartError::Listen { address, error };
+            let failed = |error| ListenError::Listen { address, error };
             let listener = listener::bind(address).map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
             let router = server.router();

@@ -14,9 +14,9 @@ use super::command::Proclaimed;
 use super::lease::LeaseChannel;
 use super::peers::{Peers, PeersInput};
 use super::strategy_io::{LeaseIo, NO_SUCH_MEMBER, StrategyIo};
+use crate::backend::SharedBackend;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::store::Link;
 
 /// A machine that needs the lease and the peers, with its channels to both.
 pub(super) struct JointIo {
@@ -25,7 +25,7 @@ pub(super) struct JointIo {
 }
 
 impl JointIo {
-    pub(super) fn new(config: Arc<Config>, peers: Peers<Joint>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, peers: Peers<Joint>, link: SharedBackend) -> Self {
         let channel = LeaseChannel::new(config, link);
         Self { peers, channel }
     }

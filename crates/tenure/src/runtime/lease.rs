@@ -15,9 +15,9 @@ use tracing::{debug, warn};
 
 use super::command::Proclaimed;
 use super::strategy_io::{LeaseIo, StrategyIo};
+use crate::backend::SharedBackend;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::store::Link;
 
 /// A candidate that competes for a lease, with its channel to the store.
 pub(super) struct LeaseStrategy {
@@ -28,7 +28,7 @@ pub(super) struct LeaseStrategy {
 /// A candidate's requests to its lease store.
 pub(super) struct LeaseChannel {
     config: Arc<Config>,
-    link: Arc<Link>,
+    link: SharedBackend,
     /// Requests of the machine that are not sent yet.
     outbox: Vec<Outgoing>,
     /// The request in flight, where it can be given up.
@@ -43,16 +43,16 @@ pub(super) struct Outgoing {
 }
 
 impl LeaseChannel {
-    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
         Self {
             config,
-            link: Arc::new(link),
+            link,
             outbox: Vec::new(),
             in_flight: None,
         }
     }
 
-    pub(super) const fn link(&self) -> &Arc<Link> {
+    pub(super) const fn link(&self) -> &SharedBackend {
         &self.link
     }
 
@@ -116,7 +116,7 @@ impl LeaseChannel {
 }
 
 impl LeaseStrategy {
-    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
         Self {
             machine: LeaseCandidate::new(config.timings),
             channel: LeaseChannel::new(config, link),
@@ -173,7 +173,9 @@ impl StrategyIo for LeaseStrategy {
         if self.channel.link().can_hand_over() {
             Ok(candidate.clone())
         } else {
-            Err("the lease of a blob can't be handed over to a chosen candidate; the term goes on")
+            Err(
+                "this lease service can't hand a lease over to a chosen candidate; the term goes on",
+            )
         }
     }
 

@@ -1,6 +1,5 @@
 //! Requests to lease stores, and renewals that share one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
@@ -10,7 +9,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::event_loop::Slots;
 use super::lease::Outgoing;
-use crate::store::{Link, MAX_RENEWALS};
+use crate::backend::SharedBackend;
+use crate::store::MAX_RENEWALS;
 
 /// An answer for one candidate.
 pub(super) struct Incoming {
@@ -28,7 +28,7 @@ pub(super) struct Requests {
 
 /// Renewals of one namespace in one store.
 struct Batch {
-    link: Arc<Link>,
+    link: SharedBackend,
     namespace: Name,
     timeout: Duration,
     renewals: Vec<(usize, u64, Name, LeaseId)>,
@@ -68,7 +68,7 @@ impl Requests {
         }
     }
 
-    fn send_one(&mut self, slot: usize, link: Arc<Link>, outgoing: Outgoing) -> AbortHandle {
+    fn send_one(&mut self, slot: usize, link: SharedBackend, outgoing: Outgoing) -> AbortHandle {
         let Outgoing {
             attempt,
             request,
@@ -110,7 +110,7 @@ fn pair_renewals(now: Instant, slots: &mut Slots) {
         if let Some(lease) = slot.lease()
             && renewing
                 .iter()
-                .any(|link| link.is_same_store(lease.channel().link()))
+                .any(|link| link.shares_requests_with(lease.channel().link().as_ref()))
         {
             lease.renew_early(now);
             slot.execute();
@@ -121,12 +121,12 @@ fn pair_renewals(now: Instant, slots: &mut Slots) {
 /// The batch that a renewal goes into. Its timeout is the shortest of its renewals.
 fn find<'a>(
     batches: &'a mut Vec<Batch>,
-    link: &Arc<Link>,
+    link: &SharedBackend,
     namespace: &Name,
     timeout: Duration,
 ) -> &'a mut Batch {
     let known = batches.iter().position(|batch| {
-        batch.link.is_same_store(link)
+        batch.link.shares_requests_with(link.as_ref())
             && batch.namespace == *namespace
             && batch.renewals.len() < MAX_RENEWALS
     });

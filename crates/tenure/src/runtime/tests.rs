@@ -8,11 +8,11 @@ use tenure_core::{Incarnation, NodeId};
 
 use super::peers::Parts;
 use crate::candidate::{Candidate, LeadershipGuard};
+use crate::candidate_runtime::CandidateRuntime;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Bully, Config, Peer, Strategy};
 use crate::observe::Observed;
 use crate::peer_transport::{DuplicateMember, Network, PeerEvent, PeerTransport};
-use crate::renewer::Renewer;
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
@@ -33,7 +33,7 @@ fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Pa
     Parts {
         detector: detection.detector(&rules.group(incarnation)),
         machine: PeerCandidate::new(rules, HardState::default(), clock.started()),
-        transport: PeerTransport::InMemory(network.mailbox(bully.node, incarnation)),
+        transport: PeerTransport::InMemory(network.mailbox(bully.node.unwrap(), incarnation)),
         disk: None,
     }
 }
@@ -42,7 +42,7 @@ impl World {
     fn new(members: u32, quorum: Option<bool>) -> Self {
         let (time, network) = (ManualClock::start(), Network::default());
         let clock = Clock::Manual(time.clone());
-        let renewer = Renewer::start_with(clock.clone()).unwrap();
+        let runtime = CandidateRuntime::start_with(clock.clone()).unwrap();
         let peers: Vec<Peer> = (1..=members)
             .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
             .collect();
@@ -57,7 +57,7 @@ impl World {
                 )]))
                 .with_strategy(Strategy::Bully(bully.clone()));
             let parts = parts(&bully, &config, &clock, &network);
-            renewer.candidate_of(config, parts)
+            runtime.peer_candidate(config, parts)
         };
         Self {
             members: (1..=members).map(member).collect(),
@@ -260,9 +260,9 @@ async fn a_duplicate_member_stops_and_reports_why() {
 #[tokio::test]
 async fn a_single_candidate_leads_whenever_it_competes_and_its_epochs_grow() {
     let time = ManualClock::start();
-    let renewer = Renewer::start_with(Clock::Manual(time.clone())).unwrap();
+    let runtime = CandidateRuntime::start_with(Clock::Manual(time.clone())).unwrap();
     let config = Config::new("tests/job".parse().unwrap()).with_strategy(Strategy::Static);
-    let candidate = renewer.candidate(config).unwrap();
+    let candidate = runtime.start_candidate(config).await.unwrap();
     assert_eq!(candidate.guarantee(), Guarantee::BestEffort);
     let mut last = None;
     for _ in 0..3 {
@@ -290,7 +290,7 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
         let config = Config::new(election.clone())
             .with_candidate(NodeId(node).into())
             .with_strategy(Strategy::Both(bully.clone()));
-        let parts = parts(&bully, &config, store.clock(), &network);
+        let parts = parts(&bully, &config, &store.clock(), &network);
         store.candidate_in_both(config, parts)
     };
     let members = [1, 2, 3].map(member);

@@ -122,14 +122,14 @@ fn of_file(file: &Path) -> Result<Contestant, Failure> {
     let mut settings: Table = text.parse().with_context(|| name.clone())?;
     let mut priorities = Vec::new();
     if let Some(bully) = config.strategy().bully() {
-        let mut read = Config::settings();
-        Config::read_file(&mut read, file)?;
-        let mut peers = Config::peers_of(&read)?;
-        peers.sort_by_key(|peer| peer.node);
-        priorities.extend(peers.iter().map(|peer| peer.priority));
+        let mut read = tenure::__cli::settings();
+        tenure::__cli::read_file(&mut read, file)?;
+        let mut peers = tenure::__cli::peers_of(&read)?;
+        peers.sort_by_key(|peer| peer.node());
+        priorities.extend(peers.iter().map(|peer| peer.priority()));
         // It follows from the number of members, which may be another one here.
-        let rules = bully.rules(config.timings());
-        let quorum = rules.map_err(anyhow::Error::from)?.guarantee() == GroupGuarantee::Quorum;
+        let plan = bully.plan(config.timings()).map_err(anyhow::Error::from)?;
+        let quorum = plan.settings.guarantee() == GroupGuarantee::Quorum;
         if let Some(Value::Table(bully)) = settings.get_mut("bully") {
             bully.insert("quorum".into(), quorum.into());
         }
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(contestant.best_first(5), best_first);
         let config = as_read(&contestant);
         let bully = config.strategy().bully().expect("peers");
-        let rules = bully.rules(config.timings()).expect("rules");
+        let rules = bully.plan(config.timings()).expect("a plan").settings;
         let members: Vec<u32> = rules.members().iter().map(|node| node.0).collect();
         assert_eq!((members, rules.me().0), (best_first.to_vec(), 2));
     }
@@ -303,7 +303,7 @@ mod tests {
         "#);
         let config = as_read(&contestant);
         let bully = config.strategy().bully().expect("peers");
-        let rules = bully.rules(config.timings()).expect("rules");
+        let rules = bully.plan(config.timings()).expect("a plan").settings;
         assert_eq!(rules.guarantee(), GroupGuarantee::BestEffort);
     }
 

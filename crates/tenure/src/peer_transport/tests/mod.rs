@@ -91,13 +91,9 @@ fn one_with_two_at(address: SocketAddr) -> Setup {
 }
 
 fn manual_clock() -> (Clock, watch::Sender<Instant>) {
-    let time = watch::Sender::new(Instant::default() + Duration::from_secs(1_000));
-    let done = watch::Sender::new(Instant::default());
-    let clock = Clock::Manual(ManualClock {
-        time: time.clone(),
-        done,
-    });
-    (clock, time)
+    let clock = ManualClock::start();
+    let time = clock.time.clone();
+    (Clock::Manual(clock), time)
 }
 
 fn pre_vote(round: u64) -> Payload {

@@ -1,4 +1,4 @@
-//! A lease of a [`TestStore`](super::TestStore).
+//! A lease of a [`MemoryStore`](super::MemoryStore).
 
 use std::time::{Duration, SystemTime};
 
@@ -6,25 +6,26 @@ use tenure_core::lease::candidate::Answer;
 use tenure_core::lease::{
     self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running,
 };
+use tenure_core::time::millis;
 use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::oneshot;
 
 use crate::store::TermView;
 
-/// One lease, and the terms that it has had.
+/// One lease and its past terms.
 #[derive(Debug, Default)]
-pub(super) struct Lease {
+pub(super) struct MemoryLease {
     pub(super) lease: lease::Lease<oneshot::Sender<Answer>>,
-    /// The store's, when it last changed.
+    /// The store's revision at the last change.
     pub(super) revision: u64,
     /// Oldest first.
     pub(super) terms: Vec<TermView>,
 }
 
-impl Lease {
-    /// Does all that is due: ends a term that time has ended, and grants the lease to the first request
-    /// that waits. Whether that has changed anything.
-    pub(super) fn serve(&mut self, now: Instant) -> bool {
+impl MemoryLease {
+    /// Ends the term if time has ended it, and grants the lease to the first waiter. Returns whether
+    /// the lease has changed.
+    pub(super) fn serve(&mut self, now: Instant, wall: UnixMillis) -> bool {
         // The candidate's task has stopped waiting.
         self.lease
             .drop_where(|waiting| waiting.reply_to.is_closed());
@@ -32,10 +33,10 @@ impl Lease {
         loop {
             let running = self.lease.record().running();
             let is_gone = oneshot::Sender::is_closed;
-            match self.lease.poll(now, wall(now), &Rules::NATIVE, is_gone) {
-                Some(Due::Ended(_)) => self.note_end(running, None, now),
+            match self.lease.poll(now, wall, &Rules::NATIVE, is_gone) {
+                Some(Due::Ended(_)) => self.note_end(running, None, now, wall),
                 Some(Due::Granted { to, epoch }) => {
-                    self.note_grant(&to.request, epoch, wall(now));
+                    self.note_grant(&to.request, epoch, wall);
                     // A candidate that went away just now does not renew.
                     let _ = to.reply_to.send(Answer::Held(epoch));
                 }
@@ -50,10 +51,11 @@ impl Lease {
         operation: &Operation,
         reason: Option<&str>,
         now: Instant,
+        wall: UnixMillis,
     ) -> Result<Applied, Rejection> {
         let running = self.lease.record().running();
         let applied = self.lease.apply(operation, now, &Rules::NATIVE)?;
-        self.note_end(running, reason, now);
+        self.note_end(running, reason, now, wall);
         if let (Change::Granted(epoch), Operation::Acquire(request, began)) =
             (&applied.change, operation)
         {
@@ -74,19 +76,25 @@ impl Lease {
     }
 
     /// Notes how the last step ended the term that was running before it, if it did.
-    fn note_end(&mut self, running: Option<Running>, reason: Option<&str>, now: Instant) {
+    fn note_end(
+        &mut self,
+        running: Option<Running>,
+        reason: Option<&str>,
+        now: Instant,
+        wall: UnixMillis,
+    ) {
         let ended = running.and_then(|running| running.ended(self.lease.record(), now));
         if let (Some(term), Some((end, at))) = (self.terms.last_mut(), ended) {
             term.end = Some(end);
-            term.ended_at = Some(rfc3339(wall(at)));
+            term.ended_at = Some(rfc3339(before(wall, now.since(at))));
             term.reason = reason.map(Into::into);
         }
     }
 }
 
-/// A wall clock that goes along with the test's time.
-pub(super) const fn wall(now: Instant) -> UnixMillis {
-    UnixMillis::new(now.as_nanos() / 1_000_000)
+/// The wall clock this long ago.
+fn before(wall: UnixMillis, age: Duration) -> UnixMillis {
+    UnixMillis::new(wall.get().saturating_sub(millis(age)))
 }
 
 fn rfc3339(wall: UnixMillis) -> String {

@@ -1,89 +1,105 @@
-//! The keeper's requests in the words of the service.
+//! The requests of a lease candidate as operations of the service.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
-use tenure_core::{CandidateId, Epoch, UnixMillis};
+use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::blob::AzureBlob;
-use super::client::{AzureBlobClient, AzureRefusal};
 use super::properties::Properties;
-use crate::config::Config;
-use crate::store::{REQUEST_TIMEOUT, StoreError};
+use super::requests::{AzureRefusal, BlobClient, BlobClientError, REQUEST_TIMEOUT};
 
-/// How often a release is tried that no keeper looks after: one or two may be lost.
-const GIVING_UP: u32 = 3;
+/// How often a release is tried that no candidate watches: one or two may be lost.
+const RELEASE_ATTEMPTS: u32 = 3;
 
-/// Sends a candidate's requests, one attempt each, and puts the answers into the keeper's words.
+/// Competes for the lease of a blob: sends a candidate's requests, one attempt each.
 #[derive(Debug)]
-pub(crate) struct BlobTransport {
-    client: AzureBlobClient,
-    config: Config,
-    /// The last epoch that was written and acknowledged, and the lease id that held then. The service
-    /// tells a renewal no epoch.
+pub struct BlobLease {
+    client: BlobClient,
+    candidacy: Candidacy,
+    /// The last epoch that was written and acknowledged, with the lease id that held then. The
+    /// answer to a renewal has no epoch.
     term: Mutex<Option<(LeaseId, Epoch)>>,
 }
 
-impl BlobTransport {
-    /// A way to this blob.
-    ///
-    /// # Errors
-    ///
-    /// The HTTP client can't be set up.
-    pub(crate) fn new(blob: &AzureBlob, config: &Config) -> Result<Self, reqwest::Error> {
-        let client =
-            AzureBlobClient::trusting(blob, &config.roots)?.named(config.candidate.as_str());
-        Ok(Self {
-            client,
-            config: config.clone(),
+/// What a candidate asks for.
+#[derive(Clone, Debug)]
+pub struct Candidacy {
+    /// The election, for the log.
+    pub election: ElectionName,
+    /// The candidate.
+    pub candidate: CandidateId,
+    /// How long a grant lasts; see [`AzureBlob::check`](super::AzureBlob::check).
+    pub lease_duration: Duration,
+    /// The metadata at the beginning of a term.
+    pub metadata: Metadata,
+}
+
+impl BlobLease {
+    /// A candidate for the lease of this client's blob.
+    #[must_use]
+    pub fn new(client: BlobClient, candidacy: Candidacy) -> Self {
+        Self {
+            client: client.with_name(candidacy.candidate.as_str()),
+            candidacy,
             term: Mutex::default(),
-        })
+        }
     }
 
-    pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Answer {
+    /// The client of the blob.
+    #[must_use]
+    pub const fn client(&self) -> &BlobClient {
+        &self.client
+    }
+
+    /// Sends one request, once.
+    pub async fn send(&self, request: Request, timeout: Duration) -> Answer {
         match request {
             Request::Acquire {
                 lease_id,
                 wait,
                 min_epoch,
             } => {
-                // Nobody can wait there: the keeper asks from time to time.
+                // The service has no waiting queue: the candidate asks from time to time.
                 let timeout = timeout.saturating_sub(wait);
                 self.acquire(lease_id, min_epoch, timeout).await
             }
             Request::Renew(lease_id) => {
                 let Some(epoch) = self.epoch_of(lease_id) else {
-                    // An id without a term has nothing to renew.
+                    // A lease id without a term has nothing to renew.
                     return Answer::Superseded;
                 };
                 let renewed = self.client.renew(lease_id, timeout).await;
-                renewed.map_or_else(|error| refused(&error), |()| Answer::Held(epoch))
+                renewed.map_or_else(|error| answer_to_error(&error), |()| Answer::Held(epoch))
             }
-            // A candidate of choice can't be named there; the driver hands nothing over to one.
+            // The service can't grant to a chosen candidate; callers do not hand over.
             Request::Release { lease_id, .. } | Request::HandOver { lease_id, .. } => {
                 let released = self.client.release(lease_id, timeout).await;
-                released.map_or_else(|error| refused(&error), |()| Answer::Released)
+                released.map_or_else(|error| answer_to_error(&error), |()| Answer::Released)
             }
         }
     }
 
-    /// Replaces what the leader says about itself, under its epoch.
-    pub(crate) async fn proclaim(
+    /// Replaces the leader's metadata, under its epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobClientError`]: the metadata may or may not have been written.
+    pub async fn proclaim(
         &self,
         lease_id: LeaseId,
         metadata: Metadata,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), BlobClientError> {
         let Some(epoch) = self.epoch_of(lease_id) else {
-            return Err(self.client.malformed("this lease id has had no term there"));
+            return Err(self.client.malformed("this lease id has had no term"));
         };
         let until = Instant::now() + REQUEST_TIMEOUT;
-        let of_this_term = |seen: &Properties| match seen.epoch() {
+        let of_this_term = |properties: &Properties| match properties.epoch() {
             Ok(Some(last)) if last == epoch => Ok(epoch),
-            _ => Err("its metadata has another epoch than this term's".to_owned()),
+            _ => Err("the blob's metadata have another epoch than this term".to_owned()),
         };
         let written = self.write(lease_id, &metadata, until, of_this_term);
         written.await.map(|_| ())
@@ -98,44 +114,48 @@ impl BlobTransport {
         let until = Instant::now() + timeout;
         match self.grant(lease_id, until).await {
             Ok(()) => {}
-            Err(StoreError::Azure(refusal)) if refusal.code == "LeaseAlreadyPresent" => {
+            Err(BlobClientError::Refused(refusal)) if refusal.code == "LeaseAlreadyPresent" => {
                 return self.held_by_another(until).await;
             }
-            Err(error) => return refused(&error),
+            Err(error) => return answer_to_error(&error),
         }
-        match self.number(lease_id, min_epoch, until).await {
+        match self.write_next_epoch(lease_id, min_epoch, until).await {
             Ok(epoch) => {
                 *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some((lease_id, epoch));
                 Answer::Held(epoch)
             }
             Err(error) => {
-                let (election, candidate) = (&self.config.election, &self.config.candidate);
-                warn!(%election, %candidate, %error, "the lease was granted, and its epoch can't be written");
+                let (election, candidate) = (&self.candidacy.election, &self.candidacy.candidate);
+                warn!(%election, %candidate, %error, "the lease was granted, but its epoch can't be written");
                 self.give_up(lease_id, timeout / 3).await;
-                match refused(&error) {
+                match answer_to_error(&error) {
                     refused @ Answer::Refused(_) => refused,
-                    // The release may come late. It must not find this id holding the lease again.
+                    // The release may arrive late. It must not find this id holding the lease again.
                     _ => Answer::IdRetired,
                 }
             }
         }
     }
 
-    /// Gives up a lease that nobody leads by, so that others need not wait until it expires. If that fails,
-    /// too, they must. A release whose answer comes too late is sent again: that is harmless, because this
+    /// Releases a lease without a term, so that others need not wait until it expires. If no release
+    /// succeeds they must. A release without an answer is sent again: that is harmless, because this
     /// candidate never uses the id again.
     async fn give_up(&self, lease_id: LeaseId, timeout: Duration) {
-        for _ in 0..GIVING_UP {
-            match self.client.release(lease_id, timeout / GIVING_UP).await {
-                Err(error) if matches!(refused(&error), Answer::Unknown(_)) => {}
+        for _ in 0..RELEASE_ATTEMPTS {
+            match self
+                .client
+                .release(lease_id, timeout / RELEASE_ATTEMPTS)
+                .await
+            {
+                Err(error) if matches!(answer_to_error(&error), Answer::Unknown(_)) => {}
                 _ => return,
             }
         }
     }
 
-    /// Holds the blob's lease, and makes the blob first if it is not there.
-    async fn grant(&self, lease_id: LeaseId, until: Instant) -> Result<(), StoreError> {
-        let duration = self.config.timings.lease_duration();
+    /// Acquires the blob's lease. Creates the blob first if it does not exist.
+    async fn grant(&self, lease_id: LeaseId, until: Instant) -> Result<(), BlobClientError> {
+        let duration = self.candidacy.lease_duration;
         let acquire = || self.client.acquire(lease_id, duration, left(until));
         let granted = acquire().await;
         if !is_refused_with(&granted, &[BLOB_NOT_FOUND, CONTAINER_NOT_FOUND]) {
@@ -151,58 +171,60 @@ impl BlobTransport {
         acquire().await
     }
 
-    /// Numbers the term: writes an epoch that is greater than all before it. Each time anew, also where this
-    /// id has an epoch already: others may have led since it was written.
-    async fn number(
+    /// Writes the epoch of a new term, greater than all before it. An earlier epoch of this lease id
+    /// does not count: others may have led since it was written.
+    async fn write_next_epoch(
         &self,
         lease_id: LeaseId,
         min_epoch: Option<Epoch>,
         until: Instant,
-    ) -> Result<Epoch, StoreError> {
+    ) -> Result<Epoch, BlobClientError> {
         let least = min_epoch.map_or(0, Epoch::get);
-        let metadata = &self.config.metadata;
-        let following = |seen: &Properties| {
-            let last = seen.epoch().map_err(|value| {
+        let metadata = &self.candidacy.metadata;
+        let following = |properties: &Properties| {
+            let last = properties.epoch().map_err(|value| {
                 format!(
-                    "its metadata \"tenureepoch\" is no epoch but {value}: set it to the last epoch that led, or to \
-                     a greater number"
+                    "the metadata \"tenureepoch\" is {value}, which is not an epoch: set it to the last epoch \
+                     that led, or to a greater number"
                 )
             })?;
-            let wall = seen.wall().ok_or("it does not say its date")?;
+            let wall = properties.wall().ok_or("the answer has no date")?;
             let wall = UnixMillis::new(wall.get().max(least));
-            Epoch::following(last, wall).ok_or_else(|| "no epoch is left for it".to_owned())
+            Epoch::following(last, wall).ok_or_else(|| "no epoch is left".to_owned())
         };
         self.write(lease_id, metadata, until, following).await
     }
 
-    /// Writes a term's epoch and what its leader says about itself, if this id holds the lease, and nobody
-    /// has changed the blob between reading and writing it.
+    /// Writes a term's epoch and its leader's metadata, if this id holds the lease and the blob did
+    /// not change between reading and writing.
     async fn write(
         &self,
         lease_id: LeaseId,
         metadata: &Metadata,
         until: Instant,
         epoch: impl FnOnce(&Properties) -> Result<Epoch, String>,
-    ) -> Result<Epoch, StoreError> {
+    ) -> Result<Epoch, BlobClientError> {
         let client = &self.client;
-        let seen = client.properties(Some(lease_id), left(until)).await?;
-        let epoch = epoch(&seen).map_err(|reason| client.malformed(reason))?;
-        let etag = seen
+        let properties = client.properties(Some(lease_id), left(until)).await?;
+        let epoch = epoch(&properties).map_err(|reason| client.malformed(reason))?;
+        let etag = properties
             .etag()
-            .ok_or_else(|| client.malformed("it has no ETag"))?;
-        let headers = seen.headers_of_term(&self.config.candidate, epoch, metadata);
+            .ok_or_else(|| client.malformed("the answer has no ETag"))?;
+        let headers = properties.headers_of_term(&self.candidacy.candidate, epoch, metadata);
         client
             .set_metadata(headers, lease_id, etag, left(until))
             .await?;
         Ok(epoch)
     }
 
-    /// Who holds it, as far as the blob tells.
+    /// The holder, as far as the blob's metadata name it.
     async fn held_by_another(&self, until: Instant) -> Answer {
-        let seen = self.client.properties(None, left(until)).await.ok();
-        // The last one that is named may be this one.
-        let is_another = |(holder, _): &(CandidateId, Epoch)| *holder != self.config.candidate;
-        let leader = seen.and_then(|seen| seen.leader()).filter(is_another);
+        let properties = self.client.properties(None, left(until)).await.ok();
+        // The metadata may still name this candidate.
+        let is_another = |(holder, _): &(CandidateId, Epoch)| *holder != self.candidacy.candidate;
+        let leader = properties
+            .and_then(|properties| properties.leader())
+            .filter(is_another);
         let (holder, epoch) = leader.unzip();
         Answer::HeldByAnother { holder, epoch }
     }
@@ -221,24 +243,24 @@ fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-fn is_refused_with(answer: &Result<(), StoreError>, codes: &[&str]) -> bool {
-    matches!(answer, Err(StoreError::Azure(refusal)) if codes.contains(&refusal.code.as_str()))
+fn is_refused_with(answer: &Result<(), BlobClientError>, codes: &[&str]) -> bool {
+    matches!(answer, Err(BlobClientError::Refused(refusal)) if codes.contains(&refusal.code.as_str()))
 }
 
-fn refused(error: &StoreError) -> Answer {
+fn answer_to_error(error: &BlobClientError) -> Answer {
     match error {
-        StoreError::Azure(refusal) => of_refusal(refusal),
+        BlobClientError::Refused(refusal) => answer_to_refusal(refusal),
         error => Answer::Unknown(error.to_string()),
     }
 }
 
-fn of_refusal(refusal: &AzureRefusal) -> Answer {
+fn answer_to_refusal(refusal: &AzureRefusal) -> Answer {
     match refusal.code.as_str() {
         "LeaseAlreadyPresent" => Answer::HeldByAnother {
             holder: None,
             epoch: None,
         },
-        // How long a break leaves is not told, so nothing is left.
+        // The answer does not tell the break period, so assume none.
         "LeaseIsBrokenAndCannotBeRenewed" | "LeaseIsBreakingAndCannotBeAcquired" => {
             Answer::Broken {
                 remaining: Duration::ZERO,
@@ -261,9 +283,9 @@ mod tests {
     use super::*;
 
     fn of(status: u16, code: &str) -> Answer {
-        of_refusal(&AzureRefusal {
-            endpoint: "http://127.0.0.1/c/b".parse().unwrap(),
-            what: "renewing the lease",
+        answer_to_refusal(&AzureRefusal {
+            url: "http://127.0.0.1/c/b".into(),
+            operation: "renewing the lease",
             status,
             code: code.into(),
             message: "No".into(),
@@ -272,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_term_what_may_pass_and_what_does_not_are_told_apart() {
+    fn refusals_end_a_term_or_are_transient_or_definite() {
         for (status, code) in [
             (409, "LeaseIdMismatchWithLeaseOperation"),
             (409, "LeaseNotPresentWithLeaseOperation"),

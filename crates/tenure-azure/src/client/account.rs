@@ -1,22 +1,22 @@
-//! Where an account's blobs are, and how to be let in.
+//! A storage account: its address, and the credential that authorises requests.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::protocol::{
+    self, DATE_HEADER, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, SIGNED_HEADERS, SignedParts,
+};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
-use tenure_azure::protocol::{
-    self, DATE_HEADER, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, SIGNED_HEADERS, SignedParts,
-};
 
 use super::blob::AzureBlobError;
 
-/// The storage account of a blob, and what lets this candidate in: a key of the account, or a shared access
-/// signature. `Debug` shows neither.
+/// The storage account of a blob, with the credential of this candidate: a key of the account, or
+/// a shared access signature. `Debug` shows neither.
 #[derive(Clone)]
 pub struct AzureAccount {
     url: Url,
@@ -30,18 +30,18 @@ enum Credential {
         account: String,
         key: Arc<hmac::Key>,
     },
-    /// Stands in each URL.
+    /// Appended to the query of each URL.
     Signature(String),
 }
 
 impl AzureAccount {
-    /// By one of the account's keys, in base64. Whoever has it may do everything in the account.
+    /// An account with one of its keys, in base64. The key allows every operation in the account.
     ///
     /// # Errors
     ///
-    /// [`AzureBlobError`]: there is no such account name or key.
+    /// [`AzureBlobError`] if the name or the key is not valid.
     pub fn with_key(account: &str, key: &str) -> Result<Self, AzureBlobError> {
-        let url = Self::public_url(account)?;
+        let url = parsed(&Self::public_url(account)?, "AccountName")?;
         let bytes = BASE64_STANDARD.decode(key.trim());
         let bytes = bytes.ok().filter(|bytes| !bytes.is_empty());
         let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes.ok_or(AzureBlobError::Key)?);
@@ -50,14 +50,15 @@ impl AzureAccount {
         Ok(Self { url, credential })
     }
 
-    /// By a shared access signature: what follows the `?` of the URL that the service gave, such as
-    /// `sv=2022-11-02&sr=c&sp=rcw&se=2027-01-01&sig=...`. It must allow to read (`r`) and to write (`w`), and
-    /// to create (`c`) where the blob is not there yet.
+    /// An account with a shared access signature: the part after the `?` of the URL that the
+    /// service gave, such as `sv=2022-11-02&sr=c&sp=rcw&se=2027-01-01&sig=...`. It must grant read
+    /// (`r`) and write (`w`), and create (`c`) unless the blob exists. The URL is that of the
+    /// account's blob service, as for [`with_url`](Self::with_url).
     ///
     /// # Errors
     ///
-    /// [`AzureBlobError`]: this is no address of a blob service, or no signature.
-    pub fn with_signature(url: Url, signature: &str) -> Result<Self, AzureBlobError> {
+    /// [`AzureBlobError`] if the URL is not that of a blob service, or the signature is not valid.
+    pub fn with_signature(url: &str, signature: &str) -> Result<Self, AzureBlobError> {
         let signature = signature.trim().trim_start_matches('?');
         let has = |name: &str| {
             let mut pairs = signature.split('&');
@@ -69,19 +70,19 @@ impl AzureAccount {
         if !(has("sv") && has("sig") && is_query) {
             return Err(AzureBlobError::Signature);
         }
-        let url = checked(url)?;
+        let url = service_url(url)?;
         let credential = Credential::Signature(signature.into());
         Ok(Self { url, credential })
     }
 
-    /// As a connection string says, such as the portal and the SDKs have it: `AccountName` with `AccountKey`,
-    /// or `SharedAccessSignature`; `BlobEndpoint`, or `DefaultEndpointsProtocol` and `EndpointSuffix`; or
-    /// `UseDevelopmentStorage=true` for an emulator on this machine, at port 10000. What it says of other
-    /// services is left alone.
+    /// The account of a connection string, as the portal and the SDKs show it: `AccountName` with
+    /// `AccountKey`, or `SharedAccessSignature`; `BlobEndpoint`, or `DefaultEndpointsProtocol` and
+    /// `EndpointSuffix`; or `UseDevelopmentStorage=true` for an emulator on this machine, at port
+    /// 10000. Settings of other services are ignored.
     ///
     /// # Errors
     ///
-    /// [`AzureBlobError`]: something is missing in it, or can't be.
+    /// [`AzureBlobError`] if a part is missing or not valid.
     pub fn with_connection_string(text: &str) -> Result<Self, AzureBlobError> {
         let parts = text.split(';').filter_map(|part| part.split_once('='));
         let parts: Vec<(&str, &str)> = parts
@@ -95,8 +96,7 @@ impl AzureAccount {
         };
         if part("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             let url = format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}");
-            return Self::with_key(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY)?
-                .at(parsed(&url, "BlobEndpoint")?);
+            return Self::with_key(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY)?.with_url(&url);
         }
         let account = part("AccountName");
         let url = match (part("BlobEndpoint"), account) {
@@ -113,42 +113,47 @@ impl AzureAccount {
             (None, None) => return Err(AzureBlobError::Part("AccountName")),
         };
         match (part("SharedAccessSignature"), part("AccountKey")) {
-            (Some(signature), _) => Self::with_signature(url, signature),
+            (Some(signature), _) => Self::with_signature(url.as_str(), signature),
             (None, Some(key)) => {
                 let account = account.ok_or(AzureBlobError::Part("AccountName"))?;
-                Self::with_key(account, key)?.at(url)
+                Self::with_key(account, key)?.with_url(url.as_str())
             }
             (None, None) => Err(AzureBlobError::Part("AccountKey")),
         }
     }
 
-    /// At this address, with the account in the path where it is not in the host's name, such as
-    /// `http://127.0.0.1:7400/devstoreaccount1`. Default: `https://ACCOUNT.blob.core.windows.net`.
+    /// The same account at another URL, with the account in the path unless it is part of the host
+    /// name, such as `http://127.0.0.1:7400/devstoreaccount1`. Default:
+    /// `https://ACCOUNT.blob.core.windows.net`.
     ///
     /// # Errors
     ///
-    /// [`AzureBlobError::Url`]: this is no address of a blob service.
-    pub fn at(self, url: Url) -> Result<Self, AzureBlobError> {
-        let url = checked(url)?;
+    /// [`AzureBlobError::Url`] if this is not the URL of a blob service.
+    pub fn with_url(self, url: &str) -> Result<Self, AzureBlobError> {
+        let url = service_url(url)?;
         Ok(Self { url, ..self })
     }
 
-    /// Where the account's blobs are in Azure's public cloud.
-    pub(crate) fn public_url(account: &str) -> Result<Url, AzureBlobError> {
+    /// The URL of an account's blob service in Azure's public cloud.
+    ///
+    /// # Errors
+    ///
+    /// [`AzureBlobError::Account`] if this is not the name of an account.
+    pub fn public_url(account: &str) -> Result<String, AzureBlobError> {
         check_name(account)?;
-        parsed(&format!("https://{account}.blob.core.windows.net"), "")
+        Ok(format!("https://{account}.blob.core.windows.net"))
     }
 
     pub(super) const fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Whether whoever listens on the way could use what is sent.
-    pub(super) fn is_open_to_listeners(&self) -> bool {
+    /// Whether an eavesdropper could reuse the credential: a signature that is sent over plain http.
+    pub(super) fn exposes_signature(&self) -> bool {
         matches!(self.credential, Credential::Signature(_)) && self.url.scheme() == "http"
     }
 
-    /// The URL with this query, and with the signature if there is one.
+    /// The resource's URL with this query, and with the shared access signature if there is one.
     pub(super) fn url_of(&self, resource: &Url, query: &[(&str, &str)]) -> Url {
         let mut pairs: Vec<String> = query
             .iter()
@@ -162,7 +167,7 @@ impl AzureAccount {
         url
     }
 
-    /// Dates and signs a request that is otherwise as it will be sent.
+    /// Adds the date and the signature to a request that is otherwise complete.
     pub(super) fn sign(&self, request: &mut Request, query: &[(&str, &str)]) {
         let date = httpdate::fmt_http_date(date_of(SystemTime::now()));
         let value = HeaderValue::try_from(date).expect("a date is visible ASCII");
@@ -203,7 +208,7 @@ pub(super) fn text_to_sign(request: &Request, account: &str, query: &[(&str, &st
 /// The last second of the year 9999, since 1970.
 const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
-/// The time, or the nearest one that HTTP has a date for.
+/// The time, limited to the range of an HTTP date.
 fn date_of(time: SystemTime) -> SystemTime {
     time.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_DATE)
 }
@@ -219,8 +224,17 @@ fn parsed(url: &str, part: &'static str) -> Result<Url, AzureBlobError> {
     Url::parse(url).map_err(|_| AzureBlobError::Part(part))
 }
 
-/// An address of a blob service: at most the account is in its path.
-fn checked(mut url: Url) -> Result<Url, AzureBlobError> {
+/// Parses the URL of a blob service: its path has at most the name of the account.
+fn service_url(text: &str) -> Result<Url, AzureBlobError> {
+    // The part after `?` may be a secret, and so may the part before `@`.
+    let shown = || {
+        let text = text.split(['?', '#']).next().unwrap_or_default();
+        match (text.split_once("://"), text.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
+            _ => text.to_owned(),
+        }
+    };
+    let url = Url::parse(text).map_err(|_| AzureBlobError::Url(shown()))?;
     let segments = url.path().split('/').filter(|segment| !segment.is_empty());
     let is_service = matches!(url.scheme(), "http" | "https")
         && url.has_host()
@@ -229,14 +243,10 @@ fn checked(mut url: Url) -> Result<Url, AzureBlobError> {
         && url.query().is_none()
         && url.fragment().is_none()
         && segments.count() <= 1;
-    // A password is a secret, and what follows a `?` may be one.
-    url.set_query(None);
-    url.set_fragment(None);
-    let _ = url.set_password(None);
     if is_service {
         Ok(url)
     } else {
-        Err(AzureBlobError::Url(url))
+        Err(AzureBlobError::Url(shown()))
     }
 }
 
@@ -253,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wall_clock_that_is_far_off_has_a_date_too() {
+    fn a_wall_clock_far_in_the_past_or_future_still_gives_a_date() {
         let date = |time| httpdate::fmt_http_date(date_of(time));
         let (second, eternity) = (Duration::from_secs(1), Duration::from_secs(1 << 40));
         assert_eq!(date(UNIX_EPOCH - second), date(UNIX_EPOCH));

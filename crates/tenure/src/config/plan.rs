@@ -1,4 +1,4 @@
-//! What an election among peers comes to, for people.
+//! The consequences of the settings of an election among peers.
 
 use std::fmt;
 
@@ -7,57 +7,57 @@ use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings, GroupTimings as 
 use tenure_core::detector::Detection;
 use tenure_core::lease::candidate::Timings;
 
-use super::strategy::{Bully, BullyError};
+use super::{Bully, BullyError};
 
-/// What follows from the settings of an election among peers, and what whoever set them should know.
+/// The consequences of the settings of an election among peers: costs, times and warnings.
 /// `tenure config check` prints it, and a member logs it when it starts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Outlook {
-    /// Who takes part, by which rules.
-    pub rules: GroupSettings,
-    /// How members notice that another one is gone.
+pub struct ElectionPlan {
+    /// The members and their rules.
+    pub settings: GroupSettings,
+    /// The failure detector.
     pub detection: Detection,
-    /// What it costs and how long it takes.
+    /// Costs and times.
     pub bounds: Bounds,
-    /// What works and is hardly meant.
+    /// Settings that work and are probably a mistake.
     pub warnings: Vec<String>,
 }
 
 impl Bully {
-    /// What follows from these settings, with the timings of a term.
+    /// The plan of these settings, with the timings of a term.
     ///
     /// # Errors
     ///
     /// [`BullyError`]: there can't be such an election.
-    pub fn outlook(&self, term: &Timings) -> Result<Outlook, BullyError> {
+    pub fn plan(&self, term: &Timings) -> Result<ElectionPlan, BullyError> {
         let rules = self.rules(term)?;
         let detection = self.detection(&rules)?;
         let mut warnings = Vec::new();
         warnings.extend(rules.warning().map(|warning| warning.to_string()));
         if self.key.is_none() && self.peers.len() > 1 {
-            let open = "no key: whoever reaches a member can vote, and be elected";
+            let open = "no key: every process that reaches a member can vote, and be elected";
             warnings.push(open.into());
         }
         let bare = self.peers.iter().map(|peer| &peer.url);
         let bare: Vec<&str> = bare.filter(|url| is_bare(url)).map(Url::as_str).collect();
         if !bare.is_empty() {
             warnings.push(format!(
-                "plain http beyond this machine ({}): seals show who speaks and hide nothing; keep it \
-                 on a network that you trust",
+                "plain http beyond this machine ({}): messages are authenticated but not encrypted; use a \
+                 network that you trust",
                 bare.join(", ")
             ));
         }
-        Ok(Outlook {
+        Ok(ElectionPlan {
             bounds: Bounds::of(&rules, &detection),
-            rules,
+            settings: rules,
             detection,
             warnings,
         })
     }
 }
 
-/// Whether what is said there can be read on the way.
+/// Whether an eavesdropper on the network can read requests to this URL.
 pub(crate) fn is_bare(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -66,23 +66,23 @@ pub(crate) fn is_bare(url: &Url) -> bool {
     url.scheme() == "http" && !local
 }
 
-impl Outlook {
-    /// What there is to say, each thing with its name.
+impl ElectionPlan {
+    /// The facts of the plan, each with its name.
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
-        let (members, timings) = (self.rules.members(), self.rules.timings());
-        let quorum = self.rules.guarantee() == GroupGuarantee::Quorum;
+        let (members, timings) = (self.settings.members(), self.settings.timings());
+        let quorum = self.settings.guarantee() == GroupGuarantee::Quorum;
         let best_first: Vec<_> = members.iter().map(|node| node.to_string()).collect();
         let majority = if quorum {
             let (majority, away) = (members.majority(), members.tolerated_failures());
             format!("{majority} of {}; {away} may be away", members.len())
         } else {
-            "not asked for; any number may be away".into()
+            "not required; any number may be away".into()
         };
         let mut facts = vec![
             ("members", format!("{}, best first", best_first.join(", "))),
             ("majority", majority),
-            ("guarantee", self.rules.guarantee().to_string()),
+            ("guarantee", self.settings.guarantee().to_string()),
             ("timings", schedule(timings)),
             ("detection", self.detection.to_string()),
             ("bounds", self.bounds.to_string()),
@@ -94,7 +94,7 @@ impl Outlook {
     }
 }
 
-/// Without the time that follows from a lease alone: here `bounds` has it.
+/// The times of a term and of messages. `bounds` has the times of an election.
 fn schedule(timings: &Rules) -> String {
     let term = timings.term();
     format!(
@@ -111,15 +111,15 @@ fn schedule(timings: &Rules) -> String {
 
 fn safety(timings: &Rules) -> String {
     format!(
-        "clock drift of {:.1} % is tolerated between members; one that restarts keeps to its promise for \
+        "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes for \
          {:?}",
         timings.tolerated_drift_percent(),
         timings.quarantine()
     )
 }
 
-/// All in one line, for the log.
-impl fmt::Display for Outlook {
+/// One line, for the log.
+impl fmt::Display for ElectionPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (name, fact)) in self.facts().into_iter().enumerate() {
             let comma = if place == 0 { "" } else { "; " };

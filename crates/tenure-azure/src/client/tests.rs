@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use reqwest::{Client, Method, Url};
-use tenure_azure::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
 use super::{AzureAccount, AzureBlob, AzureBlobError};
-use crate::{Timings, TimingsOptions};
+use crate::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 const SIGNATURE: &str = "sv=2022-11-02&sr=c&sp=rcw&sig=c2VjcmV0%2BA%3D";
 
@@ -18,10 +18,10 @@ fn blob_of(connection_string: &str) -> Result<String, AzureBlobError> {
 }
 
 #[test]
-fn a_blob_is_below_its_account_whatever_its_name_is() {
+fn a_blob_s_url_is_that_of_its_account_and_its_escaped_name() {
     let account = || AzureAccount::with_key("myaccount", DEVELOPMENT_KEY).unwrap();
     let local = account()
-        .at(url("http://127.0.0.1:10000/myaccount/"))
+        .with_url("http://127.0.0.1:10000/myaccount/")
         .unwrap();
     let public = "https://myaccount.blob.core.windows.net";
     for (name, path) in [
@@ -30,17 +30,17 @@ fn a_blob_is_below_its_account_whatever_its_name_is() {
         ("ä %2F?#+", "%C3%A4%20%252F%3F%23+"),
     ] {
         let of_public = AzureBlob::new(account(), "leases", name).unwrap();
-        assert_eq!(of_public.url().as_str(), format!("{public}/leases/{path}"));
+        assert_eq!(of_public.url(), format!("{public}/leases/{path}"));
         let of_local = AzureBlob::new(local.clone(), "leases", name).unwrap();
         let expected = format!("http://127.0.0.1:10000/myaccount/leases/{path}");
-        assert_eq!(of_local.url().as_str(), expected);
+        assert_eq!(of_local.url(), expected);
     }
     for bad in ["", ".", "a/../b", "a.", "a/"] {
         let error = AzureBlob::new(account(), "leases", bad).unwrap_err();
         assert_eq!(error, AzureBlobError::Blob(bad.into()));
     }
     let error = AzureBlob::new(account(), "Leases", "job").unwrap_err();
-    assert!(error.to_string().contains("not \"Leases\""), "{error}");
+    assert!(error.to_string().contains("\"Leases\" is not"), "{error}");
 }
 
 #[test]
@@ -91,14 +91,14 @@ fn connection_strings_are_read_as_the_sdks_read_them() {
 }
 
 #[test]
-fn an_address_is_that_of_a_blob_service_and_no_secret_is_told_back() {
+fn errors_about_urls_and_signatures_contain_no_secret() {
     for bad in [
         "ftp://host",
         "https://host/acct/container",
         "https://host?sv=1&sig=c2VjcmV0",
         "https://user:c2VjcmV0@host",
     ] {
-        let error = AzureAccount::with_signature(url(bad), SIGNATURE).unwrap_err();
+        let error = AzureAccount::with_signature(bad, SIGNATURE).unwrap_err();
         assert!(matches!(error, AzureBlobError::Url(_)), "{bad}");
         assert!(!error.to_string().contains("c2Vjc"), "{error}");
     }
@@ -109,12 +109,12 @@ fn an_address_is_that_of_a_blob_service_and_no_secret_is_told_back() {
         "sv=1&sig=c2VjcmV0 x",
         "sig=c2VjcmV0",
     ] {
-        let error = AzureAccount::with_signature(url("https://host"), bad).unwrap_err();
+        let error = AzureAccount::with_signature("https://host", bad).unwrap_err();
         assert_eq!(error, AzureBlobError::Signature, "{bad}");
         assert!(!error.to_string().contains("c2Vjc"), "{error}");
     }
     let keyed = AzureAccount::with_key(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY).unwrap();
-    let signed = AzureAccount::with_signature(url("https://host"), SIGNATURE).unwrap();
+    let signed = AzureAccount::with_signature("https://host", SIGNATURE).unwrap();
     for account in [keyed, signed] {
         let blob = AzureBlob::new(account.clone(), "leases", "job").unwrap();
         let shown = format!("{account:?} {blob:?}");
@@ -126,11 +126,11 @@ fn an_address_is_that_of_a_blob_service_and_no_secret_is_told_back() {
 }
 
 #[test]
-fn a_signature_stands_in_the_url_and_a_key_signs_what_is_sent() {
+fn a_signature_is_part_of_the_url_and_a_key_signs_the_request() {
     let resource = url("https://acct.blob.core.windows.net/leases/a%20b");
     let query = [("comp", "lease")];
     let by_signature =
-        AzureAccount::with_signature(resource.join("/").unwrap(), SIGNATURE).unwrap();
+        AzureAccount::with_signature("https://acct.blob.core.windows.net", SIGNATURE).unwrap();
     let asked = by_signature.url_of(&resource, &query);
     assert_eq!(
         asked.query(),
@@ -162,7 +162,7 @@ fn a_signature_stands_in_the_url_and_a_key_signs_what_is_sent() {
 }
 
 #[test]
-fn leases_last_as_long_as_azure_grants_them() {
+fn only_lease_durations_that_azure_grants_are_accepted() {
     let account = AzureAccount::with_connection_string("UseDevelopmentStorage=true").unwrap();
     let blob = AzureBlob::new(account, "leases", "job").unwrap();
     let check = |millis, lock_delay| {

@@ -1,4 +1,4 @@
-//! What a blob says about its lease, and how that is written there.
+//! The blob's lease and term in the headers of the service.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,11 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use reqwest::header::{DATE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use tenure_core::lease::State;
 use tenure_core::time::millis;
+use tenure_core::wire::{DurationMs, LeaseView};
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
 
-use crate::store::{DurationMs, LeaseView};
-
-/// What stands before a name of metadata.
+/// The prefix of metadata headers.
 const META: &str = "x-ms-meta-";
 
 /// The epoch of the last term.
@@ -20,10 +19,10 @@ const EPOCH: &str = "x-ms-meta-tenureepoch";
 /// The candidate of the last term.
 const HOLDER: &str = "x-ms-meta-tenureholder";
 
-/// What that candidate says about itself: an object of texts, in JSON.
+/// The leader's metadata: a JSON object of strings.
 const METADATA: &str = "x-ms-meta-tenuremetadata";
 
-/// A blob as it is.
+/// The properties of a blob.
 #[derive(Clone, Debug)]
 pub(super) struct Properties {
     headers: HeaderMap,
@@ -34,17 +33,17 @@ impl Properties {
         Self { headers }
     }
 
-    /// What changes with each change of the blob.
+    /// The ETag: each change of the blob makes a new one.
     pub(super) fn etag(&self) -> Option<&HeaderValue> {
         self.headers.get(ETAG)
     }
 
-    /// What the service's clock says, as it says it.
+    /// The time of the service's clock, as an HTTP date.
     pub(super) fn date(&self) -> Option<&str> {
         self.text(DATE.as_str())
     }
 
-    /// What the service's clock says.
+    /// The time of the service's clock.
     pub(super) fn wall(&self) -> Option<UnixMillis> {
         let date = httpdate::parse_http_date(self.date()?).ok()?;
         let since_1970 = date.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
@@ -55,7 +54,7 @@ impl Properties {
     ///
     /// # Errors
     ///
-    /// What stands there, if that is no epoch.
+    /// The text of the metadata if it is not an epoch.
     pub(super) fn epoch(&self) -> Result<Option<Epoch>, String> {
         let Some(value) = self.headers.get(EPOCH) else {
             return Ok(None);
@@ -65,14 +64,14 @@ impl Properties {
         epoch.map(Some).ok_or_else(|| format!("{value:?}"))
     }
 
-    /// The candidate that leads, as far as the blob tells: between the grant of a lease and the writing
-    /// of its epoch it still names the last one.
+    /// The leader that the metadata name. Between the grant of a lease and the writing of its epoch
+    /// this is still the previous leader.
     pub(super) fn leader(&self) -> Option<(CandidateId, Epoch)> {
         let holder = self.text(HOLDER)?.parse().ok()?;
         Some((holder, self.epoch().ok()??))
     }
 
-    /// The lease, in the words of a store. What blobs don't tell is null.
+    /// The lease as a store would show it. Properties that blobs do not have are null.
     pub(super) fn view(&self, election: &ElectionName) -> LeaseView {
         let state = match self.text("x-ms-lease-state") {
             Some("leased") => State::Leased,
@@ -100,14 +99,14 @@ impl Properties {
         }
     }
 
-    /// What the last leader said about itself.
+    /// The metadata of the last leader.
     fn metadata(&self) -> BTreeMap<String, String> {
-        let said = self.text(METADATA);
-        let said = said.and_then(|text| serde_json::from_str(text).ok());
-        said.unwrap_or_default()
+        let json = self.text(METADATA);
+        let metadata = json.and_then(|text| serde_json::from_str(text).ok());
+        metadata.unwrap_or_default()
     }
 
-    /// All metadata of the blob for a term: what others have written there stays.
+    /// All metadata of the blob for a term. Metadata of other programs stay.
     pub(super) fn headers_of_term(
         &self,
         holder: &CandidateId,
@@ -122,14 +121,14 @@ impl Properties {
         for (name, value) in others {
             headers.append(name.clone(), value.clone());
         }
-        let mut say = |name: &'static str, text: String| {
+        let mut set = |name: &'static str, text: String| {
             let value = HeaderValue::try_from(text).expect("visible ASCII");
             headers.insert(HeaderName::from_static(name), value);
         };
-        say(EPOCH, epoch.to_string());
-        say(HOLDER, holder.to_string());
+        set(EPOCH, epoch.to_string());
+        set(HOLDER, holder.to_string());
         if !metadata.is_empty() {
-            say(METADATA, in_ascii(metadata));
+            set(METADATA, in_ascii(metadata));
         }
         headers
     }
@@ -139,8 +138,8 @@ impl Properties {
     }
 }
 
-/// JSON of visible ASCII alone: headers take no more, and spaces in them may be folded before they are
-/// signed.
+/// JSON in visible ASCII: headers allow nothing else, and a client may fold spaces in them before
+/// it signs.
 fn in_ascii(metadata: &BTreeMap<String, String>) -> String {
     let json = serde_json::to_string(metadata).expect("texts by key can be written");
     let mut ascii = String::with_capacity(json.len());
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_term_is_read_again_whatever_text_it_is() {
+    fn metadata_of_a_term_survive_writing_and_reading_whatever_their_text() {
         let before = properties(&[
             ("x-ms-meta-owner", "somebody else"),
             (EPOCH, "7"),
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leads_while_the_lease_is_free() {
+    fn a_free_lease_has_no_leader() {
         for state in ["available", "expired", "broken"] {
             let free = properties(&[
                 (EPOCH, "7"),
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_is_none_is_not_taken_for_no_epoch() {
+    fn a_malformed_epoch_is_an_error_and_not_a_missing_epoch() {
         for bad in [
             "",
             "-1",
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_clock_is_the_service_s() {
+    fn the_wall_clock_is_that_of_the_service() {
         let dated = properties(&[("date", "Sat, 21 Nov 2026 12:00:00 GMT")]);
         assert_eq!(dated.wall(), Some(UnixMillis::new(1_795_262_400_000)));
         assert_eq!(properties(&[("date", "today")]).wall(), None);
