@@ -32,7 +32,7 @@ use candidate_runner::CandidateRunner;
 use command::Message;
 pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
 use event_loop::EventLoop;
-use joint::JointIo;
+use joint::JointStrategy;
 use lease::LeaseStrategy;
 use peers::Peers;
 use strategy_io::StrategyIo;
@@ -115,7 +115,7 @@ impl Driver {
         peers: Peers<Joint>,
         link: Link,
     ) -> DriverHandle {
-        self.add(config, |config| JointIo::new(config, peers, link))
+        self.add(config, |config| JointStrategy::new(config, peers, link))
     }
 
     fn add<S: StrategyIo + 'static>(
