@@ -84,10 +84,10 @@ impl CandidateRuntime {
         let folder = folder.unwrap_or_else(|_| bully.state_dir.clone());
         if record.incarnation == 1 {
             tracing::info!(election = %config.election, folder = %folder.display(),
-                "the state folder is empty: this is the member's first start");
+                "the state directory is empty: this is the first start of the member");
         } else {
             tracing::info!(election = %config.election, folder = %folder.display(),
-                start = record.incarnation, "read the state folder");
+                start = record.incarnation, "read the state directory");
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);

@@ -189,7 +189,7 @@ pub enum MembershipError {
 #[non_exhaustive]
 pub enum MembershipWarning {
     /// A quorum of two is two.
-    #[error("with 2 members and a quorum nobody leads while one is away; add a third member")]
+    #[error("with 2 members and a quorum there is no leader while one is away; add a third member")]
     Two,
     /// One member less would tolerate as much.
     #[error(

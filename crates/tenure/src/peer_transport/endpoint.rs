@@ -11,7 +11,7 @@ use super::age::{GoodUntil, time_ms};
 use super::counters::Tally;
 use super::envelope::{Answer, Answerer, Envelope, Payload, Start, VERSION, Versioned};
 use super::fingerprint::Fingerprint;
-use super::inbox::{DuplicateMember, Incoming, PeerEvent, Reply};
+use super::inbox::{DuplicateMember, IncomingMessage, PeerEvent, Reply};
 use super::mac::Mac;
 use super::problem::{PeerErrorCode, Refusal};
 use super::replay_guard::ReplayGuard;
@@ -118,7 +118,7 @@ impl PeerEndpoint {
         replay_guard.admit(from, start, envelope.number);
         let (response, answer) = oneshot::channel();
         // Under the lock: messages go to the driver in the order of their numbers.
-        permit.send(PeerEvent::Message(Incoming {
+        permit.send(PeerEvent::Message(IncomingMessage {
             from,
             incarnation: start.incarnation,
             payload: envelope.payload,
@@ -248,7 +248,7 @@ impl PeerEndpoint {
         replay_guard.handle_answer(member.node, start);
         for payload in payloads {
             // A driver that is too far behind loses it, like a message on the network.
-            self.notify(PeerEvent::Message(Incoming {
+            self.notify(PeerEvent::Message(IncomingMessage {
                 from: member.node,
                 incarnation: start.incarnation,
                 payload,

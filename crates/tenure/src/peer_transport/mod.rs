@@ -37,7 +37,7 @@ pub(crate) use envelope::{LeaderMetadata, Payload};
 pub(crate) use fingerprint::Fingerprint;
 #[cfg(test)]
 pub(crate) use inbox::{DuplicateMember, Inbox};
-pub(crate) use inbox::{Incoming, PeerEvent, Reply};
+pub(crate) use inbox::{IncomingMessage, PeerEvent, Reply};
 pub(crate) use mac::Mac;
 pub(crate) use problem::PeerProblem;
 pub use routes::{PeerView, Status};

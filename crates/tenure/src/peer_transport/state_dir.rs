@@ -24,7 +24,7 @@ impl StateDir {
     pub(super) fn open(path: &Path) -> Result<Self, StateError> {
         let path = path.to_owned();
         match fs::metadata(&path) {
-            Ok(metadata) if !metadata.is_dir() => return Err(StateError::NotAFolder { path }),
+            Ok(metadata) if !metadata.is_dir() => return Err(StateError::NotADirectory { path }),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut builder = DirBuilder::new();

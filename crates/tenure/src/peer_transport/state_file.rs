@@ -32,7 +32,7 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// without the mark that there was one is a first start.
 #[derive(Debug)]
 pub(crate) struct StateFile {
-    folder: StateDir,
+    directory: StateDir,
     cluster: String,
     node: NodeId,
     config: String,
@@ -55,8 +55,8 @@ pub(crate) struct Opened {
 #[non_exhaustive]
 pub enum StateError {
     /// The path is not a directory.
-    #[error("{} is not a folder", path.display())]
-    NotAFolder {
+    #[error("{} is not a directory", path.display())]
+    NotADirectory {
         /// The path.
         path: PathBuf,
     },
@@ -70,7 +70,7 @@ pub enum StateError {
     /// member from the group and add another one with a new number and an empty directory.
     #[error(
         "{} is missing, and with it what this member has promised; bring it back, or give the member \
-         a new number and an empty folder",
+         a new number and an empty directory",
         path.display()
     )]
     Missing {
@@ -80,7 +80,7 @@ pub enum StateError {
     /// The file is not what was written. Do as for [`Missing`](Self::Missing).
     #[error(
         "{} is damaged ({detail}); bring it back as it was, or give the member a new number and an \
-         empty folder",
+         empty directory",
         path.display()
     )]
     Damaged {
@@ -157,11 +157,11 @@ impl StateFile {
         node: NodeId,
         fingerprint: &Fingerprint,
     ) -> Result<Opened, StateError> {
-        let folder = StateDir::open(path)?;
-        let is_marked = check_marker(&folder.file(MARKER))?;
-        let record_file = folder.file(RECORD);
+        let directory = StateDir::open(path)?;
+        let is_marked = check_marker(&directory.file(MARKER))?;
+        let record_file = directory.file(RECORD);
         let file = Self {
-            folder,
+            directory,
             cluster: cluster.to_string(),
             node,
             config: fingerprint.hash().to_owned(),
@@ -209,12 +209,12 @@ impl StateFile {
         };
         // Text and numbers always make JSON.
         let body = serde_json::to_string(&stored).unwrap_or_default();
-        self.folder.replace(RECORD, render(&body).as_bytes())?;
+        self.directory.replace(RECORD, render(&body).as_bytes())?;
         if !self.is_marked {
             // After the record: a start that was interrupted before is still a first one, because
             // nothing was promised.
             let marker = format!("{MARK} {FORMAT}\n");
-            self.folder.replace(MARKER, marker.as_bytes())?;
+            self.directory.replace(MARKER, marker.as_bytes())?;
             self.is_marked = true;
         }
         Ok(())

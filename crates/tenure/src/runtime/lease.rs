@@ -30,13 +30,13 @@ pub(super) struct LeaseChannel {
     config: Arc<Config>,
     link: SharedBackend,
     /// Requests of the machine that are not sent yet.
-    outbox: Vec<Outgoing>,
+    outbox: Vec<OutgoingRequest>,
     /// The request in flight, where it can be given up.
     in_flight: Option<AbortHandle>,
 }
 
 /// A request that is to be sent.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) attempt: u64,
     pub(super) request: Request,
     pub(super) timeout: Duration,
@@ -62,11 +62,11 @@ impl LeaseChannel {
 
     /// Whether it is about to send a renewal.
     pub(super) fn renews(&self) -> bool {
-        let is_renewal = |outgoing: &Outgoing| matches!(outgoing.request, Request::Renew(_));
+        let is_renewal = |outgoing: &OutgoingRequest| matches!(outgoing.request, Request::Renew(_));
         self.outbox.iter().any(is_renewal)
     }
 
-    pub(super) fn take_outbox(&mut self) -> Vec<Outgoing> {
+    pub(super) fn take_outbox(&mut self) -> Vec<OutgoingRequest> {
         std::mem::take(&mut self.outbox)
     }
 
@@ -86,7 +86,7 @@ impl LeaseChannel {
                 timeout,
             } => {
                 debug!(%election, %candidate, attempt, request = name(&request), "request");
-                self.outbox.push(Outgoing {
+                self.outbox.push(OutgoingRequest {
                     attempt,
                     request,
                     timeout,

@@ -36,7 +36,7 @@ use command::Message;
 pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
 use event_loop::EventLoop;
 #[cfg(feature = "peers")]
-use joint::JointIo;
+use joint::JointStrategy;
 use lease::LeaseStrategy;
 #[cfg(feature = "peers")]
 use peers::Peers;
@@ -127,7 +127,7 @@ impl Driver {
         peers: Peers<Joint>,
         link: SharedBackend,
     ) -> DriverHandle {
-        self.add(config, |config| JointIo::new(config, peers, link))
+        self.add(config, |config| JointStrategy::new(config, peers, link))
     }
 
     fn add<S: StrategyIo + 'static>(

@@ -8,12 +8,12 @@ use tenure_core::{Instant, Name};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::event_loop::Slots;
-use super::lease::Outgoing;
+use super::lease::OutgoingRequest;
 use crate::backend::SharedBackend;
 use crate::store::MAX_RENEWALS;
 
 /// An answer for one candidate.
-pub(super) struct Incoming {
+pub(super) struct StoreAnswer {
     /// The candidate's number.
     pub(super) slot: usize,
     pub(super) attempt: u64,
@@ -23,7 +23,7 @@ pub(super) struct Incoming {
 /// Requests under way.
 #[derive(Default)]
 pub(super) struct Requests {
-    running: JoinSet<Vec<Incoming>>,
+    running: JoinSet<Vec<StoreAnswer>>,
 }
 
 /// Renewals of one namespace in one store.
@@ -68,15 +68,15 @@ impl Requests {
         }
     }
 
-    fn send_one(&mut self, slot: usize, link: SharedBackend, outgoing: Outgoing) -> AbortHandle {
-        let Outgoing {
+    fn send_one(&mut self, slot: usize, link: SharedBackend, outgoing: OutgoingRequest) -> AbortHandle {
+        let OutgoingRequest {
             attempt,
             request,
             timeout,
         } = outgoing;
         self.running.spawn(async move {
             let answer = link.send(request, timeout).await;
-            vec![Incoming {
+            vec![StoreAnswer {
                 slot,
                 attempt,
                 answer,
@@ -85,7 +85,7 @@ impl Requests {
     }
 
     /// The next answers; waits for ever while nothing is under way.
-    pub(super) async fn next(&mut self) -> Vec<Incoming> {
+    pub(super) async fn next(&mut self) -> Vec<StoreAnswer> {
         match self.running.join_next().await {
             Some(Ok(answers)) => answers,
             // A candidate would wait for this answer for ever: the thread ends, and its terms with it.
@@ -146,7 +146,7 @@ fn find<'a>(
 }
 
 impl Batch {
-    async fn send(self) -> Vec<Incoming> {
+    async fn send(self) -> Vec<StoreAnswer> {
         let answers = match &self.renewals[..] {
             [(_, _, _, lease_id)] => {
                 vec![
@@ -166,7 +166,7 @@ impl Batch {
         };
         let renewals = self.renewals.into_iter().zip(answers);
         renewals
-            .map(|((slot, attempt, _, _), answer)| Incoming {
+            .map(|((slot, attempt, _, _), answer)| StoreAnswer {
                 slot,
                 attempt,
                 answer,

@@ -163,7 +163,7 @@ fn a_folder_in_use_and_a_file_in_its_place_are_refused() {
     assert!(open(folder.path()).is_ok());
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(open(&file), Err(StateError::NotAFolder { .. })));
+    assert!(matches!(open(&file), Err(StateError::NotADirectory { .. })));
 }
 
 #[test]

@@ -110,7 +110,7 @@ async fn next(inbox: &mut Inbox) -> PeerEvent {
     event.expect("an event in time").expect("a carrier")
 }
 
-async fn next_message(inbox: &mut Inbox) -> Incoming {
+async fn next_message(inbox: &mut Inbox) -> IncomingMessage {
     loop {
         if let PeerEvent::Message(message) = next(inbox).await {
             return message;
@@ -120,7 +120,7 @@ async fn next_message(inbox: &mut Inbox) -> Incoming {
 
 /// Replies to a request, whose sender still waits for it. A message that came in a response has no
 /// reply.
-fn reply(message: Incoming, payloads: Vec<Payload>) {
+fn reply(message: IncomingMessage, payloads: Vec<Payload>) {
     if let Some(reply) = message.reply {
         assert_eq!(reply.send(payloads), []);
     }

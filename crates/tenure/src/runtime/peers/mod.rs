@@ -28,7 +28,9 @@ use super::strategy_io::{NO_SUCH_MEMBER, StrategyIo};
 use crate::config::Config;
 use crate::leadership::ProclaimError;
 use crate::observe::Observed;
-use crate::peer_transport::{Incoming, LeaderMetadata, Payload, PeerEvent, PeerTransport, Status};
+use crate::peer_transport::{
+    IncomingMessage, LeaderMetadata, Payload, PeerEvent, PeerTransport, Status,
+};
 use crate::random::OsRandom;
 
 use metadata::Metadata;
@@ -185,7 +187,7 @@ impl<M: PeerMachine> Peers<M> {
         }
     }
 
-    fn handle_message(&mut self, now: Instant, incoming: Incoming) {
+    fn handle_message(&mut self, now: Instant, incoming: IncomingMessage) {
         let (from, incarnation) = (incoming.from, incoming.incarnation);
         if let Some(reply) = incoming.reply {
             let of_election = matches!(incoming.payload, Payload::Election(_));

@@ -47,7 +47,7 @@ fn the_status_of_a_leader_shows_silent_members() {
         [NodeId(2)],
         "it was never heard"
     );
-    let message = Incoming {
+    let message = IncomingMessage {
         from: NodeId(2),
         incarnation: Incarnation(1),
         payload: Payload::Detector(DetectorMessage::Ping { round: 1 }),
