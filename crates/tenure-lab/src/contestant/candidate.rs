@@ -39,8 +39,9 @@ pub(super) fn name(node: NodeId) -> CandidateId {
     name.parse().expect("visible characters")
 }
 
+/// The node of a candidate: the number at the end of its id, which is the whole id of a peer.
 pub(super) fn node(name: &CandidateId) -> Option<NodeId> {
-    let (_, number) = name.as_str().rsplit_once('-')?;
+    let number = name.as_str().rsplit('-').next()?;
     number.parse().ok().map(NodeId)
 }
 
