@@ -90,5 +90,5 @@ async fn a_signature_that_allows_enough_lets_a_candidate_in_and_another_is_told_
     let why = refused(signed(&world, READ_ONLY)).await;
     assert!(why.contains("403 AuthorizationPermissionMismatch"), "{why}");
     assert!(why.contains("acquiring the lease"), "{why}");
-    assert!(why.contains("must allow to read and to write"), "{why}");
+    assert!(why.contains("must grant read and write"), "{why}");
 }
