@@ -90,5 +90,5 @@ async fn a_signature_with_enough_permissions_works_and_others_are_refused_with_t
     let why = refused(signed(&world, READ_ONLY)).await;
     assert!(why.contains("403 AuthorizationPermissionMismatch"), "{why}");
     assert!(why.contains("acquiring the lease"), "{why}");
-    assert!(why.contains("must allow to read and to write"), "{why}");
+    assert!(why.contains("must grant read and write"), "{why}");
 }

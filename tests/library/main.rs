@@ -1,8 +1,7 @@
 //! The library against a store in this process, over real sockets.
 //!
-//! One file per promise. Where safety is at stake there is no tolerance for slow machines: what
-//! must not happen must never happen. Where something only has to happen eventually, the limits are
-//! generous.
+//! One file per promise. A safety property must hold at every instant. A liveness property may take
+//! until a generous limit.
 
 mod world;
 

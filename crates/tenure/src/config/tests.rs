@@ -355,7 +355,7 @@ fn peers_that_can_not_be_are_refused_with_key_and_numbers() {
         (
             "TENURE_BULLY_PEERS",
             "1=http://a:1,2=http://a:1/",
-            ["bully.peers", "members 1 and 2 have one address"],
+            ["bully.peers", "members 1 and 2 have the same address"],
         ),
         (
             "TENURE_BULLY_PEERS",
@@ -569,22 +569,22 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "account = \"Acct\"\nkey = \"c2VjcmV0\"",
-            "tenure.toml:5: azure_blob.account = \"Acct\": an account has 3 to 24",
+            "tenure.toml:5: azure_blob.account = \"Acct\": \"Acct\" is not an account name",
         ),
         (
             "",
             "account = \"acct\"\nkey = \"c2VjcmV0!\"",
-            "tenure.toml:6: azure_blob.key = (secret): a key of an account is base64",
+            "tenure.toml:6: azure_blob.key = (secret): the account key is not base64",
         ),
         (
             "",
             "account = \"acct\"\nsas = \"c2VjcmV0\"",
-            "azure_blob.sas = (secret): a shared access signature is what follows",
+            "azure_blob.sas = (secret): this is not a shared access signature",
         ),
         (
             "",
             "url = \"https://h?sv=1&sig=c2VjcmV0\"\nsas = \"sv=1&sig=c2VjcmV0\"",
-            "azure_blob.url = (secret): https://h/ is no address of a blob service",
+            "azure_blob.url = (secret): \"https://h\" is not the URL of a blob service",
         ),
         (
             "",
@@ -599,7 +599,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "connection_string = \"AccountName=acct;AccountKey=c2VjcmV0!\"",
-            "azure_blob.connection_string = (secret): a key of an account is base64",
+            "azure_blob.connection_string = (secret): the account key is not base64",
         ),
         (
             "",
@@ -641,4 +641,38 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         error.as_ref().is_err_and(|error| error.contains(told)),
         "{error:?}"
     );
+}
+
+#[test]
+fn an_observer_s_configuration_needs_no_settings_of_a_member() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let peers = "election = \"a\"\nstrategy = \"bully\"\n[bully]\npeers = [\"1=http://a:1\", \"2=http://b:1\"]\n\
+                 key_file = \"/nowhere\"";
+    fs::write(&path, peers).unwrap();
+    let error = Config::load(&path).unwrap_err().to_string();
+    assert!(error.contains("bully.node is not set"), "{error}");
+    let config = Config::load_for_observer(&path).unwrap();
+    assert_eq!(config.strategy().name(), "bully");
+}
+
+#[test]
+fn timings_in_code_adjust_those_of_the_file() {
+    let file = "election = \"a\"\nlease_duration = \"6s\"\nstop_grace = \"500ms\"";
+    let config = Config::from_toml(file).unwrap();
+    let adjusted = config.with_adjusted_timings(|timings| crate::TimingsOptions {
+        progress_deadline: Some(Duration::from_secs(2)),
+        ..timings
+    });
+    let timings = *adjusted.as_ref().unwrap().timings();
+    assert_eq!(timings.lease_duration(), Duration::from_secs(6));
+    assert_eq!(timings.stop_grace(), Duration::from_millis(500));
+    assert_eq!(timings.progress_deadline(), Some(Duration::from_secs(2)));
+    // The renew interval was never set, so it follows from the new lease duration.
+    let longer = adjusted.unwrap().with_adjusted_timings(|timings| crate::TimingsOptions {
+        lease_duration: Some(Duration::from_secs(12)),
+        ..timings
+    });
+    let interval = longer.unwrap().timings().renew_interval();
+    assert_eq!(interval, timings.renew_interval() * 2);
 }
