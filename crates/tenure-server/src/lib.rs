@@ -50,7 +50,7 @@ mod scans;
 mod timer;
 
 pub use clock::WrongClock;
-pub use config::{Config, EngineConfig, LimitError, Limits};
+pub use config::{Config, EngineConfig, LimitError, LimitSetting, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, router};

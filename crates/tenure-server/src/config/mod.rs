@@ -4,7 +4,7 @@ mod limits;
 
 use std::path::{Path, PathBuf};
 
-pub use limits::{LimitError, Limits};
+pub use limits::{LimitError, LimitSetting, Limits};
 
 /// What a [`Store`](crate::Store) is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,9 +21,6 @@ pub(super) async fn ready(State(store): State<Store>, _: NoQuery) -> Result<&'st
 }
 
 /// How much it takes of everything, by the names of the settings; times in milliseconds.
-pub(super) async fn limits(
-    State(store): State<Store>,
-    _: NoQuery,
-) -> Json<BTreeMap<&'static str, u64>> {
+pub(super) async fn limits(State(store): State<Store>, _: NoQuery) -> Json<BTreeMap<String, u64>> {
     Json(store.limits().by_name())
 }

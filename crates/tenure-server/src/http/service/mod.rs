@@ -186,3 +186,6 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
     error!(error, "a request failed by a fault in the store");
     Problem::new(Code::Internal, "see the store's log")
 }
+
+#[cfg(test)]
+mod tests;
