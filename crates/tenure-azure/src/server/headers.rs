@@ -143,7 +143,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     }
     if bytes > MAX_METADATA {
         return Err(METADATA_TOO_LARGE.because(format!(
-            "it has {bytes} bytes, at most {MAX_METADATA} are taken"
+            "it has {bytes} bytes, at most {MAX_METADATA} are allowed"
         )));
     }
     Ok(metadata)

@@ -167,7 +167,7 @@ impl Problem {
         Self::new(
             Code::TooLarge,
             format!(
-                "metadata has {bytes} bytes of keys and values, at most {MAX_METADATA_BYTES} are taken"
+                "metadata has {bytes} bytes of keys and values, at most {MAX_METADATA_BYTES} are allowed"
             ),
         )
     }

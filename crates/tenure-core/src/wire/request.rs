@@ -397,7 +397,7 @@ fn check_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
         Some(text) if text.len() > MAX_REASON_BYTES => Err(Problem::new(
             Code::TooLarge,
             format!(
-                "reason has {} bytes, at most {MAX_REASON_BYTES} are taken",
+                "reason has {} bytes, at most {MAX_REASON_BYTES} are allowed",
                 text.len()
             ),
         )),

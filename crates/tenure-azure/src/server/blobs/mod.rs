@@ -102,7 +102,7 @@ impl Blobs {
         let bytes = self.catalog().bytes_after(&change);
         if bytes > most && bytes > self.catalog().bytes() {
             return Err(REQUEST_BODY_TOO_LARGE.because(format!(
-                "containers and blobs would have {bytes} bytes, at most {most} are taken"
+                "containers and blobs would have {bytes} bytes, at most {most} are allowed"
             )));
         }
         let blobs = Arc::clone(self);

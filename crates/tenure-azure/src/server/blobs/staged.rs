@@ -91,7 +91,7 @@ impl Staged {
         let size = known.map_or(0, |upload| upload.bytes) - freed + bytes.len() as u64;
         if size > most {
             return Err(REQUEST_BODY_TOO_LARGE.because(format!(
-                "the blob's uncommitted blocks would have {size} bytes, at most {most} are taken"
+                "the blob's uncommitted blocks would have {size} bytes, at most {most} are allowed"
             )));
         }
         if replaced.is_none() && known.is_some_and(|upload| upload.blocks.len() >= MAX_BLOCKS) {
@@ -107,7 +107,7 @@ impl Staged {
         if total > most {
             // There is room when others commit, or when their blocks are forgotten.
             return Err(SERVER_BUSY.because(format!(
-                "the uncommitted blocks of all blobs would have {total} bytes, at most {most} are taken"
+                "the uncommitted blocks of all blobs would have {total} bytes, at most {most} are allowed"
             )));
         }
         self.cost = total;

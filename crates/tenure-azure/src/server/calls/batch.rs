@@ -128,7 +128,7 @@ fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<&'a [u8]>> {
             }
             if parts.len() > MAX_REQUESTS {
                 return Err(EXCEEDS_MAX_BATCH_REQUEST_COUNT
-                    .because(format!("at most {MAX_REQUESTS} requests are taken")));
+                    .because(format!("at most {MAX_REQUESTS} requests are allowed")));
             }
             if after == b"--" {
                 return match parts.is_empty() {

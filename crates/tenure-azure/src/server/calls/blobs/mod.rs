@@ -51,7 +51,7 @@ fn content_headers(headers: &HeaderMap) -> Result<ContentHeaders> {
 
 fn too_large(size: impl std::fmt::Display, most: usize) -> Error {
     REQUEST_BODY_TOO_LARGE.because(format!(
-        "it would have {size} bytes, at most {most} are taken"
+        "it would have {size} bytes, at most {most} are allowed"
     ))
 }
 
