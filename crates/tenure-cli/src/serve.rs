@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure::__cli::Settings;
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::Azure;
-use tenure_server::{Config, EngineConfig, Limits, Server, Store, Tls};
+use tenure_server::{Config, EngineConfig, LimitSetting, Limits, Server, Store, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -27,25 +27,16 @@ use crate::tls;
 pub(crate) const SECTION: Section = Section {
     name: "serve",
     prefix: "TENURE_",
-    keys: &[
-        "listen",
-        "data_dir",
-        "engine",
-        "max_body_bytes",
-        "max_header_bytes",
-        "max_name_bytes",
-        "max_leases_per_namespace",
-        "max_namespaces",
-        "max_waiters_per_lease",
-        "max_waiting",
-        "max_connections",
-        "max_watchers",
-        "max_metadata_bytes",
-        "max_history",
-        "header_time",
-        "request_time",
-    ],
+    keys: &KEYS,
 };
+
+const KEYS: [&str; 3 + Limits::KEYS.len()] = {
+    let mut keys = ["listen"; 3 + Limits::KEYS.len()];
+    (keys[1], keys[2]) = ("data_dir", "engine");
+    keys.split_at_mut(3).1.copy_from_slice(&Limits::KEYS);
+    keys
+};
+
 /// Where leases are kept, by name.
 pub(crate) const ENGINES: [&str; 2] = [EMBEDDED, MEMORY];
 const EMBEDDED: &str = "embedded";
@@ -153,9 +144,13 @@ pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, 
         ("engine", engine.into()),
     ];
     let mut limits = limits(settings)?;
-    values.extend(counts(&mut limits).map(|(key, count)| (key, Value::from(*count))));
-    let text = |time: &mut Duration| humantime::format_duration(*time).to_string();
-    values.extend(times(&mut limits).map(|(key, time)| (key, text(time).into())));
+    values.extend(limits.settings().map(|(key, limit)| match limit {
+        LimitSetting::Count(count, _) => (key, Value::from(*count)),
+        LimitSetting::Time(time, _) => {
+            let text = humantime::format_duration(*time).to_string();
+            (key, text.into())
+        }
+    }));
     Ok(values)
 }
 
@@ -219,47 +214,16 @@ fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
 /// The usual limits, but for those that are set.
 pub(crate) fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
     let mut limits = Limits::default();
-    for (key, count) in counts(&mut limits) {
-        let range = Limits::range(key).expect("it is a limit");
-        if let Some(number) = settings.number(key, range)? {
-            *count = number;
-        }
-    }
-    for (key, time) in times(&mut limits) {
-        if let Some(duration) = settings.duration(key)? {
-            *time = duration;
+    for (key, limit) in limits.settings() {
+        match limit {
+            LimitSetting::Count(count, range) => {
+                *count = settings.number(key, range)?.unwrap_or(*count);
+            }
+            LimitSetting::Time(time, _) => *time = settings.duration(key)?.unwrap_or(*time),
         }
     }
     limits
         .check()
         .map_err(|error| settings.invalid(error.name(), error.to_string()))?;
     Ok(limits)
-}
-
-/// The limits that are numbers, by their keys.
-fn counts(limits: &mut Limits) -> [(&'static str, &mut usize); 11] {
-    [
-        ("max_body_bytes", &mut limits.max_body_bytes),
-        ("max_header_bytes", &mut limits.max_header_bytes),
-        ("max_name_bytes", &mut limits.max_name_bytes),
-        (
-            "max_leases_per_namespace",
-            &mut limits.max_leases_per_namespace,
-        ),
-        ("max_namespaces", &mut limits.max_namespaces),
-        ("max_waiters_per_lease", &mut limits.max_waiters_per_lease),
-        ("max_waiting", &mut limits.max_waiting),
-        ("max_connections", &mut limits.max_connections),
-        ("max_watchers", &mut limits.max_watchers),
-        ("max_metadata_bytes", &mut limits.max_metadata_bytes),
-        ("max_history", &mut limits.max_history),
-    ]
-}
-
-/// The limits that are durations, by their keys.
-fn times(limits: &mut Limits) -> [(&'static str, &mut Duration); 2] {
-    [
-        ("header_time", &mut limits.header_time),
-        ("request_time", &mut limits.request_time),
-    ]
 }

@@ -1,10 +1,10 @@
-//! The lease store: a table of leases in memory, an engine that keeps what was acknowledged, and
-//! the HTTP API in front of both.
+//! The lease store: a table of leases in memory, an engine that makes changes durable, and the HTTP API in
+//! front of both.
 //!
-//! It promises that a lease is never held by two at once by this store's own forward-only clock,
-//! that epochs only grow, and that no answer leaves before what it rests on is durable. It does not
-//! promise that a holder has stopped when its lease ended (the candidate does that, and receivers
-//! check epochs), nor anything about more than one server on one folder: it refuses that.
+//! It promises that a lease has at most one holder at any time of this store's forward-only clock, that
+//! epochs only grow, and that every response rests on durable state. It does not promise that a holder has
+//! stopped when its lease ended: candidates stop themselves, and receivers check epochs. It refuses to
+//! start when another store uses the same directory.
 //!
 //! ```text
 //! http --> store --> table (shards) -- lease::apply (core) --> journal --> engine (disk)
@@ -50,7 +50,7 @@ mod scans;
 mod timer;
 
 pub use clock::WrongClock;
-pub use config::{Config, EngineConfig, LimitError, Limits};
+pub use config::{Config, EngineConfig, LimitError, LimitSetting, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, router};
@@ -59,7 +59,7 @@ pub use store::{AccessEffect, LeaseSnapshot, Store};
 pub use table::Key;
 pub use tls::{Tls, TlsError};
 
-/// For a database that a [`Protocol`] keeps in the data directory, beside that of the leases.
+/// Functions for a database that a [`Protocol`] keeps in the data directory, beside that of the leases.
 pub mod companion {
     pub use crate::engine::check_log;
     pub use crate::engine::wal::{Checkpoint, check, checkpoint, log_of};

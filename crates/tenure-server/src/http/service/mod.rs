@@ -29,7 +29,7 @@ use tracing::error;
 use super::drain::{DrainOnDrop, Rest};
 use super::head::check_head;
 use super::origin::check_origin;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::protocol::Protocol;
 use super::{fast_path, routes};
 use crate::Store;
@@ -168,7 +168,7 @@ impl HttpService {
         let most = self.store.limits().max_connections;
         Err(Problem::new(
             Code::OverLimit,
-            format!("the store has more than {most} connections, at most {most} are taken"),
+            format!("the store has more than {most} connections, at most {most} are allowed"),
         ))
     }
 }
@@ -176,7 +176,7 @@ impl HttpService {
 fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Problem) -> Response {
     match protocol {
         Some(protocol) => protocol.refuse(head, problem),
-        None => Failure(problem).into_response(),
+        None => ProblemResponse(problem).into_response(),
     }
 }
 
@@ -186,3 +186,6 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
     error!(error, "a request failed by a fault in the store");
     Problem::new(Code::Internal, "see the store's log")
 }
+
+#[cfg(test)]
+mod tests;
