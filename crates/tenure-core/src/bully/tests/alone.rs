@@ -285,11 +285,7 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
         let epoch = epoch(number);
         let message = PeerMessage::Norm { election, epoch };
         let from = other;
-        node.handle_message(
-            at(3),
-            PeerInput::Message { from, message },
-            &mut Rng(0),
-        );
+        node.handle_message(at(3), PeerInput::Message { from, message }, &mut Rng(0));
         drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Superseded)))
     };
     assert!(!meet(led.get() - 1), "its own is greater");
@@ -561,11 +557,7 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
         ),
     ] {
         let from = NodeId(from);
-        node.handle_message(
-            at(10),
-            PeerInput::Message { from, message },
-            &mut Rng(0),
-        );
+        node.handle_message(at(10), PeerInput::Message { from, message }, &mut Rng(0));
         said = drain(&mut node);
         said.extend(written(&mut node, 10));
     }
@@ -622,11 +614,7 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
         drain(&mut node);
         for (from, message) in [(2, halt(2)), then] {
             let from = NodeId(from);
-            node.handle_message(
-                at(10),
-                PeerInput::Message { from, message },
-                &mut Rng(0),
-            );
+            node.handle_message(at(10), PeerInput::Message { from, message }, &mut Rng(0));
         }
         let mut said = drain(&mut node);
         while said

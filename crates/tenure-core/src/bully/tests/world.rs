@@ -384,11 +384,7 @@ impl World {
         });
     }
 
-    fn drive(
-        &mut self,
-        id: NodeId,
-        act: impl FnOnce(&mut PeerCandidate, Instant, &mut Rng),
-    ) {
+    fn drive(&mut self, id: NodeId, act: impl FnOnce(&mut PeerCandidate, Instant, &mut Rng)) {
         let now = self.local(id);
         let Some(node) = &mut self.places.get_mut(&id).unwrap().node else {
             return;

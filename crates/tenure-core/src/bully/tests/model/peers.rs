@@ -165,7 +165,7 @@ impl State {
         };
         act(peer);
         let mut said = Vec::new();
-        if peer.0.obey(&mut self.durable[place(id)], &mut said) {
+        if peer.0.execute(&mut self.durable[place(id)], &mut said) {
             self.late.retain(|&(asker, _)| asker != id);
         }
         said
