@@ -16,7 +16,7 @@ use crate::peer_transport::{DuplicateMember, Network, PeerEvent, PeerTransport};
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
-/// The lease duration of the default timings, and some.
+/// A little more than the lease duration of the default timings.
 const LONG: Duration = Duration::from_secs(20);
 
 struct World {
@@ -115,7 +115,7 @@ async fn three_and_five_elect_the_best_and_all_of_them_see_it() {
     }
 }
 
-/// Waits until an observer sees a leader that says this about itself.
+/// Waits until an observer sees a leader with this address in its metadata.
 async fn sees(observer: &mut crate::observe::Observer, address: Option<&str>) {
     let seen = async {
         loop {
@@ -140,7 +140,7 @@ async fn a_leaders_metadata_reach_the_others_with_its_renewals() {
     for observer in &mut observers {
         sees(observer, Some(&format!("http://member-{}", leader + 1))).await;
     }
-    // One is cut off, and hears of it with a renewal.
+    // One member is cut off, and learns of it with a renewal.
     let deaf = (0..3).find(|place| *place != leader).unwrap();
     world.network.cut(NodeId(u32::try_from(deaf).unwrap() + 1));
     let said = |text: &str| BTreeMap::from([("address".to_owned(), text.to_owned())]);
@@ -307,7 +307,7 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
         (view.epoch, view.holder.as_deref()),
         (Some(guard.epoch().get()), Some("1"))
     );
-    // Both places know what the leader says.
+    // The metadata are in both places.
     let mut observer = members[2].observe();
     let said = BTreeMap::from([("address".to_owned(), "here".to_owned())]);
     guard.proclaim(said.clone()).await.unwrap();
@@ -319,7 +319,7 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
     let (next, reason) = tokio::join!(elect(1), guard.resign());
     assert_eq!(reason, EndReason::HandedOver);
     assert!(next.epoch() > first);
-    // Without the store nobody leads, although the peers are there.
+    // Without the store there is no leader, although the peers are there.
     store.set_reachable(false);
     store.advance(Duration::from_secs(11)).await;
     assert!(!next.is_valid());

@@ -277,7 +277,7 @@ impl World {
         leading.map(|(&id, _)| id).collect()
     }
 
-    /// Everybody sees this one lead.
+    /// All members see this one lead.
     fn follows(&self, leader: NodeId) -> bool {
         self.leaders() == [leader] && self.places.values().all(|it| it.seen == Some(leader))
     }

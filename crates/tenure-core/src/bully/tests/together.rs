@@ -61,7 +61,7 @@ fn worlds(climate: Climate, check: impl Fn(&mut World)) -> Result<(), std::strin
     Ok(())
 }
 
-/// There is one leader, everybody knows it, and it stays.
+/// There is one leader, all members know it, and it stays.
 fn agrees(world: &mut World) {
     // With preemption the best one may get the place in several steps, each after a hold-down.
     world.settle(60_000);

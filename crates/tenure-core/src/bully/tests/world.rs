@@ -68,7 +68,7 @@ struct Place {
 pub(super) struct World {
     climate: Climate,
     pub(super) now: u64,
-    dice: Dice,
+    random: Rng,
     places: BTreeMap<NodeId, Place>,
     queue: BTreeMap<(u64, u64), Event>,
     count: u64,
@@ -96,8 +96,8 @@ const DETECTION: u64 = 400;
 
 impl World {
     pub(super) fn new(climate: Climate, seed: u64) -> Self {
-        let mut dice = Dice(seed);
-        let place = |dice: &mut Dice| Place {
+        let mut random = Rng(seed);
+        let place = |random: &mut Rng| Place {
             node: None,
             life: 0,
             durable: HardState::default(),
@@ -105,16 +105,16 @@ impl World {
             task: None,
             frozen_until: 0,
             stood_still: false,
-            rate: 1000 - climate.drift + dice.below(2 * climate.drift + 1),
-            offset: dice.below(1_000_000),
+            rate: 1000 - climate.drift + random.below(2 * climate.drift + 1),
+            offset: random.below(1_000_000),
             seen: None,
         };
         let ids = (1..=climate.members).map(NodeId);
         let mut world = Self {
             climate,
             now: 0,
-            places: ids.map(|id| (id, place(&mut dice))).collect(),
-            dice,
+            places: ids.map(|id| (id, place(&mut random))).collect(),
+            random,
             queue: BTreeMap::new(),
             count: 0,
             parted: BTreeSet::new(),
@@ -123,7 +123,7 @@ impl World {
             log: Vec::new(),
         };
         for id in world.ids() {
-            let pause = world.dice.below(2_000);
+            let pause = world.random.below(2_000);
             world.after(pause, Event::Restart(id));
         }
         world.after(3_000, Event::Trouble);
@@ -170,7 +170,7 @@ impl World {
                         break;
                     }
                     self.now = time;
-                    self.drive(id, |node, now, dice| node.handle_timeout(now, dice));
+                    self.drive(id, |node, now, random| node.handle_timeout(now, random));
                 }
                 (_, Some(key)) => {
                     if key.0 > end {
@@ -186,7 +186,7 @@ impl World {
         self.now = end;
     }
 
-    /// Everything heals, everybody starts again, and there is time to settle.
+    /// Everything heals, all members start again, and there is time to settle.
     pub(super) fn settle(&mut self, time: u64) {
         self.troubled = false;
         self.parted.clear();
@@ -237,7 +237,7 @@ impl World {
                     .as_ref()
                     .map(|n| n.is_candidate(self.local(node)));
                 let unseen = self.is_cut(asker, node) || self.frozen(node).is_some();
-                let wrong = self.troubled && self.dice.one_in(self.climate.mistakes);
+                let wrong = self.troubled && self.random.one_in(self.climate.mistakes);
                 let verdict = match stands {
                     Some(true) if !unseen && !wrong => Verdict::Up,
                     Some(false) if !unseen && !wrong => Verdict::NonCandidate,
@@ -275,7 +275,7 @@ impl World {
                         return self.after(thaw - self.now, Event::TaskGone(id, epoch, end));
                     }
                     self.places.get_mut(&id).unwrap().task = None;
-                    self.drive(id, |node, now, dice| node.task_ended(now, end, dice));
+                    self.drive(id, |node, now, random| node.task_ended(now, end, random));
                 }
             }
             Event::Restart(id) => {
@@ -294,32 +294,32 @@ impl World {
         }
         let faults = self.climate.faults;
         if !faults.is_empty() {
-            let fault = faults[self.dice.below(faults.len() as u64) as usize];
+            let fault = faults[self.random.below(faults.len() as u64) as usize];
             let ids = self.ids();
-            let id = ids[self.dice.below(ids.len() as u64) as usize];
+            let id = ids[self.random.below(ids.len() as u64) as usize];
             self.note(&format!("{fault:?} {id}"));
             match fault {
                 Fault::Crash => {
                     self.crash(id);
-                    let pause = if self.dice.one_in(2) { 50 } else { 6_000 };
-                    let pause = self.dice.below(pause);
+                    let pause = if self.random.one_in(2) { 50 } else { 6_000 };
+                    let pause = self.random.below(pause);
                     self.after(pause, Event::Restart(id));
                 }
                 Fault::Freeze => {
-                    let until = self.now + self.dice.below(6_000);
+                    let until = self.now + self.random.below(6_000);
                     let place = self.places.get_mut(&id).unwrap();
                     place.frozen_until = until;
                     place.stood_still = true;
                 }
                 Fault::Part => {
-                    self.parted = ids.into_iter().filter(|_| self.dice.one_in(2)).collect();
-                    let pause = self.dice.below(12_000);
+                    self.parted = ids.into_iter().filter(|_| self.random.one_in(2)).collect();
+                    let pause = self.random.below(12_000);
                     self.after(pause, Event::Heal);
                 }
                 Fault::Resign => {
                     if self.frozen(id).is_none() {
-                        self.drive(id, |node, now, dice| {
-                            node.resign(now, EndReason::Resigned, dice);
+                        self.drive(id, |node, now, random| {
+                            node.resign(now, EndReason::Resigned, random);
                         });
                     }
                 }
@@ -328,7 +328,7 @@ impl World {
                 }
             }
         }
-        let pause = self.dice.below(5_000);
+        let pause = self.random.below(5_000);
         self.after(pause, Event::Trouble);
     }
 
@@ -350,13 +350,13 @@ impl World {
         place.seen = None;
         place.node = Some(PeerCandidate::new(settings, place.durable, started));
         self.note(&format!("start {id}"));
-        self.drive(id, |node, now, dice| node.campaign(now, dice));
+        self.drive(id, |node, now, random| node.campaign(now, random));
     }
 
     /// The process is gone, and its task with it. A part of the records on their way to the disk
     /// may have arrived.
     fn crash(&mut self, id: NodeId) {
-        let arrived = self.dice.below(3);
+        let arrived = self.random.below(3);
         let place = self.places.get_mut(&id).unwrap();
         place.node = None;
         place.life += 1;
@@ -379,15 +379,17 @@ impl World {
     }
 
     fn input(&mut self, id: NodeId, input: PeerInput) {
-        self.drive(id, |node, now, dice| node.handle_message(now, input, dice));
+        self.drive(id, |node, now, random| {
+            node.handle_message(now, input, random)
+        });
     }
 
-    fn drive(&mut self, id: NodeId, act: impl FnOnce(&mut PeerCandidate, Instant, &mut Dice)) {
+    fn drive(&mut self, id: NodeId, act: impl FnOnce(&mut PeerCandidate, Instant, &mut Rng)) {
         let now = self.local(id);
         let Some(node) = &mut self.places.get_mut(&id).unwrap().node else {
             return;
         };
-        act(node, now, &mut self.dice);
+        act(node, now, &mut self.random);
         while let Some(output) = self
             .places
             .get_mut(&id)
@@ -397,19 +399,19 @@ impl World {
             .unwrap()
             .poll_output()
         {
-            self.obey(id, output);
+            self.execute(id, output);
         }
     }
 
-    fn obey(&mut self, id: NodeId, output: Output<PeerEffect>) {
+    fn execute(&mut self, id: NodeId, output: Output<PeerEffect>) {
         let place = self.places.get_mut(&id).unwrap();
         let leader = place.node.as_ref().and_then(PeerCandidate::leader);
         place.seen = leader.map(|(leader, _)| leader);
         let life = place.life;
         match output {
             Output::Effect(PeerEffect::Send { to, message }) => {
-                let repeated = self.troubled && self.dice.one_in(self.climate.loss);
-                if !self.troubled || !self.dice.one_in(self.climate.loss) {
+                let repeated = self.troubled && self.random.one_in(self.climate.loss);
+                if !self.troubled || !self.random.one_in(self.climate.loss) {
                     let delay = self.delay();
                     self.after(delay, Event::Deliver(id, to, message));
                 }
@@ -425,7 +427,7 @@ impl World {
                     .unwritten
                     .push_back(record);
                 // In order, as one disk writes.
-                let delay = if self.troubled && self.dice.one_in(20) {
+                let delay = if self.troubled && self.random.one_in(20) {
                     1_000
                 } else {
                     5
@@ -434,7 +436,7 @@ impl World {
                     matches!(event, Event::Written(of, l) if (*of, *l) == (id, life))
                         .then_some(time)
                 });
-                let at = (self.now + self.dice.below(delay)).max(last.unwrap_or(0));
+                let at = (self.now + self.random.below(delay)).max(last.unwrap_or(0));
                 self.after(at - self.now, Event::Written(id, life));
             }
             Output::Effect(PeerEffect::Ask { node, round }) => {
@@ -446,7 +448,7 @@ impl World {
             Output::Term(TermEvent::Cancel(reason)) => {
                 self.note(&format!("cancel {id}: {reason}"));
                 let grace = timings().term().stop_grace().as_millis() as u64;
-                let pause = self.dice.below(grace * 2);
+                let pause = self.random.below(grace * 2);
                 self.end_task(id, pause, TaskEnd::Returned);
             }
             Output::Term(TermEvent::Abort) => {
@@ -456,7 +458,7 @@ impl World {
                 let pause = if place.stood_still {
                     0
                 } else {
-                    self.dice.below(allowance)
+                    self.random.below(allowance)
                 };
                 self.end_task(id, pause, TaskEnd::Aborted);
             }
@@ -466,7 +468,7 @@ impl World {
             }
             Output::Term(TermEvent::Ended(..)) | Output::Term(TermEvent::Withdrawn) => {
                 self.note(&format!("{output:?} {id}"));
-                self.drive(id, |node, now, dice| node.campaign(now, dice));
+                self.drive(id, |node, now, random| node.campaign(now, random));
             }
             Output::Term(TermEvent::LeaderSeen(_)) => {}
             Output::Term(TermEvent::AtRisk(_))
@@ -483,10 +485,10 @@ impl World {
     }
 
     fn delay(&mut self) -> u64 {
-        if self.troubled && self.dice.one_in(10) {
-            1 + self.dice.below(self.climate.delay)
+        if self.troubled && self.random.one_in(10) {
+            1 + self.random.below(self.climate.delay)
         } else {
-            1 + self.dice.below(10)
+            1 + self.random.below(10)
         }
     }
 

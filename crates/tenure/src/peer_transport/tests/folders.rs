@@ -1,4 +1,4 @@
-//! The folder with what a member must not forget.
+//! The state directory of a member.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn record(epoch: u64) -> HardState {
     }
 }
 
-/// A folder with a record.
+/// A directory with a record.
 fn written(epoch: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path())
@@ -70,7 +70,7 @@ fn a_missing_record_is_an_error() {
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, StateError::Missing { .. }), "{error}");
     assert!(error.to_string().contains("record is missing"), "{error}");
-    // Not even what a write that was cut short has left passes for it.
+    // Not even the rest of an interrupted write counts as a record.
     fs::write(folder.path().join("record.new"), "tenure-member 1").unwrap();
     assert!(matches!(
         open(folder.path()),

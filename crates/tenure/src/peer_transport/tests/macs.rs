@@ -22,7 +22,10 @@ async fn a_message_with_one_altered_byte_is_refused() {
         body[place] ^= 1;
         let (status, problem) = writer.post(body, &[&mac]).await;
         assert_eq!((status, &problem["code"]), (401, &"unauthenticated".into()));
-        assert!(problem["member"].is_null(), "strangers are told nothing");
+        assert!(
+            problem["member"].is_null(),
+            "unauthenticated are report nothing"
+        );
     }
     let wrong_path = Mac::keyed(&key());
     let wrong_path = wrong_path.of_request("/v1/peers/other/message", &good);
@@ -50,11 +53,11 @@ async fn a_message_with_one_altered_byte_is_refused() {
     assert_eq!(status, 200);
 }
 
-/// What someone between two members does with answers.
-type Meddle = fn(&mut Vec<(u16, String, Bytes)>, (u16, String, Bytes)) -> (u16, String, Bytes);
+/// A change that an attacker between two members makes to answers.
+type Change = fn(&mut Vec<(u16, String, Bytes)>, (u16, String, Bytes)) -> (u16, String, Bytes);
 
-/// Stands in front of a member and meddles.
-async fn between(target: SocketAddr, meddle: Meddle) -> SocketAddr {
+/// An attacker in front of a member.
+async fn between(target: SocketAddr, change: Change) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let recorded: Arc<Mutex<Vec<_>>> = Arc::default();
@@ -67,7 +70,7 @@ async fn between(target: SocketAddr, meddle: Meddle) -> SocketAddr {
             let mac = response.headers()[MAC_HEADER].to_str().unwrap().to_owned();
             let status = response.status().as_u16();
             let answer = (status, mac, response.bytes().await.unwrap());
-            let (status, mac, body) = meddle(&mut recorded.lock().unwrap(), answer);
+            let (status, mac, body) = change(&mut recorded.lock().unwrap(), answer);
             let response = Response::builder().status(status).header(MAC_HEADER, mac);
             response.body(Body::from(body)).unwrap()
         },
@@ -76,12 +79,12 @@ async fn between(target: SocketAddr, meddle: Meddle) -> SocketAddr {
     address
 }
 
-/// Sends three messages, each of which is answered, through someone who meddles. Returns how many
-/// answers were believed.
-async fn answers_through(meddle: Meddle) -> (u64, u64) {
+/// Sends three messages, each of which is answered, through an attacker. Returns how many answers
+/// were believed.
+async fn answers_through(change: Change) -> (u64, u64) {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     answering(inbox);
-    let address = between(listening_on(&two), meddle).await;
+    let address = between(listening_on(&two), change).await;
     let (one, _inbox) = PeerServer::start(one_with_two_at(address)).unwrap();
     for round in 0..3 {
         let before = one.counters();
@@ -101,7 +104,7 @@ async fn answers_through(meddle: Meddle) -> (u64, u64) {
 async fn an_answer_is_believed_for_its_own_request_alone() {
     assert_eq!(answers_through(|_, answer| answer).await, (3, 0));
     // From the first message that was taken on, the answer to that.
-    let replay: Meddle = |recorded, answer| {
+    let replay: Change = |recorded, answer| {
         if answer.0 == 200 {
             recorded.push(answer.clone());
         }
@@ -112,7 +115,7 @@ async fn an_answer_is_believed_for_its_own_request_alone() {
 
 #[tokio::test]
 async fn an_answer_with_an_altered_byte_or_status_is_not_believed() {
-    let altered: Meddle = |_, (status, mac, body)| {
+    let altered: Change = |_, (status, mac, body)| {
         let mut body = body.to_vec();
         if status == 200 {
             let place = body.len() - 3;
@@ -121,7 +124,7 @@ async fn an_answer_with_an_altered_byte_or_status_is_not_believed() {
         (status, mac, body.into())
     };
     assert_eq!(answers_through(altered).await, (0, 3));
-    let status: Meddle = |_, (status, mac, body)| {
+    let status: Change = |_, (status, mac, body)| {
         let status = if status == 409 { 200 } else { status };
         (status, mac, body)
     };

@@ -1,4 +1,4 @@
-//! The carrier over real sockets, and the state file on a real disk.
+//! The server over real sockets, and the state file on a real disk.
 
 mod ages;
 mod connections;
@@ -55,7 +55,7 @@ fn fingerprint_of(settings: &GroupSettings) -> Fingerprint {
     Fingerprint::of(settings, &detection)
 }
 
-/// A member that listens, and whose peers are nowhere until a test says where.
+/// A member that listens. Its peers have no address until a test sets one.
 fn setup(me: u32) -> Setup {
     let nowhere: Url = "http://127.0.0.1:1".parse().unwrap();
     let peers = [1, 2, 3].map(NodeId).into_iter();
@@ -79,8 +79,8 @@ fn at(address: SocketAddr) -> Url {
     format!("http://{address}").parse().unwrap()
 }
 
-fn listening_on(carrier: &PeerServer) -> SocketAddr {
-    carrier.listening_on().unwrap()
+fn listening_on(server: &PeerServer) -> SocketAddr {
+    server.listening_on().unwrap()
 }
 
 /// Member 1, with member 2 at this address.
@@ -107,7 +107,7 @@ fn ack(epoch: u64) -> Payload {
 
 async fn next(inbox: &mut Inbox) -> PeerEvent {
     let event = tokio::time::timeout(PATIENCE, inbox.recv()).await;
-    event.expect("an event in time").expect("a carrier")
+    event.expect("an event in time").expect("a server")
 }
 
 async fn next_message(inbox: &mut Inbox) -> IncomingMessage {
@@ -149,7 +149,7 @@ async fn wait_until(what: &str, is_true: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn an_answer_in_the_same_turn_is_in_the_response() {
-    // Member 2 has no way to member 1 but that.
+    // The response is the only way from member 2 to member 1.
     let (two, mut inbox_of_two) = PeerServer::start(setup(2)).unwrap();
     let (one, mut inbox_of_one) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
     one.send(NodeId(2), pre_vote(1));
@@ -248,7 +248,7 @@ async fn a_message_that_has_waited_for_too_long_is_not_handed_out() {
 
 #[tokio::test]
 async fn a_newer_message_replaces_a_waiting_one_of_its_kind() {
-    // Nobody takes anything from this socket, so the first message keeps the line busy.
+    // Nothing reads from this socket, so the first message keeps the connection busy.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let one = one_with_two_at(silent.local_addr().unwrap());
     let (one, _inbox) = PeerServer::start(one).unwrap();

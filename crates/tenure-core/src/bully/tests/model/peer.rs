@@ -42,7 +42,7 @@ impl PeerCandidate {
 
     /// Executes its outputs: the disk writes at once, a task ends at once, and it campaigns for
     /// ever. True if it asks the detector anew.
-    pub(super) fn obey(
+    pub(super) fn execute(
         &mut self,
         durable: &mut HardState,
         said: &mut Vec<(NodeId, PeerMessage)>,

@@ -38,7 +38,7 @@ pub(super) struct Environment {
     pub(super) lag: bool,
     /// Whether timers fire while the messages of the last time are still under way.
     pub(super) hasty: bool,
-    /// Whether everybody has only just started, or follows the best one.
+    /// Whether all members have only just started, or follow the best one.
     pub(super) cold: bool,
 }
 
@@ -165,7 +165,7 @@ impl State {
         };
         act(peer);
         let mut said = Vec::new();
-        if peer.0.obey(&mut self.durable[place(id)], &mut said) {
+        if peer.0.execute(&mut self.durable[place(id)], &mut said) {
             self.late.retain(|&(asker, _)| asker != id);
         }
         said

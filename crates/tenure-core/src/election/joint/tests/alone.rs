@@ -13,7 +13,7 @@ use crate::lease::candidate::Request;
 struct Bench {
     both: Joint,
     now: u64,
-    dice: Dice,
+    random: Rng,
     /// The newest request to the store.
     request: Option<(u64, Request)>,
     /// Its term events.
@@ -28,19 +28,19 @@ impl Bench {
         let mut bench = Self {
             both: Joint::new(lease_candidate(), node),
             now: 0,
-            dice: Dice(1),
+            random: Rng(1),
             request: None,
             said: Vec::new(),
             refused: None,
         };
         // Its start is on disk before anything else.
-        bench.act(|both, now, dice| both.handle_timeout(now, dice));
-        bench.act(|both, now, dice| both.campaign(now, dice));
+        bench.act(|both, now, random| both.handle_timeout(now, random));
+        bench.act(|both, now, random| both.campaign(now, random));
         bench
     }
 
-    fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut Dice)) {
-        act(&mut self.both, at(self.now), &mut self.dice);
+    fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut Rng)) {
+        act(&mut self.both, at(self.now), &mut self.random);
         while let Some(output) = self.both.poll_output() {
             match output {
                 Output::Effect(JointEffect::Store(LeaseEffect::Send {
@@ -49,7 +49,7 @@ impl Bench {
                 Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) => {
                     let written = JointMessage::Peers(PeerInput::Persisted);
                     let now = at(self.now);
-                    self.both.handle_message(now, written, &mut self.dice);
+                    self.both.handle_message(now, written, &mut self.random);
                 }
                 Output::Term(TermEvent::Failed(CampaignFailure::Refused(why))) => {
                     self.refused = Some(why);
@@ -63,7 +63,7 @@ impl Bench {
     fn go(&mut self, pause: u64) {
         for _ in 0..pause / 10 {
             self.now += 10;
-            self.act(|both, now, dice| both.handle_timeout(now, dice));
+            self.act(|both, now, random| both.handle_timeout(now, random));
         }
     }
 
@@ -77,8 +77,8 @@ impl Bench {
 
     fn answer(&mut self, answer: Answer) {
         let (attempt, _) = self.request.take().unwrap();
-        self.act(|both, now, dice| {
-            both.handle_message(now, JointMessage::Store(attempt, answer), dice);
+        self.act(|both, now, random| {
+            both.handle_message(now, JointMessage::Store(attempt, answer), random);
         });
     }
 
@@ -186,7 +186,7 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
         bench.both.node().standing(at(bench.now)),
         Standing::Leading { .. }
     ));
-    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Aborted, dice));
+    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Aborted, random));
     while bench.request.is_some() {
         bench.answer(Answer::Released);
     }
@@ -199,9 +199,9 @@ fn a_resigned_leader_keeps_both_halves_until_the_task_is_gone() {
     let mut bench = Bench::new(1_000);
     let led = bench.asked();
     bench.answer(Answer::Held(led));
-    bench.act(|both, now, dice| both.resign(now, EndReason::ShutDown, dice));
+    bench.act(|both, now, random| both.resign(now, EndReason::ShutDown, random));
     assert!(matches!(bench.standing(), Standing::Leading { .. }));
-    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
+    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Returned, random));
     assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
     let said = [
@@ -215,7 +215,7 @@ fn a_resigned_leader_keeps_both_halves_until_the_task_is_gone() {
 #[test]
 fn a_campaign_that_is_given_up_gives_both_halves_back() {
     let mut bench = Bench::new(1_000);
-    bench.act(|both, now, dice| both.resign(now, EndReason::Resigned, dice));
+    bench.act(|both, now, random| both.resign(now, EndReason::Resigned, random));
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
     assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
@@ -245,7 +245,7 @@ fn a_hand_over_names_the_successor_in_both_places() {
         bench.said.last(),
         Some(&TermEvent::Cancel(EndReason::HandedOver))
     );
-    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
+    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Returned, random));
     let Some((_, Request::HandOver { to, .. })) = &bench.request else {
         panic!("{:?}", bench.request);
     };

@@ -63,9 +63,9 @@ fn lease_candidate() -> LeaseCandidate {
 
 /// Random numbers that are the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
-struct Dice(u64);
+struct Rng(u64);
 
-impl Random for Dice {
+impl Random for Rng {
     fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -75,7 +75,7 @@ impl Random for Dice {
     }
 }
 
-impl Dice {
+impl Rng {
     fn below(&mut self, end: u64) -> u64 {
         self.next_u64() % end.max(1)
     }

@@ -21,20 +21,20 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
 fn roll(world: &mut World, members: u32, by: By) {
     let mut order: Vec<u32> = (1..=members).collect();
     for last in (1..order.len()).rev() {
-        let other = world.dice.below(last as u64 + 1) as usize;
+        let other = world.random.below(last as u64 + 1) as usize;
         order.swap(last, other);
     }
     for id in order {
-        if world.dice.one_in(3) {
+        if world.random.one_in(3) {
             world.kill(id);
         } else {
             world.stop(id);
         }
-        let pause = world.dice.below(2_000);
+        let pause = world.random.below(2_000);
         world.run(pause);
         world.start(id, by);
         world.until_led(LONG);
-        let pause = world.dice.below(8_000);
+        let pause = world.random.below(8_000);
         world.run(pause);
     }
     world.until_led(LONG);
@@ -64,28 +64,28 @@ fn members_that_come_and_go_while_strategies_are_mixed_never_lead_together() {
         let mut world = World::new(3, By::Both, seed);
         let other = if seed % 2 == 0 { By::Lease } else { By::Peers };
         for _ in 0..30 {
-            let id = 1 + world.dice.below(3) as u32;
+            let id = 1 + world.random.below(3) as u32;
             if world.is_up(id) {
-                match world.dice.below(4) {
+                match world.random.below(4) {
                     0 => world.kill(id),
                     1 => world.stop(id),
                     _ => {
-                        let (store, peers) = (!world.dice.one_in(2), !world.dice.one_in(2));
+                        let (store, peers) = (!world.random.one_in(2), !world.random.one_in(2));
                         world.reach(id, store, peers);
                     }
                 }
             } else {
-                let by = if world.dice.one_in(2) {
+                let by = if world.random.one_in(2) {
                     By::Both
                 } else {
                     other
                 };
                 world.start(id, by);
             }
-            let pause = world.dice.below(6_000);
+            let pause = world.random.below(6_000);
             world.run(pause);
         }
-        // When all is well again somebody leads.
+        // When all is well again there is a leader.
         for id in 1..=3 {
             world.reach(id, true, true);
             if world.is_up(id) {

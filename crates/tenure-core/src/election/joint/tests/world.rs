@@ -57,7 +57,7 @@ enum Parcel {
 /// The world. It fails by itself when two lead, or when an epoch is not above the last.
 pub(super) struct World {
     pub(super) now: u64,
-    pub(super) dice: Dice,
+    pub(super) random: Rng,
     places: BTreeMap<u32, Place>,
     guarantee: GroupGuarantee,
     members: u32,
@@ -79,7 +79,7 @@ impl World {
 
     /// The same, with this guarantee among the peers.
     pub(super) fn with(guarantee: GroupGuarantee, members: u32, by: By, seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut random = Rng(seed);
         let hours = 7_200_000;
         let mut world = Self {
             now: 0,
@@ -87,15 +87,15 @@ impl World {
             guarantee,
             members,
             lease: lease::Record::default(),
-            store_wall: 1_000_000_000 + dice.below(hours),
+            store_wall: 1_000_000_000 + random.below(hours),
             parcels: Vec::new(),
             loss: 20,
             terms: Vec::new(),
             log: vec![format!("seed {seed}")],
-            dice,
+            random,
         };
         for id in 1..=members {
-            let wall = 1_000_000_000 + world.dice.below(hours);
+            let wall = 1_000_000_000 + world.random.below(hours);
             let place = Place {
                 by,
                 machine: None,
@@ -137,7 +137,7 @@ impl World {
             By::Both => Machine::Both(Joint::new(lease_candidate(), node(place.record))),
             By::Peers => Machine::Peers(node(place.record)),
         });
-        self.drive(id, |machine, now, dice| machine.campaign(now, dice));
+        self.drive(id, |machine, now, random| machine.campaign(now, random));
     }
 
     /// The process dies, and its task with it.
@@ -153,8 +153,8 @@ impl World {
     pub(super) fn stop(&mut self, id: u32) {
         self.note(&format!("{id} stops"));
         self.place(id).stopping = true;
-        self.drive(id, |machine, now, dice| {
-            machine.resign(now, EndReason::ShutDown, dice)
+        self.drive(id, |machine, now, random| {
+            machine.resign(now, EndReason::ShutDown, random)
         });
         for _ in 0..500 {
             self.tick();
@@ -227,18 +227,22 @@ impl World {
             {
                 let place = self.place(id);
                 (place.task, place.stops_at) = (None, None);
-                self.drive(id, |machine, now, dice| machine.task_ended(now, end, dice));
+                self.drive(id, |machine, now, random| {
+                    machine.task_ended(now, end, random)
+                });
             }
-            self.drive(id, |machine, now, dice| machine.handle_timeout(now, dice));
+            self.drive(id, |machine, now, random| {
+                machine.handle_timeout(now, random)
+            });
         }
     }
 
     fn post(&mut self, parcel: Parcel) {
-        if self.dice.one_in(self.loss) {
+        if self.random.one_in(self.loss) {
             return;
         }
-        let delay = if self.dice.one_in(10) { 150 } else { 10 };
-        let arrival = self.now + 1 + self.dice.below(delay);
+        let delay = if self.random.one_in(10) { 150 } else { 10 };
+        let arrival = self.now + 1 + self.random.below(delay);
         self.parcels.push((arrival, parcel));
     }
 
@@ -250,8 +254,8 @@ impl World {
                     return;
                 }
                 let from = NodeId(from);
-                self.drive(to, |machine, now, dice| {
-                    machine.hear(now, PeerInput::Message { from, message }, dice);
+                self.drive(to, |machine, now, random| {
+                    machine.hear(now, PeerInput::Message { from, message }, random);
                 });
             }
             Parcel::Verdict(asker, life, node, round) => {
@@ -269,7 +273,9 @@ impl World {
                         round,
                         verdict,
                     };
-                    self.drive(asker, |machine, now, dice| machine.hear(now, said, dice));
+                    self.drive(asker, |machine, now, random| {
+                        machine.hear(now, said, random)
+                    });
                 }
             }
             Parcel::Request(from, life, attempt, request) => {
@@ -282,8 +288,8 @@ impl World {
             Parcel::Answer(to, life, attempt, answer) => {
                 let place = &self.places[&to];
                 if place.life == life && place.reaches_store {
-                    self.drive(to, |machine, now, dice| {
-                        machine.answered(now, attempt, answer, dice)
+                    self.drive(to, |machine, now, random| {
+                        machine.answered(now, attempt, answer, random)
                     });
                 }
             }
@@ -335,12 +341,12 @@ impl World {
         }
     }
 
-    fn drive(&mut self, id: u32, act: impl FnOnce(&mut Machine, Instant, &mut Dice)) {
+    fn drive(&mut self, id: u32, act: impl FnOnce(&mut Machine, Instant, &mut Rng)) {
         let now = at(self.now);
         let Some(machine) = &mut self.places.get_mut(&id).unwrap().machine else {
             return;
         };
-        act(machine, now, &mut self.dice);
+        act(machine, now, &mut self.random);
         loop {
             let machine = self.places.get_mut(&id).unwrap().machine.as_mut();
             let Some(machine) = machine else { return };
@@ -368,9 +374,9 @@ impl World {
             }
             Output::Effect(JointEffect::Peers(PeerEffect::Persist(record))) => {
                 self.place(id).record = record;
-                let (now, dice) = (at(self.now), &mut self.dice);
+                let (now, random) = (at(self.now), &mut self.random);
                 if let Some(machine) = &mut self.places.get_mut(&id).unwrap().machine {
-                    machine.hear(now, PeerInput::Persisted, dice);
+                    machine.hear(now, PeerInput::Persisted, random);
                 }
             }
             Output::Effect(JointEffect::Peers(PeerEffect::Ask { node, round })) => {
@@ -395,17 +401,17 @@ impl World {
             }
             Output::Term(TermEvent::Ended(..) | TermEvent::Withdrawn) => {
                 self.note(&format!("{id} has ended"));
-                let (now, dice) = (at(self.now), &mut self.dice);
+                let (now, random) = (at(self.now), &mut self.random);
                 let place = self.places.get_mut(&id).unwrap();
                 if let Some(machine) = place.machine.as_mut().filter(|_| !place.stopping) {
-                    machine.campaign(now, dice);
+                    machine.campaign(now, random);
                 }
             }
         }
     }
 
     fn stop_task(&mut self, id: u32, within: u64, end: TaskEnd) {
-        let stop = self.now + self.dice.below(within);
+        let stop = self.now + self.random.below(within);
         self.note(&format!("{id} is to stop"));
         self.place(id).stops_at = Some((stop, end));
     }
@@ -437,39 +443,39 @@ macro_rules! each {
 }
 
 impl Machine {
-    fn campaign(&mut self, now: Instant, dice: &mut Dice) {
-        each!(self, machine => ElectionMachine::campaign(machine, now, dice));
+    fn campaign(&mut self, now: Instant, random: &mut Rng) {
+        each!(self, machine => ElectionMachine::campaign(machine, now, random));
     }
 
-    fn resign(&mut self, now: Instant, reason: EndReason, dice: &mut Dice) {
-        each!(self, machine => ElectionMachine::resign(machine, now, reason, dice));
+    fn resign(&mut self, now: Instant, reason: EndReason, random: &mut Rng) {
+        each!(self, machine => ElectionMachine::resign(machine, now, reason, random));
     }
 
-    fn task_ended(&mut self, now: Instant, end: TaskEnd, dice: &mut Dice) {
-        each!(self, machine => ElectionMachine::task_ended(machine, now, end, dice));
+    fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut Rng) {
+        each!(self, machine => ElectionMachine::task_ended(machine, now, end, random));
     }
 
-    fn handle_timeout(&mut self, now: Instant, dice: &mut Dice) {
-        each!(self, machine => ElectionMachine::handle_timeout(machine, now, dice));
+    fn handle_timeout(&mut self, now: Instant, random: &mut Rng) {
+        each!(self, machine => ElectionMachine::handle_timeout(machine, now, random));
     }
 
     fn standing(&self, now: Instant) -> Standing {
         each!(self, machine => ElectionMachine::standing(machine, now))
     }
 
-    fn hear(&mut self, now: Instant, input: PeerInput, dice: &mut Dice) {
+    fn hear(&mut self, now: Instant, input: PeerInput, random: &mut Rng) {
         match self {
             Self::Lease(_) => {}
-            Self::Both(both) => both.handle_message(now, JointMessage::Peers(input), dice),
-            Self::Peers(node) => node.handle_message(now, input, dice),
+            Self::Both(both) => both.handle_message(now, JointMessage::Peers(input), random),
+            Self::Peers(node) => node.handle_message(now, input, random),
         }
     }
 
-    fn answered(&mut self, now: Instant, attempt: u64, answer: Answer, dice: &mut Dice) {
+    fn answered(&mut self, now: Instant, attempt: u64, answer: Answer, random: &mut Rng) {
         match self {
-            Self::Lease(machine) => machine.handle_message(now, (attempt, answer), dice),
+            Self::Lease(machine) => machine.handle_message(now, (attempt, answer), random),
             Self::Both(both) => {
-                both.handle_message(now, JointMessage::Store(attempt, answer), dice)
+                both.handle_message(now, JointMessage::Store(attempt, answer), random)
             }
             Self::Peers(_) => {}
         }

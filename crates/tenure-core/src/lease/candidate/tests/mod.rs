@@ -117,7 +117,7 @@ impl Bench {
             {
                 self.answer(attempt, Answer::Unknown("no answer".to_owned()));
             } else {
-                self.look();
+                self.tick();
             }
             let woken_again = self.machine.poll_timeout();
             assert!(woken_again.is_none_or(|next| next > self.now), "it spins");
@@ -129,11 +129,11 @@ impl Bench {
     /// The computer stands still until `millis` after the start, and the candidate ticks then.
     fn jump_to(&mut self, millis: u64) -> &mut Self {
         self.now = at(millis);
-        self.look();
+        self.tick();
         self
     }
 
-    fn look(&mut self) {
+    fn tick(&mut self) {
         self.machine.handle_timeout(self.now, &mut self.random);
         self.drain();
     }

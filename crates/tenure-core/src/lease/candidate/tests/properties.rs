@@ -64,7 +64,7 @@ impl Watch {
             Step::Jump(duration) => {
                 self.now = self.now + *duration;
                 self.check_standing();
-                self.look();
+                self.tick();
             }
             Step::Answer(answer) => self.answer(answer.clone()),
             Step::Stale(age, answer) => {
@@ -94,16 +94,16 @@ impl Watch {
         let end = self.now + duration;
         while let Some(next) = self.machine.poll_timeout().filter(|&next| next <= end) {
             self.now = self.now.max(next);
-            self.look();
+            self.tick();
         }
         self.now = end;
     }
 
-    fn look(&mut self) {
+    fn tick(&mut self) {
         self.machine.handle_timeout(self.now, &mut self.random);
         self.drain();
         self.check_standing();
-        self.check_ladder();
+        self.check_step_down();
         let next = self.machine.poll_timeout();
         assert!(next.is_none_or(|next| next > self.now), "the machine spins");
     }
@@ -206,7 +206,7 @@ impl Watch {
     }
 
     /// After a tick the step-down has the stage that the time demands.
-    fn check_ladder(&self) {
+    fn check_step_down(&self) {
         if let (Some(term), Some(renewed)) = (&self.term, self.renewed)
             && !term.task_ended
         {

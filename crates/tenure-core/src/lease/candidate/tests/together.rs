@@ -258,11 +258,11 @@ impl World {
                 .task_ended(now, TaskEnd::Returned, &mut node.random);
         }
         while let Some(output) = self.nodes[number].machine.poll_output() {
-            self.obey(number, &output);
+            self.execute(number, &output);
         }
     }
 
-    fn obey(&mut self, number: usize, output: &Output<LeaseEffect>) {
+    fn execute(&mut self, number: usize, output: &Output<LeaseEffect>) {
         let (now, node) = (self.now, &mut self.nodes[number]);
         match output {
             Output::Term(TermEvent::Began(epoch)) => {

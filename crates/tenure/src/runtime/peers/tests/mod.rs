@@ -9,7 +9,7 @@ use tenure_core::detector::DetectorMessage;
 use super::*;
 use crate::config::{Bully, Peer};
 
-/// Member 1 of two without a quorum, of which the other one says nothing by itself.
+/// Member 1 of two without a quorum. The other one sends nothing by itself.
 fn one_of_two(now: Instant) -> Peers {
     let peer = |node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap();
     let bully = Bully::new(NodeId(1), [1, 2].map(peer));

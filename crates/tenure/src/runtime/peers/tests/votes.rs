@@ -1,4 +1,4 @@
-//! Elections over HTTP: which requests there are, and what their responses carry.
+//! Elections over HTTP: the requests, and the messages in their responses.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, mpsc};
@@ -33,7 +33,7 @@ struct Exchange {
 
 type Exchanges = Arc<Mutex<Vec<Exchange>>>;
 
-/// Three members over HTTP, of which the first one is the best.
+/// Three members over HTTP; the first one is the best.
 struct Group {
     candidates: Vec<Candidate>,
     disks: Vec<Disk>,
@@ -223,7 +223,7 @@ impl Group {
     }
 }
 
-/// The disks of both followers, which no write gets through to.
+/// The disks of both followers, blocked for all writes.
 struct BusyDisks {
     release: mpsc::Sender<()>,
     holder: JoinHandle<()>,
@@ -268,7 +268,7 @@ async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request
                 group.of("request_vote").len() == 2
             })
             .await;
-        // The disks are busy, so there is no promise that could be spoken of.
+        // The disks are busy, so no promise is durable yet.
         tokio::time::sleep(Duration::from_millis(200)).await;
         for exchange in group.of("request_vote") {
             assert_eq!(exchange.response, None);
