@@ -103,7 +103,11 @@ async fn terms_follow_each_other_after_the_cool_down_and_each_is_reported_with_i
         let error = "can't read the ledger: the disk is gone";
         assert_eq!(term.error.as_deref(), Some(error));
     }
-    assert!(reported.windows(2).all(|pair| pair[0].epoch < pair[1].epoch));
+    assert!(
+        reported
+            .windows(2)
+            .all(|pair| pair[0].epoch < pair[1].epoch)
+    );
 }
 
 #[cfg(feature = "peers")]

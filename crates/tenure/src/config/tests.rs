@@ -669,10 +669,12 @@ fn timings_in_code_adjust_those_of_the_file() {
     assert_eq!(timings.stop_grace(), Duration::from_millis(500));
     assert_eq!(timings.progress_deadline(), Some(Duration::from_secs(2)));
     // The renew interval was never set, so it follows from the new lease duration.
-    let longer = adjusted.unwrap().with_adjusted_timings(|timings| crate::TimingsOptions {
-        lease_duration: Some(Duration::from_secs(12)),
-        ..timings
-    });
+    let longer = adjusted
+        .unwrap()
+        .with_adjusted_timings(|timings| crate::TimingsOptions {
+            lease_duration: Some(Duration::from_secs(12)),
+            ..timings
+        });
     let interval = longer.unwrap().timings().renew_interval();
     assert_eq!(interval, timings.renew_interval() * 2);
 }
