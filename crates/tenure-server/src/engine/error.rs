@@ -32,14 +32,14 @@ pub enum OpenError {
         /// The folder.
         path: PathBuf,
     },
-    /// A newer tenure wrote the folder. Use that one.
-    #[error("{} has format {found} and this version knows up to {known}, use a newer one", path.display())]
+    /// Another version of tenure wrote the folder. Use that one.
+    #[error("{} has format {found} and this version knows format {known}, use the version that wrote it", path.display())]
     Newer {
         /// The file that says so.
         path: PathBuf,
         /// The format found.
         found: u32,
-        /// The newest format that this version knows.
+        /// The format that this version knows.
         known: u32,
     },
     /// The file is not what was written there. Restore a backup, or move the folder away to start

@@ -10,7 +10,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::lease::{LeaseDuration, StoredState};
 
-use super::folder::{FORMAT, Folder};
+use super::folder::Folder;
 use super::schema::Meta;
 use super::{check, recent, schema};
 use crate::engine::{Loaded, OpenError, wal};
@@ -105,7 +105,7 @@ pub(crate) fn backup(
         error,
     };
     // Before the copy is made: a store that runs goes on.
-    let began = folder.began(folder.format()?)?;
+    let began = folder.began()?;
     // Its mode is 0600, and it is gone again if this fails.
     let copy = tempfile::Builder::new()
         .prefix(".tenure-backup-")
@@ -119,10 +119,8 @@ pub(crate) fn backup(
     let checked = {
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
         let mut checked = check::load(&connection, &folder.database(), usize::MAX)?;
-        if checked.format == FORMAT {
-            // For people who look into it.
-            put_in_place(&connection, &mut checked.meta).map_err(not_written)?;
-        }
+        // For people who look into it.
+        put_in_place(&connection, &mut checked.meta).map_err(not_written)?;
         checked
     };
     // What is in the log alone is in the copy.
@@ -146,7 +144,7 @@ pub(crate) fn backup(
 fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
     let folder = Folder::look_at(data_dir);
     folder.check_not_restoring()?;
-    if folder.format()?.is_none() {
+    if !folder.is_marked()? {
         return Err(BackupError::NoStore {
             path: data_dir.into(),
         });

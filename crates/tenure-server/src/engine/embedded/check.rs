@@ -10,16 +10,12 @@ use super::folder::FORMAT;
 use super::recent::Batches;
 use super::row::Row;
 use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
-use super::upgrade::{
-    self, WITH_COUNTED_BATCHES, WITH_RECENT_TERMS, WITHOUT_DELETED, WITHOUT_TERMS,
-};
 use super::{deleted, terms};
 use crate::engine::{Loaded, OpenError};
 use crate::table::Key;
 
 /// A database all of which is as it was written.
 pub(super) struct Checked {
-    pub(super) format: u32,
     pub(super) loaded: Loaded,
     /// What stands there about all that is in its place.
     pub(super) meta: Meta,
@@ -35,7 +31,7 @@ pub(super) fn load(
     max_history: usize,
 ) -> Result<Checked, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
-    let format = check_owner(connection, path)?;
+    check_owner(connection, path)?;
     let verdict: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(failed)?;
@@ -61,31 +57,9 @@ pub(super) fn load(
         leases.push_back(row.into_lease().map_err(|detail| damaged(path, detail))?);
     }
     let damage = |detail| damaged(path, detail);
-    let mut overfull = BTreeSet::new();
-    let mut batches = Batches::default();
-    let mut deleted = Vec::new();
-    match format {
-        WITHOUT_TERMS => {}
-        WITH_RECENT_TERMS | WITH_COUNTED_BATCHES => {
-            let mut check = |select: &str| check_old_terms(connection, path, &mut counted, select);
-            overfull = check(upgrade::SELECT_TERMS)?;
-            if format == WITH_RECENT_TERMS {
-                overfull.extend(check(upgrade::SELECT_RECENT_TERMS)?);
-            } else {
-                let crcs;
-                (batches, crcs) = upgrade::read_batches(connection).map_err(damage)?;
-                crcs.into_iter()
-                    .for_each(|crc| counted.account(None, Some(crc)));
-            }
-        }
-        _ => {
-            overfull = check_terms(connection, path, &mut counted, max_history)?;
-            batches = Batches::read(connection).map_err(damage)?;
-            if format > WITHOUT_DELETED {
-                deleted = deleted::read(connection, &mut counted).map_err(damage)?;
-            }
-        }
-    }
+    let overfull = check_terms(connection, path, &mut counted, max_history)?;
+    let batches = Batches::read(connection).map_err(damage)?;
+    let deleted = deleted::read(connection, &mut counted).map_err(damage)?;
     if counted != meta {
         let detail = format!(
             "it has {} rows and should have {}, or other ones",
@@ -108,7 +82,6 @@ pub(super) fn load(
     // In their order, and after what is in its place.
     batches.apply(&mut loaded).map_err(damage)?;
     Ok(Checked {
-        format,
         loaded,
         meta,
         overfull,
@@ -151,28 +124,8 @@ fn check_terms(
     Ok(overfull)
 }
 
-/// The same for a table of an older format; all its leases may have more than are to be remembered.
-fn check_old_terms(
-    connection: &Connection,
-    path: &Path,
-    counted: &mut Meta,
-    select: &str,
-) -> Result<BTreeSet<Key>, OpenError> {
-    let failed = |error: rusqlite::Error| broken(path, &error);
-    let mut overfull = BTreeSet::new();
-    let mut select = connection.prepare(select).map_err(failed)?;
-    let mut rows = select.query([]).map_err(failed)?;
-    while let Some(row) = rows.next().map_err(failed)? {
-        let (row, crc) = upgrade::read_term(row).map_err(|detail| damaged(path, detail))?;
-        counted.account(None, Some(crc));
-        let (key, _) = row.into_term().map_err(|detail| damaged(path, detail))?;
-        overfull.insert(key);
-    }
-    Ok(overfull)
-}
-
-/// The database is a store's, of a format that this version knows: of this or an older one.
-fn check_owner(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
+/// The database is a store's, of the format that this version knows.
+fn check_owner(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let number = |pragma: &str| {
         connection
             .query_row(pragma, [], |row| row.get::<_, i64>(0))
@@ -183,7 +136,7 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     }
     let found = number("PRAGMA user_version")?;
     match u32::try_from(found) {
-        Ok(format @ 1..=FORMAT) => Ok(format),
+        Ok(FORMAT) => Ok(()),
         Ok(found) if found > FORMAT => Err(OpenError::Newer {
             path: path.into(),
             found,

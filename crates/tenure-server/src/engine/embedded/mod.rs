@@ -3,7 +3,7 @@
 //! ```text
 //! data_dir/             0700
 //!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 5": there was a database here
+//!   FORMAT              "tenure-store 1": there was a database here
 //!   RUNNING             while the database is open: how far it had come at least, which is in the log
 //!                       alone, so that a lost log is noticed
 //!   RUNNING.new         what RUNNING is written to the next time, opened ahead
@@ -33,7 +33,6 @@ mod row;
 mod running;
 mod schema;
 mod terms;
-mod upgrade;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,7 +43,7 @@ use rusqlite::{Connection, ErrorCode, Transaction};
 use tracing::{error, warn};
 
 use self::backlog::Backlog;
-use self::folder::{FORMAT, Folder};
+use self::folder::Folder;
 use self::running::Running;
 use self::schema::Meta;
 use self::terms::Reader;
@@ -95,10 +94,6 @@ pub(super) struct Embedded {
 
 /// Opens the database in `data_dir`, or makes it, and reads all of it. Its revisions go on from
 /// `revision` at least.
-///
-/// A folder of an older format becomes one of this format, in two steps: the database in one
-/// transaction, then the marker. A start that is cut short between them finds a new database under
-/// an old marker, and does the second step.
 pub(super) fn open(
     data_dir: &Path,
     max_history: usize,
@@ -107,9 +102,9 @@ pub(super) fn open(
     let folder = Folder::open(data_dir)?;
     let database = folder.database();
     folder.check_not_restoring()?;
-    let marked = folder.format()?;
-    let began = folder.began(marked)?;
-    if marked.is_none() {
+    let is_marked = folder.is_marked()?;
+    let began = folder.began()?;
+    if !is_marked {
         if began.is_some() {
             return Err(folder.marker_is_missing());
         }
@@ -120,14 +115,8 @@ pub(super) fn open(
     }
     let connection = schema::connect(&database)?;
     let checked = check::load(&connection, &database, max_history)?;
-    if marked.is_some_and(|marked| marked > checked.format) {
-        return Err(OpenError::Damaged {
-            path: database,
-            detail: "it is of an older format than its folder".into(),
-        });
-    }
     let mut loaded = checked.loaded;
-    if marked.is_none() && !loaded.leases.is_empty() {
+    if !is_marked && !loaded.leases.is_empty() {
         return Err(folder.marker_is_missing());
     }
     folder.check_revision(began, loaded.revision)?;
@@ -153,12 +142,7 @@ pub(super) fn open(
     };
     // The log starts anew with other salts: a tail that a power cut tore is not looked at again.
     engine.empty_log(&database)?;
-    if checked.format < FORMAT {
-        upgrade::to_this(&engine.connection, checked.format, &mut engine.meta).map_err(failed)?;
-        // In the database file before the marker says so.
-        engine.empty_log(&database)?;
-    }
-    if marked != Some(FORMAT) {
+    if !is_marked {
         engine.folder.mark()?;
     }
     loaded.revision = engine.begin(revision).map_err(failed)?;

@@ -166,16 +166,8 @@ impl<'a> Change<'a> {
             b'T' => terms::Row::decode(columns).map(Self::Term),
             b'D' => {
                 let (namespace, lease) = (columns.text()?, columns.text()?);
-                // In the third format the greatest one of all stood elsewhere.
-                let last = match columns.end() {
-                    Ok(()) => None,
-                    Err(NotColumns) => columns.optional_number()?,
-                };
-                // Up to the fourth format none were left.
-                let retired = match columns.end() {
-                    Ok(()) => &[],
-                    Err(NotColumns) => columns.bytes()?,
-                };
+                let last = columns.optional_number()?;
+                let retired = columns.bytes()?;
                 columns.end()?;
                 Ok(Self::Deleted(Deleted {
                     namespace,
@@ -287,14 +279,6 @@ impl Batches {
             batches.changes.push(changes);
         }
         Ok(batches)
-    }
-
-    /// Batches of an older format.
-    pub(super) fn of(changes: Vec<Vec<u8>>) -> Self {
-        Self {
-            changes,
-            revisions: None,
-        }
     }
 
     /// The last of their revisions, if they follow the revision `placed`: or that, if there are none.

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use tenure_core::{Epoch, UnixMillis};
 
 use super::backup::Contents;
-use super::folder::{FORMAT, Folder, check_file, private};
+use super::folder::{Folder, check_file, private};
 use super::schema::{self, Meta, UPDATE_META};
-use super::{backup, check, upgrade};
+use super::{backup, check};
 use crate::clock;
 use crate::engine::{OpenError, wal};
 
@@ -174,10 +174,7 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
     let checked = check::load(&connection, backup, usize::MAX).map_err(refused)?;
     let (loaded, mut meta) = (checked.loaded, checked.meta);
-    match checked.format {
-        FORMAT => backup::put_in_place(&connection, &mut meta).map_err(broken)?,
-        older => upgrade::to_this(&connection, older, &mut meta).map_err(broken)?,
-    }
+    backup::put_in_place(&connection, &mut meta).map_err(broken)?;
     let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
     let last = loaded.last_epoch();
     let floor = far_above(last, clock::wall()).ok_or_else(|| RestoreError::EpochsUsedUp {
