@@ -7,11 +7,17 @@
 //! check epochs), nor anything about more than one server on one folder: it refuses that.
 //!
 //! ```text
-//! http --> store --> table (shards) -- lease::apply (core) --> journal --> engine (disk)
+//! http --> store --> table (shards) -- lease::apply (core) --> commit queue --> engine (disk)
 //!            |                                                    |
 //!            +------------- waits until durable <-----------------+
 //!            |                                                    |
 //!            +-- streams <----------------- events <--------------+
+//! ```
+//!
+//! Each module uses only those to its left:
+//!
+//! ```text
+//! model <-- engine <-- commit queue <-- table <-- store <-- http
 //! ```
 //!
 //! # Examples
@@ -38,11 +44,13 @@ mod http;
 mod store;
 mod table;
 
-mod journal;
+mod commit_queue;
 
 mod events;
 
 mod engine;
+
+mod model;
 
 mod clock;
 mod panics;

@@ -265,7 +265,7 @@ async fn a_deleted_lease_has_no_history_nor_has_one_made_again() {
         );
         server.stop().await.unwrap();
         if let Some(folder) = folder {
-            assert_eq!(rows(folder.path(), "history"), 0);
+            assert_eq!(rows(folder.path(), "term_rows"), 0);
         }
     }
 }

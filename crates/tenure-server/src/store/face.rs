@@ -11,8 +11,9 @@ use tenure_core::wire::Problem;
 use tenure_core::{Epoch, Instant};
 
 use super::Store;
-use super::work::{Unknown, Work};
-use crate::table::Key;
+use super::observe::IfMissing;
+use super::transaction::LeaseTransaction;
+use crate::model::Key;
 
 /// A lease as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,22 +49,17 @@ impl Store {
         if !matches!(operation, Operation::Renew(..) | Operation::Release(_)) {
             self.ready()?;
         }
-        let unknown = match operation {
-            Operation::Acquire(..) => Unknown::Make,
-            _ => Unknown::Refuse,
+        let if_missing = match operation {
+            Operation::Acquire(..) => IfMissing::Create,
+            _ => IfMissing::Refuse,
         };
-        let work = |work: &mut Work<'_>| {
+        let work = |work: &mut LeaseTransaction<'_>| {
             let applied = work.apply_by(rules, operation, reason.clone())?;
-            let epoch = work
-                .entry
-                .lease
-                .record()
-                .last_grant()
-                .map(|grant| grant.epoch);
+            let epoch = work.record().last_grant().map(|grant| grant.epoch);
             Ok((applied.change, epoch))
         };
-        let refuse = |work: &Work<'_>| work.refusal(rules, operation).map(Err);
-        let seen = self.change(key, unknown, work, refuse).await?;
+        let refuse = |work: &LeaseTransaction<'_>| work.refusal(rules, operation).map(Err);
+        let seen = self.change(key, if_missing, work, refuse).await?;
         Ok(seen.value.unwrap_or_else(|| {
             // What nobody ever acquired is available.
             let mut nothing = Record::default();
@@ -93,20 +89,15 @@ impl Store {
             Some((usage, lease_id)) => lease::usable(record, usage, lease_id, now),
             None => Ok(()),
         };
-        let work = |work: &mut Work<'_>| {
-            may(work.entry.lease.record(), work.now)?;
-            let look = Look::of(work.entry.lease.record(), work.now);
+        let work = |work: &mut LeaseTransaction<'_>| {
+            may(work.record(), work.now())?;
+            let look = Look::of(work.record(), work.now());
             let ends = match then {
                 Then::Stays => false,
                 Then::Changes => matches!(look.state, State::Expired | State::Broken),
                 Then::Goes => look.state != State::Available,
             };
-            let last = work
-                .entry
-                .lease
-                .record()
-                .last_grant()
-                .map(|grant| grant.lease_id);
+            let last = work.record().last_grant().map(|grant| grant.lease_id);
             if let (true, Some(last)) = (ends, last) {
                 // Its own id releases a lease in each of these states.
                 let _ = work.apply_by(&Rules::AZURE, &Operation::Release(last), None);
@@ -118,11 +109,11 @@ impl Store {
             Ok(look)
         };
         let seen = match then {
-            Then::Stays => self.look_at(key, work).await?,
+            Then::Stays => self.read(key, work).await?,
             Then::Changes | Then::Goes => {
                 let refuse =
-                    |work: &Work<'_>| may(work.entry.lease.record(), work.now).err().map(Err);
-                self.change(key, Unknown::Refuse, work, refuse).await?
+                    |work: &LeaseTransaction<'_>| may(work.record(), work.now()).err().map(Err);
+                self.change(key, IfMissing::Refuse, work, refuse).await?
             }
         };
         Ok(seen

@@ -12,7 +12,7 @@ use tenure_core::lease::{LeaseDuration, StoredState};
 
 use super::folder::Folder;
 use super::schema::Meta;
-use super::{check, recent, schema};
+use super::{check, checkpoint, schema};
 use crate::engine::{Loaded, OpenError, wal};
 
 /// What a backup has in it.
@@ -95,8 +95,8 @@ pub(crate) fn backup(
     file: &Path,
     existing: Existing,
 ) -> Result<Contents, BackupError> {
-    let folder = look_at(data_dir)?;
-    let target = folder_of(file, &folder)?;
+    let folder = folder_of_store(data_dir)?;
+    let target = target_folder(file, &folder)?;
     if existing == Existing::Keep && fs::symlink_metadata(file).is_ok() {
         return Err(BackupError::Exists { path: file.into() });
     }
@@ -118,9 +118,9 @@ pub(crate) fn backup(
     })?;
     let checked = {
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
-        let mut checked = check::load(&connection, &folder.database(), usize::MAX)?;
+        let mut checked = check::load(&connection, &folder.database())?;
         // For people who look into it.
-        put_in_place(&connection, &mut checked.meta).map_err(not_written)?;
+        apply_batches(&connection, &mut checked.meta).map_err(not_written)?;
         checked
     };
     // What is in the log alone is in the copy.
@@ -141,8 +141,8 @@ pub(crate) fn backup(
 }
 
 /// The folder of a store whose log may be believed.
-fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
-    let folder = Folder::look_at(data_dir);
+fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
+    let folder = Folder::peek(data_dir);
     folder.check_not_restoring()?;
     if !folder.is_marked()? {
         return Err(BackupError::NoStore {
@@ -157,14 +157,14 @@ fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
 /// after damage. A store that runs has looked at its start, and changes the log all the time; where
 /// none runs, none may start to while this looks.
 pub(crate) fn check_log(data_dir: &Path, database: &Path) -> Result<(), OpenError> {
-    match Folder::look_at(data_dir).keep_out()? {
+    match Folder::peek(data_dir).keep_out()? {
         Some(_lock) => wal::check(database),
         None => Ok(()),
     }
 }
 
 /// The folder that `file` is in, if it is another one than the store's.
-fn folder_of(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
+fn target_folder(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
     let parent = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -213,12 +213,12 @@ fn copy_pages(database: &Path, copy: &Path) -> Result<(), CopyError> {
     }
 }
 
-/// Puts what was committed last in its place in the copy.
-pub(super) fn put_in_place(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
+/// Brings the tables of the copy up to its batches.
+pub(super) fn apply_batches(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
     let transaction = copy.unchecked_transaction()?;
-    // It forgets no terms.
+    // No term is forgotten here.
     let most_terms = u32::MAX as usize;
-    recent::put_in_place(&transaction, meta, most_terms, &BTreeSet::new())?;
+    checkpoint::apply_all(&transaction, meta, most_terms, &BTreeSet::new())?;
     transaction.commit()
 }
 

@@ -69,7 +69,7 @@ impl Folder {
     }
 
     /// The folder of a store, without making, locking or changing anything.
-    pub(super) fn look_at(path: &Path) -> Self {
+    pub(super) fn peek(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
             _lock: None,
