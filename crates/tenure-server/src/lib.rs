@@ -7,11 +7,17 @@
 //! start when another store uses the same directory.
 //!
 //! ```text
-//! http --> store --> table (shards) -- lease::apply (core) --> journal --> engine (disk)
+//! http --> store --> table (shards) -- lease::apply (core) --> commit queue --> engine (disk)
 //!            |                                                    |
 //!            +------------- waits until durable <-----------------+
 //!            |                                                    |
 //!            +-- streams <----------------- events <--------------+
+//! ```
+//!
+//! Each module uses only those to its left:
+//!
+//! ```text
+//! model <-- engine <-- commit queue <-- table <-- store <-- http
 //! ```
 //!
 //! # Examples
@@ -37,11 +43,13 @@ mod http;
 mod store;
 mod table;
 
-mod journal;
+mod commit_queue;
 
 mod events;
 
 mod engine;
+
+mod model;
 
 mod clock;
 mod panics;
@@ -54,9 +62,9 @@ pub use config::{Config, EngineConfig, LimitError, LimitSetting, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, router};
+pub use model::Key;
 pub use server::{ServeError, Server};
 pub use store::{AccessEffect, LeaseSnapshot, Store};
-pub use table::Key;
 pub use tls::{Tls, TlsError};
 
 /// Functions for a database that a [`Protocol`] keeps in the data directory, beside that of the leases.

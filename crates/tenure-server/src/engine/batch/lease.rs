@@ -1,39 +1,39 @@
-//! One lease as a row.
+//! One lease as columns.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use rusqlite::{CachedStatement, params};
 use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Metadata, Stored, StoredState};
 use tenure_core::time::millis;
 use tenure_core::{Epoch, Name, UnixMillis};
 
-use super::columns::{self, Columns, NotColumns};
-use crate::table::Key;
+use super::codec::{self, Columns, DecodeError};
+use super::retired::{bytes_of, ids_of};
+use crate::model::Key;
 
-/// The columns of a row, but for the checksum over them.
+/// The columns of a lease, in a batch and in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) lease: &'a str,
-    state: &'a str,
-    holder: Option<&'a str>,
-    epoch: Option<u64>,
-    granted_at_ms: Option<u64>,
-    duration_ms: Option<u64>,
-    lease_id: Option<Cow<'a, [u8]>>,
-    break_ms: Option<u64>,
-    lock_delay_ms: Option<u64>,
-    metadata: Cow<'a, str>,
-    reserved_for: Option<&'a str>,
-    reserved_ms: Option<u64>,
-    pub(super) retired: Cow<'a, [u8]>,
-    pub(super) revision: u64,
+pub(crate) struct LeaseFields<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) lease: &'a str,
+    pub(crate) state: &'a str,
+    pub(crate) holder: Option<&'a str>,
+    pub(crate) epoch: Option<u64>,
+    pub(crate) granted_at_ms: Option<u64>,
+    pub(crate) duration_ms: Option<u64>,
+    pub(crate) lease_id: Option<[u8; 16]>,
+    pub(crate) break_ms: Option<u64>,
+    pub(crate) lock_delay_ms: Option<u64>,
+    pub(crate) metadata: Cow<'a, str>,
+    pub(crate) reserved_for: Option<&'a str>,
+    pub(crate) reserved_ms: Option<u64>,
+    pub(crate) retired: Cow<'a, [u8]>,
+    pub(crate) revision: u64,
 }
 
-impl<'a> Row<'a> {
-    /// The row of a lease, with these of its retired ids.
-    pub(super) fn of(key: &'a Key, stored: &'a Stored, retired: &[LeaseId], revision: u64) -> Self {
+impl<'a> LeaseFields<'a> {
+    /// The columns of a lease that has these retired ids.
+    pub(crate) fn of(key: &'a Key, stored: &'a Stored, retired: &[LeaseId], revision: u64) -> Self {
         let grant = stored.grant.as_ref();
         let (state, break_ms) = match stored.state {
             StoredState::Available => ("available", None),
@@ -61,7 +61,7 @@ impl<'a> Row<'a> {
                 LeaseDuration::Fixed(duration) => Some(whole_millis(duration)),
                 LeaseDuration::Infinite => None,
             }),
-            lease_id: grant.map(|grant| grant.lease_id.to_bytes().to_vec().into()),
+            lease_id: grant.map(|grant| grant.lease_id.to_bytes()),
             break_ms,
             lock_delay_ms: grant.map(|grant| whole_millis(grant.lock_delay)),
             metadata,
@@ -72,15 +72,14 @@ impl<'a> Row<'a> {
         }
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{:?}/{:?}", self.namespace, self.lease)
     }
 
-    /// The lease in this row. The row fits its checksum, so a value that makes no sense was written
-    /// by something else than a store of this format.
-    pub(super) fn into_lease(self) -> Result<(Key, Stored, u64), String> {
+    /// The lease. The caller has checked the checksum, so another program wrote a value that is not valid.
+    pub(crate) fn into_lease(self) -> Result<(Key, Stored, u64), String> {
         let name = self.name();
-        let nonsense = |column: &str| format!("the row of {name} has a senseless {column}");
+        let nonsense = |column: &str| format!("the row of {name} has an invalid {column}");
         let namespace: Name = self.namespace.parse().map_err(|_| nonsense("namespace"))?;
         let lease: Name = self.lease.parse().map_err(|_| nonsense("lease"))?;
         let state = match (self.state, self.break_ms) {
@@ -95,7 +94,9 @@ impl<'a> Row<'a> {
             .lock_delay_ms
             .ok_or_else(|| nonsense("lock_delay_ms"))?;
         let grant = Grant {
-            lease_id: lease_id(&self.lease_id.unwrap_or_default())
+            lease_id: self
+                .lease_id
+                .map(LeaseId::from_bytes)
                 .ok_or_else(|| nonsense("lease_id"))?,
             holder: self
                 .holder
@@ -132,16 +133,16 @@ impl<'a> Row<'a> {
         Ok((Key::new(&namespace, &lease), stored, self.revision))
     }
 
-    /// Puts all columns behind what is in `to`.
-    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+    /// Appends all columns.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         for text in [Some(self.namespace), Some(self.lease), Some(self.state)]
             .into_iter()
             .chain([self.holder, Some(&self.metadata), self.reserved_for])
         {
-            columns::put(to, text.map(str::as_bytes));
+            codec::put(to, text.map(str::as_bytes));
         }
-        columns::put(to, self.lease_id.as_deref());
-        columns::put(to, Some(&self.retired));
+        codec::put(to, self.lease_id.as_ref().map(<[u8; 16]>::as_slice));
+        codec::put(to, Some(&self.retired));
         for number in [
             self.epoch,
             self.granted_at_ms,
@@ -151,21 +152,22 @@ impl<'a> Row<'a> {
             self.reserved_ms,
             Some(self.revision),
         ] {
-            columns::put_number(to, number);
+            codec::put_number(to, number);
         }
     }
 
-    /// The row that [`Row::encode`] put there, and nothing behind it.
-    pub(super) fn decode(mut columns: Columns<'a>) -> Result<Self, NotColumns> {
+    /// Reads the columns that [`LeaseFields::encode`] appended, and nothing after them.
+    pub(crate) fn decode(mut columns: Columns<'a>) -> Result<Self, DecodeError> {
         let namespace = columns.text()?;
         let lease = columns.text()?;
         let state = columns.text()?;
         let holder = columns.optional_text()?;
         let metadata = columns.text()?.into();
         let reserved_for = columns.optional_text()?;
-        let lease_id = columns.take()?.map(Cow::Borrowed);
+        let lease_id = columns.optional_bytes()?.map(TryInto::try_into);
+        let lease_id = lease_id.transpose().map_err(|_| DecodeError)?;
         let retired = columns.bytes()?.into();
-        let row = Self {
+        let fields = Self {
             namespace,
             lease,
             state,
@@ -183,91 +185,18 @@ impl<'a> Row<'a> {
             revision: columns.number()?,
         };
         columns.end()?;
-        Ok(row)
+        Ok(fields)
     }
 
     /// The checksum over all columns.
-    pub(super) fn crc(&self) -> u32 {
+    pub(crate) fn crc(&self) -> u32 {
         let mut bytes = Vec::with_capacity(1024);
         self.encode(&mut bytes);
         crc32fast::hash(&bytes)
     }
-
-    /// Writes it, and tells its checksum.
-    pub(super) fn write(&self, upsert: &mut CachedStatement<'_>) -> rusqlite::Result<u32> {
-        let crc = self.crc();
-        upsert.execute(params![
-            self.namespace,
-            self.lease,
-            self.state,
-            self.holder,
-            self.epoch,
-            self.granted_at_ms,
-            self.duration_ms,
-            self.lease_id,
-            self.break_ms,
-            self.lock_delay_ms,
-            self.metadata,
-            self.reserved_for,
-            self.reserved_ms,
-            self.retired,
-            self.revision,
-            crc,
-        ])?;
-        Ok(crc)
-    }
-
-    /// The row and the checksum that stands in it.
-    pub(super) fn read(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(Self, u32)> {
-        let optional_text = |index| {
-            let text = row.get_ref(index)?.as_str_or_null()?;
-            Ok::<_, rusqlite::Error>(text)
-        };
-        let text = |index| Ok::<_, rusqlite::Error>(row.get_ref(index)?.as_str()?);
-        let lease_id = row.get_ref(7)?.as_blob_or_null()?;
-        let read = Self {
-            namespace: text(0)?,
-            lease: text(1)?,
-            state: text(2)?,
-            holder: optional_text(3)?,
-            epoch: row.get(4)?,
-            granted_at_ms: row.get(5)?,
-            duration_ms: row.get(6)?,
-            lease_id: lease_id.map(Cow::Borrowed),
-            break_ms: row.get(8)?,
-            lock_delay_ms: row.get(9)?,
-            metadata: text(10)?.into(),
-            reserved_for: optional_text(11)?,
-            reserved_ms: row.get(12)?,
-            retired: row.get_ref(13)?.as_blob()?.into(),
-            revision: row.get(14)?,
-        };
-        Ok((read, row.get(15)?))
-    }
 }
 
-/// The size of a lease id.
-pub(super) const ID: usize = 16;
-
-/// Lease ids, one behind the other.
-pub(super) fn bytes_of(ids: &[LeaseId]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(ID * ids.len());
-    for id in ids {
-        bytes.extend_from_slice(&id.to_bytes());
-    }
-    bytes
-}
-
-/// The lease ids that [`bytes_of`] put there.
-pub(super) fn ids_of(bytes: &[u8]) -> Option<Vec<LeaseId>> {
-    bytes.chunks(ID).map(lease_id).collect()
-}
-
-fn lease_id(bytes: &[u8]) -> Option<LeaseId> {
-    bytes.try_into().ok().map(LeaseId::from_bytes)
-}
-
-/// Milliseconds, rounded up: what was promised until some instant must not end before it.
+/// Milliseconds, rounded up: a promise must not end before its instant.
 fn whole_millis(duration: Duration) -> u64 {
     millis(duration.saturating_add(Duration::from_nanos(999_999)))
 }
@@ -299,31 +228,31 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_comes_back_from_its_row_as_it_was() {
+    fn a_lease_is_decoded_as_it_was_encoded() {
         let key = Key::of_text("ns/lease");
         let stored = stored();
-        let row = Row::of(&key, &stored, &stored.retired, 9);
+        let row = LeaseFields::of(&key, &stored, &stored.retired, 9);
         let mut bytes = Vec::new();
         row.encode(&mut bytes);
-        assert_eq!(Row::decode(Columns(&bytes)), Ok(row.clone()));
-        assert_eq!(Row::decode(Columns(&bytes[1..])), Err(NotColumns));
+        assert_eq!(LeaseFields::decode(Columns(&bytes)), Ok(row.clone()));
+        assert_eq!(LeaseFields::decode(Columns(&bytes[1..])), Err(DecodeError));
         bytes.push(0);
-        assert_eq!(Row::decode(Columns(&bytes)), Err(NotColumns));
+        assert_eq!(LeaseFields::decode(Columns(&bytes)), Err(DecodeError));
         assert_eq!(row.into_lease(), Ok((key.clone(), stored.clone(), 9)));
     }
 
     #[test]
-    fn what_is_left_of_a_time_is_rounded_up() {
+    fn a_remaining_time_is_rounded_up() {
         assert_eq!(whole_millis(Duration::from_nanos(1)), 1);
         assert_eq!(whole_millis(Duration::from_millis(2)), 2);
         assert_eq!(whole_millis(Duration::ZERO), 0);
     }
 
     #[test]
-    fn each_column_counts_for_the_checksum() {
+    fn the_checksum_covers_each_column() {
         let (key, stored) = (Key::of_text("ns/lease"), stored());
-        let row = Row::of(&key, &stored, &stored.retired, 9);
-        let change: [fn(&mut Row<'_>); 15] = [
+        let row = LeaseFields::of(&key, &stored, &stored.retired, 9);
+        let change: [fn(&mut LeaseFields<'_>); 15] = [
             |row| row.namespace = "nsx",
             |row| row.lease = "leasex",
             |row| row.state = "leased",
@@ -345,7 +274,7 @@ mod tests {
             change(&mut changed);
             assert_ne!(changed.crc(), row.crc(), "{changed:?}");
         }
-        let slipped = Row {
+        let slipped = LeaseFields {
             namespace: "nsl",
             lease: "ease",
             ..row.clone()

@@ -1,4 +1,4 @@
-//! The name of a lease in the table.
+//! The name of a lease.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -49,7 +49,7 @@ impl Key {
     }
 
     /// The same for equal keys, for as long as this process lives.
-    pub(super) const fn hash(&self) -> u64 {
+    pub(crate) const fn hash(&self) -> u64 {
         self.hash
     }
 

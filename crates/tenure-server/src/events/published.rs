@@ -1,4 +1,4 @@
-//! One event, as it is told.
+//! One event, as watchers get it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,14 +7,12 @@ use tenure_core::lease::{Record, Stored};
 use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
 
 use crate::clock;
-use crate::engine::Content;
-use crate::journal::Step;
-use crate::table::Key;
+use crate::model::{Content, Key, LeaseChange};
 
 /// One event. Its text is made when the first one listens, once for all who do.
 #[derive(Debug)]
-pub(crate) struct Told {
-    step: Step,
+pub(crate) struct PublishedEvent {
+    change: LeaseChange,
     /// Whether it is a renewal that has no revision of its own.
     passing: bool,
     /// How many bytes it takes in memory, but for its text.
@@ -22,37 +20,36 @@ pub(crate) struct Told {
     data: OnceLock<Box<str>>,
 }
 
-impl Told {
+impl PublishedEvent {
     /// A step, but for what only the disk needs. That is most of it, and the history would let go of it
     /// long after it has left the processor's cache.
-    pub(super) fn change(mut step: Step) -> Self {
-        step.write.term = None;
-        step.write.retired = None;
-        if let Content::Lease(stored) = &mut step.write.content {
+    pub(super) fn change(mut change: LeaseChange) -> Self {
+        change.term = None;
+        if let Content::Lease(stored) = &mut change.content {
             Arc::make_mut(stored).retired = Vec::new();
         }
         Self {
-            bytes: bytes_of(&step),
-            step,
+            bytes: bytes_of(&change),
+            change,
             passing: false,
             data: OnceLock::new(),
         }
     }
 
     /// A renewal, with the revision of the change before it.
-    pub(super) fn renewal(step: Step) -> Self {
+    pub(super) fn renewal(change: LeaseChange) -> Self {
         Self {
             passing: true,
-            ..Self::change(step)
+            ..Self::change(change)
         }
     }
 
     pub(crate) const fn key(&self) -> &Key {
-        &self.step.write.key
+        &self.change.key
     }
 
     pub(crate) const fn revision(&self) -> u64 {
-        self.step.write.revision
+        self.change.revision
     }
 
     /// What to resume after. A renewal has none: who has heard of it has not heard of more changes.
@@ -65,7 +62,7 @@ impl Told {
     }
 
     pub(crate) const fn kind(&self) -> EventKind {
-        self.step.event.kind()
+        self.change.cause.kind()
     }
 
     /// Whether it is for one who wants renewals, or does not.
@@ -79,7 +76,7 @@ impl Told {
             let event = LeaseEvent {
                 view: self.view(),
                 term: self.past_term(),
-                reason: self.step.event.reason().map(Into::into),
+                reason: self.change.cause.reason().map(Into::into),
             };
             // It has text for keys, and no value that JSON has no form for.
             let text = serde_json::to_string(&event).unwrap_or_default();
@@ -88,12 +85,13 @@ impl Told {
     }
 
     fn view(&self) -> LeaseView {
-        let Step {
-            write,
+        let LeaseChange {
+            key,
+            revision,
             waiters,
             remaining_ms,
             ..
-        } = &self.step;
+        } = &self.change;
         let stored = self.stored();
         // The view is of a record; which instant it is does not show in it.
         let now = Instant::default();
@@ -105,8 +103,8 @@ impl Told {
             remaining_ms: *remaining_ms,
             granted_at: grant.and_then(|grant| clock::rfc3339(grant.granted_at)),
             waiters: *waiters,
-            revision: write.revision,
-            ..LeaseView::of(write.key.namespace(), write.key.lease(), &record, now)
+            revision: *revision,
+            ..LeaseView::of(key.namespace(), key.lease(), &record, now)
         }
     }
 
@@ -130,15 +128,15 @@ impl Told {
     }
 
     fn stored(&self) -> Option<&Stored> {
-        match &self.step.write.content {
+        match &self.change.content {
             Content::Lease(stored) => Some(stored),
             Content::Deleted(_) => None,
         }
     }
 }
 
-fn bytes_of(step: &Step) -> usize {
-    let stored = match &step.write.content {
+fn bytes_of(change: &LeaseChange) -> usize {
+    let stored = match &change.content {
         Content::Lease(stored) => {
             let holder = stored
                 .grant
@@ -150,6 +148,6 @@ fn bytes_of(step: &Step) -> usize {
         }
         Content::Deleted(_) => 0,
     };
-    let reason = step.event.reason().map_or(0, str::len);
-    size_of::<Told>() + step.write.key.as_str().len() + stored + reason
+    let reason = change.cause.reason().map_or(0, str::len);
+    size_of::<PublishedEvent>() + change.key.as_str().len() + stored + reason
 }
