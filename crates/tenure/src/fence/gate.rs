@@ -1,17 +1,17 @@
-//! A number that only grows.
+//! A gate: the greatest epoch seen so far.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::Epoch;
 
-/// A number that only grows: it admits an epoch that is at least the greatest one it has seen, and
-/// refuses a smaller one. For one election, on any number of threads, without a lock.
+/// The greatest epoch seen so far: it admits an epoch that is at least as great, and rejects a smaller
+/// one. For one election, on any number of threads, without a lock.
 ///
-/// It keeps its promise as long as it lives, for what is behind it alone; the [module](super) says
-/// what that does not cover. **Keep the epoch where the data is**, and start the gate from it.
+/// It lives in memory; the [module](super) says what that does not cover. **Store the epoch with the
+/// data**, and start the gate from it.
 ///
-/// A gate says in which order epochs came, not in which order the writes after it end. To have both
-/// in one step, ask it while you hold the lock that the write needs:
+/// A gate orders epochs, not the writes that follow. To make both one step, admit the epoch while you
+/// hold the lock that the write needs:
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -44,20 +44,20 @@ pub struct Gate {
     highest: AtomicU64,
 }
 
-/// An epoch that is smaller than one seen before: it comes from a leader that has been replaced.
-/// Nothing was changed; that leader should stop.
+/// An epoch that is smaller than one seen before: it comes from a stale leader.
+/// Nothing has changed; that leader should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("epoch {refused} is stale: epoch {current} was seen")]
 pub struct Stale {
-    /// The epoch that was refused.
+    /// The rejected epoch.
     pub refused: Epoch,
     /// The greatest epoch seen so far.
     pub current: Epoch,
 }
 
 impl Gate {
-    /// A gate that has seen nothing yet, and takes the first epoch that comes. For data that begin
-    /// with this process; otherwise use [`Gate::starting_at`].
+    /// A gate that has seen no epoch, and admits any first one. For data that begin with this process;
+    /// otherwise use [`Gate::starting_at`].
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -65,8 +65,8 @@ impl Gate {
         }
     }
 
-    /// A gate that has seen `epoch`: the greatest one that was kept with the data. Without it, the
-    /// old leader's write that was refused before a restart is taken after it.
+    /// A gate that has seen `epoch`: the greatest one stored with the data. Without it, a stale write
+    /// that was rejected before a restart is admitted after it.
     #[must_use]
     pub const fn starting_at(epoch: Epoch) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// [`Stale`], with both, if it is smaller. The gate is as before.
+    /// [`Stale`], with both epochs, if it is smaller. The gate is unchanged.
     pub fn admit(&self, epoch: Epoch) -> Result<(), Stale> {
         // One atomic step compares and raises. Loading first and storing then would let two threads
         // pass each other, and the smaller epoch lower the gate.
@@ -93,14 +93,14 @@ impl Gate {
         }
     }
 
-    /// The greatest epoch seen; 0 if there was none.
+    /// The greatest epoch seen; epoch 0 if there was none.
     #[must_use]
     pub fn current(&self) -> Epoch {
         known(self.highest.load(Ordering::Acquire))
     }
 }
 
-/// Only the numbers of epochs ever get in.
+/// The gate holds only numbers of epochs.
 fn known(number: u64) -> Epoch {
     Epoch::new(number).unwrap_or(Epoch::MAX)
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greater_epoch_raises_an_equal_one_passes_and_a_smaller_one_is_refused() {
+    fn a_greater_epoch_raises_the_gate_an_equal_one_passes_and_a_smaller_one_is_rejected() {
         let gate = Gate::new();
         for passes in [0, 0, 5, 5, 6, 9, 9] {
             assert_eq!(gate.admit(epoch(passes)), Ok(()));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_starts_at_what_was_kept() {
+    fn a_gate_starts_at_the_stored_epoch() {
         let gate = Gate::starting_at(epoch(7));
         assert_eq!(gate.current(), epoch(7));
         assert!(gate.admit(epoch(6)).is_err());
@@ -154,7 +154,7 @@ mod tests {
     proptest! {
         /// Against the obvious model: an epoch passes if no greater one has passed before.
         #[test]
-        fn a_gate_is_the_maximum_of_what_it_admitted(
+        fn a_gate_is_the_maximum_of_the_epochs_that_it_admitted(
             start in 0..20_u64,
             epochs in prop::collection::vec(0..40_u64, 0..100),
         ) {
@@ -172,10 +172,10 @@ mod tests {
         }
     }
 
-    /// What every thread may rely on: when the admission of an epoch has returned, on any thread, the
-    /// gate is never below it again, and takes nothing below it.
+    /// When the admission of an epoch has returned, on any thread, the gate is never below it again,
+    /// and admits no smaller epoch.
     #[test]
-    fn no_thread_passes_below_what_another_has_passed_with() {
+    fn no_thread_passes_with_a_smaller_epoch_than_another_thread_before() {
         const THREADS: u64 = 4;
         const ROUNDS: u64 = 200_000;
         let gate = Gate::new();
@@ -184,7 +184,7 @@ mod tests {
         let start = Barrier::new(4);
         let race = |thread: u64| {
             start.wait();
-            // Neighbouring epochs are in the hands of different threads.
+            // Neighbouring epochs belong to different threads.
             for number in (0..ROUNDS).map(|round| round * THREADS + thread) {
                 let floor = returned.load(Ordering::SeqCst);
                 if gate.admit(epoch(number)).is_ok() {
