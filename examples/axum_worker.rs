@@ -1,5 +1,5 @@
-//! A web service that runs on several machines, of which one hands out ticket numbers: unique and
-//! increasing ones, without a database. Ask any instance; the others send you on to the leader.
+//! A web service on several machines. The leader gives out ticket numbers, unique and increasing,
+//! without a database; the other instances redirect clients to it.
 //!
 //! Start a store with `tenure serve`, then several of these:
 //!
@@ -7,12 +7,11 @@
 //! export TENURE_ELECTION=web/tickets
 //! cargo run -p tenure-examples --example axum_worker -- 127.0.0.1:8081
 //! cargo run -p tenure-examples --example axum_worker -- 127.0.0.1:8082
-//! curl -L -X POST http://127.0.0.1:8081/tickets   # whichever leads: 1795230310385-1
+//! curl -L -X POST http://127.0.0.1:8081/tickets   # from the leader: 1795230310385-1
 //! curl -i http://127.0.0.1:8082/leader            # 200 on the leader, 503 elsewhere
 //! ```
 //!
-//! Behind a proxy, or listening on 0.0.0.0, give the address that the others reach it at as a second
-//! argument.
+//! Behind a proxy, or listening on 0.0.0.0, add the public address as a second argument.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +39,7 @@ async fn main() -> anyhow::Result<()> {
     let here = format!("http://{}", listener.local_addr()?);
     println!("listening on {here}");
 
-    // What the leader says about itself: this is how the others know where to send people.
+    // The leader's metadata: the other instances redirect clients to this address.
     let address = arguments.next().unwrap_or(here);
     let config = Config::from_env()?.with_metadata([(ADDRESS.into(), address)].into());
     let candidate = Arc::new(Candidate::start(config).await?);
@@ -54,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
         .route("/tickets", post(hand_out))
         .with_state(office)
         .merge(candidate.router());
-    // Each of the two hears of SIGTERM and Ctrl-C.
+    // Both futures complete on SIGTERM and Ctrl-C.
     let (stop_serving, stop_leading) = (tenure::shutdown_signal()?, tenure::shutdown_signal()?);
     let serve = async {
         let serve = axum::serve(listener, app).with_graceful_shutdown(stop_serving);
@@ -64,12 +63,12 @@ async fn main() -> anyhow::Result<()> {
         let lead = candidate.run_while_leader(stop_leading, lead);
         lead.await.map_err(anyhow::Error::from)
     };
-    // Whichever fails ends the other: a worker that can't lead should be seen to be missing.
+    // If one fails the process ends: monitoring should notice a worker that can't lead.
     tokio::try_join!(serve, campaign)?;
     Ok(())
 }
 
-/// The work is done by the handlers; the term just has to be held.
+/// The handlers do the work; this only holds the term.
 async fn lead(leadership: Leadership) {
     println!(
         "tickets are handed out here, under epoch {}",
@@ -82,15 +81,15 @@ async fn lead(leadership: Leadership) {
 struct Office {
     candidate: Arc<Candidate>,
     tickets: Arc<AtomicU64>,
-    /// The leader's address, where it is another one.
+    /// The address of another leader.
     leader: watch::Receiver<Option<String>>,
 }
 
 async fn hand_out(State(office): State<Office>) -> Response {
-    // Asked for each request: a yes from before means nothing.
+    // Checked for each request: an earlier result means nothing.
     if let Some(leadership) = office.candidate.leadership() {
-        // No other reign has this epoch, so nobody else gives out this ticket, even if this process
-        // is frozen right here and another one leads when it goes on.
+        // No other term has this epoch, so no other process gives out this ticket, even if this one
+        // freezes here and another one leads when it continues.
         let number = office.tickets.fetch_add(1, Ordering::Relaxed) + 1;
         return format!("{}-{number}\n", leadership.epoch()).into_response();
     }
@@ -104,7 +103,7 @@ async fn hand_out(State(office): State<Office>) -> Response {
     }
 }
 
-/// Keeps the address of whoever else leads.
+/// Keeps the address of another leader.
 fn follow(mut observer: Observer, own: CandidateId) -> watch::Receiver<Option<String>> {
     let (sender, leader) = watch::channel(None);
     tokio::spawn(async move {

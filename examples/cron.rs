@@ -1,5 +1,5 @@
-//! Cron on several machines: runs a program once a period, on the leader only, and skips what
-//! another leader has done already.
+//! Cron on several machines: runs a program once a period, on the leader only, and skips a period
+//! that another leader has done already.
 //!
 //! Start a store with `tenure serve`, then several of these with the same database:
 //!
@@ -8,9 +8,8 @@
 //! cargo run -p tenure-examples --example cron -- 10s runs.db sh -c 'echo "tick $CRON_TICK"'
 //! ```
 //!
-//! A run that was cut off (its leader died) is begun again by the next leader, if the period is not
-//! over yet: a program may run twice for one tick, but never after it has succeeded once. Ticks that
-//! nobody was there for are not made up for.
+//! If a leader dies the next one repeats its run, unless the period is over: a program may run twice
+//! for one tick, but never after it has succeeded. Ticks without a leader are not caught up.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,7 +52,7 @@ struct Cron {
 
 impl Cron {
     async fn lead(self, leadership: Leadership) -> anyhow::Result<()> {
-        // Renewals have a thread of their own, so waiting for the database here harms nobody.
+        // Renewals have a thread of their own, so waiting for the database here is harmless.
         let runs = Runs::open(&self.database)?;
         loop {
             let Ok(epoch) = leadership.check() else {
@@ -78,8 +77,7 @@ impl Cron {
         }
     }
 
-    /// Dropping this future kills the program. It does not kill what the program has started; for
-    /// that there is `tenure run`.
+    /// Dropping this future kills the program, but not its child processes; `tenure run` does.
     async fn run(&self, tick: i64, epoch: Epoch) -> anyhow::Result<std::process::ExitStatus> {
         Command::new(&self.program)
             .args(&self.arguments)
@@ -91,7 +89,7 @@ impl Cron {
             .with_context(|| format!("can't run {}", self.program))
     }
 
-    /// The tick that is on, and how long it still is.
+    /// The current tick, and how long it lasts.
     fn now(&self) -> anyhow::Result<(i64, Duration)> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let tick = now.as_nanos() / self.period.as_nanos();
@@ -103,7 +101,7 @@ impl Cron {
     }
 }
 
-/// What was run when, and under which epoch.
+/// The runs with their times and epochs.
 struct Runs(Connection);
 
 impl Runs {
@@ -120,8 +118,8 @@ impl Runs {
         Ok(Self(database))
     }
 
-    /// Whether this tick is to be run under this epoch: nobody has done it, nor begun it under this
-    /// epoch or a greater one. Checks and claims in one statement, which SQLite runs alone.
+    /// Claims this tick for this epoch: it is neither done, nor begun under this epoch or a greater
+    /// one. One statement checks and claims, which SQLite runs alone.
     fn claim(&self, tick: i64, epoch: Epoch) -> rusqlite::Result<bool> {
         let changed = self.0.execute(
             "INSERT INTO runs (tick, epoch, done)
@@ -133,7 +131,7 @@ impl Runs {
         Ok(changed == 1)
     }
 
-    /// Notes that the tick was done; false if a newer leader has begun it again meanwhile.
+    /// Marks the tick as done; false if a newer leader has begun it again meanwhile.
     fn finish(&self, tick: i64, epoch: Epoch) -> rusqlite::Result<bool> {
         let changed = self.0.execute(
             "UPDATE runs SET done = 1 WHERE tick = ?1 AND epoch = ?2",

@@ -1,8 +1,8 @@
-//! A worker that takes files from an inbox, one after the other, and hands over without dropping
-//! one: told to stop, it finishes the file at hand, and the next worker goes on within milliseconds.
+//! A worker that moves files from an inbox to an outbox, and hands over without losing one: when it
+//! must stop it finishes the current file, and the next worker continues within milliseconds.
 //!
-//! Start a store with `tenure serve`, then several of these, and stop the one that leads (Ctrl-C, or
-//! a `kill` as containers get it):
+//! Start a store with `tenure serve`, then several of these, and stop the leader (Ctrl-C, or `kill`
+//! as container platforms do):
 //!
 //! ```text
 //! mkdir inbox outbox && touch inbox/{1..50}
@@ -17,8 +17,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tenure::{Candidate, Config, Epoch, Leadership};
 
-/// How long one file takes; stands for an upload. It must fit into the stop grace, 4 s by default:
-/// a task that has not ended by then is aborted.
+/// How long one file takes, such as an upload. It must fit into the stop grace, 4 s by default: then
+/// the task is aborted.
 const ONE_FILE: Duration = Duration::from_millis(500);
 
 #[tokio::main]
@@ -35,8 +35,8 @@ async fn main() -> anyhow::Result<()> {
     let candidate = Candidate::start(Config::from_env()?).await?;
     let worker = Worker { inbox, outbox };
     let shutdown = tenure::shutdown_signal()?;
-    // The lease is renewed until the task has ended, and released then: nobody waits for it to
-    // expire.
+    // The lease is renewed until the task has ended, and released then: the next leader does not wait
+    // for it to expire.
     candidate
         .run_while_leader(shutdown, |leadership| worker.clone().lead(leadership))
         .await?;
@@ -54,8 +54,8 @@ impl Worker {
     async fn lead(self, leadership: Leadership) -> anyhow::Result<()> {
         println!("leading with epoch {}", leadership.epoch());
         let stop = leadership.cancellation();
-        // Between two files is where it stops: when it is told to, and when renewals fail, so that
-        // there is time left for what was begun.
+        // It stops between two files: when it must, and also when renewals fail, so that there is time
+        // to finish the current file.
         while !stop.is_cancelled()
             && let Ok(epoch) = leadership.check()
         {
@@ -71,14 +71,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes one file from the inbox to the outbox. Doing it twice does no harm, so a leader that was
-    /// killed in the middle leaves nothing to clean up.
+    /// Moves one file from the inbox to the outbox. Twice does no harm, so a leader that is killed
+    /// leaves nothing to clean up.
     async fn upload(&self, file: &Path, epoch: Epoch) -> anyhow::Result<()> {
         let name = file.file_name().context("a file has a name")?;
         println!("taking {} under epoch {epoch}", name.display());
         tokio::time::sleep(ONE_FILE).await;
         match fs::rename(file, self.outbox.join(name)) {
-            // The leader before was slower than its lease, and did it after all.
+            // The previous leader was slower than its lease, and moved it after all.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             moved => moved?,
         }
@@ -87,7 +87,7 @@ impl Worker {
     }
 }
 
-/// The file that waits longest, by its name.
+/// The first file by name.
 fn oldest(inbox: &Path) -> anyhow::Result<Option<PathBuf>> {
     let entries = fs::read_dir(inbox).with_context(|| format!("can't list {}", inbox.display()))?;
     let paths = entries.map(|entry| Ok(entry?.path()));

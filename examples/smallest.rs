@@ -1,6 +1,6 @@
 //! The smallest leader task: one process out of many prints the time.
 //!
-//! Start a store with `tenure serve`, then this as often as you like:
+//! Start a store with `tenure serve`, then several of these:
 //! `cargo run -p tenure-examples --example smallest`
 
 use std::time::Duration;

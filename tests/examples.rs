@@ -131,7 +131,7 @@ async fn axum_worker_answers_everywhere_and_hands_out_on_the_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fenced_receiver_keeps_the_stale_out_also_after_a_restart() {
+async fn fenced_receiver_rejects_stale_entries_also_after_a_restart() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = folder.path().join("ledger.txt");
@@ -179,7 +179,7 @@ async fn fenced_receiver_keeps_the_stale_out_also_after_a_restart() {
 }
 
 #[test]
-fn graceful_handover_finishes_what_it_has_begun() {
+fn graceful_handover_finishes_the_file_in_progress() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (inbox, outbox) = (folder.path().join("inbox"), folder.path().join("outbox"));
@@ -256,7 +256,7 @@ fn wait_for_handler(process: &Process, signal: Signal) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_example_stops_in_order_however_it_is_told_to() {
+async fn every_example_stops_cleanly_on_both_signals() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| path(&folder.path().join(name)).to_owned();
@@ -295,7 +295,7 @@ async fn every_example_stops_in_order_however_it_is_told_to() {
 const LONG: &str = "36500d";
 
 #[test]
-fn cron_runs_a_tick_once_whoever_leads() {
+fn cron_runs_a_tick_once_whichever_candidate_leads() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (runs, log) = (folder.path().join("runs.db"), folder.path().join("log"));

@@ -99,7 +99,7 @@ async fn a_stale_request_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_without_one_right_epoch_is_refused() {
+async fn a_request_without_exactly_one_valid_epoch_is_refused() {
     let receiver = Receiver::start(FenceLayer::new(Gate::new())).await;
     let twice = receiver.request().header(EPOCH_HEADER, 7);
     for request in [
@@ -121,7 +121,7 @@ async fn a_request_without_one_right_epoch_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaders_stamp_their_requests_and_the_old_one_is_kept_out() {
+async fn leaders_send_their_epoch_and_the_stale_one_is_rejected() {
     let store = LocalStore::start();
     let election = "billing/nightly".parse().expect("a name");
     let gate = Arc::new(Gate::new());

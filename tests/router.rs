@@ -97,7 +97,7 @@ async fn connect(config: Config) -> Candidate {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_leader_answers_200_and_the_others_say_where_it_is() {
+async fn the_leader_answers_200_and_the_others_show_its_address() {
     let store = LocalStore::start();
     let leader = connect(config(store.address(), "worker-1")).await;
     let other = connect(config(store.address(), "worker-2")).await;
@@ -186,7 +186,7 @@ async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_gone_makes_the_leader_unknown() {
+async fn an_unreachable_store_makes_the_leader_unknown() {
     let store = LocalStore::start();
     let proxy = Proxy::start(store.address()).await.unwrap();
     let leader = connect(config(store.address(), "worker-1")).await;
@@ -224,7 +224,7 @@ async fn routes_do_not_keep_a_candidate_and_are_not_ready_without_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_no_header_stays_in_the_body() {
+async fn an_address_that_is_not_a_valid_header_stays_in_the_body() {
     let store = LocalStore::start();
     let forged = "http://10.0.0.7\r\nset-cookie: a=b";
     let forger = config(store.address(), "worker-1")
@@ -242,7 +242,7 @@ async fn an_address_that_is_no_header_stays_in_the_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_knows_its_own_term_and_what_it_is_promised() {
+async fn a_candidate_knows_its_own_term_and_its_guarantee() {
     let store = LocalStore::start();
     let candidate = connect(config(store.address(), "worker-1")).await;
     assert_eq!(candidate.guarantee(), Guarantee::FencedLease);
@@ -255,7 +255,7 @@ async fn a_candidate_knows_its_own_term_and_what_it_is_promised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_leader_proclaims_is_what_all_routes_say() {
+async fn all_routes_show_the_proclaimed_metadata() {
     let store = LocalStore::start();
     let leader = connect(config(store.address(), "worker-1")).await;
     let other = connect(config(store.address(), "worker-2")).await;

@@ -70,7 +70,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn a_leader_is_elected_and_looked_at_over_tls() {
+fn a_leader_is_elected_and_shown_over_tls() {
     let files = Files::of(&make());
     let (_store, url) = files.serve();
     let certificate = files.path("certificate");
@@ -116,7 +116,7 @@ fn a_leader_is_elected_and_looked_at_over_tls() {
 }
 
 #[test]
-fn a_key_that_everybody_may_read_is_warned_about() {
+fn a_world_readable_key_causes_a_warning() {
     let files = Files::of(&make());
     let key = files.path("key");
     fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
@@ -129,7 +129,7 @@ fn a_key_that_everybody_may_read_is_warned_about() {
 }
 
 #[test]
-fn a_hang_up_has_it_show_what_is_in_the_files_now() {
+fn a_hang_up_reloads_the_certificate_files() {
     let (old, new) = (make(), make());
     let files = Files::of(&old);
     let trusted = Files::of(&new);
@@ -154,7 +154,7 @@ fn a_hang_up_has_it_show_what_is_in_the_files_now() {
 }
 
 #[test]
-fn files_that_can_t_be_used_are_named_with_their_setting() {
+fn unusable_files_are_reported_with_their_setting() {
     let (made, other) = (make(), make());
     let files = Files::of(&made);
     files.write("other-key", &other.signing_key.serialize_pem());

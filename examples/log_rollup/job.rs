@@ -10,31 +10,31 @@ use nix::time::{ClockId, clock_gettime};
 use rusqlite::{Connection, TransactionBehavior, params};
 use tenure::Leadership;
 
-/// What is rolled up, and into what.
+/// The source and the target of the job.
 #[derive(Clone, Debug)]
 pub(crate) struct LogRollup {
-    /// Its `*.log` files are counted.
+    /// The directory with the `*.log` files.
     pub logs: PathBuf,
     /// The SQLite database with the summary.
     pub database: PathBuf,
-    /// How long one pass takes at least.
+    /// How long one run takes at least.
     pub pace: Duration,
 }
 
-/// What became of a pass's numbers.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// They are in the summary.
+    /// The numbers are in the summary.
     Accepted,
-    /// A leader with a greater epoch has written before: the fence kept them out.
+    /// A leader with a greater epoch has written before: the fence rejected the numbers.
     Refused,
 }
 
 impl LogRollup {
-    /// Leads: one pass after the other, each under the epoch that was checked before it.
+    /// Leads: one run after the other, each under an epoch that was checked before it.
     pub(crate) async fn lead(self, leadership: Leadership) -> anyhow::Result<()> {
         prepare(&self.database)?;
-        // Ask before every pass: a pass that begins now may begin.
+        // Check before each run.
         while let Ok(epoch) = leadership.check() {
             let pass = Pass {
                 rollup: self.clone(),
@@ -42,9 +42,9 @@ impl LogRollup {
                 epoch: epoch.get(),
                 checked_at: monotonic_nanos(),
             };
-            // Reading files blocks, so not on the runtime. A pass under way is not interrupted when
-            // the term ends: it is short, and if this process is frozen in the middle of it for
-            // longer than the term lasts, the fence refuses what it writes afterwards.
+            // Reading files blocks, so it runs on another thread. The end of the term does not
+            // interrupt a run: it is short, and if this process freezes during a run for longer than
+            // the term lasts, the fence rejects its writes afterwards.
             if tokio::task::spawn_blocking(move || pass.run()).await?? == Written::Refused {
                 anyhow::bail!("epoch {epoch} is stale: another leader has written already");
             }
@@ -56,7 +56,7 @@ impl LogRollup {
     }
 }
 
-/// One pass under one epoch.
+/// One run under one epoch.
 struct Pass {
     rollup: LogRollup,
     candidate: String,
@@ -73,13 +73,13 @@ impl Pass {
 
     fn write(&self, counts: &BTreeMap<String, i64>) -> anyhow::Result<Written> {
         let mut database = open(&self.rollup.database)?;
-        // Only one writer at a time from here on, so times and epochs in `passes` are in order.
+        // One writer at a time from here on, so times and epochs in `passes` are in order.
         let write = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcome = Written::Accepted;
         for (level, lines) in counts {
-            // The fence: whoever has written under a greater epoch has ended this leader's right to
-            // write, and that is checked in the very statement that writes. Checking before would
-            // leave a gap, and checking one row only would leave the other rows open.
+            // The fence: a write under a greater epoch ends this leader's right to write. The statement
+            // that writes checks this. An earlier check would leave a gap, and a check of one row
+            // would leave the other rows open.
             let changed = write.execute(
                 "INSERT INTO summary (level, lines, epoch)
                  SELECT ?1, ?2, ?3 WHERE ?3 >= (SELECT coalesce(max(epoch), 0) FROM summary)
@@ -107,7 +107,7 @@ impl Pass {
     }
 }
 
-/// Makes the tables, if they aren't there yet.
+/// Creates the tables if they do not exist.
 pub(crate) fn prepare(database: &Path) -> anyhow::Result<()> {
     open(database)?
         .execute_batch(
@@ -133,7 +133,7 @@ fn open(database: &Path) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
-/// How many lines there are of each level; a line's level is its first word.
+/// Counts the lines of each level: the first word of a line.
 fn count_levels(logs: &Path) -> anyhow::Result<BTreeMap<String, i64>> {
     let mut counts: BTreeMap<String, i64> = ["ERROR", "INFO", "WARN"]
         .map(|level| (level.to_owned(), 0))
@@ -154,7 +154,7 @@ fn count_levels(logs: &Path) -> anyhow::Result<BTreeMap<String, i64>> {
 }
 
 fn monotonic_nanos() -> i64 {
-    // Reading this clock can't fail on any Linux of the last ten years.
+    // This clock can be read on every Linux of the last ten years.
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map(Duration::from)
         .unwrap_or_default();

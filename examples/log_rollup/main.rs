@@ -1,4 +1,4 @@
-//! Workers of which one rolls up the log files of a directory into a summary table in SQLite.
+//! Workers whose leader rolls up the log files of a directory into a summary table in SQLite.
 //!
 //! Start a store with `tenure serve`, then several of these:
 //!
@@ -6,8 +6,8 @@
 //! cargo run -p tenure-examples --example log_rollup -- /var/log/my-service summary.db
 //! ```
 //!
-//! Stop the one that leads in any way you like (Ctrl-C, `kill -9`, `kill -STOP`): another goes on,
-//! and `sqlite3 summary.db 'SELECT * FROM summary'` never shows a number of a stale leader.
+//! Stop the leader in any way (Ctrl-C, `kill -9`, `kill -STOP`): another one continues, and
+//! `sqlite3 summary.db 'SELECT * FROM summary'` never shows a number of a stale leader.
 
 mod job;
 

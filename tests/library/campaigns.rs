@@ -85,7 +85,7 @@ async fn campaigns_of_one_candidate_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn a_campaign_that_is_dropped_waits_no_more() {
+async fn a_dropped_campaign_leaves_the_waiting_queue() {
     let world = World::start();
     let (first, second) = (steady(&world, "a").await, steady(&world, "b").await);
     let guard = first.campaign().await.unwrap();
@@ -121,7 +121,7 @@ async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_nothing_held() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_resigns_while_it_campaigns_keeps_its_place_in_line() {
+async fn a_candidate_that_resigns_while_it_campaigns_keeps_its_place_in_the_queue() {
     let world = World::start();
     let leader = steady(&world, "leader").await;
     let (first, second) = (
@@ -201,7 +201,7 @@ async fn a_run_that_is_dropped_aborts_a_task_that_does_not_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaign_that_is_given_up_leaves_the_lease_to_a_task_that_still_stops() {
+async fn a_dropped_campaign_does_not_end_a_term_whose_task_still_stops() {
     let world = World::start();
     let candidate = steady(&world, "a").await;
     let reigns = Reigns::default();

@@ -186,7 +186,7 @@ async fn a_term_that_is_broken_at_once_ends_at_once() {
 }
 
 #[tokio::test]
-async fn a_term_whose_lease_another_has_got_ends_as_superseded() {
+async fn a_term_whose_lease_another_candidate_holds_ends_as_superseded() {
     let world = World::start();
     let candidate = steady(&world).await;
     let other = world.candidate("b").await;
@@ -207,7 +207,7 @@ async fn a_term_whose_lease_another_has_got_ends_as_superseded() {
 }
 
 #[tokio::test]
-async fn a_term_that_is_shut_down_ends_as_that() {
+async fn a_term_that_is_shut_down_ends_as_shut_down() {
     let world = World::start();
     let candidate = steady(&world).await;
     let reigns = Reigns::default();
@@ -228,7 +228,7 @@ async fn a_term_that_is_shut_down_ends_as_that() {
 }
 
 #[tokio::test]
-async fn a_leadership_that_is_kept_says_that_it_is_over_and_disturbs_no_later_term() {
+async fn a_leadership_kept_after_its_term_is_invalid_and_disturbs_no_later_term() {
     let world = World::start();
     let candidate = steady(&world).await;
     let guard = candidate.campaign().await.unwrap();

@@ -122,7 +122,7 @@ async fn a_store_that_comes_back_in_time_saves_the_term() {
 }
 
 #[tokio::test]
-async fn an_acquire_whose_answer_is_lost_is_asked_again_and_wins_at_once() {
+async fn an_acquire_without_an_answer_is_sent_again_and_wins_at_once() {
     let world = World::start();
     let earlier = world.candidate("earlier").await;
     earlier.campaign().await.unwrap().resign().await;
@@ -143,7 +143,7 @@ async fn an_acquire_whose_answer_is_lost_is_asked_again_and_wins_at_once() {
 }
 
 #[tokio::test]
-async fn a_renewal_and_a_release_whose_answers_are_lost_do_no_harm() {
+async fn lost_answers_to_a_renewal_and_a_release_do_no_harm() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
@@ -206,7 +206,7 @@ async fn a_leader_goes_to_another_address_within_its_term_when_one_dies() {
 }
 
 #[tokio::test]
-async fn a_leader_that_was_lost_and_resigns_says_why_it_was_lost() {
+async fn a_leader_that_resigns_after_a_loss_reports_the_loss() {
     let world = World::start();
     let proxy = world.proxy().await;
     let candidate = world.candidate_behind(&proxy, "a").await;

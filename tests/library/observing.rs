@@ -68,12 +68,12 @@ async fn an_observer_sees_that_a_lease_has_expired() {
 }
 
 #[tokio::test]
-async fn an_observer_of_a_store_that_refuses_connections_knows_nothing_until_it_is_back() {
+async fn an_observer_of_a_store_that_refuses_connections_reports_unknown_until_it_answers() {
     knows_nothing(Mode::Refuse).await;
 }
 
 #[tokio::test]
-async fn an_observer_of_a_store_that_hangs_knows_nothing_until_it_is_back() {
+async fn an_observer_of_a_store_that_hangs_reports_unknown_until_it_answers() {
     knows_nothing(Mode::Hang).await;
 }
 
@@ -96,7 +96,7 @@ async fn knows_nothing(mode: Mode) {
 }
 
 #[tokio::test]
-async fn an_observer_that_is_behind_sees_how_it_stands_when_it_reads_on() {
+async fn a_slow_observer_sees_the_current_state_when_it_reads_on() {
     let world = World::start();
     let mut observer = world.candidate("spectator").await.observe();
     assert_eq!(next(&mut observer).await, Observed::NoLeader);

@@ -70,7 +70,7 @@ const NONSENSE: [fn() -> Response; 9] = [
 ];
 
 #[tokio::test]
-async fn a_store_that_refuses_for_good_ends_the_run_with_its_words() {
+async fn a_definite_refusal_of_the_store_ends_the_run_with_its_text() {
     let (address, asked) = stranger(|| problem(403, "forbidden")).await;
     let world = World::start();
     let config = world.config("a").with_servers([endpoint(address)]);
@@ -97,7 +97,7 @@ async fn a_store_that_refuses_for_good_ends_the_run_with_its_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_goes_on_trying_whatever_nonsense_is_answered() {
+async fn a_candidate_keeps_trying_when_another_server_answers() {
     for answer in NONSENSE {
         let (address, asked) = stranger(answer).await;
         let world = World::start();
@@ -117,7 +117,7 @@ async fn a_candidate_goes_on_trying_whatever_nonsense_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_passes_over_an_address_that_answers_nonsense() {
+async fn a_leader_skips_an_address_where_another_server_answers() {
     for answer in NONSENSE {
         let (address, _) = stranger(answer).await;
         let world = World::start();

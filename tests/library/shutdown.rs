@@ -16,7 +16,7 @@ use crate::world::{Reigns, World, contrite, leads, long, ms, never, timings};
 const PROMPT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_shutdown_that_is_there_already_starts_nothing() {
+async fn a_shutdown_that_is_already_complete_starts_nothing() {
     let world = World::start();
     let candidate = world.candidate("a").await;
     candidate.run_while_leader(ready(()), never).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_shutdown_while_it_campaigns_returns_promptly_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
+async fn a_shutdown_releases_a_lease_whose_grant_was_not_answered() {
     let world = World::start();
     let proxy = world.proxy().await;
     // Patient with a store that is slow to take the lease back.
@@ -84,7 +84,7 @@ async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
 }
 
 #[tokio::test]
-async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals() {
+async fn a_shutdown_while_the_store_is_unreachable_returns_within_a_few_renew_intervals() {
     for mode in [Mode::Refuse, Mode::Hang] {
         // While it campaigns, and while it leads.
         for leading in [false, true] {

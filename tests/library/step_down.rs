@@ -163,7 +163,7 @@ async fn a_leader_that_resigns_holds_its_lease_until_its_task_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewals_go_on_while_a_task_drains_and_the_release_comes_after_it() {
+async fn renewals_continue_while_a_task_drains_and_the_release_comes_after_it() {
     let world = World::start();
     // Draining takes longer than the renew deadline: without renewals the lease would be lost.
     let drain = ms(1500);

@@ -79,7 +79,7 @@ impl Fleet {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_candidate_works_at_a_time_and_after_each_end_another_goes_on() {
+async fn one_candidate_works_at_a_time_and_after_each_end_another_continues() {
     let world = World::start();
     let fleet = Fleet::start(&world, &["a", "b", "c", "d"]).await;
     let mut leaders = BTreeSet::new();
@@ -107,7 +107,7 @@ async fn one_candidate_works_at_a_time_and_after_each_end_another_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_whose_task_fails_or_panics_stands_back_for_another() {
+async fn a_candidate_whose_task_fails_or_panics_cools_down_while_another_leads() {
     for panics in [false, true] {
         let world = World::start();
         let first = world

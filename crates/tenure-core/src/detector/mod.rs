@@ -105,6 +105,8 @@ pub use ring::{Ring, RingOptions};
 use crate::{Instant, NodeId};
 
 /// A failure detector; see the [module](self) for how to drive it and what to rely on.
+///
+/// This trait is open, for detectors in simulations.
 pub trait Detector: fmt::Debug {
     /// Input: a question, a watch, a message, a hint.
     fn handle_input(&mut self, now: Instant, input: DetectorInput);

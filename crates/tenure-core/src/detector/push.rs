@@ -61,6 +61,8 @@ impl Default for PushOptions {
 }
 
 /// Says from the heartbeats of one node until when the next one must have come.
+///
+/// This trait is open, for estimators in simulations.
 pub trait Estimator: Clone + fmt::Debug {
     /// The estimator's own parameters.
     type Options: Copy + fmt::Debug;
