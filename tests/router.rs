@@ -186,7 +186,7 @@ async fn a_leader_that_is_cut_off_answers_by_its_own_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_gone_makes_the_leader_unknown() {
+async fn an_unreachable_store_makes_the_leader_unknown() {
     let store = LocalStore::start();
     let proxy = Proxy::start(store.address()).await.unwrap();
     let leader = connect(config(store.address(), "worker-1")).await;

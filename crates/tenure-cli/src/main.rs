@@ -1,5 +1,11 @@
 //! The `tenure` command: hosts a lease store, runs programs while they lead, and looks after leases.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the command tenure runs on Linux only: its supervisor uses prctl, /proc and signals of Linux; the \
+     crate tenure supports more systems"
+);
+
 mod azure;
 mod backup;
 mod cli;

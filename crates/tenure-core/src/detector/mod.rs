@@ -101,6 +101,8 @@ pub use push::{Estimator, Push, PushOptions};
 use crate::{Instant, NodeId};
 
 /// A failure detector. The [module](self) describes how to drive it, and its guarantees.
+///
+/// The trait is open: simulations implement it for detectors of their own.
 pub trait Detector: fmt::Debug {
     /// Input: a question, a watch, a message, a hint.
     fn handle_input(&mut self, now: Instant, input: DetectorInput);

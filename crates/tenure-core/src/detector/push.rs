@@ -63,6 +63,8 @@ impl Default for PushOptions {
 }
 
 /// Calculates the deadline of a node's next heartbeat from the earlier ones.
+///
+/// The trait is open: simulations implement it for estimators of their own.
 pub trait Estimator: Clone + fmt::Debug {
     /// The estimator's own parameters.
     type Options: Copy + fmt::Debug;
