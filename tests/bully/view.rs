@@ -150,7 +150,7 @@ fn two_processes_with_one_node_id_both_refuse_to_lead_and_name_the_reason() {
         });
         let words = [
             "this member takes no part in the election: member ".to_owned(),
-            format!("two processes say that they are start 1 of member {node}"),
+            format!("two processes claim to be start 1 of member {node}"),
             "stop one of the two".to_owned(),
         ];
         assert!(words.iter().all(|word| shown.contains(word)), "{shown}");

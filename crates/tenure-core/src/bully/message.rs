@@ -170,7 +170,7 @@ pub enum PeerInput {
 }
 
 /// What the driver must do for a member.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerEffect {
     /// Send this. It may be lost; the machine sends again what matters.
     Send {
