@@ -99,7 +99,7 @@ fn a_check_tells_the_blob_and_warns_of_a_signature_that_others_can_read() {
     };
     let told = check("");
     assert!(
-        told.contains("blob       /tests/job; what lets candidates in is not set"),
+        told.contains("blob       /tests/job; no credential is set here"),
         "{told}"
     );
     let told = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");

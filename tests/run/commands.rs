@@ -1,4 +1,4 @@
-//! How the command is started, and what it sees.
+//! The start and the environment of the command.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use tenure_tests::wait_for;
 use super::{BEAT, Bench, ELECTION, candidate, wait_until_gone};
 
 #[test]
-fn the_command_is_told_election_candidate_and_epoch() {
+fn the_command_gets_election_candidate_and_epoch() {
     let bench = Bench::new();
     let id = candidate("told");
     let script = r#"echo "$TENURE_ELECTION $TENURE_CANDIDATE $TENURE_EPOCH"; exec sleep 60"#;
@@ -58,7 +58,7 @@ fn neither_the_command_nor_its_health_command_is_given_secrets() {
 }
 
 #[test]
-fn an_election_without_a_namespace_is_told_in_full() {
+fn an_election_without_a_namespace_is_passed_on_in_full() {
     let bench = Bench::new();
     let url = bench.store.url();
     let mut command = command(&["run", "--once", "--election", "nightly", "--server", &url]);
@@ -125,7 +125,7 @@ fn standard_input_passes_through() {
 }
 
 #[test]
-fn nothing_is_needed_of_the_temporary_folder() {
+fn a_run_needs_no_temporary_directory() {
     let bench = Bench::new();
     let mut command = bench.command(&candidate("tmp"), &["--once"], &["true"]);
     let output = output(command.env("TMPDIR", "/nonexistent/folder"));
@@ -134,7 +134,7 @@ fn nothing_is_needed_of_the_temporary_folder() {
 }
 
 #[test]
-fn an_environment_that_is_no_utf8_is_passed_on() {
+fn an_environment_that_is_not_utf8_is_passed_on() {
     let bench = Bench::new();
     let program = ["printenv", "ODD"];
     let mut command = bench.command(&candidate("odd"), &["--once"], &program);
@@ -166,7 +166,7 @@ fn a_program_that_is_replaced_while_it_waits_still_leads() {
 }
 
 #[test]
-fn it_goes_on_when_nobody_reads_its_stderr_any_more() {
+fn a_run_continues_when_the_reader_of_its_stderr_is_gone() {
     let bench = Bench::new();
     let id = candidate("unread");
     let mut command = bench.command(&id, &["--once"], &["sh", "-c", "sleep 1; exit 4"]);
@@ -193,7 +193,7 @@ fn without_hangups(command: &Command) -> Command {
 }
 
 #[test]
-fn it_survives_its_terminal_under_nohup() {
+fn a_run_under_nohup_survives_its_terminal() {
     let bench = Bench::new();
     let mut plain = bench.command(&candidate("nohup"), &[], &["sh", "-c", BEAT]);
     plain.arg(bench.journal_path());
@@ -222,7 +222,7 @@ fn a_command_under_nohup_ignores_sighup_like_one_without_tenure() {
             .expect("a mask of signals")
             .trim();
         let mask = u64::from_str_radix(mask, 16).expect("a number in hexadecimal digits");
-        // Signal 1, SIGHUP. A test that runs in the background may ignore others, too.
+        // Signal 1, SIGHUP. A test that runs in the background may ignore others as well.
         mask & 1 == 1
     });
     assert_eq!(ignores, [true, true]);

@@ -1,4 +1,4 @@
-//! How a run ends, and what its exit code says.
+//! Ends of runs, and their exit codes.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn once_passes_the_exit_code_on_and_releases_the_lease() {
 }
 
 #[test]
-fn the_history_tells_why_a_candidate_ended_its_term() {
+fn the_history_has_the_reason_why_a_candidate_ended_its_term() {
     let unwell = ["--health-command", "false"];
     for (flags, script, stop, reason) in [
         (&unwell[..], "exec sleep 60", None, "unhealthy"),
@@ -50,7 +50,7 @@ fn the_history_tells_why_a_candidate_ended_its_term() {
 }
 
 #[test]
-fn once_tells_the_signal_that_ended_the_command() {
+fn once_passes_on_the_signal_that_killed_the_command() {
     let bench = Bench::new();
     for (signal, expected) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
         let script = format!("kill -{signal} $$");
@@ -61,7 +61,7 @@ fn once_tells_the_signal_that_ended_the_command() {
 }
 
 #[test]
-fn once_that_is_stopped_before_it_led_says_so() {
+fn once_has_an_exit_code_for_a_stop_before_it_led() {
     let bench = Bench::new();
     let _leader = bench.script(&candidate("leader"), &[], BEAT);
     bench.next_epoch(0);
@@ -74,7 +74,7 @@ fn once_that_is_stopped_before_it_led_says_so() {
 }
 
 #[test]
-fn once_that_loses_its_leadership_says_so() {
+fn once_has_an_exit_code_for_lost_leadership() {
     let bench = Bench::new();
     let id = candidate("broken");
     let mut leader = bench.script(&id, &["--once"], BEAT);
@@ -98,7 +98,7 @@ fn once_that_is_stopped_passes_on_how_the_command_ended() {
     assert_eq!(leader.wait().code(), Some(9), "{}", leader.stderr());
 }
 
-/// Whether this process, and so what it starts, ignores SIGHUP.
+/// Whether this process, and so its children, ignore SIGHUP.
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
@@ -111,11 +111,11 @@ fn ignores_hangups() -> bool {
 }
 
 #[test]
-fn a_run_that_is_stopped_ends_well_whichever_signal_it_is() {
+fn a_run_stops_cleanly_by_each_signal() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         if signal == Signal::SIGHUP && ignores_hangups() {
             skipped(
-                "a_run_that_is_stopped_ends_well_whichever_signal_it_is, for SIGHUP",
+                "a_run_stops_cleanly_by_each_signal, for SIGHUP",
                 "it is ignored here, as under nohup, and `tenure run` keeps to that",
             );
             continue;

@@ -1,4 +1,4 @@
-//! Stores and runs that are killed and frozen: the command stops in time all the same.
+//! Killed and frozen stores and runs: the command stops in time.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ fn a_command_outlives_a_short_outage_of_the_store() {
     drop(bench.store);
     let store = StoreProcess::start_at(&data, &address);
     let bench = Bench { store, ..bench };
-    // Longer than it could have gone on without a renewal.
+    // Longer than the command could have run without a renewal.
     let begin = Instant::now();
     wait_for("a lease duration", || {
         (begin.elapsed() >= 2 * LEASE + LEASE / 2).then_some(())
@@ -96,7 +96,7 @@ fn a_command_whose_run_is_frozen_dies_before_another_leads() {
     bench.wait_for_waiters(1);
     leader.signal(Signal::SIGSTOP);
     let next = bench.next_epoch(epoch);
-    // All that is left is what the frozen run has not collected.
+    // Only zombies that the frozen run has not collected are left.
     assert!(processes_of(&first).is_empty());
     leader.signal(Signal::SIGCONT);
     wait_for("the old leader to notice", || {

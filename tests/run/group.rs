@@ -1,4 +1,4 @@
-//! What the command starts: its whole group ends with it.
+//! The whole process group of a command ends with it.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ fn background_processes_of_a_run_that_is_frozen_in_their_grace_die_before_anothe
     let script = r#"
         (trap 'touch "$0.asked"' TERM; while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done) &
         while ! [ -s "$0" ]; do sleep 0.01; done"#;
-    // Longer than the grace: it is not the end of the term that ends them.
+    // Longer than the grace, so that the end of the term is not the reason of their end.
     let leader = bench.script(&first, &["--lease-duration", "6s"], script);
     let epoch = bench.next_epoch(0);
     let _follower = bench.script(&second, &[], BEAT);

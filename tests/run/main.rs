@@ -1,4 +1,4 @@
-//! `tenure run`: real commands, a real store, and what may happen to them.
+//! `tenure run` with real commands and a real store.
 
 mod commands;
 mod ends;
@@ -20,20 +20,20 @@ use tempfile::TempDir;
 use tenure_tests::process::{Process, StoreProcess, command, run};
 use tenure_tests::wait_for;
 
-/// What the tests compete for.
+/// The election of the tests.
 const ELECTION: &str = "tests/job";
 
 /// The lease duration of the tests: the stop grace is 400 ms of it, the renew deadline a second.
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// Writes its epoch again and again, so that two leaders at once would be seen.
+/// Writes its epoch again and again, so that an overlap of two leaders is visible.
 const BEAT: &str = r#"while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done"#;
 
-/// The same, and takes no notice of SIGTERM.
+/// The same, and ignores SIGTERM.
 const STUBBORN_BEAT: &str =
     r#"trap '' TERM; while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done"#;
 
-/// A store, and a folder for what commands write.
+/// A store, and a directory for the output of commands.
 struct Bench {
     folder: TempDir,
     store: StoreProcess,
@@ -76,7 +76,7 @@ impl Bench {
         self.folder.path().join("journal")
     }
 
-    /// The whole lines that commands have written so far.
+    /// The complete lines that commands have written so far.
     fn journal(&self) -> Vec<String> {
         let text = fs::read_to_string(self.journal_path()).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -106,13 +106,13 @@ impl Bench {
         );
     }
 
-    /// What `tenure status` says of the election.
+    /// The output of `tenure status` for the election.
     fn status(&self) -> Value {
         let output = run(&["status", ELECTION, "--json", "--server", &self.store.url()]);
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    /// The terms that are over, as `tenure history` tells them.
+    /// The ended terms in the output of `tenure history`.
     fn ended_terms(&self) -> Vec<Value> {
         let output = run(&["history", ELECTION, "--json", "--server", &self.store.url()]);
         let history: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -123,7 +123,7 @@ impl Bench {
             .collect()
     }
 
-    /// Waits until so many wait for the lease.
+    /// Waits until the lease has this many waiters.
     fn wait_for_waiters(&self, count: u64) {
         wait_for("waiters", || {
             (self.status()["waiters"] == count).then_some(())
@@ -131,14 +131,14 @@ impl Bench {
     }
 }
 
-/// A candidate id that nobody else uses.
+/// A candidate id that no other candidate uses.
 fn candidate(name: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{name}-{}-{number}", std::process::id())
 }
 
-/// The living processes of a candidate's commands, watchdogs too.
+/// The living processes of a candidate's commands, including watchdogs.
 fn processes_of(candidate: &str) -> Vec<i32> {
     let wanted = format!("TENURE_CANDIDATE={candidate}");
     let of_candidate = |pid: &i32| {
@@ -154,7 +154,7 @@ fn processes_of(candidate: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Waits until nothing of a candidate's commands lives.
+/// Waits until no process of a candidate's commands lives.
 fn wait_until_gone(candidate: &str) {
     wait_for("all processes of the command to be gone", || {
         processes_of(candidate).is_empty().then_some(())

@@ -1,4 +1,4 @@
-//! Terms: one command at a time, over hand-overs.
+//! Terms: one command at a time, across handovers.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn only_one_command_runs_at_a_time_over_many_hand_overs() {
 }
 
 #[test]
-fn many_runs_take_their_turns_one_by_one() {
+fn many_runs_lead_one_after_the_other() {
     let bench = Bench::new();
     let script =
         r#"echo "begin $TENURE_EPOCH" >> "$0"; sleep 0.05; echo "end $TENURE_EPOCH" >> "$0""#;
@@ -87,7 +87,7 @@ fn the_lease_is_released_after_the_command_has_ended_and_not_before() {
             (bench.journal().len() >= count).then_some(())
         });
     };
-    // Whoever had to wait for the end of the lease would be late beyond all noise.
+    // A wait for the expiry of the lease would be much longer than all noise.
     let mut first = bench.script(&candidate("first"), &["--lease-duration", "20s"], script);
     begun(1);
     let _second = bench.script(&candidate("second"), &[], script);
@@ -110,7 +110,7 @@ fn the_lease_is_released_after_the_command_has_ended_and_not_before() {
 fn a_command_that_ignores_sigterm_is_killed_after_the_stop_grace() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
-    // Long enough to see the end of what was killed on a busy machine, too.
+    // Long enough for a busy machine to see the end of the killed processes.
     let timings = ["--lease-duration", "4s", "--stop-grace", "1s"];
     let mut leader = bench.script(&first, &timings, STUBBORN_BEAT);
     let epoch = bench.next_epoch(0);
@@ -151,7 +151,7 @@ fn a_command_stops_before_the_break_period_is_over() {
 fn a_break_of_a_long_lease_lets_nobody_in_before_the_command_has_stopped() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
-    // It hears of the break 12 to 16 s later, and has a second then.
+    // It learns of the break 12 to 16 s later, and has a second to stop then.
     let timings = ["--lease-duration", "24s", "--stop-grace", "1s"];
     let journal = bench.journal_path();
     let program = ["sh", "-c", STUBBORN_BEAT, journal.to_str().unwrap()];

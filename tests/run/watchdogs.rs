@@ -13,7 +13,7 @@ use tenure_tests::wait_for;
 
 use super::{BEAT, Bench, candidate, processes_of, wait_until_gone};
 
-/// A command, its child, and an orphan in its group. They beat, and ignore what asks them to stop.
+/// A command, its child, and an orphan in its group. They beat, and ignore SIGTERM and SIGHUP.
 const FAMILY: &str = r#"
     trap '' TERM HUP
     beat() { while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done; }
@@ -62,11 +62,12 @@ fn watchdog(candidate: &str, subcommand: &str) -> Pid {
     })
 }
 
-/// Freezes or kills two guards of a command, in both orders and at different times apart. Fails if a process of the
-/// command's group lives when another candidate leads.
+/// Freezes or kills two guards of a command, in both orders and at different times apart. Fails if
+/// a process of the command's group lives when another candidate leads.
 fn the_group_dies_before_another_leads_after(one: (Guard, Signal), other: (Guard, Signal)) {
-    // Orphans become children of this process, which is in their session. So the kernel does not wake a frozen group
-    // when its `tenure run` is killed, as it does when they become children of the system's first process.
+    // Orphans become children of this process, which is in their session. So the kernel does not
+    // wake a frozen group when its `tenure run` is killed, as it does when they become children of
+    // the system's first process.
     prctl::set_child_subreaper(true).unwrap();
     thread::scope(|scope| {
         for (round, apart) in APART.into_iter().enumerate() {
@@ -94,14 +95,14 @@ fn a_group_dies_before_another_leads_after(
     let _follower = bench.script(&new, &lease, BEAT);
     bench.wait_for_waiters(1);
     if apart.is_zero() {
-        // Neither of the two does anything between the first failure and the second one.
+        // Neither of the two runs between the first failure and the second one.
         for (guard, _) in [one, other] {
             kill(guard, SIGSTOP).unwrap_or_else(|_| panic!("{}", leader.stderr()));
         }
     }
     kill(one.0, one.1).unwrap_or_else(|_| panic!("{}", leader.stderr()));
     thread::sleep(apart);
-    // The first failure may have ended it.
+    // The first failure may have ended the other one.
     let _ = kill(other.0, other.1);
     bench.next_epoch(epoch);
     let left = processes_of(&old);
@@ -202,7 +203,7 @@ fn a_term_that_has_ended_leaves_no_process_and_no_zombie() {
 }
 
 #[test]
-fn a_run_that_was_frozen_beside_its_killed_watchdog_goes_on_as_a_candidate() {
+fn a_run_that_was_frozen_beside_its_killed_watchdog_continues_as_a_candidate() {
     let bench = Bench::new();
     let id = candidate("again");
     let leader = bench.script(&id, &["--lease-duration", "2s"], FAMILY);

@@ -1,14 +1,14 @@
-//! What can't work is refused before anything is competed for.
+//! Impossible runs are refused before they compete.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tenure_tests::process::{command, output, run};
 
-/// An address where nothing answers: whoever competes there does not end.
+/// An address without a store: a candidate there competes forever.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
-/// Runs this and returns its exit code and what it says.
+/// Runs this and returns its exit code and its stderr.
 fn refused(flags: &[&str], program: &[&str]) -> (Option<i32>, String) {
     let mut command = command(&["run", "--server", NOWHERE]);
     let output = output(command.args(flags).arg("--").args(program));
@@ -114,7 +114,7 @@ fn bad_values_of_the_environment_and_the_file_are_refused_with_their_place() {
 }
 
 #[test]
-fn an_election_that_is_not_named_is_asked_for() {
+fn a_run_without_an_election_is_refused() {
     let (code, said) = refused(&[], &["true"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("--election"), "{said}");
