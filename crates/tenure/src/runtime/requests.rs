@@ -68,7 +68,12 @@ impl Requests {
         }
     }
 
-    fn send_one(&mut self, slot: usize, link: SharedBackend, outgoing: OutgoingRequest) -> AbortHandle {
+    fn send_one(
+        &mut self,
+        slot: usize,
+        link: SharedBackend,
+        outgoing: OutgoingRequest,
+    ) -> AbortHandle {
         let OutgoingRequest {
             attempt,
             request,
