@@ -99,7 +99,7 @@ fn a_check_shows_the_blob_and_warns_of_a_signature_over_plain_http() {
     };
     let shown = check("");
     assert!(
-        shown.contains("blob       /tests/job; what lets candidates in is not set"),
+        shown.contains("blob       /tests/job; no credential is set here"),
         "{shown}"
     );
     let shown = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");

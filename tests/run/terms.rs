@@ -1,4 +1,4 @@
-//! Terms: one command at a time, over hand-overs.
+//! Terms: one command at a time, across handovers.
 
 use std::time::{Duration, Instant};
 
