@@ -26,6 +26,9 @@ fn keeps_its_guarantees(case: &CheckCase, seeds: u64) {
 fn every_contestant_keeps_its_guarantees_under_random_faults() {
     for (name, members) in [
         ("lease", 5),
+        ("both", 5),
+        ("both", 3),
+        ("both-no-quorum", 3),
         ("bully", 5),
         ("bully", 3),
         ("bully-pull", 5),

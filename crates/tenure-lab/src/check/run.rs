@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{CheckReport, FaultScript, Finding};
-use crate::contestant::{Algorithm, Cluster, Contestant};
+use crate::contestant::{Cluster, Contestant};
 use crate::fault::{FaultProfile, FaultSchedule, Mutation};
 use crate::invariant::{self, Promises, Violation};
 use crate::sim::{TaskStop, World, WorldConfig};
@@ -159,7 +159,7 @@ impl CheckCase {
     fn fault_profile(&self, cluster: &Cluster) -> FaultProfile {
         FaultProfile {
             nodes: self.nodes,
-            store: self.contestant.algorithm == Algorithm::Lease,
+            store: self.contestant.algorithm.uses_store(),
             trouble: self.trouble(),
             pause: Duration::from_secs(5),
             lasts: self.contestant.term.lease_duration() * 2,

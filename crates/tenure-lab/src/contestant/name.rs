@@ -1,4 +1,4 @@
-//! What contestants are called.
+//! The names of contestants.
 
 use std::fmt;
 
@@ -16,6 +16,12 @@ const DETECTORS: &[(&str, DetectorKind)] = &[
 ];
 
 impl Algorithm {
+    /// Whether it needs a store.
+    #[must_use]
+    pub const fn uses_store(self) -> bool {
+        matches!(self, Self::Lease | Self::Joint { .. })
+    }
+
     /// All of them.
     #[must_use]
     pub fn all() -> Vec<Self> {
@@ -26,6 +32,8 @@ impl Algorithm {
         let mut all = vec![Self::Lease];
         all.extend(bully(true));
         all.extend(bully(false));
+        let detector = DetectorKind::Of(DetectBy::Push);
+        all.extend([true, false].map(|quorum| Self::Joint { detector, quorum }));
         all.extend([Self::Published, Self::Classic, Self::Textbook, Self::Ring]);
         all
     }
@@ -40,6 +48,10 @@ impl Algorithm {
                 let suffix = known.map_or("", |(suffix, _)| suffix);
                 let guard = if quorum { "" } else { "-no-quorum" };
                 format!("bully{suffix}{guard}")
+            }
+            Self::Joint { quorum, .. } => {
+                let suffix = if quorum { "" } else { "-no-quorum" };
+                format!("both{suffix}")
             }
             Self::Published => "published".into(),
             Self::Classic => "garcia-molina".into(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tenure_core::NodeId;
 use tenure_core::lease::candidate::TaskEnd;
 
+use crate::contestant::Algorithm;
 use crate::sim::Link;
 
 pub use mutation::{Mutation, UnknownMutation};
@@ -78,6 +79,8 @@ pub enum Fault {
     Leave(Target, Option<Duration>),
     /// The task ends by itself.
     TaskEnds(Target, TaskEnd),
+    /// The host elects by this algorithm from its next start on.
+    Algorithm(Target, Algorithm),
     /// Somebody breaks the lease and lets it run for so long.
     Break(Duration),
 }
@@ -133,6 +136,7 @@ impl fmt::Display for Fault {
                 None => write!(f, "{who} is stopped"),
             },
             Self::TaskEnds(who, end) => write!(f, "the task of {who} ends: {end:?}"),
+            Self::Algorithm(who, algorithm) => write!(f, "{who} changes to {}", algorithm.name()),
             Self::Break(period) => write!(f, "the lease is broken, with {period:?} left"),
         }
     }

@@ -90,6 +90,11 @@ impl World {
                     self.end_task(node, Duration::ZERO, *end);
                 }
             }
+            Fault::Algorithm(target, algorithm) => {
+                for node in self.resolve(*target) {
+                    self.factory.set_algorithm(node, *algorithm);
+                }
+            }
             Fault::Break(period) => self.send_input(Target::Store, &ProcessInput::Break(*period)),
         }
     }

@@ -16,7 +16,7 @@ pub enum Payload {
     /// A candidate asks the store.
     StoreRequest {
         /// Which of the candidate's requests it is.
-        call: RequestId,
+        id: RequestId,
         /// Who asks.
         candidate: CandidateId,
         /// What for.
@@ -25,14 +25,14 @@ pub enum Payload {
     /// The store answers.
     StoreReply {
         /// Which request.
-        call: RequestId,
+        id: RequestId,
         /// What.
         answer: Answer,
     },
     /// A candidate closes the connection of a request: it has given up waiting for the answer.
     CloseConnection {
         /// Which request.
-        call: RequestId,
+        id: RequestId,
     },
     /// A member says something to another one about the election.
     Peer(Incarnation, bully::PeerMessage),

@@ -9,6 +9,7 @@ use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
 use super::uplink::Uplink;
 use super::{Payload, Rng, Sending, Time};
+use crate::contestant::Algorithm;
 
 /// A process: a state machine of the library with the least around it that a driver must be, or a
 /// store, or an algorithm to compare with.
@@ -159,6 +160,9 @@ pub trait ProcessFactory {
     fn counts_suspensions(&self, node: NodeId) -> bool {
         !self.is_store(node)
     }
+
+    /// The host elects by this algorithm from its next start on.
+    fn set_algorithm(&mut self, _node: NodeId, _algorithm: Algorithm) {}
 
     /// Starts the process of this machine, with what the machine has kept; `life` counts its starts.
     fn start(
