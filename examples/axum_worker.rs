@@ -1,18 +1,18 @@
-//! A web service that runs on several machines, of which one hands out ticket numbers: unique and
-//! increasing ones, without a database. Ask any instance; the others send you on to the leader.
+//! A web service on several machines whose leader hands out unique, increasing ticket numbers,
+//! without a database. Every instance accepts requests; followers redirect to the leader.
 //!
-//! Start a store with `tenure serve`, then several of these:
+//! Start a store with `tenure serve`, then several instances:
 //!
 //! ```text
 //! export TENURE_ELECTION=web/tickets
 //! cargo run -p tenure-examples --example axum_worker -- 127.0.0.1:8081
 //! cargo run -p tenure-examples --example axum_worker -- 127.0.0.1:8082
-//! curl -L -X POST http://127.0.0.1:8081/tickets   # whichever leads: 1795230310385-1
+//! curl -L -X POST http://127.0.0.1:8081/tickets   # prints 1795230310385-1
 //! curl -i http://127.0.0.1:8082/leader            # 200 on the leader, 503 elsewhere
 //! ```
 //!
-//! Behind a proxy, or listening on 0.0.0.0, give the address that the others reach it at as a second
-//! argument.
+//! Behind a proxy, or when listening on 0.0.0.0, pass the address under which others reach the
+//! instance as the second argument.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,21 +40,21 @@ async fn main() -> anyhow::Result<()> {
     let here = format!("http://{}", listener.local_addr()?);
     println!("listening on {here}");
 
-    // What the leader says about itself: this is how the others know where to send people.
+    // Metadata of the leader: followers redirect clients to this address.
     let address = arguments.next().unwrap_or(here);
     let config = Config::from_env()?.with_metadata([(ADDRESS.into(), address)].into());
     let candidate = Arc::new(Candidate::connect(config).await?);
 
-    let office = Office {
-        leader: follow(candidate.observe(), candidate.id().clone()),
+    let state = AppState {
+        leader: watch_address(candidate.observe(), candidate.id().clone()),
         candidate: candidate.clone(),
         tickets: Arc::default(),
     };
     let app = Router::new()
-        .route("/tickets", post(hand_out))
-        .with_state(office)
+        .route("/tickets", post(issue_ticket))
+        .with_state(state)
         .merge(candidate.router());
-    // Each of the two hears of SIGTERM and Ctrl-C.
+    // The server and the campaign both stop on SIGTERM and Ctrl-C.
     let (stop_serving, stop_leading) = (tenure::shutdown_signal()?, tenure::shutdown_signal()?);
     let serve = async {
         let serve = axum::serve(listener, app).with_graceful_shutdown(stop_serving);
@@ -64,12 +64,12 @@ async fn main() -> anyhow::Result<()> {
         let lead = candidate.run_while_leader(stop_leading, lead);
         lead.await.map_err(anyhow::Error::from)
     };
-    // Whichever fails ends the other: a worker that can't lead should be seen to be missing.
+    // If one of the two fails, the process ends: monitoring should see that this worker is down.
     tokio::try_join!(serve, campaign)?;
     Ok(())
 }
 
-/// The work is done by the handlers; the term just has to be held.
+/// The handlers do the work, so the task only holds the term.
 async fn lead(leadership: Leadership) {
     println!(
         "tickets are handed out here, under epoch {}",
@@ -79,33 +79,33 @@ async fn lead(leadership: Leadership) {
 }
 
 #[derive(Clone)]
-struct Office {
+struct AppState {
     candidate: Arc<Candidate>,
     tickets: Arc<AtomicU64>,
-    /// The leader's address, where it is another one.
+    /// The address of the leader, unless this process leads.
     leader: watch::Receiver<Option<String>>,
 }
 
-async fn hand_out(State(office): State<Office>) -> Response {
-    // Asked for each request: a yes from before means nothing.
-    if let Some(leadership) = office.candidate.leadership() {
-        // No other reign has this epoch, so nobody else gives out this ticket, even if this process
-        // is frozen right here and another one leads when it goes on.
-        let number = office.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+async fn issue_ticket(State(state): State<AppState>) -> Response {
+    // Checked for each request: the answer to an earlier check may be out of date.
+    if let Some(leadership) = state.candidate.leadership() {
+        // No other term has this epoch, so no other leader issues this ticket, even if this process
+        // is frozen here and another leader exists when it continues.
+        let number = state.tickets.fetch_add(1, Ordering::Relaxed) + 1;
         return format!("{}-{number}\n", leadership.epoch()).into_response();
     }
-    match &*office.leader.borrow() {
+    match &*state.leader.borrow() {
         // 307: the client repeats the same request there.
         Some(address) => Redirect::temporary(&format!("{address}/tickets")).into_response(),
         None => {
             let later = [(RETRY_AFTER, "1")];
-            (StatusCode::SERVICE_UNAVAILABLE, later, "nobody leads now\n").into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, later, "no leader\n").into_response()
         }
     }
 }
 
-/// Keeps the address of whoever else leads.
-fn follow(mut observer: Observer, own: CandidateId) -> watch::Receiver<Option<String>> {
+/// Keeps the address of the leader up to date; `None` if there is none or this process leads.
+fn watch_address(mut observer: Observer, own: CandidateId) -> watch::Receiver<Option<String>> {
     let (sender, leader) = watch::channel(None);
     tokio::spawn(async move {
         loop {

@@ -1,16 +1,16 @@
-"""The leader election pattern with Azure Blob leases, against tenure or Azure, unchanged.
+"""The leader election pattern with Azure Blob leases. Runs unchanged against tenure and Azure.
 
     tenure serve --azure-dev
     pip install azure-storage-blob
     python azure_leader.py http://127.0.0.1:7400
 
-Start it several times: one leads. Stop that one, and another follows. With a connection string in
-AZURE_STORAGE_CONNECTION_STRING it runs against that account, wherever it is.
+Start it several times and stop the leader: another process takes over. With a connection string in
+AZURE_STORAGE_CONNECTION_STRING it uses that account.
 
-It keeps what the usual sample does (container and page blob created if absent; acquire, renew,
-release), and mends what is weak in that: the term ends by this process's own clock, whatever a
-renewal does; the work has stopped before the lease is released; and where the store tells an epoch,
-the work gets it, for receivers that check it.
+Like the usual sample it creates the container and a page blob if they are absent, and acquires,
+renews and releases the lease. It adds three safety properties. The term ends by the clock of this
+process, whatever happens to a renewal. The work has stopped before the lease is released. If the
+store returns an epoch, the work receives it, for receivers that check it.
 """
 
 import os
@@ -25,8 +25,8 @@ from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 
 LEASE = 15.0
 RENEW_EVERY = 5.0
-# Counted from the sending of the last renewal that succeeded. What is left of the lease is for the
-# work to stop.
+# Counted from the moment at which the last successful renewal was sent. The work uses the rest of
+# the lease to stop.
 GIVE_UP_AFTER = 10.0
 
 DEVELOPMENT = (
@@ -37,13 +37,13 @@ DEVELOPMENT = (
 
 
 def work(epoch, stop):
-    """What only the leader does, until it must stop."""
+    """The work of the leader, until `stop` is set."""
     while not stop.wait(1.0):
         print(f"working, epoch {epoch}")
 
 
 def lead(lease, began, epoch, shutdown):
-    """Works and renews until the lease is lost or it is time to stop."""
+    """Works and renews until the lease is lost or the process shuts down."""
     stop = threading.Event()
     worker = threading.Thread(target=work, args=(epoch, stop))
     worker.start()
@@ -64,7 +64,7 @@ def lead(lease, began, epoch, shutdown):
                 print(f"lost: {error.error_code}")
                 break
         except AzureError:
-            # It may pass: asked again until it is too late.
+            # Possibly temporary: retried until the deadline.
             pass
     stop.set()
     worker.join()
@@ -83,10 +83,10 @@ def main():
 
     while not shutdown.is_set():
         lease = BlobLeaseClient(blob)
-        told = {}
+        headers = {}
         began = time.monotonic()
         try:
-            hook = lambda response: told.update(response.http_response.headers)
+            hook = lambda response: headers.update(response.http_response.headers)
             lease.acquire(int(LEASE), retry_total=0, raw_response_hook=hook)
         except ResourceNotFoundError:
             create(container, blob)
@@ -96,19 +96,19 @@ def main():
                 print(f"the store does not answer: {error}")
             shutdown.wait(random.uniform(2.0, 4.0))
             continue
-        epoch = told.get("tenure-epoch", "unknown")
+        epoch = headers.get("tenure-epoch", "unknown")
         print(f"leading with epoch {epoch}")
         lead(lease, began, epoch, shutdown)
         try:
             lease.release()
         except AzureError:
-            # It expires.
+            # The lease expires by itself.
             pass
 
 
 def create(container, blob):
-    """The container and a page blob to lease, if they are not there. Whoever is later finds them, and
-    perhaps leased already, which is as good."""
+    """Creates the container and the page blob. If another process was faster, they exist and may
+    already be leased, which is no error."""
     for make in (container.create_container, lambda: blob.create_page_blob(512, if_none_match="*")):
         try:
             make()

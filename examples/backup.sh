@@ -1,10 +1,11 @@
 #!/bin/sh
-# Backs a folder up once an hour, from one machine out of many. Start this on each of them:
+# Backs up a directory once an hour, from one of several machines. Start this on each of them:
 #
 #   tenure run --election ops/backup -- examples/backup.sh /srv/data /mnt/backups
 #
-# The archives are named after the time and the epoch, and "latest" points to the newest one. A leader
-# that was frozen and goes on too late publishes nothing: a greater epoch has been in the folder.
+# The name of an archive contains the time and the epoch; "latest" points to the newest archive. A
+# leader that was frozen and continues too late publishes nothing, because the target directory
+# already has a greater epoch.
 set -eu
 
 [ $# -ge 2 ] || { echo "usage: backup.sh SOURCE TARGET [SECONDS]" >&2; exit 64; }
@@ -15,21 +16,21 @@ part=$target/.part-$TENURE_EPOCH
 trap 'rm -f "$part"' EXIT
 trap 'exit 143' TERM INT
 
-# Checks the epoch and publishes in one step, under a lock that all machines share (on NFS 4 flock
-# reaches across machines; where it does not, keep the epoch somewhere that compares and puts).
+# Checks the epoch and publishes under a lock that all machines share. On NFS 4 flock works across
+# machines; elsewhere keep the epoch in a service with an atomic compare-and-set.
 publish() {
     (
         flock 9
         newest=0
         if [ -e "$target/epoch" ]; then newest=$(cat "$target/epoch"); fi
-        # What can't be read may have been any epoch: a fence that is damaged lets nobody through.
+        # An unreadable file may have contained any epoch, so a damaged fence refuses all epochs.
         case $newest in
             '' | *[!0-9]*)
-                echo "$target/epoch is no epoch: write there what \"tenure status\" shows" >&2
+                echo "$target/epoch is no epoch: write the one that \"tenure status\" shows into it" >&2
                 exit 1
                 ;;
         esac
-        # Asked this way round: a number too great for the shell is no pass either.
+        # The negated test also refuses a number that is too large for the shell.
         if ! [ "$TENURE_EPOCH" -ge "$newest" ]; then
             echo "epoch $TENURE_EPOCH is stale: epoch $newest was seen" >&2
             exit 1
@@ -46,7 +47,7 @@ while :; do
     tar -C "$source" -czf "$part" .
     publish "$name"
     echo "$target/$name"
-    # In the background, because a shell hears no signal while it waits for a program.
+    # In the background, because a shell handles no signal while it waits for a program.
     sleep "$interval" &
     wait $!
 done

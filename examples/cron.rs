@@ -1,16 +1,16 @@
-//! Cron on several machines: runs a program once a period, on the leader only, and skips what
-//! another leader has done already.
+//! Cron on several machines: the leader runs a program once per period, and skips periods that an
+//! earlier leader has completed.
 //!
-//! Start a store with `tenure serve`, then several of these with the same database:
+//! Start a store with `tenure serve`, then several instances with the same database:
 //!
 //! ```text
 //! export TENURE_ELECTION=ops/cron
 //! cargo run -p tenure-examples --example cron -- 10s runs.db sh -c 'echo "tick $CRON_TICK"'
 //! ```
 //!
-//! A run that was cut off (its leader died) is begun again by the next leader, if the period is not
-//! over yet: a program may run twice for one tick, but never after it has succeeded once. Ticks that
-//! nobody was there for are not made up for.
+//! If a leader dies during a run, the next leader starts the run again unless the period is over.
+//! So a program may run twice for one tick, but never after it has succeeded once. Ticks without a
+//! leader are skipped.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,7 +28,10 @@ async fn main() -> anyhow::Result<()> {
     let usage = "usage: cron PERIOD DATABASE PROGRAM [ARGUMENT...]";
     let mut arguments = std::env::args().skip(1);
     let period = humantime::parse_duration(&arguments.next().context(usage)?)?;
-    anyhow::ensure!(period >= Duration::from_secs(1), "a period is 1s or more");
+    anyhow::ensure!(
+        period >= Duration::from_secs(1),
+        "the period must be 1s or more"
+    );
     let cron = Cron {
         period,
         database: arguments.next().context(usage)?.into(),
@@ -53,7 +56,7 @@ struct Cron {
 
 impl Cron {
     async fn lead(self, leadership: Leadership) -> anyhow::Result<()> {
-        // Renewals have a thread of their own, so waiting for the database here harms nobody.
+        // Renewals have their own thread, so blocking on the database does not delay them.
         let runs = Runs::open(&self.database)?;
         loop {
             let Ok(epoch) = leadership.check() else {
@@ -78,8 +81,8 @@ impl Cron {
         }
     }
 
-    /// Dropping this future kills the program. It does not kill what the program has started; for
-    /// that there is `tenure run`.
+    /// Dropping this future kills the program, but not the processes that the program has started.
+    /// `tenure run` kills those as well.
     async fn run(&self, tick: i64, epoch: Epoch) -> anyhow::Result<std::process::ExitStatus> {
         Command::new(&self.program)
             .args(&self.arguments)
@@ -88,28 +91,28 @@ impl Cron {
             .kill_on_drop(true)
             .status()
             .await
-            .with_context(|| format!("can't run {}", self.program))
+            .with_context(|| format!("cannot run {}", self.program))
     }
 
-    /// The tick that is on, and how long it still is.
+    /// The current tick and the time until it ends.
     fn now(&self) -> anyhow::Result<(i64, Duration)> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let tick = now.as_nanos() / self.period.as_nanos();
-        let gone = now.as_nanos() % self.period.as_nanos();
+        let elapsed = now.as_nanos() % self.period.as_nanos();
         let left = self
             .period
-            .saturating_sub(Duration::from_nanos(gone.try_into()?));
+            .saturating_sub(Duration::from_nanos(elapsed.try_into()?));
         Ok((tick.try_into()?, left))
     }
 }
 
-/// What was run when, and under which epoch.
+/// The table of runs: tick, epoch, and whether the run succeeded.
 struct Runs(Connection);
 
 impl Runs {
     fn open(path: &Path) -> anyhow::Result<Self> {
         let database =
-            Connection::open(path).with_context(|| format!("can't open {}", path.display()))?;
+            Connection::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         database.busy_timeout(Duration::from_secs(10))?;
         database.execute_batch(
             "CREATE TABLE IF NOT EXISTS runs (
@@ -120,8 +123,8 @@ impl Runs {
         Ok(Self(database))
     }
 
-    /// Whether this tick is to be run under this epoch: nobody has done it, nor begun it under this
-    /// epoch or a greater one. Checks and claims in one statement, which SQLite runs alone.
+    /// Claims this tick for this epoch. Returns false if the tick is done, or if a run was started
+    /// under this epoch or a greater one. One statement checks and claims, so it is atomic.
     fn claim(&self, tick: i64, epoch: Epoch) -> rusqlite::Result<bool> {
         let changed = self.0.execute(
             "INSERT INTO runs (tick, epoch, done)
@@ -133,7 +136,7 @@ impl Runs {
         Ok(changed == 1)
     }
 
-    /// Notes that the tick was done; false if a newer leader has begun it again meanwhile.
+    /// Marks the tick as done. Returns false if a newer leader has started it again.
     fn finish(&self, tick: i64, epoch: Epoch) -> rusqlite::Result<bool> {
         let changed = self.0.execute(
             "UPDATE runs SET done = 1 WHERE tick = ?1 AND epoch = ?2",

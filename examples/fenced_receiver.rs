@@ -1,4 +1,4 @@
-//! A service that keeps entries in a file, and takes none from a leader that has been replaced.
+//! A service that stores entries in a file and refuses entries from a leader that was replaced.
 //!
 //! ```text
 //! cargo run -p tenure-examples --example fenced_receiver -- ledger.txt 127.0.0.1:8090
@@ -38,10 +38,10 @@ async fn main() -> anyhow::Result<()> {
     let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:0".into());
 
     let (ledger, greatest) = Ledger::open(path.as_ref())?;
-    // Started from what is in the file: what was refused before a restart is refused after it.
+    // The gate starts at the greatest epoch in the file, so a restart accepts no stale epoch.
     let fence = FenceLayer::new(Gate::starting_at(greatest));
     let app = Router::new()
-        // The fence stands before writing only; whoever wants may read.
+        // The fence protects writes only; reads need no epoch.
         .route("/entries", post(append).route_layer(fence).get(list))
         .with_state(Arc::new(ledger));
     let listener = TcpListener::bind(&listen).await?;
@@ -61,7 +61,7 @@ async fn append(
     entry: String,
 ) -> Answer {
     if entry.contains('\n') {
-        return Err((StatusCode::BAD_REQUEST, "one line, please\n".into()));
+        return Err((StatusCode::BAD_REQUEST, "an entry is one line\n".into()));
     }
     spawn_blocking(move || ledger.append(&admission, &entry))
         .await
@@ -74,21 +74,21 @@ async fn list(State(ledger): State<Arc<Ledger>>) -> Result<String, StatusCode> {
     text.ok_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// A file of entries, one a line, each after the epoch that it was written under.
+/// A file with one entry per line, each preceded by the epoch under which it was written.
 struct Ledger {
     path: PathBuf,
     file: Mutex<File>,
 }
 
 impl Ledger {
-    /// Opens the ledger, and says which epoch was the greatest in it.
+    /// Opens the ledger and returns the greatest epoch in it.
     fn open(path: &Path) -> anyhow::Result<(Self, Epoch)> {
         let file = File::options().create(true).append(true).open(path)?;
-        // Two receivers would have two gates, of which neither knows what the other has seen.
+        // Two receivers would have two gates, and neither would know the epochs of the other.
         file.try_lock()
-            .context("another receiver has this ledger")?;
+            .context("another receiver uses this ledger")?;
         let text = fs::read_to_string(path)?;
-        // An entry that a crash has cut off was never acknowledged.
+        // A line without its end was interrupted by a crash and never acknowledged.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         file.set_len(whole.len().try_into()?)?;
         let epochs = whole.lines().filter_map(|line| {
@@ -102,7 +102,7 @@ impl Ledger {
 
     fn append(&self, admission: &Admission, entry: &str) -> Answer {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // Once more under the lock: since this request came in, a newer leader may have written.
+        // Checked again under the lock: a newer leader may have written since this request arrived.
         let epoch = admission
             .check()
             .map_err(|stale| (StatusCode::CONFLICT, stale.to_string()))?;

@@ -1,8 +1,9 @@
-//! A worker that takes files from an inbox, one after the other, and hands over without dropping
-//! one: told to stop, it finishes the file at hand, and the next worker goes on within milliseconds.
+//! A worker that moves files from an inbox to an outbox, one at a time, and hands over without
+//! losing one: on a stop request it finishes the current file, and the next worker continues within
+//! milliseconds.
 //!
-//! Start a store with `tenure serve`, then several of these, and stop the one that leads (Ctrl-C, or
-//! a `kill` as containers get it):
+//! Start a store with `tenure serve`, then several instances, and stop the leader (Ctrl-C, or
+//! SIGTERM as a container runtime sends it):
 //!
 //! ```text
 //! mkdir inbox outbox && touch inbox/{1..50}
@@ -17,8 +18,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tenure::{Candidate, Config, Epoch, Leadership};
 
-/// How long one file takes; stands for an upload. It must fit into the stop grace, 4 s by default:
-/// a task that has not ended by then is aborted.
+/// Simulated duration of one upload. It must fit into the stop grace, 4 s by default: a task that
+/// has not ended by then is aborted.
 const ONE_FILE: Duration = Duration::from_millis(500);
 
 #[tokio::main]
@@ -35,8 +36,8 @@ async fn main() -> anyhow::Result<()> {
     let candidate = Candidate::connect(Config::from_env()?).await?;
     let worker = Worker { inbox, outbox };
     let shutdown = tenure::shutdown_signal()?;
-    // The lease is renewed until the task has ended, and released then: nobody waits for it to
-    // expire.
+    // The candidate renews the lease until the task has ended and then releases it, so the next
+    // worker need not wait until it expires.
     candidate
         .run_while_leader(shutdown, |leadership| worker.clone().lead(leadership))
         .await?;
@@ -54,13 +55,13 @@ impl Worker {
     async fn lead(self, leadership: Leadership) -> anyhow::Result<()> {
         println!("leading with epoch {}", leadership.epoch());
         let stop = leadership.cancellation();
-        // Between two files is where it stops: when it is told to, and when renewals fail, so that
-        // there is time left for what was begun.
+        // The task stops between two files: on a stop request, and while renewals fail, so that
+        // a started file has time to finish.
         while !stop.is_cancelled()
             && let Ok(epoch) = leadership.check()
         {
             let begin = !leadership.is_at_risk();
-            match oldest(&self.inbox)?.filter(|_| begin) {
+            match first_file(&self.inbox)?.filter(|_| begin) {
                 Some(file) => self.upload(&file, epoch).await?,
                 None => tokio::select! {
                     () = stop.cancelled() => {}
@@ -71,14 +72,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes one file from the inbox to the outbox. Doing it twice does no harm, so a leader that was
-    /// killed in the middle leaves nothing to clean up.
+    /// Moves one file from the inbox to the outbox. The move is idempotent, so a leader that was
+    /// killed during it leaves nothing to clean up.
     async fn upload(&self, file: &Path, epoch: Epoch) -> anyhow::Result<()> {
         let name = file.file_name().context("a file has a name")?;
         println!("taking {} under epoch {epoch}", name.display());
         tokio::time::sleep(ONE_FILE).await;
         match fs::rename(file, self.outbox.join(name)) {
-            // The leader before was slower than its lease, and did it after all.
+            // The previous leader outlived its lease and has moved the file.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             moved => moved?,
         }
@@ -87,9 +88,10 @@ impl Worker {
     }
 }
 
-/// The file that waits longest, by its name.
-fn oldest(inbox: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let entries = fs::read_dir(inbox).with_context(|| format!("can't list {}", inbox.display()))?;
+/// The first file of the inbox, ordered by name.
+fn first_file(inbox: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let entries =
+        fs::read_dir(inbox).with_context(|| format!("cannot list {}", inbox.display()))?;
     let paths = entries.map(|entry| Ok(entry?.path()));
     let paths: Vec<PathBuf> = paths.collect::<std::io::Result<_>>()?;
     Ok(paths.into_iter().min())

@@ -1,12 +1,13 @@
-//! Things that one would really write with tenure. Each file beside this one is a program that says
-//! at its top what it does: `cargo run -p tenure-examples --example smallest`.
+//! Realistic programs that use tenure. Each file in this directory is a program whose first lines
+//! describe it. Run one with `cargo run -p tenure-examples --example smallest`.
 //!
-//! | example | what it shows |
+//! | example | demonstrates |
 //! |---|---|
-//! | `smallest` | a task that runs on the leader |
+//! | `smallest` | a task that runs on the leader only |
 //! | `log_rollup` | a job that writes to SQLite under its epoch |
-//! | `axum_worker` | a web service that is a candidate, and sends requests on to the leader |
-//! | `fenced_receiver` | a web service that refuses what a stale leader sends |
-//! | `graceful_handover` | a leader that finishes what it has begun before the next one starts |
-//! | `cron` | a program run once a period, on the leader only |
-//! | `backup.sh` | a shell script under `tenure run` that uses its epoch |
+//! | `axum_worker` | a web service that is a candidate and redirects requests to the leader |
+//! | `fenced_receiver` | a web service that refuses writes of a stale leader |
+//! | `graceful_handover` | a leader that finishes its current work before the next one starts |
+//! | `cron` | a program that the leader runs once per period |
+//! | `backup.sh` | a shell script under `tenure run` that checks its epoch |
+//! | `azure_leader.py` | the leader election pattern with an Azure SDK, against a store or Azure |

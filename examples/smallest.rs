@@ -1,6 +1,6 @@
-//! The smallest leader task: one process out of many prints the time.
+//! The smallest leader task: one of several processes prints the time.
 //!
-//! Start a store with `tenure serve`, then this as often as you like:
+//! Start a store with `tenure serve`, then any number of instances:
 //! `cargo run -p tenure-examples --example smallest`
 
 use std::time::Duration;
@@ -12,11 +12,11 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt::init();
     let candidate = Candidate::connect(Config::new("clock".parse()?)).await?;
     let shutdown = tenure::shutdown_signal()?;
-    candidate.run_while_leader(shutdown, tell_the_time).await?;
+    candidate.run_while_leader(shutdown, print_the_time).await?;
     Ok(())
 }
 
-async fn tell_the_time(leadership: Leadership) {
+async fn print_the_time(leadership: Leadership) {
     while leadership.is_valid() {
         println!(
             "{}: it is {:?}",

@@ -7,18 +7,30 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 /// What each crate may use of the others in what it ships.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-core", &[]),
-    ("tenure-azure", &["tenure-core"]),
+    ("tenure-azure", &["tenure-core", "tenure-server"]),
     ("tenure", &["tenure-azure", "tenure-core"]),
-    ("tenure-server", &["tenure-azure", "tenure-core"]),
+    ("tenure-server", &["tenure-core"]),
     ("tenure-lab", &["tenure-core"]),
     (
         "tenure-cli",
-        &["tenure", "tenure-core", "tenure-lab", "tenure-server"],
+        &[
+            "tenure",
+            "tenure-azure",
+            "tenure-core",
+            "tenure-lab",
+            "tenure-server",
+        ],
     ),
     ("tenure-examples", &[]),
     (
         "tenure-tests",
-        &["tenure", "tenure-core", "tenure-lab", "tenure-server"],
+        &[
+            "tenure",
+            "tenure-azure",
+            "tenure-core",
+            "tenure-lab",
+            "tenure-server",
+        ],
     ),
 ];
 

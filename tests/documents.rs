@@ -1,18 +1,18 @@
-//! The documents name tests as the keepers of promises: they must exist.
+//! The documents are true: the tests that they name exist, and their links lead somewhere.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 #[test]
 fn every_test_that_keeps_a_promise_exists() {
-    let promises = fs::read_to_string(format!("{ROOT}/docs/promises.md")).expect("the promises");
+    let page = fs::read_to_string(format!("{ROOT}/docs/promises.md")).expect("the promises");
+    let (promises, tests) = page.split_once("\n## Tests\n").expect("a section of tests");
     let sources = sources(Path::new(ROOT));
     let mut count = 0;
-    for promise in promises.lines().filter(|line| is_promise(line)) {
-        let quoted = promise.split('`').skip(1).step_by(2);
-        let names: Vec<&str> = quoted.filter(|text| is_test_name(text)).collect();
+    for promise in promises.lines().filter_map(promise_number) {
+        let names = tests_of(tests, promise);
         assert!(!names.is_empty(), "no test keeps {promise}");
         for name in &names {
             assert!(
@@ -22,23 +22,31 @@ fn every_test_that_keeps_a_promise_exists() {
         }
         count += names.len();
     }
-    assert!(count > 20, "the table names its tests");
+    assert!(count > 20, "the section names the tests of each promise");
 }
 
-fn is_promise(line: &str) -> bool {
-    line.starts_with("| **")
+/// The number of the promise that begins on this line: `P` for safety, `D` for durability.
+fn promise_number(line: &str) -> Option<&str> {
+    let (number, _) = line.strip_prefix("- **")?.split_once("** ")?;
+    number.starts_with(['P', 'D']).then_some(number)
 }
 
-fn is_test_name(text: &str) -> bool {
-    text.contains('_') && text.chars().all(|c| c == '_' || c.is_ascii_lowercase())
+/// The names of the tests under the heading of this promise.
+fn tests_of<'a>(section: &'a str, promise: &str) -> Vec<&'a str> {
+    let heading = format!("### {promise}");
+    let lines = section.lines().skip_while(|line| *line != heading).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with("### "));
+    lines
+        .filter_map(|line| line.strip_prefix("- `")?.strip_suffix('`'))
+        .collect()
 }
 
-/// Whether this test is there, and is run.
+/// Whether the source has a test of this name that is run.
 fn has_test(source: &str, name: &str) -> bool {
     let Some((before, _)) = source.split_once(&format!("fn {name}(")) else {
         return false;
     };
-    // What stands before it up to an empty line: its attributes, and what is said of it.
+    // The lines above the function, up to an empty line: its attributes and its documentation.
     let above = before.rsplit("\n\n").next().unwrap_or_default();
     let attribute = |of: &str| above.lines().any(|line| line.trim_start().starts_with(of));
     let is_test = attribute("#[test]") || attribute("#[tokio::test");
@@ -46,7 +54,7 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn a_test_is_told_from_what_only_has_its_name() {
+fn a_function_without_a_test_attribute_is_no_test() {
     assert!(has_test("#[test]\nfn a_b() {", "a_b"));
     assert!(has_test("}\n\n#[tokio::test(x)]\nasync fn a_b() {", "a_b"));
     assert!(!has_test("#[test]\nfn c() {}\n\nfn a_b() {", "a_b"));
@@ -57,10 +65,71 @@ fn a_test_is_told_from_what_only_has_its_name() {
     assert!(!has_test("#[test]\nfn a_b_c() {", "a_b"));
 }
 
-/// All Rust sources below a folder, but for what is built.
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let pages = files(Path::new(ROOT), ".md");
+    let mut broken = Vec::new();
+    let mut count = 0;
+    for (page, text) in &pages {
+        for target in links(text) {
+            count += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = match file {
+                "" => page.clone(),
+                file => page.parent().expect("a folder").join(file),
+            };
+            let is_found = match fs::read_to_string(&file) {
+                Ok(text) => anchor.is_empty() || anchors(&text).any(|found| found == anchor),
+                Err(_) => file.is_dir() && anchor.is_empty(),
+            };
+            if !is_found {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(count > 100, "the pages link to each other");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The targets of all links to files of the repository.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://") && !target.contains(['\n', ' ', '`']))
+}
+
+/// The anchors of all headings, as GitHub makes them.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        heading
+            .chars()
+            .filter(kept)
+            .collect::<String>()
+            .replace(' ', "-")
+    })
+}
+
+#[test]
+fn an_anchor_is_made_from_its_heading() {
+    let mut found = anchors("text\n## The strategy `azure-blob`\n");
+    assert_eq!(found.next().as_deref(), Some("the-strategy-azure-blob"));
+    let text = "[a](b.md#c), [d](https://example.org) and [e](#f)";
+    assert_eq!(links(text).collect::<Vec<_>>(), ["b.md#c", "#f"]);
+}
+
+/// All Rust sources below a folder.
 fn sources(folder: &Path) -> Vec<String> {
+    let files = files(folder, ".rs");
+    files.into_iter().map(|(_, text)| text).collect()
+}
+
+/// All files below a folder whose names end like this, without build results.
+fn files(folder: &Path, ending: &str) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(folder).expect("a folder of the repository");
-    let mut sources = Vec::new();
+    let mut files = Vec::new();
     for entry in entries {
         let path = entry.expect("an entry").path();
         let name = path
@@ -69,10 +138,11 @@ fn sources(folder: &Path) -> Vec<String> {
             .to_string_lossy()
             .into_owned();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
-            sources.extend(self::sources(&path));
-        } else if name.ends_with(".rs") {
-            sources.push(fs::read_to_string(&path).expect("a source"));
+            files.extend(self::files(&path, ending));
+        } else if name.ends_with(ending) {
+            let text = fs::read_to_string(&path).expect("a text file");
+            files.push((path, text));
         }
     }
-    sources
+    files
 }

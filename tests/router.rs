@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenure::fence::EPOCH_HEADER;
 use tenure::router::{ADDRESS, LEADER_HEADER};
 use tenure::{Candidate, Config, Guarantee, Timings, TimingsOptions};
-use tenure_tests::proxy::{ProxyMode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::store::{self, LocalStore};
 use tenure_tests::wait_until;
 

@@ -1,4 +1,4 @@
-//! The leader's job: count the lines of log files by level, and keep the counts in a table.
+//! The leader's job: count the lines of log files by level and store the counts in a table.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,42 +10,42 @@ use nix::time::{ClockId, clock_gettime};
 use rusqlite::{Connection, TransactionBehavior, params};
 use tenure::Leadership;
 
-/// What is rolled up, and into what.
+/// The job: its input, its output and its pace.
 #[derive(Clone, Debug)]
 pub(crate) struct LogRollup {
-    /// Its `*.log` files are counted.
+    /// The directory whose `*.log` files are counted.
     pub logs: PathBuf,
     /// The SQLite database with the summary.
     pub database: PathBuf,
-    /// How long one pass takes at least.
+    /// The minimum duration of one run.
     pub pace: Duration,
 }
 
-/// What became of a pass's numbers.
+/// The result of writing the counts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// They are in the summary.
+    /// The counts are in the summary.
     Accepted,
-    /// A leader with a greater epoch has written before: the fence kept them out.
+    /// The fence refused them: a leader with a greater epoch has written before.
     Refused,
 }
 
 impl LogRollup {
-    /// Leads: one pass after the other, each under the epoch that was checked before it.
+    /// Runs the job repeatedly, each time under an epoch that was checked right before the run.
     pub(crate) async fn lead(self, leadership: Leadership) -> anyhow::Result<()> {
         prepare(&self.database)?;
-        // Ask before every pass: a pass that begins now may begin.
+        // Checked before every run: only a leader may start one.
         while let Ok(epoch) = leadership.check() {
-            let pass = Pass {
+            let run = Run {
                 rollup: self.clone(),
                 candidate: leadership.candidate().to_string(),
                 epoch: epoch.get(),
                 checked_at: monotonic_nanos(),
             };
-            // Reading files blocks, so not on the runtime. A pass under way is not interrupted when
-            // the term ends: it is short, and if this process is frozen in the middle of it for
-            // longer than the term lasts, the fence refuses what it writes afterwards.
-            if tokio::task::spawn_blocking(move || pass.run()).await?? == Written::Refused {
+            // Reading files blocks, so it must not happen on the runtime. A run is not interrupted
+            // at the end of the term: it is short, and if this process is frozen during the run for
+            // longer than the term, the fence refuses the write afterwards.
+            if tokio::task::spawn_blocking(move || run.execute()).await?? == Written::Refused {
                 anyhow::bail!("epoch {epoch} is stale: another leader has written already");
             }
             if leadership.cancellation().is_cancelled() {
@@ -56,16 +56,16 @@ impl LogRollup {
     }
 }
 
-/// One pass under one epoch.
-struct Pass {
+/// One run under one epoch.
+struct Run {
     rollup: LogRollup,
     candidate: String,
     epoch: u64,
     checked_at: i64,
 }
 
-impl Pass {
-    fn run(&self) -> anyhow::Result<Written> {
+impl Run {
+    fn execute(&self) -> anyhow::Result<Written> {
         let counts = count_levels(&self.rollup.logs)?;
         std::thread::sleep(self.rollup.pace);
         self.write(&counts)
@@ -73,13 +73,13 @@ impl Pass {
 
     fn write(&self, counts: &BTreeMap<String, i64>) -> anyhow::Result<Written> {
         let mut database = open(&self.rollup.database)?;
-        // Only one writer at a time from here on, so times and epochs in `passes` are in order.
+        // One writer at a time from here on, so times and epochs in `work_log` are in order.
         let write = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcome = Written::Accepted;
         for (level, lines) in counts {
-            // The fence: whoever has written under a greater epoch has ended this leader's right to
-            // write, and that is checked in the very statement that writes. Checking before would
-            // leave a gap, and checking one row only would leave the other rows open.
+            // The fence: after a write under a greater epoch this leader may not write. The
+            // statement that writes also checks. A separate check before it would leave a gap, and
+            // a check of a single row would leave the other rows unprotected.
             let changed = write.execute(
                 "INSERT INTO summary (level, lines, epoch)
                  SELECT ?1, ?2, ?3 WHERE ?3 >= (SELECT coalesce(max(epoch), 0) FROM summary)
@@ -92,7 +92,7 @@ impl Pass {
             }
         }
         write.execute(
-            "INSERT INTO passes (at, checked_at, candidate, epoch, accepted)
+            "INSERT INTO work_log (at, checked_at, candidate, epoch, accepted)
              VALUES (?1, ?2, ?3, ?4, ?5)",
             params![
                 monotonic_nanos(),
@@ -107,7 +107,7 @@ impl Pass {
     }
 }
 
-/// Makes the tables, if they aren't there yet.
+/// Creates the tables unless they exist.
 pub(crate) fn prepare(database: &Path) -> anyhow::Result<()> {
     open(database)?
         .execute_batch(
@@ -115,36 +115,36 @@ pub(crate) fn prepare(database: &Path) -> anyhow::Result<()> {
                  level TEXT PRIMARY KEY, lines INTEGER NOT NULL, epoch INTEGER NOT NULL
              ) STRICT;
              CREATE INDEX IF NOT EXISTS summary_by_epoch ON summary (epoch);
-             -- Who wrote when: nanoseconds of a clock that all processes of this machine share.
-             CREATE TABLE IF NOT EXISTS passes (
+             -- One row per write. Times are nanoseconds of a clock that all processes share.
+             CREATE TABLE IF NOT EXISTS work_log (
                  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, checked_at INTEGER NOT NULL,
                  candidate TEXT NOT NULL, epoch INTEGER NOT NULL, accepted INTEGER NOT NULL
              ) STRICT;",
         )
-        .context("can't make the summary tables")
+        .context("cannot create the summary tables")
 }
 
 fn open(database: &Path) -> anyhow::Result<Connection> {
-    let connection =
-        Connection::open(database).with_context(|| format!("can't open {}", database.display()))?;
+    let connection = Connection::open(database)
+        .with_context(|| format!("cannot open {}", database.display()))?;
     connection.busy_timeout(Duration::from_secs(10))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     Ok(connection)
 }
 
-/// How many lines there are of each level; a line's level is its first word.
+/// Counts the lines of each level. The level of a line is its first word.
 fn count_levels(logs: &Path) -> anyhow::Result<BTreeMap<String, i64>> {
     let mut counts: BTreeMap<String, i64> = ["ERROR", "INFO", "WARN"]
         .map(|level| (level.to_owned(), 0))
         .into();
-    for entry in fs::read_dir(logs).with_context(|| format!("can't list {}", logs.display()))? {
+    for entry in fs::read_dir(logs).with_context(|| format!("cannot list {}", logs.display()))? {
         let path = entry?.path();
         if path.extension().is_none_or(|extension| extension != "log") {
             continue;
         }
         let text =
-            fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         for line in text.lines() {
             let level = line.split_whitespace().next().unwrap_or("(empty)");
             *counts.entry(level.to_owned()).or_default() += 1;
@@ -154,7 +154,7 @@ fn count_levels(logs: &Path) -> anyhow::Result<BTreeMap<String, i64>> {
 }
 
 fn monotonic_nanos() -> i64 {
-    // Reading this clock can't fail on any Linux of the last ten years.
+    // Linux has had this clock for more than ten years, so reading it does not fail.
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map(Duration::from)
         .unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Workers of which one rolls up the log files of a directory into a summary table in SQLite.
+//! Several workers, of which the leader summarises the log files of a directory in an SQLite table.
 //!
-//! Start a store with `tenure serve`, then several of these:
+//! Start a store with `tenure serve`, then several instances:
 //!
 //! ```text
 //! cargo run -p tenure-examples --example log_rollup -- /var/log/my-service summary.db
 //! ```
 //!
-//! Stop the one that leads in any way you like (Ctrl-C, `kill -9`, `kill -STOP`): another goes on,
-//! and `sqlite3 summary.db 'SELECT * FROM summary'` never shows a number of a stale leader.
+//! Stop the leader with Ctrl-C, `kill -9` or `kill -STOP`: another worker continues, and
+//! `sqlite3 summary.db 'SELECT * FROM summary'` never shows a count from a stale leader.
 
 mod job;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure::store::{BreakRequest, StoreClient};
 use tenure::{ElectionName, EndReason};
-use tenure_tests::proxy::{ProxyMode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::{Limit, wait_until};
 use tokio::net::TcpListener;
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use tenure_core::Instant;
 use tenure_tests::history::{Answer, What};
 use tenure_tests::process::Process;
-use tenure_tests::proxy::{ProxyMode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::receiver::{Link, now};
 use tenure_tests::wait_for;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tenure::{Candidate, Epoch, Leadership};
-use tenure_tests::proxy::{ProxyMode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

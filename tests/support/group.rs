@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::process::{Process, command};
-use crate::proxy::{ProxyMode, Proxy};
+use crate::proxy::{Proxy, ProxyMode};
 use crate::receiver::{Act, Receiver};
 use crate::{Limit, wait_for};
 

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::thread;
 
 use reqwest::Url;
-use tenure_server::{Azure, AzureAccount, AzureConfig, Config, EngineConfig, Server, Store};
+use tenure_azure::server::{Azure, AzureAccount, AzureConfig};
+use tenure_server::{Config, Server, Store};
 use tokio::sync::oneshot;
 
 /// A store in memory, on threads of its own, so that nothing a test does to its runtime touches it.
@@ -36,12 +37,12 @@ impl LocalStore {
     pub fn start_with_azure() -> Self {
         Self::start_as(|server, store| {
             let accounts = vec![AzureAccount::development()];
-            let azure = Azure::open(store, &EngineConfig::Memory, AzureConfig::new(accounts));
-            server.with_azure(azure.expect("a face"))
+            let azure = Azure::open(store, None, AzureConfig::new(accounts));
+            server.with_protocol(azure.expect("the protocol"))
         })
     }
 
-    fn start_as(faces: impl FnOnce(Server, &Store) -> Server + Send + 'static) -> Self {
+    fn start_as(extend: impl FnOnce(Server, &Store) -> Server + Send + 'static) -> Self {
         let (started, address) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
@@ -50,7 +51,7 @@ impl LocalStore {
                 let store = Store::open(Config::memory()).expect("a store");
                 let any = "127.0.0.1:0".parse().expect("an address");
                 let server = Server::bind(store.clone(), any).expect("a port");
-                let server = faces(server, &store);
+                let server = extend(server, &store);
                 started
                     .send(server.local_addr().expect("an address"))
                     .expect("a test that waits");

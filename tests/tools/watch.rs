@@ -5,7 +5,7 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_tests::process::{Process, StoreProcess, command};
-use tenure_tests::proxy::{ProxyMode, Proxy};
+use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::wait_for;
 
 use super::{Bench, ELECTION, code};

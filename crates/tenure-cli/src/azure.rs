@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tenure::config::{ConfigError, Origin, Settings};
-use tenure_server::{AzureAccount, AzureBearer, AzureConfig};
+use tenure_azure::server::{AzureAccount, AzureBearer, AzureConfig};
 
 use crate::cli::Serve;
 use crate::section::Section;
@@ -163,7 +163,7 @@ fn audience(settings: &Settings) -> Result<&str, ConfigError> {
 }
 
 fn check(settings: &Settings, config: &AzureConfig) -> Result<(), ConfigError> {
-    use tenure_server::AzureConfigError as Wrong;
+    use tenure_azure::server::AzureConfigError as Wrong;
     config.check().map_err(|error| match error {
         Wrong::NoAccount => ConfigError::Missing {
             key: "accounts",

@@ -17,7 +17,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<ExitCode, Failure> {
     } else {
         Existing::Keep
     };
-    let copied = tenure_server::backup(&arguments.data_dir, &arguments.file, existing);
+    let copied = tenure_azure::server::backup(&arguments.data_dir, &arguments.file, existing);
     let contents = match copied {
         Err(error @ BackupError::Exists { .. }) => {
             return Err(anyhow!("{error}: name another file, or use --force").into());
@@ -35,7 +35,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<ExitCode, Failure> {
 }
 
 pub(crate) fn restore(arguments: &Restore) -> Result<ExitCode, Failure> {
-    let restored = tenure_server::restore(&arguments.file, &arguments.data_dir)?;
+    let restored = tenure_azure::server::restore(&arguments.file, &arguments.data_dir)?;
     let contents = &restored.contents;
     if arguments.json {
         let mut value = of(contents);

@@ -6,7 +6,8 @@ use std::process::{ExitCode, ExitStatus};
 use tenure::config::StateError;
 use tenure::store::{Code, StoreError};
 use tenure::{ConfigError, ConnectError, RunError};
-use tenure_server::{AzureError, BackupError, OpenError, RestoreError};
+use tenure_azure::server::AzureError;
+use tenure_server::{BackupError, OpenError, RestoreError};
 
 use crate::logging;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::Value;
 use tenure::config::{ConfigError, Origin, Settings};
-use tenure_server::{Azure, Config, EngineConfig, Limits, Server, Store, Tls};
+use tenure_azure::server::Azure;
+use tenure_server::{Config, EngineConfig, Limits, Server, Store, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -78,7 +79,7 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let limits = open_files::make_room(limits);
     let store = Store::open(Config::new(engine.clone()).with_limits(limits))?;
     let azure = match azure {
-        Some(config) => Some(Azure::open(&store, &engine, config)?),
+        Some(config) => Some(Azure::open(&store, engine.data_dir(), config)?),
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -90,7 +91,7 @@ pub(crate) fn serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         let server =
             Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
         let server = match azure {
-            Some(azure) => server.with_azure(azure),
+            Some(azure) => server.with_protocol(azure),
             None => server,
         };
         let (scheme, server) = match tls {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use tenure_core::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
-    PeerInput, PeerOutput, Started, Verdict,
+    PeerEffect, PeerInput, Started,
 };
-use tenure_core::election::ElectionMachine as _;
-use tenure_core::lease::candidate::{EndReason, TaskEnd};
+use tenure_core::detector::Verdict;
+use tenure_core::election::{ElectionMachine as _, EndReason, Output, TaskEnd, TermEvent};
 use tenure_core::{Instant, NodeId, Random, UnixMillis};
 
 const MEMBERS: u32 = 5;
@@ -99,13 +99,15 @@ impl Group {
     fn obey(&mut self, from: usize) {
         while let Some(output) = self.nodes[from].poll_output() {
             match output {
-                PeerOutput::Send { to, message } => {
+                Output::Effect(PeerEffect::Send { to, message }) => {
                     let from = NodeId(from as u32 + 1);
                     let input = PeerInput::Message { from, message };
                     self.queue.push_back((place(to), input));
                 }
-                PeerOutput::Persist(_) => self.queue.push_back((from, PeerInput::Persisted)),
-                PeerOutput::Ask { node, round } => {
+                Output::Effect(PeerEffect::Persist(_)) => {
+                    self.queue.push_back((from, PeerInput::Persisted))
+                }
+                Output::Effect(PeerEffect::Ask { node, round }) => {
                     let verdict = if self.nodes[place(node)].stands(self.now) {
                         Verdict::Up
                     } else {
@@ -118,15 +120,15 @@ impl Group {
                     };
                     self.queue.push_back((from, answer));
                 }
-                PeerOutput::Began(_) => {
+                Output::Term(TermEvent::Began(_)) => {
                     self.leader = Some(from);
                     self.terms += 1;
                 }
-                PeerOutput::Cancel(_) => {
+                Output::Term(TermEvent::Cancel(_)) => {
                     self.leader = None;
                     self.nodes[from].task_ended(self.now, TaskEnd::Aborted, &mut self.dice);
                 }
-                PeerOutput::Ended(..) | PeerOutput::Withdrawn => {
+                Output::Term(TermEvent::Ended(..) | TermEvent::Withdrawn) => {
                     self.nodes[from].campaign(self.now, &mut self.dice);
                 }
                 _ => {}

@@ -1,18 +1,19 @@
-//! Who competes.
+//! The ids of candidates.
 
+use alloc::string::ToString as _;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::InlineStr;
+use crate::{InlineStr, NodeId};
 
-/// Longest candidate id, in bytes: room for most host names with process and random suffix, and a
-/// bound on what every held lease carries.
+/// Longest candidate id, in bytes: most host names fit with a process id and a random suffix. It
+/// bounds the memory of every held lease.
 pub const MAX_CANDIDATE_ID_LEN: usize = 256;
 
-/// A candidate's id, shown to everybody: 1 to 256 visible ASCII characters, no spaces.
+/// The public id of a candidate: 1 to 256 visible ASCII characters, no spaces.
 ///
-/// It should be unique per start of a process, so that two runs on one host are told apart. It
-/// proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
+/// It should be unique per start of a process, so that readers can tell two processes on one host
+/// apart. It proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CandidateId(InlineStr);
 
@@ -33,7 +34,7 @@ impl fmt::Display for CandidateId {
 impl FromStr for CandidateId {
     type Err = CandidateIdError;
 
-    // Visible ASCII only: the id goes into header values, environment variables and tables as is.
+    // Visible ASCII only: the id goes unescaped into header values, environment variables and tables.
     fn from_str(text: &str) -> Result<Self, CandidateIdError> {
         if text.is_empty() || text.len() > MAX_CANDIDATE_ID_LEN {
             Err(CandidateIdError::Length { len: text.len() })
@@ -45,7 +46,14 @@ impl FromStr for CandidateId {
     }
 }
 
-/// Why a text is no candidate id. The caller gave it; nothing was changed.
+/// The id of a group's member: its node id.
+impl From<NodeId> for CandidateId {
+    fn from(node: NodeId) -> Self {
+        Self(InlineStr::of([&node.to_string()]))
+    }
+}
+
+/// Why a text is not a candidate id. The caller gave the text; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CandidateIdError {

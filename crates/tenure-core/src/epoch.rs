@@ -1,15 +1,16 @@
-//! The number of a term.
+//! Epochs: the numbers of terms, and the fencing tokens.
 
 use core::fmt;
 
 use crate::time::UnixMillis;
 
-/// A term's number, strictly increasing per election for ever: **the fencing token**.
+/// The number of a term: **the fencing token**. It increases strictly per election, for ever.
 ///
-/// `epoch = max(last epoch + 1, wall clock in Unix milliseconds)` at the granting authority, and at least 1. So it
-/// tells a person when the reign began, and it keeps increasing across a lost disk, a restored
-/// backup and a change of strategy, as long as the wall clock has not gone back past the last
-/// grant. It stays below 2^53, so that JSON readers which store numbers as doubles keep it exact.
+/// `epoch = max(last epoch + 1, wall clock in Unix milliseconds)` on the clock of the granting
+/// authority, and at least 1. An epoch therefore shows when its term began, and epochs keep
+/// increasing across a lost disk, a restored backup and a change of strategy, as long as the wall
+/// clock has not gone back past the last grant. Epochs stay below 2^53, so that JSON parsers that
+/// store numbers as doubles keep them exact.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -17,16 +18,16 @@ use crate::time::UnixMillis;
 pub struct Epoch(u64);
 
 impl Epoch {
-    /// The greatest epoch, 2^53 - 1: the greatest integer that a double holds exactly with all
-    /// below it. As a wall-clock time it is in the year 287396.
+    /// The greatest epoch, 2^53 - 1: a double represents this integer and all smaller ones
+    /// exactly. As a wall-clock time it lies in the year 287396.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// How far ahead of the authority's wall clock a candidate may ask its epoch to be: a hundred years,
-    /// in milliseconds.
+    /// How far ahead of the authority's wall clock a requested epoch may be: a hundred years, in
+    /// milliseconds.
     ///
-    /// It is more than clocks differ by that are merely wrong: an authority whose clock has begun at
-    /// 1970 takes the epochs of candidates with right ones. And it is little of what there is: above
-    /// it, numbers for 2,700 such spans are left.
+    /// A clock that was never set differs by less: an authority whose clock starts at 1970 accepts
+    /// the epochs of candidates whose clocks are right. And the range of epochs has room for 2,700
+    /// such spans.
     pub const ASKED_AHEAD: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
     /// The epoch numbered `number`, or `None` if it is above [`Epoch::MAX`].
@@ -39,19 +40,20 @@ impl Epoch {
         }
     }
 
-    /// The epoch of a grant after `last`, made at wall-clock time `wall`: never 0, which stands for "none
-    /// yet" at a receiver whose fence has seen nothing.
+    /// The epoch of a grant after `last`, made at wall-clock time `wall`. It is never 0, because a
+    /// receiver's fence uses 0 for "no epoch seen yet".
     ///
-    /// `None` only when `last` is [`Epoch::MAX`]: then no number is left that would fence off the
-    /// last holder, and the grant must be refused.
+    /// Returns `None` only if `last` is [`Epoch::MAX`]: no number is left that would fence off the
+    /// last holder, so the grant must be refused.
     #[must_use]
     pub fn following(last: Option<Self>, wall: UnixMillis) -> Option<Self> {
         let least = last.map_or(1, |last| last.0 + 1);
-        Self::new(least.max(Self::believable(wall)))
+        Self::new(least.max(Self::plausible(wall)))
     }
 
-    /// The clock as a number, or 0: a clock past the year 287396 must not use up the numbers at one stroke.
-    const fn believable(wall: UnixMillis) -> u64 {
+    /// The wall clock as a number, or 0 if it is past the year 287396: such a clock must not use up
+    /// all epochs at once.
+    const fn plausible(wall: UnixMillis) -> u64 {
         if wall.get() > Self::MAX.0 {
             0
         } else {
@@ -59,15 +61,16 @@ impl Epoch {
         }
     }
 
-    /// The greatest epoch that a candidate may ask for in a grant after `last` at wall-clock time
-    /// `wall`: one that is [`Epoch::ASKED_AHEAD`] of the clock, or the next one, if that is greater.
+    /// The greatest epoch that a candidate may request in a grant after `last` at wall-clock time
+    /// `wall`: [`Epoch::ASKED_AHEAD`] ahead of the clock, or `last + 1` if that is greater.
     ///
-    /// Without a bound one request could ask for [`Epoch::MAX`], and no number would be left: neither
-    /// for that lease nor, once it is deleted, for any other that is numbered above it.
+    /// Without a bound one request could ask for [`Epoch::MAX`] and leave no epoch for that lease
+    /// nor, after its deletion, for any lease that is numbered above it.
     #[must_use]
     pub fn most_asked_for(last: Option<Self>, wall: UnixMillis) -> Self {
-        // Measured from the clock and not from the last epoch, or request after request would climb.
-        let ahead = Self::believable(wall) + Self::ASKED_AHEAD;
+        // Measured from the clock, not from the last epoch: otherwise a series of requests could
+        // raise the epoch without limit.
+        let ahead = Self::plausible(wall) + Self::ASKED_AHEAD;
         let next = last.map_or(0, |last| last.0 + 1);
         Self(ahead.max(next).min(Self::MAX.0))
     }
@@ -93,7 +96,7 @@ impl TryFrom<u64> for Epoch {
     }
 }
 
-/// A number that is no epoch. Whoever sent or stored it is at fault.
+/// A number above [`Epoch::MAX`]. The sender of the number, or the disk that stored it, is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an epoch must be at most {} and this one is {number}", Epoch::MAX)]
 pub struct EpochError {
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_begin_with_one() {
+    fn no_first_epoch_is_zero() {
         for wall in [0, 1, u64::MAX] {
             assert_eq!(
                 Epoch::following(None, UnixMillis::new(wall)).map(Epoch::get),
@@ -145,23 +148,23 @@ mod tests {
     }
 
     #[test]
-    fn a_mad_wall_clock_does_not_use_up_the_numbers() {
+    fn an_implausible_wall_clock_does_not_use_up_the_epochs() {
         assert_eq!(after(5_000, u64::MAX), Some(5_001));
         assert_eq!(after(5_000, Epoch::MAX.get() + 1), Some(5_001));
     }
 
     #[test]
-    fn after_the_last_number_there_is_none() {
+    fn no_epoch_follows_the_greatest_one() {
         assert_eq!(after(Epoch::MAX.get(), 5), None);
     }
 
     #[test]
-    fn an_epoch_may_be_asked_for_a_century_ahead_of_the_clock_and_no_further() {
+    fn a_requested_epoch_is_at_most_a_hundred_years_ahead_of_the_clock() {
         let most = |last, wall| Epoch::most_asked_for(last, UnixMillis::new(wall)).get();
         assert_eq!(most(None, 5_000), 5_000 + Epoch::ASKED_AHEAD);
-        // What was granted does not move it, or it could be moved again and again.
+        // The last grant does not move the bound, or a series of requests could.
         assert_eq!(most(Epoch::new(1 << 40), 5_000), 5_000 + Epoch::ASKED_AHEAD);
-        // But what raises nothing is not refused.
+        // The next epoch is always allowed.
         assert_eq!(most(Epoch::new(1 << 50), 5_000), (1 << 50) + 1);
         assert_eq!(most(Some(Epoch::MAX), 5_000), Epoch::MAX.get());
         assert_eq!(most(None, u64::MAX), Epoch::ASKED_AHEAD);

@@ -1,50 +1,50 @@
-//! Text that never changes, and is usually short.
+//! An immutable string that is stored inline if it is short.
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-/// Longest text that stands in the value itself, in bytes: what fits into four words beside its length.
-/// Most names of leases with their namespaces are shorter, and most candidate ids.
+/// Longest inline string, in bytes: four words hold it together with its length and the variant.
+/// Most lease names with their namespaces, and most candidate ids, are shorter.
 const SHORT: usize = 30;
 
-/// Text that never changes. A short one stands where the value stands, so that reading it is no further
-/// visit to memory: a store has a million of these, and hardly any is in the processor's cache.
+/// An immutable string. A short one is stored inline, so that reading it costs no further cache
+/// miss: a store has a million of these, and few of them are in the processor's cache.
 #[derive(Clone)]
-pub struct InlineStr(Place);
+pub struct InlineStr(Repr);
 
 #[derive(Clone)]
-enum Place {
-    Here { len: u8, bytes: [u8; SHORT] },
-    There(Arc<str>),
+enum Repr {
+    Inline { len: u8, bytes: [u8; SHORT] },
+    Heap(Arc<str>),
 }
 
 impl InlineStr {
-    /// These parts, one after the other.
+    /// The concatenation of `parts`.
     #[must_use]
     pub fn of<const N: usize>(parts: [&str; N]) -> Self {
         let mut bytes = [0; SHORT];
         let mut len = 0;
         for part in parts {
             let Some(room) = bytes.get_mut(len..len + part.len()) else {
-                return Self(Place::There(parts.concat().into()));
+                return Self(Repr::Heap(parts.concat().into()));
             };
             room.copy_from_slice(part.as_bytes());
             len += part.len();
         }
-        // At most `SHORT`.
+        // `len` is at most `SHORT`.
         let len = len as u8;
-        Self(Place::Here { len, bytes })
+        Self(Repr::Inline { len, bytes })
     }
 
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            // It was put together from whole texts.
-            Place::Here { .. } => str::from_utf8(self.as_bytes()).unwrap_or_default(),
-            Place::There(text) => text,
+            // The bytes were concatenated from whole strings.
+            Repr::Inline { .. } => str::from_utf8(self.as_bytes()).unwrap_or_default(),
+            Repr::Heap(text) => text,
         }
     }
 
@@ -52,8 +52,8 @@ impl InlineStr {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Place::Here { len, bytes } => &bytes[..usize::from(*len)],
-            Place::There(text) => text.as_bytes(),
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Heap(text) => text.as_bytes(),
         }
     }
 }
@@ -103,15 +103,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn short_text_takes_no_room_elsewhere() {
+    fn a_short_string_is_stored_inline() {
         assert_eq!(size_of::<InlineStr>(), 32);
-        let is_here = |len| matches!(InlineStr::of([&"x".repeat(len)]).0, Place::Here { .. });
-        assert!(is_here(0) && is_here(SHORT) && !is_here(SHORT + 1));
+        let is_inline = |len| matches!(InlineStr::of([&"x".repeat(len)]).0, Repr::Inline { .. });
+        assert!(is_inline(0) && is_inline(SHORT) && !is_inline(SHORT + 1));
     }
 
     proptest! {
         #[test]
-        fn it_is_as_its_parts_together_whatever_their_lengths(
+        fn it_equals_the_concatenation_of_its_parts_for_every_length(
             parts in prop::array::uniform3(".{0,30}"), other in ".{0,60}",
         ) {
             let [a, b, c] = parts.each_ref().map(|part| part.as_str());

@@ -1,15 +1,14 @@
-//! The rules that tenure runs on, as pure state machines: what may happen to a lease
-//! ([`lease::apply`]), what a candidate does about it ([`lease::candidate::LeaseCandidate`]), how members elect
-//! among themselves where there is no store ([`bully::Node`]), and which nodes of a group are taken
-//! for down ([`detector`]).
+//! The protocols of tenure as pure state machines: the rules of a lease ([`lease`]), the candidate
+//! for a lease ([`lease::candidate::LeaseCandidate`]), the election among peers without a store
+//! ([`bully::PeerCandidate`]), and failure detectors ([`detector`]).
 //!
 //! Nothing here knows a clock, a socket or an async runtime. Time, randomness and messages come in
-//! as arguments; what is to be done comes out as values. The store, the client, the tests and any
-//! simulation run this very code, so there is no second copy of a rule. The crate is `no_std` as a
-//! fence that the compiler keeps, not as a promise to embedded targets.
+//! as arguments, and actions come out as values. The store, the library, the tests and the
+//! simulator run this same code, so each rule exists once. The crate is `no_std` so that the
+//! compiler keeps clocks and sockets out; it makes no promise to embedded targets.
 //!
-//! It promises nothing about disks or networks: whoever calls it must do what it says, in the
-//! order in which it says so.
+//! The crate performs no I/O. The caller must execute the outputs of a machine in their order;
+//! the safety arguments rest on that.
 
 #![no_std]
 

@@ -21,7 +21,7 @@ impl Name {
         &self.0
     }
 
-    /// Whether `text` is a name, for who needs no name of their own.
+    /// Checks `text` without allocating a [`Name`].
     ///
     /// # Errors
     ///
@@ -36,8 +36,8 @@ impl Name {
             let name = text.into();
             Err(NameError::Character { name, character })
         } else if text == "." || text == ".." {
-            // URL libraries resolve these as steps in a path before the request leaves, so such a
-            // lease could be made but never be named again.
+            // URL libraries resolve these as steps in a path before they send a request, so no
+            // request could name such a lease.
             Err(NameError::Dots { name: text.into() })
         } else {
             Ok(())
@@ -60,7 +60,7 @@ impl FromStr for Name {
     }
 }
 
-/// Why a text is no name. The caller gave it; nothing was changed.
+/// Why a text is not a name. The caller gave the text; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
@@ -89,7 +89,7 @@ pub enum NameError {
     },
 }
 
-/// An election's full name, `namespace/name`; written without a namespace it is in `default`.
+/// The full name of an election, `namespace/name`. A name without a namespace is in `default`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElectionName {
     namespace: Name,
@@ -97,7 +97,7 @@ pub struct ElectionName {
 }
 
 impl ElectionName {
-    /// The namespace of a name that is written without one.
+    /// The namespace of a name that has none.
     pub const DEFAULT_NAMESPACE: &str = "default";
 
     /// The election `name` in `namespace`.
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_name_is_told_back() {
+    fn an_error_quotes_the_refused_name() {
         let error = "top secret".parse::<Name>().unwrap_err().to_string();
         assert!(
             error.contains("\"top secret\"") && error.contains("' '"),

@@ -1,12 +1,12 @@
-//! The nodes of a group, and their starts.
+//! The nodes of a group, and their incarnations.
 
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A node of a group whose members are configured; the same before and after a restart.
+/// The id of a node in a group with configured members. It stays the same over restarts.
 ///
-/// The number names the node and says nothing else about it, least of all its priority.
+/// It identifies the node and has no other meaning; in particular it is not the node's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
@@ -17,10 +17,10 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Which start of a node this is: it grows with every start, and is on disk before the first message
-/// of that start leaves.
+/// The number of a node's start. It increases with every start and is on disk before the node
+/// sends its first message.
 ///
-/// It tells what a node says now from what the network still carries of its life before.
+/// It separates the node's current messages from delayed ones of an earlier start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Incarnation(pub u64);

@@ -6,8 +6,8 @@ use crate::lease::LeaseId;
 
 /// Where a state machine's random bits come from.
 ///
-/// Outside tests it must be a source that nobody can guess (the operating system's), because lease
-/// ids are secrets.
+/// Outside tests it must be unpredictable (the operating system's source), because lease ids are
+/// secrets.
 pub trait Random {
     /// The next 64 random bits.
     fn next_u64(&mut self) -> u64;
@@ -42,14 +42,14 @@ impl dyn Random + '_ {
         LeaseId::from_random_bits(self.next_u64(), self.next_u64())
     }
 
-    /// `duration`, up to a tenth shorter or longer, so that candidates that started together do not
-    /// stay in step.
+    /// `duration`, up to a tenth shorter or longer, so that candidates that started together
+    /// spread their requests.
     pub fn jitter(&mut self, duration: Duration) -> Duration {
         let tenth = duration / 10;
         duration - tenth + tenth.mul_f64(2.0 * self.unit())
     }
 
-    /// Anything from zero up to `duration`.
+    /// A uniformly distributed duration from zero up to `duration`.
     pub fn up_to(&mut self, duration: Duration) -> Duration {
         duration.mul_f64(self.unit())
     }

@@ -7,9 +7,9 @@ use core::time::Duration;
 /// A reading of a clock that only goes forward, in nanoseconds since an origin that the clock's
 /// owner chose.
 ///
-/// Readings of two clocks (two processes, two starts of one process) can't be compared. A candidate
-/// reads a clock that goes on while the machine is suspended, a store one that need not; which one
-/// it is, is the caller's business.
+/// Readings of two clocks (two processes, two starts of one process) cannot be compared. A
+/// candidate must read a clock that counts the time for which the machine is suspended; for a
+/// store any monotonic clock is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -68,8 +68,8 @@ pub const fn millis(duration: Duration) -> u64 {
     }
 }
 
-/// Wall-clock time in milliseconds since 1970. It numbers epochs and is shown to people; it never
-/// decides when a lease ends.
+/// Wall-clock time in milliseconds since 1970. It is the source of epochs and of displayed times;
+/// it never decides when a lease ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(u64);
 

@@ -41,12 +41,6 @@ pub(crate) fn wall() -> UnixMillis {
     UnixMillis::new(millis(since_1970()))
 }
 
-/// Now, for dates in headers and tokens. A clock before 1970 reads as 1970, one after 9999 as the end of
-/// that year.
-pub(crate) fn utc() -> DateTime<Utc> {
-    calendar(wall().get().min(LAST)).unwrap_or_default()
-}
-
 /// A wall-clock time as RFC 3339 in UTC, `None` if it is after the year 9999.
 pub(crate) fn rfc3339(wall: UnixMillis) -> Option<String> {
     let time = calendar(wall.get()).filter(|_| wall.get() <= LAST)?;

@@ -1,8 +1,8 @@
 //! How many connections are served, and what becomes of those over the limit.
 //!
-//! Connections that are there never suffer from newcomers. A newcomer over the limit is told so
-//! rather than left waiting, but for a renewal: a leader that has lost its connection, and comes
-//! back to a full house, keeps its lease.
+//! New connections never harm those that exist. A connection over the limit gets an answer to its first
+//! request and is closed. A renewal succeeds there: a leader that has lost its connection keeps its lease
+//! although the store is full.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -12,241 +12,176 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{CONNECTION, EXPECT};
+use axum::BoxError;
+use axum::body::Body;
+use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request};
 use axum::response::Response;
-use axum::{BoxError, Router};
 use axum_server::accept::Accept;
-use futures_util::future::Either;
+use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
-use crate::Store;
-use crate::azure;
-use crate::http::{self, DrainOnDrop, Rest, Shortcut};
-use crate::standing::{Place, Standing, Stream};
+use crate::http::{HttpService, Load, Rest, Source};
+use crate::overflow::{Overflow, OverflowPermit, Stream};
 
-/// Lets connections in, as an [`Accept`].
+/// Accepts connections, up to the limit and some over it.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
-    seats: Arc<Semaphore>,
-    /// Over the limit: connections that renew, or are told that they are too many.
-    standing: Standing,
-    crowded: Router,
-    store: Store,
-    has_azure: bool,
-    max_header_bytes: usize,
-    /// How long what was sent may go without being taken: as long as a connection may be idle. A
-    /// watcher may pause for so long; what it misses it need not take, so this costs a seat alone.
+pub(crate) struct Acceptor {
+    permits: Arc<Semaphore>,
+    overflow: Overflow,
+    http: Arc<HttpService>,
+    /// How long data may stay unacknowledged by the client: as long as a connection may be idle. A
+    /// watcher may pause for so long; it costs one connection of the limit.
     send_time: Duration,
 }
 
-impl Door {
-    pub(crate) fn new(store: &Store, has_azure: bool, crowded: Router) -> Self {
-        let limits = store.limits();
+impl Acceptor {
+    pub(crate) fn new(http: HttpService) -> Self {
+        let limits = http.store().limits();
         Self {
-            seats: Arc::new(Semaphore::new(limits.max_connections)),
-            standing: Standing::new(limits.connections_over()),
-            crowded,
-            store: store.clone(),
-            has_azure,
-            max_header_bytes: limits.max_header_bytes,
+            permits: Arc::new(Semaphore::new(limits.max_connections)),
+            overflow: Overflow::new(limits.connections_over()),
             send_time: limits.header_time,
+            http: Arc::new(http),
         }
     }
 
-    fn let_in(
+    fn admit(
         &self,
         stream: TcpStream,
-        router: Router,
-        peer: Option<IpAddr>,
-    ) -> io::Result<(Stream, Seated)> {
-        let (seat, router) = match Arc::clone(&self.seats).try_acquire_owned() {
-            Ok(seat) => (Seat::Within { _permit: seat }, router),
-            Err(_) => match self.standing.enter() {
-                Some(place) => (Seat::Over(place), self.crowded.clone()),
-                // Closed without a word.
+        client: Option<IpAddr>,
+    ) -> io::Result<(Stream, ConnectionService)> {
+        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => Permit::Within { _permit: permit },
+            Err(_) => match self.overflow.enter() {
+                Some(permit) => Permit::Over(permit),
+                // Closed without an answer.
                 None => return Err(io::ErrorKind::ConnectionRefused.into()),
             },
         };
-        let place = match &seat {
-            Seat::Within { .. } => None,
-            Seat::Over(place) => Some(Arc::clone(place)),
+        let (load, over) = match &permit {
+            Permit::Within { .. } => (Load::Within, None),
+            Permit::Over(permit) => (Load::Over, Some(Arc::clone(permit))),
         };
-        let seated = Seated(Arc::new(Connection {
-            router,
-            store: self.store.clone(),
-            has_azure: self.has_azure,
-            peer,
-            max_header_bytes: self.max_header_bytes,
-            seat,
-        }));
-        Ok((Stream::new(stream, place), seated))
+        let connection = Connection {
+            http: Arc::clone(&self.http),
+            source: Source { client, load },
+            permit,
+        };
+        let service = ConnectionService(Arc::new(connection));
+        Ok((Stream::new(stream, over), service))
     }
 }
 
-impl Accept<TcpStream, Router> for Door {
+/// Each connection gets a service of its own, in place of `S`.
+impl<S> Accept<TcpStream, S> for Acceptor {
     type Stream = Stream;
-    type Service = Seated;
-    type Future = Ready<io::Result<(Stream, Seated)>>;
+    type Service = ConnectionService;
+    type Future = Ready<io::Result<(Stream, ConnectionService)>>;
 
-    fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
+    fn accept(&self, stream: TcpStream, _: S) -> Self::Future {
         ready((|| {
             stream.set_nodelay(true)?;
-            // Who takes no answers, or is gone without a word while some are under way, gives its seat
-            // back: the kernel closes the connection (RFC 5482; only Linux and its kin have it).
+            // The kernel closes a connection whose client takes no responses, or is gone without a word,
+            // so that its permit is free again (RFC 5482; Linux and its relatives have it).
             #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
             SockRef::from(&stream).set_tcp_user_timeout(Some(self.send_time))?;
-            // Only shared access signatures ask for it.
-            let peer = match self.has_azure {
+            let client = match self.http.needs_client() {
                 true => Some(stream.peer_addr()?.ip()),
                 false => None,
             };
-            self.let_in(stream, router, peer)
+            self.admit(stream, client)
         })())
     }
 }
 
-/// What serves one connection. When the last clone is dropped, which the connection has, the seat is
-/// free again.
+/// Serves one connection. The connection holds a clone; when the last is dropped, the permit is free
+/// again.
 #[derive(Clone, Debug)]
-pub(crate) struct Seated(Arc<Connection>);
+pub(crate) struct ConnectionService(Arc<Connection>);
 
-/// It is the connection's own, so that handles to it are counted where no other thread does.
+/// Each connection has its own, so that its handles are counted where no other thread counts.
 #[derive(Debug)]
 struct Connection {
-    router: Router,
-    store: Store,
-    has_azure: bool,
-    peer: Option<IpAddr>,
-    max_header_bytes: usize,
-    seat: Seat,
+    http: Arc<HttpService>,
+    source: Source,
+    permit: Permit,
 }
 
-/// What a connection takes of the limit.
+/// The right to a connection.
 #[derive(Debug)]
-enum Seat {
+enum Permit {
     Within {
         _permit: OwnedSemaphorePermit,
     },
-    /// One over the limit: it is answered once.
-    Over(Arc<Place>),
+    /// Over the limit, for one request.
+    Over(Arc<OverflowPermit>),
 }
 
-impl AsRef<Store> for Seated {
-    fn as_ref(&self) -> &Store {
-        &self.0.store
-    }
-}
-
-impl<B> Service<Request<B>> for Seated
+impl<B> Service<Request<B>> for ConnectionService
 where
-    Router: Service<Request<DrainOnDrop<B>>, Response = Response, Error = Infallible>,
     B: Rest,
     B::Error: Into<BoxError>,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<
-        Ready<Result<Response, Infallible>>,
-        Either<Shortcut, <Router as Service<Request<DrainOnDrop<B>>>>::Future>,
-    >;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        // As a router always is.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self(connection) = self;
-        let mut refusal = connection.refusal(&request);
-        if matches!(connection.seat, Seat::Within { .. })
-            && let Some(refusal) = refusal.take()
-        {
-            // Its head may not even say where its body ends, so nothing more is read.
-            return Either::Left(ready(Ok(refusal)));
+        let connection = Arc::clone(&self.0);
+        match &self.0.permit {
+            Permit::Within { .. } => Box::pin(async move { Ok(connection.serve(request).await) }),
+            Permit::Over(permit) => {
+                let request = observe_end(request, Arc::clone(permit));
+                Box::pin(async move {
+                    let mut response = connection.serve(request).await;
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                    Ok(response)
+                })
+            }
         }
-        let expects_continue = request.headers().contains_key(EXPECT);
-        let time = connection.drain_time();
-        let mut request = request.map(|body| DrainOnDrop::new(body, time, expects_continue));
-        if let Some(peer) = connection.peer {
-            azure::tell_peer(&mut request, peer);
-        }
-        if let Seat::Over(place) = &connection.seat {
-            let (place, router) = (Arc::clone(place), connection.router.clone());
-            return Either::Right(Either::Left(answer_once(place, router, refusal, request)));
-        }
-        Either::Right(match http::renewal(&request) {
-            Some(key) => Either::Left(http::renew(self.clone(), key, request)),
-            None => Either::Right(connection.router.clone().call(request)),
-        })
     }
 }
 
 impl Connection {
-    /// How long the rest of a body is read after a refusal. Over the limit not at all: the place is for
-    /// the next renewal, and must not be held by a body that never comes.
-    fn drain_time(&self) -> Duration {
-        match self.seat {
-            Seat::Within { .. } => self.store.limits().request_time,
-            Seat::Over(_) => Duration::ZERO,
-        }
-    }
-
-    /// The answer to a request whose head is not taken, whatever it asks for.
-    fn refusal<B>(&self, request: &Request<B>) -> Option<Response> {
-        let refused = http::check_head(request, self.max_header_bytes).err()?;
-        Some(if self.has_azure && !azure::is_native(request) {
-            azure::refuse_head(request, &refused)
-        } else {
-            http::refuse_head(&refused)
-        })
+    async fn serve<B>(&self, request: Request<B>) -> Response
+    where
+        B: Rest,
+        B::Error: Into<BoxError>,
+    {
+        self.http.serve_request(self.source, request).await
     }
 }
 
-/// The answer to the one request of a connection over the limit, which is closed after it.
-fn answer_once<B>(
-    place: Arc<Place>,
-    mut router: Router,
-    refusal: Option<Response>,
-    request: Request<B>,
-) -> Shortcut
+/// Tells the permit when the body is dropped: all of it was read, or the rest does not matter any more.
+fn observe_end<B>(request: Request<B>, permit: Arc<OverflowPermit>) -> Request<Body>
 where
-    B: HttpBody<Data = Bytes> + Send + 'static,
+    B: Rest,
     B::Error: Into<BoxError>,
 {
-    // The body is dropped when all of it was read, or when the rest does not count any more.
-    let asked = HasAsked(place);
-    let request = request.map(|body| {
+    let end = EndOfRequest(permit);
+    request.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _ = &asked;
+            let _ = &end;
             frame
         }))
-    });
-    Box::pin(async move {
-        let Ok(mut response) = match refusal {
-            Some(refusal) => {
-                drop(request);
-                Ok(refusal)
-            }
-            None => router.call(request).await,
-        };
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
-        Ok(response)
     })
 }
 
-/// Says when it is dropped that a request has come.
-struct HasAsked(Arc<Place>);
+struct EndOfRequest(Arc<OverflowPermit>);
 
-impl Drop for HasAsked {
+impl Drop for EndOfRequest {
     fn drop(&mut self) {
-        let Self(place) = self;
-        place.has_asked();
+        let Self(permit) = self;
+        permit.request_received();
     }
 }

@@ -29,11 +29,10 @@
 
 mod config;
 mod connections;
+mod overflow;
 mod server;
-mod standing;
 mod tls;
 
-mod azure;
 mod http;
 mod store;
 mod table;
@@ -50,12 +49,18 @@ mod random;
 mod scans;
 mod timer;
 
-pub use azure::{Azure, AzureAccount, AzureBearer, AzureConfig, AzureConfigError, AzureError};
-pub use azure::{backup, restore};
 pub use clock::WrongClock;
 pub use config::{Config, EngineConfig, LimitError, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
-pub use http::router;
+pub use engine::{backup, restore};
+pub use http::{Protocol, router};
 pub use server::{ServeError, Server};
-pub use store::Store;
+pub use store::{AccessEffect, LeaseSnapshot, Store};
+pub use table::Key;
 pub use tls::{Tls, TlsError};
+
+/// For a database that a [`Protocol`] keeps in the data directory, beside that of the leases.
+pub mod companion {
+    pub use crate::engine::check_log;
+    pub use crate::engine::wal::{Checkpoint, check, checkpoint, log_of};
+}

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,9 +13,8 @@ use hyper_util::rt::TokioTimer;
 use tracing::info;
 
 use crate::Store;
-use crate::azure::Azure;
-use crate::connections::Door;
-use crate::http::{crowded, router};
+use crate::connections::Acceptor;
+use crate::http::{HttpService, Protocol};
 use crate::tls::Tls;
 
 /// How long requests that are under way may take after the shutdown began.
@@ -24,7 +24,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Server {
     store: Store,
-    azure: Option<Azure>,
+    protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
     listener: TcpListener,
 }
@@ -54,18 +54,17 @@ impl Server {
         listener.set_nonblocking(true)?;
         Ok(Self {
             store,
-            azure: None,
+            protocol: None,
             tls: None,
             listener,
         })
     }
 
-    /// The same, that also speaks the Azure Blob lease protocol, on all paths that are none of the
-    /// store's own.
+    /// The same, with another protocol on all paths that are not the native API's.
     #[must_use]
-    pub fn with_azure(self, azure: Azure) -> Self {
+    pub fn with_protocol(self, protocol: impl Protocol) -> Self {
         Self {
-            azure: Some(azure),
+            protocol: Some(Arc::new(protocol)),
             ..self
         }
     }
@@ -94,26 +93,29 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`ServeError`], also if the engine fails for good: then the process should end with an error. An
-    /// Azure face that was set up for TLS is not served without it.
+    /// [`ServeError`], also if the engine fails for good: then the process should end with an error. A
+    /// [`Protocol`] that needs TLS is not served without it.
     pub async fn serve(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let Self {
             store,
-            azure,
+            protocol,
             tls,
             listener,
         } = self;
-        if tls.is_none() && azure.as_ref().is_some_and(Azure::needs_tls) {
-            let reason = "the Azure face was set up for TLS, and the server has none";
+        if tls.is_none()
+            && protocol
+                .as_ref()
+                .is_some_and(|protocol| protocol.needs_tls())
+        {
+            let reason = "a protocol beside the native API needs TLS, and the server has none";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason).into());
         }
-        let (router, crowded) = routers(&store, azure.as_ref());
         let handle = Handle::new();
         let limits = store.limits();
-        let door = Door::new(&store, azure.is_some(), crowded);
+        let acceptor = Acceptor::new(HttpService::new(store.clone(), protocol));
         let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
         server
             .http_builder()
@@ -122,12 +124,17 @@ impl Server {
             .header_read_timeout(limits.header_time)
             // A head that is over the limit must fit in, to be told so with both numbers.
             .max_buf_size(2 * limits.max_header_bytes);
-        let service = router.into_make_service();
+        // The acceptor makes the service of each connection.
+        let service = Router::new().into_make_service();
         // Connections without TLS have nothing of it.
         let serving = match tls {
-            None => server.acceptor(door).http1_only().serve(service).boxed(),
+            None => server
+                .acceptor(acceptor)
+                .http1_only()
+                .serve(service)
+                .boxed(),
             Some(tls) => {
-                let acceptor = tls.acceptor(door, limits.request_time, store.stopping());
+                let acceptor = tls.acceptor(acceptor, limits.request_time, store.stopping());
                 server
                     .acceptor(acceptor)
                     .http1_only()
@@ -157,18 +164,5 @@ impl Server {
         }
         info!("stopped");
         Ok(())
-    }
-}
-
-/// What usual connections are served, and what those over the limit are.
-fn routers(store: &Store, azure: Option<&Azure>) -> (Router, Router) {
-    let (router, crowded) = (router(store.clone()), crowded(store.clone()));
-    match azure {
-        None => (router, crowded),
-        // A fallback is asked only where no route fits: native requests don't come by it.
-        Some(azure) => (
-            router.fallback_service(azure.service()),
-            crowded.fallback_service(azure.crowded_router()),
-        ),
     }
 }

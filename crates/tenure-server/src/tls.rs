@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum_server::accept::Accept;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures_util::future::BoxFuture;
@@ -20,8 +19,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::CertificateTime;
-use crate::connections::{Door, Seated};
-use crate::standing::Stream;
+use crate::connections::{Acceptor, ConnectionService};
+use crate::overflow::Stream;
 
 /// The certificate that a [`Server`](crate::Server) shows, and its key. Clones are handles to the
 /// same one.
@@ -121,13 +120,13 @@ impl Tls {
     /// served, so who is slow at it is in nobody's way.
     pub(crate) fn acceptor(
         &self,
-        door: Door,
+        acceptor: Acceptor,
         handshake_time: Duration,
         stopping: CancellationToken,
     ) -> Handshakes {
         let handshakes = RustlsAcceptor::new(self.0.config.clone())
             .handshake_timeout(handshake_time)
-            .acceptor(door);
+            .acceptor(acceptor);
         Handshakes {
             handshakes,
             stopping,
@@ -135,20 +134,20 @@ impl Tls {
     }
 }
 
-/// Lets connections in, as an [`Accept`].
+/// Accepts connections after their handshakes.
 #[derive(Clone, Debug)]
 pub(crate) struct Handshakes {
-    handshakes: RustlsAcceptor<Door>,
+    handshakes: RustlsAcceptor<Acceptor>,
     stopping: CancellationToken,
 }
 
-impl Accept<TcpStream, Router> for Handshakes {
+impl<S: Send + 'static> Accept<TcpStream, S> for Handshakes {
     type Stream = TlsStream<Stream>;
-    type Service = Seated;
+    type Service = ConnectionService;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
-    fn accept(&self, stream: TcpStream, router: Router) -> Self::Future {
-        let handshake = self.handshakes.accept(stream, router);
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let handshake = self.handshakes.accept(stream, service);
         let stopping = self.stopping.clone();
         Box::pin(async move {
             let done = stopping.run_until_cancelled(handshake).await;

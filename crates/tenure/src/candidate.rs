@@ -14,13 +14,13 @@ use tokio::task::JoinError;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::driver::{Command, DriverHandle};
 use crate::health::HealthCheck;
-use crate::in_use::{InUse, Task};
 use crate::leadership::Leadership;
 use crate::observe::{Observer, Source};
 use crate::renewer::{ConnectError, Renewer};
+use crate::runtime::{Command, DriverHandle};
 use crate::task::TaskResult;
+use crate::term_guard::{Task, TermGuard};
 
 /// A process that competes in one election.
 ///
@@ -256,7 +256,7 @@ impl Candidate {
         })
     }
 
-    async fn win(&self) -> Result<InUse, RunError> {
+    async fn win(&self) -> Result<TermGuard, RunError> {
         let (sender, won) = oneshot::channel();
         if !self.driver.command(Command::Campaign(sender)) {
             return Err(RunError::DriverGone);
@@ -353,7 +353,7 @@ impl Drop for GiveUpOnDrop<'_> {
 pub struct LeadershipGuard {
     leadership: Leadership,
     // Fields are dropped in this order: the term ends before the next campaign begins.
-    in_use: InUse,
+    in_use: TermGuard,
     competing: OwnedMutexGuard<()>,
 }
 

@@ -10,7 +10,7 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Command, DriverHandle, WeakDriverHandle};
+use crate::runtime::{Command, DriverHandle, WeakDriverHandle};
 use crate::store::StoreError;
 use crate::term::TermState;
 

@@ -44,7 +44,6 @@ mod shutdown;
 mod task;
 
 mod azure;
-mod bully;
 pub mod config;
 pub mod fence;
 pub mod observe;
@@ -55,11 +54,11 @@ pub mod store;
 pub mod testing;
 
 mod clock;
-mod driver;
-mod in_use;
-mod post;
+mod peer_transport;
 mod random;
+mod runtime;
 mod term;
+mod term_guard;
 
 pub use candidate::{Candidate, LeadershipGuard, RunError, Term};
 pub use config::{Config, ConfigError, OnOverrun};

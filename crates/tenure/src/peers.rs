@@ -9,11 +9,11 @@ use std::time::Duration;
 use reqwest::{Client, Response, Url};
 use tenure_core::{Epoch, Name, NodeId};
 
-pub use crate::bully::{Counters, PeerView, Status};
 pub use crate::config::Peer;
+pub use crate::peer_transport::{Counters, PeerView, Status};
 pub use tenure_core::bully::ElectionId;
 
-use crate::bully::{MAX_ANSWER_BYTES, Problem};
+use crate::peer_transport::{MAX_ANSWER_BYTES, PeerProblem};
 
 /// How long one member may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -92,7 +92,7 @@ impl PeersClient {
         let body = read(response).await.map_err(unreachable)?;
         let not_a_member = |_| AskError::NotAMember(status.as_u16());
         if !status.is_success() {
-            let problem: Problem = serde_json::from_slice(&body).map_err(not_a_member)?;
+            let problem: PeerProblem = serde_json::from_slice(&body).map_err(not_a_member)?;
             return Err(AskError::Refused(problem.detail));
         }
         let view: PeerView = serde_json::from_slice(&body).map_err(not_a_member)?;

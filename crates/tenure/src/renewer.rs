@@ -3,23 +3,23 @@
 use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
-use tenure_core::bully::{HardState, PeerCandidate, PeerInput, PeerOutput};
-use tenure_core::election::ElectionMachine as _;
+use tenure_core::bully::{HardState, PeerCandidate, PeerEffect, PeerInput};
 use tenure_core::election::joint::Joint;
+use tenure_core::election::{ElectionMachine as _, Output};
 use tenure_core::lease::candidate::LeaseCandidate;
 
 use crate::azure::BlobTransport;
-use crate::bully::{
-    About, Carrier, Fingerprint, Opened, Seal, Setup, StartError, StateError, StateFile,
-};
 use crate::candidate::Candidate;
 use crate::clock::Clock;
 use crate::config::{AzureBlob, AzureBlobError, Bully, BullyError, Config, Strategy};
-use crate::driver::Driver;
-use crate::driver::peers::{Parts, Peers, candidate};
 use crate::observe::Source;
-use crate::post::Post;
+use crate::peer_transport::{
+    Fingerprint, LeaderMetadata, Mac, Opened, PeerServer, PeerTransport, Setup, StartError,
+    StateError, StateFile,
+};
 use crate::random::OsRandom;
+use crate::runtime::Driver;
+use crate::runtime::peers::{Parts, Peers};
 use crate::store::{AzureBlobClient, Link, StoreClient, Transport, Watcher};
 
 /// A thread that renews for several candidates of one process, which compete in elections of their
@@ -155,7 +155,7 @@ impl Renewer {
         let parts = Parts {
             machine: Joint::new(keeper, parts.machine),
             detector: parts.detector,
-            post: parts.post,
+            transport: parts.transport,
             disk: parts.disk,
         };
         let (peers, seen) = Peers::new(&config, parts);
@@ -172,8 +172,8 @@ impl Renewer {
     /// What a member of an election among peers is made of, and its configuration: from here on it
     /// listens.
     fn member(&self, config: Config, bully: &Bully) -> Result<(Config, Parts), ConnectError> {
-        let config = config.with_candidate(candidate(bully.node));
-        About::check(&config.metadata).map_err(ConnectError::Metadata)?;
+        let config = config.with_candidate(bully.node.into());
+        LeaderMetadata::check(&config.metadata).map_err(ConnectError::Metadata)?;
         let outlook = bully.outlook(&config.timings)?;
         let (rules, detection) = (&outlook.rules, &outlook.detection);
         let (me, timings) = (bully.node, rules.timings());
@@ -197,7 +197,7 @@ impl Renewer {
         let started = clock.started();
         let mut node = PeerCandidate::new(rules.clone(), record, started);
         // The new start is on disk before anything of it leaves. Nothing is under way yet.
-        let Some(PeerOutput::Persist(record)) = node.poll_output() else {
+        let Some(Output::Effect(PeerEffect::Persist(record))) = node.poll_output() else {
             unreachable!("a node's first output is its record")
         };
         file.write(&record)?;
@@ -212,7 +212,7 @@ impl Renewer {
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
-        let seal = bully.key.as_ref().map_or_else(Seal::insecure, Seal::keyed);
+        let mac = bully.key.as_ref().map_or_else(Mac::insecure, Mac::keyed);
         let setup = Setup {
             cluster: cluster.clone(),
             me,
@@ -220,18 +220,18 @@ impl Renewer {
             fingerprint,
             peers: bully.others(),
             message_lifetime: timings.message_lifetime(),
-            seal: seal.into(),
+            mac: mac.into(),
             listen: bully.listening_address(),
             clock: clock.clone(),
         };
-        let (carrier, inbox) = self.driver.enter(|| Carrier::start(setup))?;
-        if let Some(address) = carrier.listening_on() {
+        let (server, inbox) = self.driver.enter(|| PeerServer::start(setup))?;
+        if let Some(address) = server.listening_on() {
             tracing::info!(election = %config.election, %address, "listening for the other members");
         }
         let parts = Parts {
             machine: node,
             detector: detection.detector(&rules.group(incarnation)),
-            post: Post::Http(carrier.into(), inbox),
+            transport: PeerTransport::Http(server.into(), inbox),
             disk: Some(Arc::new(Mutex::new(file))),
         };
         Ok((config, parts))
@@ -252,7 +252,7 @@ impl Renewer {
             Parts {
                 machine: node,
                 detector,
-                post: Post::Silent,
+                transport: PeerTransport::Silent,
                 disk: None,
             },
         ))

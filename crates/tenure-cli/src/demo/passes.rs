@@ -45,7 +45,7 @@ impl Passes {
     pub(super) fn read(&mut self) -> anyhow::Result<&[Pass]> {
         let known = self.all.len();
         let mut query = self.database.prepare_cached(
-            "SELECT id, at, checked_at, candidate, epoch, accepted FROM passes
+            "SELECT id, at, checked_at, candidate, epoch, accepted FROM work_log
              WHERE id > ?1 ORDER BY id",
         )?;
         let mut rows = query.query(params![self.seen])?;

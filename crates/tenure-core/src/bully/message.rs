@@ -1,11 +1,10 @@
 //! What goes between members, into a node and out of it.
 
-use alloc::string::String;
 use core::time::Duration;
 
 use super::{HardState, NodeId};
 use crate::Epoch;
-use crate::lease::candidate::EndReason;
+use crate::detector::Verdict;
 
 /// The name of an election: who organises it, in which of its lives, and the how-manieth of that
 /// life. Of two elections of one organiser the greater one is the newer one.
@@ -141,17 +140,6 @@ pub enum QuorumMessage {
     },
 }
 
-/// What a failure detector says of a member that was asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
-    /// It runs and stands for election.
-    Up,
-    /// It runs and does not stand for election: it follows and votes.
-    NonCandidate,
-    /// It does not run, as far as anybody can tell.
-    Down,
-}
-
 /// What may come into a node beside time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerInput {
@@ -182,7 +170,7 @@ pub enum PeerInput {
 
 /// What a node's driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum PeerOutput {
+pub enum PeerEffect {
     /// Send this. It may be lost; the node sends again what matters.
     Send {
         /// To whom.
@@ -206,23 +194,4 @@ pub enum PeerOutput {
     Watch(NodeId),
     /// No longer watch this one.
     Unwatch(NodeId),
-    /// A term began: start the task.
-    Began(Epoch),
-    /// A round of renewals has found no majority and the next ones are being tried (`true`), or the
-    /// term is safe again.
-    AtRisk(bool),
-    /// Tell the task to stop. It may take the stop grace for it.
-    Cancel(EndReason),
-    /// Abort the task.
-    Abort,
-    /// The task was aborted and is still going. The overrun policy decides.
-    Overrun,
-    /// The term is over and the task is gone.
-    Ended(Epoch, EndReason),
-    /// The campaign was given up before it won.
-    Withdrawn,
-    /// This member can't lead any more, for this reason.
-    Failed(String),
-    /// A member was seen to lead, or nobody.
-    SeenLeader(Option<(NodeId, Epoch)>),
 }

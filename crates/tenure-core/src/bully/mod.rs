@@ -22,7 +22,6 @@ mod settings;
 
 mod node_state;
 mod outbox;
-mod term;
 
 mod best_effort;
 mod quorum;
@@ -36,7 +35,7 @@ pub use bounds::Bounds;
 pub use guarantee::GroupGuarantee;
 pub use hard_state::HardState;
 pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, MembershipWarning};
-pub use message::{ElectionId, PeerInput, PeerMessage, PeerOutput, QuorumMessage, Verdict};
+pub use message::{ElectionId, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 pub use node::PeerCandidate;
 pub use node_state::Started;
 #[cfg(any(test, feature = "mutations"))]

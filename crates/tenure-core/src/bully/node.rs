@@ -6,11 +6,10 @@ use super::best_effort::BestEffort;
 use super::node_state::{NodeState, Started};
 use super::quorum::Quorum;
 use super::{
-    ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerInput, PeerMessage,
-    PeerOutput,
+    ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput,
+    PeerMessage,
 };
-use crate::election::{ElectionMachine, Standing};
-use crate::lease::candidate::{EndReason, LOOK_INTERVAL, TaskEnd};
+use crate::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd, TermEvent};
 use crate::{Epoch, Instant, Random};
 
 /// A member of an election among peers; see the [module](super) for how to drive it.
@@ -18,7 +17,6 @@ use crate::{Epoch, Instant, Random};
 pub struct PeerCandidate {
     pub(super) base: NodeState,
     pub(super) machine: Machine,
-    pub(super) last_look: Instant,
     /// Whom the failure detector watches.
     pub(super) watched: Option<NodeId>,
 }
@@ -42,7 +40,6 @@ impl PeerCandidate {
         Self {
             base,
             machine,
-            last_look: started.at,
             watched: None,
         }
     }
@@ -93,21 +90,33 @@ impl PeerCandidate {
     /// Moves the watch to whom it follows. A leader watches nobody: with a quorum its rounds show who
     /// is there, and without one it does nothing about a follower that is gone; another leader shows
     /// itself. While it is open who leads, the last one stays under watch.
-    fn move_watch(&mut self) -> Option<PeerOutput> {
+    fn move_watch(&mut self) -> Option<PeerEffect> {
         let me = self.base.me();
         let holds_to = self.leader_or_organiser()?;
         match self.watched {
             Some(watched) if watched == holds_to => None,
             Some(watched) => {
                 self.watched = None;
-                Some(PeerOutput::Unwatch(watched))
+                Some(PeerEffect::Unwatch(watched))
             }
             None if holds_to == me => None,
             None => {
                 self.watched = Some(holds_to);
-                Some(PeerOutput::Watch(holds_to))
+                Some(PeerEffect::Watch(holds_to))
             }
         }
+    }
+
+    /// The leader that it knows, and the epoch of its term; itself while it leads.
+    #[must_use]
+    pub const fn leader(&self) -> Option<(NodeId, Epoch)> {
+        self.base.seen
+    }
+
+    /// Whether a message to this member waits until a record is on disk.
+    #[must_use]
+    pub fn holds_message_to(&self, node: NodeId) -> bool {
+        self.base.outbox.holds_message_to(node)
     }
 
     /// What it does now, as one word, for people: `electing`, `halting`, `waiting`, `following` or
@@ -150,7 +159,7 @@ impl PeerCandidate {
         let Some(mut term) = self.base.term.take() else {
             return;
         };
-        term.begin_ending(now, EndReason::of_task(end), &mut self.base.outbox);
+        term.begin_ending(now, EndReason::of_task(end), &mut self.base.outbox.ready);
         let (epoch, reason) = (term.epoch(), term.reason());
         self.base.candidate_since = None;
         if reason.calls_for_cool_down() {
@@ -162,21 +171,21 @@ impl PeerCandidate {
                 machine.abdicate(&mut self.base, now);
             }
             Machine::BestEffort(_) => {}
-            Machine::Quorum(machine) => machine.release(&mut self.base, now, epoch, term.successor),
+            Machine::Quorum(machine) => {
+                machine.release(&mut self.base, now, epoch, term.take_successor());
+            }
         }
-        self.base.outbox.push(PeerOutput::Ended(epoch, reason));
+        self.base.outbox.emit(TermEvent::Ended(epoch, reason));
     }
 
     /// Looks at the term. A leader whose machine stood still past the renew deadline leads no more,
     /// whichever way it was elected: the others will not have waited.
     pub(super) fn look_at_term(&mut self, now: Instant) {
-        let gap = now.since(self.last_look);
-        self.last_look = self.last_look.max(now);
         let Some(term) = &mut self.base.term else {
             return;
         };
         let timings = self.base.settings.timings.term();
-        term.look(now, gap, timings, &mut self.base.outbox);
+        term.tick(now, timings, &mut self.base.outbox.ready);
         let lost = term.is_lost();
         match &mut self.machine {
             Machine::BestEffort(machine) if lost => machine.abdicate(&mut self.base, now),
@@ -190,7 +199,7 @@ impl PeerCandidate {
 
 impl ElectionMachine for PeerCandidate {
     type Message = PeerInput;
-    type Output = PeerOutput;
+    type Effect = PeerEffect;
     type Peer = NodeId;
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
@@ -208,26 +217,21 @@ impl ElectionMachine for PeerCandidate {
 
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
         if let Some(term) = &mut self.base.term {
-            match reason {
-                // Nobody renews for a task that may never end.
-                EndReason::Unhealthy => term.lose(now, reason, None, &mut self.base.outbox),
-                reason => term.begin_ending(now, reason, &mut self.base.outbox),
-            }
+            let timings = self.base.settings.timings.term();
+            term.resign(now, reason, timings, &mut self.base.outbox.ready);
             self.look_at_term(now);
         } else if self.base.candidate_since.take().is_some() {
             match &mut self.machine {
                 Machine::BestEffort(machine) => machine.abdicate(&mut self.base, now),
                 Machine::Quorum(machine) => machine.withdraw(&mut self.base, now, random),
             }
-            self.base.outbox.push(PeerOutput::Withdrawn);
+            self.base.outbox.emit(TermEvent::Withdrawn);
         }
     }
 
     fn hand_over(&mut self, now: Instant, to: NodeId) {
-        let term = self.base.term.as_mut();
-        if let Some(term) = term.filter(|term| !term.is_ending()) {
-            term.successor = Some(to);
-            term.begin_ending(now, EndReason::HandedOver, &mut self.base.outbox);
+        if let Some(term) = &mut self.base.term {
+            term.hand_over(now, to, &mut self.base.outbox.ready);
         }
     }
 
@@ -287,7 +291,7 @@ impl ElectionMachine for PeerCandidate {
 
     fn handle_progress(&mut self, at: Instant) {
         if let Some(term) = &mut self.base.term {
-            term.progress = term.progress.max(Some(at));
+            term.handle_progress(at);
         }
     }
 
@@ -299,8 +303,9 @@ impl ElectionMachine for PeerCandidate {
         }
     }
 
-    fn poll_output(&mut self) -> Option<PeerOutput> {
-        self.base.outbox.poll().or_else(|| self.move_watch())
+    fn poll_output(&mut self) -> Option<Output<PeerEffect>> {
+        let output = self.base.outbox.poll();
+        output.or_else(|| self.move_watch().map(Output::Effect))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -308,23 +313,14 @@ impl ElectionMachine for PeerCandidate {
             Machine::BestEffort(machine) => machine.due(),
             Machine::Quorum(machine) => machine.due(),
         };
-        let term = self.base.term.as_ref().map(|term| {
-            let look = self.last_look + LOOK_INTERVAL;
-            let due = term.due(self.base.settings.timings.term());
-            due.map_or(look, |due| due.min(look))
-        });
-        Some(term.map_or(due, |term| term.min(due)))
+        let timings = self.base.settings.timings.term();
+        let term = self.base.term.as_ref();
+        Some(term.map_or(due, |term| term.poll_timeout(timings).min(due)))
     }
 
     fn standing(&self, now: Instant) -> Standing {
         match &self.base.term {
-            Some(term) => match term.valid_until(self.base.settings.timings.term()) {
-                Some(until) if now < until => Standing::Leading {
-                    epoch: term.epoch(),
-                    until,
-                },
-                _ => Standing::Ending,
-            },
+            Some(term) => term.standing(now, self.base.settings.timings.term()),
             None if self.base.candidate_since.is_some() => Standing::Campaigning,
             None => Standing::Idle,
         }

@@ -4,9 +4,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::outbox::Outbox;
-use super::term::Term;
-use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage, PeerOutput};
-use crate::lease::candidate::EndReason;
+use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage};
+use crate::election::{CampaignFailure, EndReason, Term, TermEvent};
 use crate::{Epoch, Instant, UnixMillis};
 
 /// When a node started, on both clocks.
@@ -30,7 +29,7 @@ pub(super) struct NodeState {
     pub(super) candidate_since: Option<Instant>,
     pub(super) cooldown_until: Instant,
     /// From the term's beginning until its task is gone.
-    pub(super) term: Option<Term>,
+    pub(super) term: Option<Term<NodeId>>,
     started: Started,
     /// The greatest epoch that is known to be taken outside of this election.
     pub(super) taken: Option<Epoch>,
@@ -108,7 +107,8 @@ impl NodeState {
         if epoch.is_none() {
             self.candidate_since = None;
             let why = "the epochs are used up: a member has promised the greatest one";
-            self.outbox.push(PeerOutput::Failed(why.into()));
+            let failure = CampaignFailure::Barred(why.into());
+            self.outbox.emit(TermEvent::Failed(failure));
         }
         epoch
     }
@@ -120,15 +120,19 @@ impl NodeState {
     pub(super) fn see_leader(&mut self, seen: Option<(NodeId, Epoch)>) {
         if self.seen != seen {
             self.seen = seen;
-            self.outbox.push(PeerOutput::SeenLeader(seen));
+            let other = seen.filter(|(leader, _)| *leader != self.me());
+            let other = other.map(|(leader, epoch)| (leader.into(), epoch));
+            if seen.is_none() || other.is_some() {
+                self.outbox.emit(TermEvent::LeaderSeen(other));
+            }
         }
     }
 
     /// Begins a term that was asked for at `asked`.
-    pub(super) fn begin(&mut self, epoch: Epoch, asked: Instant) {
+    pub(super) fn begin(&mut self, now: Instant, epoch: Epoch, asked: Instant) {
         debug_assert!(self.term.is_none() && self.outbox.is_durable());
-        self.term = Some(Term::new(epoch, asked));
-        self.outbox.push(PeerOutput::Began(epoch));
+        self.term = Some(Term::new(epoch, asked, now));
+        self.outbox.emit(TermEvent::Began(epoch));
         self.see_leader(Some((self.me(), epoch)));
     }
 
@@ -136,9 +140,8 @@ impl NodeState {
     pub(super) fn supersede(&mut self, now: Instant) {
         let settings = self.settings.clone();
         if let Some(term) = &mut self.term {
-            let timings = settings.timings.term();
-            term.lose(now, EndReason::Superseded, Some(now), &mut self.outbox);
-            term.climb(now, timings, &mut self.outbox);
+            let (timings, outputs) = (settings.timings.term(), &mut self.outbox.ready);
+            term.lose(now, EndReason::Superseded, Some(now), timings, outputs);
         }
     }
 

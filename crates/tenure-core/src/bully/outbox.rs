@@ -2,7 +2,8 @@
 
 use alloc::collections::VecDeque;
 
-use super::{HardState, NodeId, PeerMessage, PeerOutput};
+use super::{HardState, NodeId, PeerEffect, PeerMessage};
+use crate::election::{Output, Outputs, TermEvent};
 
 /// Outputs not yet polled.
 ///
@@ -12,20 +13,24 @@ use super::{HardState, NodeId, PeerMessage, PeerOutput};
 /// being stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outbox {
-    ready: VecDeque<PeerOutput>,
+    pub(super) ready: Outputs<PeerEffect>,
     held: VecDeque<(NodeId, PeerMessage)>,
     /// Records on their way to the disk.
     unwritten: u32,
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, output: PeerOutput) {
-        self.ready.push_back(output);
+    pub(super) fn emit(&mut self, event: TermEvent) {
+        self.ready.emit(event);
+    }
+
+    pub(super) fn effect(&mut self, effect: PeerEffect) {
+        self.ready.effect(effect);
     }
 
     pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
         if self.is_durable() {
-            self.push(PeerOutput::Send { to, message });
+            self.effect(PeerEffect::Send { to, message });
         } else {
             self.held.push_back((to, message));
         }
@@ -38,7 +43,7 @@ impl Outbox {
 
     pub(super) fn persist(&mut self, record: HardState) {
         self.unwritten += 1;
-        self.push(PeerOutput::Persist(record));
+        self.effect(PeerEffect::Persist(record));
     }
 
     /// Whether everything that was to be written is.
@@ -50,13 +55,18 @@ impl Outbox {
     pub(super) fn persisted(&mut self) {
         self.unwritten = self.unwritten.saturating_sub(1);
         if self.is_durable() {
-            let held = core::mem::take(&mut self.held);
-            let send = |(to, message)| PeerOutput::Send { to, message };
-            self.ready.extend(held.into_iter().map(send));
+            for (to, message) in core::mem::take(&mut self.held) {
+                self.effect(PeerEffect::Send { to, message });
+            }
         }
     }
 
-    pub(super) fn poll(&mut self) -> Option<PeerOutput> {
-        self.ready.pop_front()
+    /// Whether a message to this member waits for the disk.
+    pub(super) fn holds_message_to(&self, node: NodeId) -> bool {
+        self.held.iter().any(|(to, _)| *to == node)
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Output<PeerEffect>> {
+        self.ready.poll()
     }
 }

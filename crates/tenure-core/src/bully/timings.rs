@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::lease::candidate::{LOOK_INTERVAL, Timings as TermTimings};
+use crate::lease::candidate::{TICK_INTERVAL, Timings as TermTimings};
 
 /// What a user may set beside the timings of a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl GroupTimings {
         let lifetime = options
             .message_lifetime
             .unwrap_or_else(|| (interval / 10).max(DEFAULT_LIFETIME).min(interval / 4));
-        if lifetime < LOOK_INTERVAL / 10 {
+        if lifetime < TICK_INTERVAL / 10 {
             return Err(GroupTimingsError::MessageLifetimeShort { lifetime });
         }
         // A round of renewals is answered, or known to be lost, before half of the interval is over.
@@ -147,7 +147,7 @@ impl GroupTimings {
 #[non_exhaustive]
 pub enum GroupTimingsError {
     /// Every message would come too late.
-    #[error("message lifetime {lifetime:?} must be at least {:?}", LOOK_INTERVAL / 10)]
+    #[error("message lifetime {lifetime:?} must be at least {:?}", TICK_INTERVAL / 10)]
     MessageLifetimeShort {
         /// What was set.
         lifetime: Duration,

@@ -172,12 +172,12 @@ pub enum DetectorOutput {
 }
 
 /// What a detector thinks of a node it was asked about: the papers' `UpSig` and `DownSig`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// It has been heard since the question, or it is this node itself.
     Up,
     /// The same, and when it last answered a ping it did not stand for election.
-    Aside,
+    NonCandidate,
     /// It has not answered in time, was found down a moment ago, or is no member.
     Down,
 }

@@ -508,7 +508,7 @@ impl PeerTable {
 const fn up(candidacy: Candidacy) -> Verdict {
     match candidacy {
         Candidacy::Candidate => Verdict::Up,
-        Candidacy::NonCandidate => Verdict::Aside,
+        Candidacy::NonCandidate => Verdict::NonCandidate,
     }
 }
 

@@ -1,13 +1,20 @@
 //! What every way of electing has in common, so that one driver and one simulation serve them all.
 
+mod end_reason;
+mod output;
 mod step_down;
+mod term;
 
 pub mod joint;
 
-use crate::lease::candidate::{EndReason, TaskEnd};
 use crate::{Epoch, Instant, Random};
 
+pub use end_reason::{EndReason, TaskEnd};
+pub use output::{CampaignFailure, Output, TermEvent};
+
+pub(crate) use output::Outputs;
 pub(crate) use step_down::{Stage, StepDown};
+pub(crate) use term::Term;
 
 /// A candidate as a pure state machine: [`lease::candidate::LeaseCandidate`](crate::lease::candidate::LeaseCandidate)
 /// competes for a lease in a store, [`bully::Node`](crate::bully::Node) among its peers, and
@@ -24,8 +31,8 @@ pub(crate) use step_down::{Stage, StepDown};
 pub trait ElectionMachine {
     /// What may come in beside time.
     type Message;
-    /// What is to be done.
-    type Output;
+    /// What the driver must do, beside what [`TermEvent`] says.
+    type Effect;
     /// How the one is named to whom leadership may be handed over.
     type Peer;
 
@@ -51,7 +58,7 @@ pub trait ElectionMachine {
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random);
 
     /// Output: the next thing to do, until there is none.
-    fn poll_output(&mut self) -> Option<Self::Output>;
+    fn poll_output(&mut self) -> Option<Output<Self::Effect>>;
 
     /// Output: when to call [`Strategy::handle_timeout`] at the latest.
     fn poll_timeout(&self) -> Option<Instant>;

@@ -1,7 +1,8 @@
 //! The end of a term, step by step: cancel, grace, abort, overrun.
 
+use super::EndReason;
 use crate::Instant;
-use crate::lease::candidate::{EndReason, Timings};
+use crate::lease::candidate::Timings;
 
 /// How far a term that ends has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +58,7 @@ impl StepDown {
 
     /// The next step, if it is due. A step that is late (the machine stood still) is done at once;
     /// an aborted task always gets its allowance before it counts as overrunning.
-    pub(crate) fn climb(
+    pub(crate) fn advance(
         &mut self,
         now: Instant,
         timings: &Timings,

@@ -1,15 +1,14 @@
-//! How long a lease lasts without a renewal.
+//! The duration of a lease.
 
 use core::time::Duration;
 
-/// How long a lease lasts after its grant or last renewal: a time, or until it is released or
-/// broken.
+/// The time from the grant or the last renewal of a lease until it expires.
 ///
-/// Which durations may be asked for is in [`Rules`](super::Rules). A longer one is greater.
+/// [`Rules`](super::Rules) has the allowed range. A longer duration compares as greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaseDuration {
-    /// The lease expires so long after its grant or last renewal.
+    /// The lease expires after this time.
     Fixed(Duration),
-    /// The lease never expires.
+    /// The lease never expires; it ends by a release or a break.
     Infinite,
 }

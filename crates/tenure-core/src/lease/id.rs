@@ -1,21 +1,22 @@
-//! The secret proof of holding a lease.
+//! Lease ids: the secrets that prove the ownership of a lease.
 
 use core::fmt;
 use core::str::FromStr;
 
 use uuid::{Builder, Uuid};
 
-/// A lease id: a UUID that its candidate chose, and the secret proof of holding the lease.
+/// A lease id: a UUID chosen by the candidate. It is the secret that proves the ownership of the
+/// lease.
 ///
-/// The candidate chooses it before it asks, so that asking again after a lost answer is harmless.
-/// It is compared as a number: case, hyphens and braces of the text don't matter. It never shows
-/// in logs: `Debug` leaves it out, and there is no `Display`; [`LeaseId::to_wire`] is the one way
-/// to the text.
+/// The candidate chooses it before its first request, so that it may repeat a request whose answer
+/// was lost. Ids compare as numbers: case, hyphens and braces of the text do not matter. An id never
+/// appears in logs: `Debug` omits it and there is no `Display`. Only [`LeaseId::to_wire`] gives the
+/// text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(Uuid);
 
 impl LeaseId {
-    /// A version 4 UUID of 122 of these bits.
+    /// A version 4 UUID made of 122 of these bits.
     #[must_use]
     pub const fn from_random_bits(high: u64, low: u64) -> Self {
         let bits = ((high as u128) << 64) | low as u128;
@@ -28,13 +29,13 @@ impl LeaseId {
         self.0.into_bytes()
     }
 
-    /// The id that [`LeaseId::to_bytes`] gave.
+    /// The id from the bytes of [`LeaseId::to_bytes`].
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The id as text, lower case with hyphens, for its holder's eyes only.
+    /// The id as text, lower case with hyphens. Only the holder may see it.
     #[must_use]
     pub const fn to_wire(self) -> impl fmt::Display {
         self.0.hyphenated()
@@ -60,8 +61,8 @@ impl FromStr for LeaseId {
     }
 }
 
-/// The text is no UUID, or the nil UUID that an unset variable leaves. The text is not told back,
-/// because it may be a mistyped secret.
+/// The text is not a UUID, or it is the nil UUID (an unset variable). The message does not quote the
+/// text, because it may be a mistyped secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a lease id must be a UUID such as 6f1c9a64-3a52-4c0e-9d43-0d7f5b1f2a10, and not the nil UUID"
@@ -75,7 +76,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn spellings_of_one_uuid_are_one_id() {
+    fn all_spellings_of_a_uuid_are_the_same_id() {
         let id: LeaseId = "6f1c9a64-3a52-4c0e-9d43-0d7f5b1f2a10".parse().unwrap();
         for spelling in [
             "6F1C9A64-3A52-4C0E-9D43-0D7F5B1F2A10",
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uuid_is_refused_without_telling_it_back() {
+    fn an_error_does_not_quote_the_refused_id() {
         for bad in [
             "",
             "x",
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_keeps_the_secret() {
+    fn debug_omits_the_secret() {
         let id = LeaseId::from_random_bits(1, 2);
         assert_eq!(format!("{id:?}"), "LeaseId(secret)");
     }

@@ -1,8 +1,8 @@
-//! The rules of a lease: its [`Record`], one function, [`apply`], that changes it, and [`Lease`], a record with
-//! the acquires that wait for it. Every store, test and simulation uses these.
+//! The rules of a lease: [`Record`] is its state, [`apply`] is the one function that changes it, and
+//! [`Lease`] is a record with its waiting queue. Every store, test and simulation uses these.
 //!
-//! The states and operations are those of Azure Blob leases, as the service documents them, with
-//! differences that [`Rules`] names:
+//! The states and operations are those of Azure Blob leases, as the service documents them. [`Rules`]
+//! lists the differences:
 //!
 //! ```text
 //!               acquire                 break                  time
@@ -12,11 +12,11 @@
 //!      +--------------------+  +------> expired ----------------> leased <
 //! ```
 //!
-//! *Expired* and *broken after breaking* are computed from `now` whenever a record is looked at
-//! ([`Record::settle`]), never by a timer: a timer that is late can't make two holders.
+//! *Expired*, and *broken* after *breaking*, are computed from `now` at every read of a record
+//! ([`Record::settle`]), never by a timer: a late timer cannot create a second holder.
 //!
-//! Every duration is counted on the authority's own forward-only clock. Wall-clock time only numbers
-//! epochs.
+//! The authority (the store) counts every duration on its own monotonic clock. Wall-clock time is
+//! only the source of epochs.
 
 mod duration;
 mod id;
@@ -25,10 +25,9 @@ mod record;
 mod rules;
 mod stored;
 mod term_end;
-mod usage;
 
 mod apply;
-#[allow(clippy::module_inception)] // The file is named after its type.
+#[allow(clippy::module_inception)] // The module has the name of its type.
 mod lease;
 mod queue;
 
@@ -44,4 +43,3 @@ pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, St
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
 pub use term_end::{Running, TermEnd};
-pub use usage::{Usage, UsageRefusal, usable};

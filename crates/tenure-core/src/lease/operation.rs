@@ -1,4 +1,4 @@
-//! What can be asked of a lease.
+//! The operations on a lease.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -7,67 +7,68 @@ use core::time::Duration;
 use super::{LeaseDuration, LeaseId};
 use crate::{CandidateId, Epoch, UnixMillis};
 
-/// What a holder says about itself, for everybody to see (an address, a version).
+/// Public data of a holder, for example its address or version.
 pub type Metadata = BTreeMap<String, String>;
 
-/// A request to hold a lease.
+/// A request to acquire a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquire {
-    /// The secret under which the lease will be held; the same one when asking again.
+    /// The secret that will prove the ownership of the lease. A repeated request has the same one.
     pub lease_id: LeaseId,
-    /// Who asks.
+    /// The candidate.
     pub holder: CandidateId,
-    /// How long the lease lasts without a renewal.
+    /// The time until the lease expires without a renewal.
     pub duration: LeaseDuration,
-    /// For how long after this term's *expiry or break* nobody is to be granted, so that work in
-    /// flight ends. It does not apply after a release.
+    /// The time after this term's *expiry or break* in which the lease is not granted, so that work
+    /// in progress can end. It does not apply after a release.
     pub lock_delay: Duration,
-    /// What the holder says about itself while it holds.
+    /// The holder's metadata during the term.
     pub metadata: Metadata,
-    /// The least epoch of the grant. A candidate that is elected elsewhere, too, asks for the epoch
-    /// that it has there; then the wall clock does not count, so that both agree if they can. It may
-    /// be so far ahead of that clock as [`Epoch::most_asked_for`] says.
+    /// The least epoch of the grant. A candidate that is also elected elsewhere asks for the epoch
+    /// that it has there; the wall clock is then ignored, so that both epochs are equal if possible.
+    /// [`Epoch::most_asked_for`] is the upper bound.
     pub min_epoch: Option<Epoch>,
 }
 
 /// One operation on one lease, with valid arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Hold the lease, or renew it if this lease id holds it already. `wall` numbers the epoch.
+    /// Acquire the lease, or renew it if this lease id already holds it. The wall-clock time is the
+    /// source of the epoch.
     Acquire(Acquire, UnixMillis),
-    /// Count the duration from now again, with a new duration if one is given.
+    /// Renew the lease from now on, with a new duration if one is given.
     Renew(LeaseId, Option<LeaseDuration>),
-    /// Hold on under another lease id; the term and the clock go on.
+    /// Replace the lease id; the term and its remaining time go on.
     Change {
-        /// The id that holds.
+        /// The lease id that holds the lease.
         lease_id: LeaseId,
-        /// The id that shall hold.
+        /// The new lease id.
         proposed: LeaseId,
     },
-    /// Give the lease up: it is available at once.
+    /// Release the lease: it is free at once.
     Release(LeaseId),
-    /// End whoever's lease it is. It ends after this period or at its own expiry, whichever comes
-    /// first; without a period a fixed lease runs out and an infinite one ends at once.
+    /// Break the lease of any holder. It ends after this period or at its own expiry, whichever comes
+    /// first. Without a period a fixed lease runs until its expiry and an infinite one ends at once.
     Break(Option<Duration>),
-    /// Release, but for so long only this candidate is granted.
+    /// Release the lease and reserve it for one candidate.
     HandOver {
-        /// The id that holds.
+        /// The lease id that holds the lease.
         lease_id: LeaseId,
-        /// The only candidate to be granted.
+        /// The only candidate that may acquire the lease.
         to: CandidateId,
-        /// For how long.
+        /// The time of the reservation.
         within: Duration,
     },
-    /// Break, and then for so long only this candidate is granted: an operator's hand-over, which the
-    /// holder learns of like a break, and which needs no lease id.
+    /// Break the lease, and then reserve it for one candidate: an operator's hand-over. The holder
+    /// notices it as a break, and it needs no lease id.
     SwitchOver {
-        /// The only candidate to be granted.
+        /// The only candidate that may acquire the lease.
         to: CandidateId,
-        /// How long the holder has to stop, and then again the candidate to come.
+        /// The time that the holder has to stop, and after that the candidate to acquire.
         within: Duration,
     },
-    /// Replace what the holder says about itself.
+    /// Replace the holder's metadata.
     SetMetadata(LeaseId, Metadata),
-    /// Ask whether the term of this epoch still holds. Changes nothing.
+    /// Check whether the term with this epoch still holds the lease. Changes nothing.
     Verify(Epoch),
 }

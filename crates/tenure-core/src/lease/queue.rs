@@ -1,34 +1,34 @@
-//! Who waits for a lease, and who is next.
+//! The waiting queue of a lease.
 
 use alloc::collections::BTreeMap;
 
 use super::{Acquire, LeaseId, RequestNumber};
 
-/// Who goes first among those who wait; lower goes first.
+/// The priority of a waiting request. Lower numbers go first.
 pub type Priority = u32;
 
-/// Those who wait for one lease: by priority, then first come first served.
+/// The requests that wait for one lease, by priority, then first come, first served.
 ///
-/// `T` is the way back to the request that waits. A lease id waits once: asking again keeps the
-/// place and replaces `T`, because the client has given up the earlier request.
+/// `T` is the caller's handle for the reply. A lease id waits once: a repeated request keeps the
+/// position and replaces `T`, because the client has dropped the earlier request.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    waiting: BTreeMap<Place, Waiting<T>>,
-    places: BTreeMap<LeaseId, Place>,
+    waiting: BTreeMap<Position, Waiting<T>>,
+    positions: BTreeMap<LeaseId, Position>,
     arrivals: u64,
 }
 
-/// Priority, then number of arrival.
-type Place = (Priority, u64);
+/// Priority, then order of arrival.
+type Position = (Priority, u64);
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Debug)]
 pub struct Waiting<T> {
-    /// Tells it apart from every other request.
+    /// Identifies the request.
     pub number: RequestNumber,
-    /// What it asks for.
+    /// The acquire to apply when the lease is free.
     pub request: Acquire,
-    /// The way back to it.
+    /// The caller's handle for the reply.
     pub reply_to: T,
 }
 
@@ -36,79 +36,79 @@ impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
             waiting: BTreeMap::new(),
-            places: BTreeMap::new(),
+            positions: BTreeMap::new(),
             arrivals: 0,
         }
     }
 }
 
 impl<T> Queue<T> {
-    /// Adds one who waits, at the end of its priority. Returns whom it replaces, if the same lease
-    /// id waits already; the place is kept while the priority stays the same.
+    /// Adds a request behind all of its priority. Returns the request that it replaces, if the lease
+    /// id already waits; the position stays the same if the priority does.
     pub(super) fn join(&mut self, priority: Priority, waiting: Waiting<T>) -> Option<Waiting<T>> {
         let lease_id = waiting.request.lease_id;
-        let replaced = self.places.get(&lease_id).copied();
-        let place = match replaced {
-            Some(place) if place.0 == priority => place,
+        let replaced = self.positions.get(&lease_id).copied();
+        let position = match replaced {
+            Some(position) if position.0 == priority => position,
             _ => {
                 self.arrivals += 1;
                 (priority, self.arrivals)
             }
         };
-        let old = replaced.and_then(|place| self.waiting.remove(&place));
-        self.waiting.insert(place, waiting);
-        self.places.insert(lease_id, place);
+        let old = replaced.and_then(|position| self.waiting.remove(&position));
+        self.waiting.insert(position, waiting);
+        self.positions.insert(lease_id, position);
         old
     }
 
-    /// Takes out the first in order for whom `may_go` holds.
+    /// Removes and returns the first request for which `may_go` returns `true`.
     pub(super) fn take_first(
         &mut self,
         mut may_go: impl FnMut(&Waiting<T>) -> bool,
     ) -> Option<Waiting<T>> {
-        let (&place, _) = self.waiting.iter().find(|(_, waiting)| may_go(waiting))?;
-        let taken = self.waiting.remove(&place)?;
-        self.places.remove(&taken.request.lease_id);
+        let (&position, _) = self.waiting.iter().find(|(_, waiting)| may_go(waiting))?;
+        let taken = self.waiting.remove(&position)?;
+        self.positions.remove(&taken.request.lease_id);
         Some(taken)
     }
 
-    /// Takes out the one who waits under `lease_id`, if `gone` holds: the request was given up.
+    /// Removes the request that waits under `lease_id`, if `gone` returns `true`.
     pub(super) fn leave(
         &mut self,
         lease_id: LeaseId,
         gone: impl FnOnce(&Waiting<T>) -> bool,
     ) -> Option<Waiting<T>> {
-        let place = *self.places.get(&lease_id)?;
-        if !self.waiting.get(&place).is_some_and(gone) {
+        let position = *self.positions.get(&lease_id)?;
+        if !self.waiting.get(&position).is_some_and(gone) {
             return None;
         }
-        self.places.remove(&lease_id);
-        self.waiting.remove(&place)
+        self.positions.remove(&lease_id);
+        self.waiting.remove(&position)
     }
 
-    /// Takes out everyone for whom `gone` holds: their requests were given up.
+    /// Removes every request for which `gone` returns `true`.
     pub(super) fn drop_where(&mut self, mut gone: impl FnMut(&Waiting<T>) -> bool) {
-        let places = &mut self.places;
+        let positions = &mut self.positions;
         self.waiting.retain(|_, waiting| {
             let stays = !gone(waiting);
             if !stays {
-                places.remove(&waiting.request.lease_id);
+                positions.remove(&waiting.request.lease_id);
             }
             stays
         });
     }
 
-    /// Whether somebody waits under `lease_id`.
+    /// Whether a request waits under `lease_id`.
     pub(super) fn has(&self, lease_id: LeaseId) -> bool {
-        self.places.contains_key(&lease_id)
+        self.positions.contains_key(&lease_id)
     }
 
-    /// How many wait.
+    /// The number of waiting requests.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether no request waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_again_keeps_the_place_and_replaces_the_way_back() {
+    fn a_repeated_request_keeps_its_position_and_replaces_the_reply_handle() {
         let mut queue = Queue::default();
         queue.join(100, waiting(1, "lost"));
         queue.join(100, waiting(2, "second"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_again_with_another_priority_moves() {
+    fn a_repeated_request_with_another_priority_moves() {
         let mut queue = Queue::default();
         queue.join(100, waiting(1, "first"));
         queue.join(100, waiting(2, "second"));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_go_is_passed_over_and_keeps_the_place() {
+    fn a_request_that_may_not_go_is_skipped_and_keeps_its_position() {
         let mut queue = Queue::default();
         queue.join(100, waiting(1, "first"));
         queue.join(100, waiting(2, "second"));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_does_not_take_the_place_of_who_replaced_it() {
+    fn a_replaced_request_cannot_remove_the_request_that_replaced_it() {
         let mut queue = Queue::default();
         queue.join(100, waiting(1, "lost"));
         queue.join(100, waiting(1, "again"));

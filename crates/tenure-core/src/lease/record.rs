@@ -1,4 +1,4 @@
-//! Everything that is known about one lease.
+//! The state of one lease.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,35 +7,34 @@ use core::time::Duration;
 use super::{LeaseDuration, LeaseId, Metadata};
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
-/// How many lease ids of ended terms a record remembers. A store keeps a record in memory and
-/// writes it whole, so this bounds both; at 32 an id outlives 31 further terms.
+/// The number of lease ids of ended terms that a record keeps. A store keeps the record in memory
+/// and writes it whole, so this bounds both; with 32 an id outlives 31 further terms.
 pub const RETIRED_LIMIT: usize = 32;
 
-/// How long a lease id of an ended term is remembered, if not crowded out: longer than any request
-/// survives in a network or a proxy.
+/// How long a record keeps the lease id of an ended term, unless newer ones displace it: longer than
+/// a request survives in a network or a proxy.
 pub(super) const RETIRED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// One lease: its state and what is remembered of its past.
+/// One lease: its state and the part of its past that is needed.
 ///
-/// Only [`apply`](super::apply) and [`Record::settle`] change it. The instants in it belong to the
-/// clock of the authority that holds it; [`Stored`](super::Stored) is the form without instants,
-/// for a disk.
+/// Only [`apply`](super::apply) and [`Record::settle`] change it. Its instants belong to the clock of
+/// the authority that owns it; [`Stored`](super::Stored) is the form without instants, for a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     pub(super) phase: Phase,
     /// The current term's grant, or the last one's.
     pub(super) grant: Option<Grant>,
     pub(super) metadata: Option<Box<Metadata>>,
-    /// Nobody is granted before this (lock delay).
+    /// The end of the lock delay: no grant before it.
     pub(super) barred_until: Option<Instant>,
     pub(super) reserved: Option<Box<Reservation>>,
     /// Ids of ended terms, oldest first.
     pub(super) retired: Vec<(LeaseId, Instant)>,
-    /// Grants are numbered above this.
+    /// Epochs of future grants are greater than this.
     pub(super) floor: Option<Epoch>,
 }
 
-/// Where a lease is; the public [`State`] is this one seen at a given now.
+/// The state of a lease as of the last settle; the public [`State`] is computed from it and `now`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
@@ -51,41 +50,41 @@ pub(super) enum Phase {
     Expired,
 }
 
-/// A grant: who holds (or held last) under which number.
+/// The grant of a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The proof of holding.
+    /// The secret that proves the ownership of the lease.
     pub lease_id: LeaseId,
-    /// Who holds.
+    /// The candidate that holds the lease, or held it last.
     pub holder: CandidateId,
-    /// The term's number.
+    /// The term's epoch.
     pub epoch: Epoch,
-    /// When it was granted, for people.
+    /// The wall-clock time of the grant, for display.
     pub granted_at: UnixMillis,
-    /// How long the lease lasts without a renewal.
+    /// The time until the lease expires without a renewal.
     pub duration: LeaseDuration,
-    /// For how long after an expiry or a break nobody is granted.
+    /// The time after an expiry or a break in which the lease is not granted.
     pub lock_delay: Duration,
 }
 
-/// A lease handed over: until then only this candidate is granted.
+/// The reservation of a lease that was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// The only candidate to be granted.
+    /// The only candidate that may acquire the lease.
     pub to: CandidateId,
-    /// Until when.
+    /// The end of the reservation.
     pub until: Instant,
 }
 
-/// A lease's state at a given now, as everybody may see it.
+/// The state of a lease at a given instant, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nobody holds it: it never was, or it was released.
+    /// It is free: it was never granted, or it was released.
     Available,
-    /// Somebody holds it.
+    /// A candidate holds it.
     Leased,
-    /// Somebody holds it still, and a break is under way.
+    /// A candidate still holds it, and a break is in progress.
     Breaking,
     /// A break ended it.
     Broken,
@@ -93,30 +92,30 @@ pub enum State {
     Expired,
 }
 
-/// How long a held lease has left.
+/// The remaining time of a held lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remaining {
-    /// It ends after this, unless it is renewed.
+    /// The lease ends after this time, unless it is renewed.
     Time(Duration),
-    /// It does not end by itself.
+    /// The lease does not expire.
     Forever,
 }
 
-/// A term that time has ended.
+/// The reason why the time of a term was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lapse {
     /// The holder did not renew in time.
     Expired,
-    /// A break's period is over.
+    /// The period of a break has passed.
     Broken,
 }
 
 impl Record {
-    /// A lease that was never granted, whose first grant is numbered above `floor`.
+    /// A new lease whose first epoch is greater than `floor`.
     ///
-    /// A store that has deleted leases gives the greatest epoch that it forgot with them: a lease
-    /// made again under an old name goes on fencing off the old one's holders. See [`Record::deleted`]
-    /// for what else is kept for a while.
+    /// A store that has deleted leases passes the greatest epoch among them: a new lease under an old
+    /// name then still fences off the holders of the deleted one. [`Record::deleted`] says what else
+    /// is kept for some time.
     #[must_use]
     pub fn above(floor: Option<Epoch>) -> Self {
         Self {
@@ -125,10 +124,10 @@ impl Record {
         }
     }
 
-    /// The same, whose next grant is numbered above `floor`, too.
+    /// The same record, but its next epoch is also greater than `floor`.
     ///
-    /// A store that was restored from a backup does not know of the grants after it: it gives an
-    /// epoch that they can't have reached.
+    /// A store that was restored from a backup does not know the grants made after the backup: it
+    /// passes an epoch that they cannot have reached.
     #[must_use]
     pub fn numbered_above(self, floor: Option<Epoch>) -> Self {
         Self {
@@ -137,12 +136,12 @@ impl Record {
         }
     }
 
-    /// What is left of the record when its lease is deleted at `now`: grants go on above its greatest epoch,
-    /// and above `floor`, and the ids of its ended terms are not granted again while they are remembered. A
-    /// late duplicate of an acquire may come after the deletion, too.
+    /// The rest of the record after its lease is deleted at `now`: new epochs are greater than its
+    /// greatest epoch and than `floor`, and the ids of its ended terms are still refused for some time,
+    /// because a delayed copy of an acquire may arrive after the deletion.
     ///
-    /// Of what is left after an earlier deletion the same is left. [`deletable`](super::deletable) says
-    /// whether a lease may be deleted.
+    /// Deleting the rest again gives the same rest. [`deletable`](super::deletable) checks whether a
+    /// lease may be deleted.
     #[must_use]
     pub fn deleted(&self, floor: Option<Epoch>, now: Instant) -> Self {
         let mut left = Self::above(self.last_epoch().max(floor));
@@ -151,8 +150,8 @@ impl Record {
         left
     }
 
-    /// What is left of a lease that was deleted with these ids of ended terms, oldest first, for an
-    /// authority that starts at `now`: the ids are remembered from then on.
+    /// The rest of a deleted lease with these ids of ended terms, oldest first, for an authority that
+    /// starts at `now`: the ids count as retired at `now`.
     #[must_use]
     pub fn restore_deleted(retired: Vec<LeaseId>, now: Instant) -> Self {
         Self {
@@ -161,7 +160,7 @@ impl Record {
         }
     }
 
-    /// When the last of the ids of ended terms may be forgotten; `None` if there are none.
+    /// The time at which the last id of an ended term may be dropped; `None` if there is none.
     #[must_use]
     pub fn remembered_until(&self) -> Option<Instant> {
         let (_, since) = self.retired.last()?;
@@ -184,7 +183,7 @@ impl Record {
         }
     }
 
-    /// The grant, if somebody holds the lease at `now`.
+    /// The current grant, if the lease is held at `now`.
     #[must_use]
     pub fn held(&self, now: Instant) -> Option<&Grant> {
         match self.state(now) {
@@ -193,7 +192,7 @@ impl Record {
         }
     }
 
-    /// How long the lease has left, if somebody holds it at `now`.
+    /// The remaining time of the lease, if it is held at `now`.
     #[must_use]
     pub fn remaining(&self, now: Instant) -> Option<Remaining> {
         self.held(now)?;
@@ -206,14 +205,14 @@ impl Record {
         }
     }
 
-    /// What the holder says about itself; empty unless somebody holds the lease at `now`.
+    /// The holder's metadata; `None` if it is empty, or if the lease is not held at `now`.
     #[must_use]
     pub fn metadata(&self, now: Instant) -> Option<&Metadata> {
         self.held(now).and(self.metadata.as_deref())
     }
 
-    /// The epoch that the next grant is numbered above: the greatest one ever granted here, or the
-    /// floor, if that is greater.
+    /// The next epoch is greater than this: the greatest epoch granted so far, or the floor, if that is
+    /// greater.
     #[must_use]
     pub fn last_epoch(&self) -> Option<Epoch> {
         let granted = self.grant.as_ref().map(|grant| grant.epoch);
@@ -226,8 +225,8 @@ impl Record {
         self.grant.as_ref()
     }
 
-    /// The next instant after `now` at which time alone changes who may be granted: the lease
-    /// lapses, a lock delay or a reservation ends. Somebody who waits must be looked at then.
+    /// The next instant after `now` at which the passing of time may allow a grant: the end of the
+    /// term, of the lock delay, or of a reservation. The waiting queue must be polled then.
     #[must_use]
     pub fn next_lapse(&self, now: Instant) -> Option<Instant> {
         let end = match self.phase {
@@ -253,8 +252,8 @@ impl Record {
         }
     }
 
-    /// Makes a term that time has ended by `now` an ended one. What it returns is a change like any
-    /// other: durable before anybody hears of it, or a restart could show the term alive again.
+    /// Ends the term if its time is over at `now`. The end is a change like any other: it must be
+    /// durable before the store tells anyone, or a restart could bring the term back.
     pub fn settle(&mut self, now: Instant) -> Option<Lapse> {
         let (ended_at, lapse) = match self.phase {
             Phase::Leased {
@@ -281,7 +280,7 @@ impl Record {
         self.retire_current(now);
     }
 
-    /// The term is over: its lease id must not be granted again.
+    /// Retires the lease id of the ended term: it must not be granted again.
     pub(super) fn retire_current(&mut self, now: Instant) {
         if let Some(grant) = &self.grant {
             let lease_id = grant.lease_id;
@@ -303,7 +302,7 @@ impl Record {
             .retain(|&(_, since)| now.since(since) < RETIRED_FOR);
     }
 
-    /// Lease ids of ended terms, oldest first, as far as they are remembered.
+    /// The lease ids of ended terms that are still kept, oldest first.
     pub fn retired(&self) -> impl Iterator<Item = LeaseId> + '_ {
         self.retired.iter().map(|&(id, _)| id)
     }
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_above_a_floor_is_first_granted_above_it() {
+    fn the_first_epoch_is_greater_than_the_floor() {
         let floor = Epoch::new(41);
         let mut record = Record::above(floor);
         assert_eq!((record.last_epoch(), record.last_grant()), (floor, None));
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_may_be_forgotten_once_nothing_would_be_forgotten_with_it() {
+    fn a_lease_may_be_deleted_once_its_lock_delay_and_reservation_are_over() {
         let mut record = Record::default();
         let at = |secs| Instant::default() + Duration::from_secs(secs);
         acquire(&mut record, at(0));
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_keeps_the_ids_of_ended_terms_for_ten_minutes_and_nothing_else() {
+    fn a_deletion_keeps_only_the_ids_of_ended_terms_and_for_ten_minutes() {
         let mut record = Record::default();
         let at = |secs| Instant::default() + Duration::from_secs(secs);
         acquire(&mut record, at(0));

@@ -1,12 +1,13 @@
-//! In what the native leases and Azure Blob leases differ.
+//! The differences between native leases and Azure Blob leases.
 
 use core::time::Duration;
 
 use super::LeaseDuration;
 
-/// The differences between the faces of a store; [`apply`](super::apply) takes one of these.
+/// The differences between the two APIs of a store; an argument of [`apply`](super::apply).
 ///
-/// A lease may be used through both faces at once, so rules belong to an operation, not to a record.
+/// Clients may use one lease through both APIs at once, so the rules belong to an operation, not to a
+/// record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Shortest fixed lease duration.
@@ -15,21 +16,21 @@ pub struct Rules {
     pub max_duration: Duration,
     /// Longest break period and hand-over reservation.
     pub max_break_period: Duration,
-    /// Whether the holder of an expired lease may renew it while nobody else was granted. Azure
-    /// allows it; natively a new term begins with a new acquire, so that an epoch is one
-    /// *uninterrupted* reign.
+    /// Whether the holder of an expired lease may renew it until it is granted again. Azure allows
+    /// that. Natively a new term needs a new acquire, so that each epoch stands for one
+    /// *uninterrupted* term.
     pub renew_after_expiry: bool,
-    /// Whether an acquire by the id that holds sets the duration that it names, also a shorter one.
-    /// Azure does; natively it never shortens what the holder has: it may be a late duplicate, and the
-    /// holder counts on what it was told since.
+    /// Whether an acquire by the lease id that holds may shorten the duration. Azure does that.
+    /// Natively it never does: the request may be a delayed duplicate, and the holder relies on a
+    /// later answer.
     pub acquire_again_may_shorten: bool,
-    /// Whether an acquire with the id of an ended term is refused. Azure grants it again; natively
-    /// it may be a late duplicate of a request whose sender has gone, and would grant to nobody.
+    /// Whether an acquire with the id of an ended term is refused. Azure grants it. Natively it is
+    /// refused: it may be a delayed duplicate of a request whose sender no longer exists.
     pub refuse_retired_ids: bool,
 }
 
 impl Rules {
-    /// tenure's own API: 1 s to 24 h, or infinite.
+    /// The native API: durations of 1 s to 24 h, or infinite.
     pub const NATIVE: Self = Self {
         min_duration: Duration::from_secs(1),
         max_duration: Duration::from_secs(24 * 60 * 60),
@@ -50,7 +51,7 @@ impl Rules {
         refuse_retired_ids: false,
     };
 
-    /// Whether a lease of this duration may be asked for.
+    /// Whether a client may request this duration.
     #[must_use]
     pub fn allows(&self, duration: LeaseDuration) -> bool {
         match duration {

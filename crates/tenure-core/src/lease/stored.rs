@@ -1,4 +1,4 @@
-//! A record as it is on disk: the same, without instants.
+//! The form of a record on disk: the same data without instants.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,30 +7,30 @@ use super::record::Phase;
 use super::{Grant, LeaseDuration, LeaseId, Metadata, Record, Reservation};
 use crate::{CandidateId, Instant};
 
-/// A record without instants. A clock reading means nothing after a restart, so what is kept is how
-/// long each thing lasts in full.
+/// A record without instants. A reading of a monotonic clock has no meaning after a restart, so the
+/// stored form has full durations instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Where the lease is.
+    /// The state of the lease.
     pub state: StoredState,
-    /// The current or the last grant.
+    /// The current grant, or the last one.
     pub grant: Option<Grant>,
-    /// What the holder says about itself.
+    /// The holder's metadata.
     pub metadata: Metadata,
-    /// Whom the lease was handed over to, and for how long in full.
+    /// The candidate that the lease is reserved for, and the full time of the reservation.
     pub reserved: Option<(CandidateId, Duration)>,
     /// Lease ids of ended terms, oldest first.
     pub retired: Vec<LeaseId>,
 }
 
-/// Where a lease is, on disk.
+/// The state of a lease on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredState {
-    /// Nobody holds it.
+    /// It is free.
     Available,
-    /// Somebody holds it.
+    /// A candidate holds it.
     Leased,
-    /// Somebody holds it, and a break was begun that leaves so much time in full.
+    /// A candidate holds it, and a break is in progress with this full period.
     Breaking(Duration),
     /// A break ended it.
     Broken,
@@ -62,10 +62,10 @@ impl Record {
 
     /// The record that was stored, for an authority that starts at `now`.
     ///
-    /// **Restart grace**: whatever was running counts as begun again at the start, in full. A
-    /// renewal that was acknowledged and not written can only have been before `now`, so no lease
-    /// ends earlier than its holder was told; it may end later, which costs time and no safety. The
-    /// same goes for a break's period, a lock delay, a reservation and the memory of retired ids.
+    /// **Restart grace**: every running duration starts again at `now`, in full. A renewal that was
+    /// acknowledged but not written happened before `now`, so no lease ends earlier than its holder
+    /// was told. It may end later, which costs time but not safety. The same holds for the period of
+    /// a break, a lock delay, a reservation and the retention of retired ids.
     #[must_use]
     pub fn restore(stored: Stored, now: Instant) -> Self {
         let lock_delay = match (&stored.grant, stored.state) {

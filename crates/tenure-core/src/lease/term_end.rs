@@ -1,25 +1,25 @@
-//! How terms end, for whoever keeps a history of them.
+//! How terms end, for the history of terms.
 
 use super::Record;
 use super::record::Phase;
 use crate::Instant;
 
-/// How a term ended.
+/// The way in which a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TermEnd {
-    /// The holder gave it up.
+    /// The holder released the lease.
     Released,
     /// The holder did not renew in time.
     Expired,
-    /// Somebody broke it; also if the holder gave it up before the break's period was over.
+    /// The lease was broken; also if the holder released it before the break's period was over.
     Broken,
-    /// The holder, or an operator, handed it over.
+    /// The holder or an operator handed the lease over.
     HandedOver,
 }
 
 impl TermEnd {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Self; 4] = [
         Self::Released,
         Self::Expired,
@@ -27,7 +27,7 @@ impl TermEnd {
         Self::HandedOver,
     ];
 
-    /// The end as one word, as in JSON.
+    /// The name in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -39,15 +39,14 @@ impl TermEnd {
     }
 }
 
-/// A term that no step has ended yet. Taken before a step, it tells afterwards whether the step ended
-/// the term.
+/// A term before a step. After the step, [`Running::ended`] says whether the step has ended the term.
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
     phase: Phase,
 }
 
 impl Record {
-    /// The term that no step has ended yet, if there is one; its time may be over.
+    /// The term that has not been ended yet, if there is one. Its time may be over.
     #[must_use]
     pub const fn running(&self) -> Option<Running> {
         match self.phase {
@@ -58,15 +57,15 @@ impl Record {
 }
 
 impl Running {
-    /// How and when the step at `now` that has made the record what it is in `after` ended the term;
-    /// `None` if it goes on. The step is one call of [`Record::settle`], or one of
-    /// [`apply`](super::apply) on a record that was settled at `now`.
+    /// How and when the step at `now` ended the term; `None` if the term goes on. `after` is the record
+    /// after the step. The step is one call of [`Record::settle`], or one of [`apply`](super::apply)
+    /// on a record that was settled at `now`.
     #[must_use]
     pub fn ended(self, after: &Record, now: Instant) -> Option<(TermEnd, Instant)> {
         let end = match (after.phase, self.phase) {
             (Phase::Leased { .. } | Phase::Breaking { .. }, _) => return None,
-            // A grant clears the reservation, so this one was made in this very term: by its
-            // holder with its last breath, or by an operator with the break that ended it.
+            // A grant clears the reservation, so this one was made in this term: by the holder's
+            // hand-over, or by an operator's switch-over that broke the lease.
             _ if after.reserved.is_some() => TermEnd::HandedOver,
             (_, Phase::Breaking { .. }) | (Phase::Broken, _) => TermEnd::Broken,
             (Phase::Expired, _) => TermEnd::Expired,
@@ -77,7 +76,7 @@ impl Running {
             Phase::Breaking { until } => Some(until),
             Phase::Available | Phase::Broken | Phase::Expired => None,
         };
-        // However late somebody looks, time ended it when it was over.
+        // Even if the step is late, the term ended when its time was over.
         Some((end, over.map_or(now, |over| over.min(now))))
     }
 }

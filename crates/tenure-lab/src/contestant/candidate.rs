@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tenure_core::election::Standing;
-use tenure_core::lease::candidate::{Answer, EndReason, TaskEnd};
+use tenure_core::election::joint::JointEffect;
+use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TaskEnd, TermEvent};
+use tenure_core::lease::candidate::{Answer, LeaseEffect};
 use tenure_core::{Instant, NodeId, bully};
 
-use super::machine::{Machine, Output};
+use super::machine::Machine;
 use super::peer_link::PeerLink;
 use super::store_client::{Answered, StoreClient, node_of};
 use crate::fault::Mutation;
@@ -131,27 +132,34 @@ impl Candidate {
         }
     }
 
-    fn execute(&mut self, context: &mut Context<'_>, output: Output) {
+    fn execute(&mut self, context: &mut Context<'_>, output: Output<JointEffect>) {
         match output {
-            Output::Ask {
+            Output::Effect(JointEffect::Store(LeaseEffect::Send {
                 attempt,
                 request,
                 timeout,
-            } => {
+            })) => {
                 if let Some(store) = &mut self.store {
                     store.send(context, attempt, request, timeout);
                 }
             }
-            Output::Peers(output) => {
+            Output::Effect(JointEffect::Store(LeaseEffect::Retrying(_))) => {}
+            Output::Effect(JointEffect::Peers(effect)) => {
                 if let Some(peers) = &mut self.peers {
-                    peers.execute(context, &mut self.machine, output);
+                    peers.execute(context, &mut self.machine, effect);
                 }
             }
-            Output::Began(epoch) => {
-                self.see_by_lease(context, Some(self.me));
+            Output::Term(event) => self.handle_event(context, event),
+        }
+    }
+
+    fn handle_event(&mut self, context: &mut Context<'_>, event: TermEvent) {
+        match event {
+            TermEvent::Began(epoch) => {
+                context.emit(ProcessEffect::SeesLeader(Some(self.me)));
                 context.emit(ProcessEffect::StartTask(Some(epoch)));
             }
-            Output::Cancel(reason) => {
+            TermEvent::Cancel(reason) => {
                 context.emit(ProcessEffect::CancelTask(reason));
                 let voluntary = matches!(reason, EndReason::Resigned | EndReason::ShutDown);
                 if voluntary && self.has(Mutation::ReleaseBeforeTaskEnd) {
@@ -159,27 +167,22 @@ impl Candidate {
                     self.machine.task_ended(now, TaskEnd::Returned, context.rng);
                 }
             }
-            Output::Abort => context.emit(ProcessEffect::AbortTask),
-            Output::Ended(reason) => {
+            TermEvent::Abort => context.emit(ProcessEffect::AbortTask),
+            TermEvent::Ended(_, reason) => {
                 context.emit(ProcessEffect::TermEnded(reason));
-                self.see_by_lease(context, None);
+                if self.peers.is_none() {
+                    context.emit(ProcessEffect::SeesLeader(None));
+                }
             }
-            Output::Failed(why) => {
+            TermEvent::Failed(CampaignFailure::Refused(why) | CampaignFailure::Barred(why)) => {
                 context.emit(ProcessEffect::Failed(why));
                 self.stays = false;
             }
-            Output::SeenHolder(holder) => {
-                self.see_by_lease(context, holder.and_then(|it| node_of(&it)));
+            TermEvent::LeaderSeen(leader) => {
+                let leader = leader.and_then(|(leader, _)| node_of(&leader));
+                context.emit(ProcessEffect::SeesLeader(leader));
             }
-            Output::SeenLeader(leader) => context.emit(ProcessEffect::SeesLeader(leader)),
-            Output::Other => {}
-        }
-    }
-
-    /// A candidate that has peers knows the leader from them.
-    fn see_by_lease(&self, context: &mut Context<'_>, leader: Option<NodeId>) {
-        if self.peers.is_none() {
-            context.emit(ProcessEffect::SeesLeader(leader));
+            TermEvent::AtRisk(_) | TermEvent::Overrun | TermEvent::Withdrawn => {}
         }
     }
 }

@@ -1,44 +1,16 @@
-//! The library's machines behind one interface.
+//! The library's machines behind one interface, that of the one that needs both halves.
 
-use std::time::Duration;
-
-use tenure_core::bully::{PeerCandidate, PeerInput, PeerOutput};
-use tenure_core::election::joint::{Joint, JointMessage, JointOutput};
-use tenure_core::election::{ElectionMachine, Standing};
-use tenure_core::lease::candidate::{
-    Answer, EndReason, LeaseCandidate, LeaseOutput, Request, TaskEnd,
-};
-use tenure_core::{CandidateId, Epoch, Instant, NodeId, Random};
+use tenure_core::bully::{PeerCandidate, PeerInput};
+use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
+use tenure_core::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd};
+use tenure_core::lease::candidate::{Answer, LeaseCandidate};
+use tenure_core::{Instant, Random};
 
 #[derive(Debug)]
 pub(super) enum Machine {
     Lease(Box<LeaseCandidate>),
     Peers(Box<PeerCandidate>),
     Joint(Box<Joint>),
-}
-
-/// An output of any of them.
-#[derive(Debug)]
-pub(super) enum Output {
-    /// Send this request to the store.
-    Ask {
-        attempt: u64,
-        request: Request,
-        timeout: Duration,
-    },
-    /// Send a message, write to disk, or ask the failure detector.
-    Peers(PeerOutput),
-    Began(Epoch),
-    Cancel(EndReason),
-    Abort,
-    Ended(EndReason),
-    Failed(String),
-    /// The store has named the holder of the lease.
-    SeenHolder(Option<CandidateId>),
-    /// A member leads among the peers.
-    SeenLeader(Option<NodeId>),
-    /// Something that the simulation does not need.
-    Other,
 }
 
 macro_rules! each {
@@ -81,7 +53,7 @@ impl Machine {
         random: &mut dyn Random,
     ) {
         match self {
-            Self::Lease(lease) => lease.handle_message(now, attempt, answer, random),
+            Self::Lease(lease) => lease.handle_message(now, (attempt, answer), random),
             Self::Peers(_) => {}
             Self::Joint(joint) => {
                 joint.handle_message(now, JointMessage::Store(attempt, answer), random);
@@ -101,14 +73,11 @@ impl Machine {
         each!(self, it => ElectionMachine::handle_timeout(&mut **it, now, random));
     }
 
-    pub(super) fn poll_output(&mut self) -> Option<Output> {
+    pub(super) fn poll_output(&mut self) -> Option<Output<JointEffect>> {
         Some(match self {
-            Self::Lease(lease) => of_lease(lease.poll_output()?),
-            Self::Peers(node) => of_peers(node.poll_output()?),
-            Self::Joint(joint) => match joint.poll_output()? {
-                JointOutput::Store(output) => of_lease(output),
-                JointOutput::Peers(output) => of_peers(output),
-            },
+            Self::Lease(lease) => effect(lease.poll_output()?, JointEffect::Store),
+            Self::Peers(node) => effect(node.poll_output()?, JointEffect::Peers),
+            Self::Joint(joint) => joint.poll_output()?,
         })
     }
 
@@ -121,43 +90,9 @@ impl Machine {
     }
 }
 
-fn of_lease(output: LeaseOutput) -> Output {
+fn effect<E>(output: Output<E>, wrap: fn(E) -> JointEffect) -> Output<JointEffect> {
     match output {
-        LeaseOutput::Send {
-            attempt,
-            request,
-            timeout,
-        } => Output::Ask {
-            attempt,
-            request,
-            timeout,
-        },
-        LeaseOutput::Began(epoch) => Output::Began(epoch),
-        LeaseOutput::Cancel(reason) => Output::Cancel(reason),
-        LeaseOutput::Abort => Output::Abort,
-        LeaseOutput::Ended(_, reason) => Output::Ended(reason),
-        LeaseOutput::Failed(why) => Output::Failed(why),
-        LeaseOutput::SeenLeader(holder) => Output::SeenHolder(holder.map(|(holder, _)| holder)),
-        LeaseOutput::AtRisk(_)
-        | LeaseOutput::Overrun
-        | LeaseOutput::Withdrawn
-        | LeaseOutput::Retrying(_) => Output::Other,
-    }
-}
-
-fn of_peers(output: PeerOutput) -> Output {
-    match output {
-        PeerOutput::Began(epoch) => Output::Began(epoch),
-        PeerOutput::Cancel(reason) => Output::Cancel(reason),
-        PeerOutput::Abort => Output::Abort,
-        PeerOutput::Ended(_, reason) => Output::Ended(reason),
-        PeerOutput::Failed(why) => Output::Failed(why),
-        PeerOutput::SeenLeader(leader) => Output::SeenLeader(leader.map(|(leader, _)| leader)),
-        PeerOutput::AtRisk(_) | PeerOutput::Overrun | PeerOutput::Withdrawn => Output::Other,
-        PeerOutput::Send { .. }
-        | PeerOutput::Persist(_)
-        | PeerOutput::Ask { .. }
-        | PeerOutput::Watch(_)
-        | PeerOutput::Unwatch(_) => Output::Peers(output),
+        Output::Effect(effect) => Output::Effect(wrap(effect)),
+        Output::Term(event) => Output::Term(event),
     }
 }

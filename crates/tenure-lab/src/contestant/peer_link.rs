@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::bully::{self, PeerInput, PeerOutput};
+use tenure_core::bully::{PeerEffect, PeerInput};
 use tenure_core::detector::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Verdict};
 use tenure_core::{Incarnation, Instant, NodeId};
 
@@ -128,29 +128,29 @@ impl PeerLink {
         &mut self,
         context: &mut Context<'_>,
         machine: &mut Machine,
-        output: PeerOutput,
+        effect: PeerEffect,
     ) {
-        let input = match output {
-            PeerOutput::Send { to, message } => {
+        let input = match effect {
+            PeerEffect::Send { to, message } => {
                 return context.send(to, Payload::Peer(self.incarnation, message));
             }
-            PeerOutput::Persist(record) => {
+            PeerEffect::Persist(record) => {
                 context.emit(ProcessEffect::Write(DurableState::Member(record)));
                 if self.has(Mutation::SayBeforeDisk) {
                     machine.handle_peers(context.now, PeerInput::Persisted, context.rng);
                 }
                 return;
             }
-            PeerOutput::Ask { node, round } if self.state.listed.contains(&node) => {
-                return answer(context, machine, (node, round), bully::Verdict::Down);
+            PeerEffect::Ask { node, round } if self.state.listed.contains(&node) => {
+                return answer(context, machine, (node, round), Verdict::Down);
             }
-            PeerOutput::Ask { node, round } => {
+            PeerEffect::Ask { node, round } => {
                 self.asked = true;
                 DetectorInput::Ask { node, ask: round }
             }
-            PeerOutput::Watch(node) if self.watches => DetectorInput::Watch(node),
-            PeerOutput::Unwatch(node) => DetectorInput::Unwatch(node),
-            _ => return,
+            PeerEffect::Watch(node) if self.watches => DetectorInput::Watch(node),
+            PeerEffect::Watch(_) => return,
+            PeerEffect::Unwatch(node) => DetectorInput::Unwatch(node),
         };
         self.detector.handle_input(context.now, input);
     }
@@ -222,12 +222,7 @@ impl PeerLink {
         (node, round): (NodeId, u64),
         verdict: Verdict,
     ) {
-        let verdict = match verdict {
-            Verdict::Up => bully::Verdict::Up,
-            Verdict::Aside => bully::Verdict::NonCandidate,
-            Verdict::Down => bully::Verdict::Down,
-        };
-        let down = verdict == bully::Verdict::Down;
+        let down = verdict == Verdict::Down;
         if down && self.has(Mutation::StaleDownList) {
             self.state.listed.insert(node);
         }
@@ -247,7 +242,7 @@ impl PeerLink {
         while due(&self.state.late, context.now)
             && let Some((_, node, round)) = self.state.late.pop_first()
         {
-            answer(context, machine, (node, round), bully::Verdict::Down);
+            answer(context, machine, (node, round), Verdict::Down);
         }
     }
 }
@@ -256,7 +251,7 @@ fn answer(
     context: &mut Context<'_>,
     machine: &mut Machine,
     (node, round): (NodeId, u64),
-    verdict: bully::Verdict,
+    verdict: Verdict,
 ) {
     let answer = PeerInput::Answer {
         node,

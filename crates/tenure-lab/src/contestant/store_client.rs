@@ -44,9 +44,9 @@ fn name_of(node: NodeId) -> CandidateId {
     name.parse().expect("visible characters")
 }
 
-/// The node of this candidate id.
+/// The node of this candidate id. Among peers the id is only the number.
 pub(super) fn node_of(name: &CandidateId) -> Option<NodeId> {
-    let (_, number) = name.as_str().rsplit_once('-')?;
+    let number = name.as_str().rsplit('-').next()?;
     number.parse().ok().map(NodeId)
 }
 

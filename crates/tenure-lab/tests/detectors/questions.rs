@@ -61,7 +61,7 @@ fn a_node_that_stands_aside_says_so() {
     network.input(TWO, DetectorInput::Candidacy(Candidacy::NonCandidate));
     ask(&mut network, 7);
     network.run_until(at(10_022));
-    assert_eq!(answers(&network), [(10_022, 7, Verdict::Aside)]);
+    assert_eq!(answers(&network), [(10_022, 7, Verdict::NonCandidate)]);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
     for (answer, expected) in [
         (heard, Verdict::Up),
         (pong(1), Verdict::Up),
-        (pong(2), Verdict::Aside),
+        (pong(2), Verdict::NonCandidate),
     ] {
         for (name, make) in ALL {
             let mut detector = make(at(0), &group(ONE, 2));
@@ -302,7 +302,7 @@ fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
                     _ => None,
                 }));
             }
-            assert_eq!(verdicts, [Verdict::Aside, expected], "{name}");
+            assert_eq!(verdicts, [Verdict::NonCandidate, expected], "{name}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, HOST};
 use tenure_server::Store;
 use tokio::task::JoinSet;
 use tower_service::Service;
@@ -21,7 +21,9 @@ impl Local {
 
     /// Posts a body. Returns the status.
     pub async fn post(&mut self, path: &str, body: String) -> u16 {
-        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        let request = Request::post(path)
+            .header(HOST, "localhost")
+            .header(CONTENT_TYPE, "application/json");
         let request = request.body(Body::from(body)).expect("a request");
         let Ok(response) = self.0.call(request).await;
         let status = response.status().as_u16();

@@ -15,7 +15,7 @@ mod report;
 
 pub use client::Connection;
 pub use local::Local;
-pub use process::{Child, Kind, cpu, serve_if_asked};
+pub use process::{Child, Kind, cpu, serve_if_asked, serve_if_asked_with};
 pub use report::{Samples, per_second, table};
 
 /// The allocator of the `tenure` command: what is measured is what people run. The servers that a store is

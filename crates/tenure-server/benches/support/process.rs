@@ -12,7 +12,7 @@ use axum::extract::Path as UrlPath;
 use axum::routing::post;
 use axum_server::accept::NoDelayAcceptor;
 use tenure_core::wire::{LeaseView, RenewRequest};
-use tenure_server::{Azure, AzureAccount, AzureConfig, Config, Server, Store};
+use tenure_server::{Config, Server, Store};
 
 use super::Local;
 
@@ -25,8 +25,6 @@ pub enum Kind {
     Memory,
     /// A store on disk.
     Embedded,
-    /// A store in memory that also speaks the protocol of Azure Blob leases, signed or not.
-    Azure,
 }
 
 /// A server that serves until this is dropped.
@@ -102,6 +100,11 @@ pub fn cpu(process: u32) -> Duration {
 
 /// If this process was started to be a server, it is one until its input ends.
 pub fn serve_if_asked() {
+    serve_if_asked_with(|server, _| server);
+}
+
+/// The same, with another protocol on its stores.
+pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, flag, kind, leases, folder] = arguments.as_slice() else {
         return;
@@ -116,7 +119,7 @@ pub fn serve_if_asked() {
     let leases = leases.parse().expect("a number");
     let mut config = match kind.as_str() {
         "Bare" => None,
-        "Memory" | "Azure" => Some(Config::memory()),
+        "Memory" => Some(Config::memory()),
         _ => Some(Config::embedded(folder)),
     };
     if let Some(config) = &mut config {
@@ -126,27 +129,17 @@ pub fn serve_if_asked() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match config {
         None => runtime.block_on(serve_bare()),
-        Some(config) => {
-            let azure = kind == "Azure";
-            runtime.block_on(serve_store(config, leases, azure));
-        }
+        Some(config) => runtime.block_on(serve_store(config, leases, extend)),
     }
     std::process::exit(0);
 }
 
-async fn serve_store(config: Config, leases: u64, azure: bool) {
+async fn serve_store(config: Config, leases: u64, extend: impl FnOnce(Server, &Store) -> Server) {
     let began = Instant::now();
-    let engine = config.engine.clone();
     let store = Store::open(config).expect("a store");
     let start = began.elapsed();
     let server = Server::bind(store.clone(), any_port()).expect("a listener");
-    let server = if azure {
-        let mut config = AzureConfig::new(vec![AzureAccount::development()]);
-        config.unguarded = true;
-        server.with_azure(Azure::open(&store, &engine, config).expect("a face"))
-    } else {
-        server
-    };
+    let server = extend(server, &store);
     let before = resident("self");
     Local::new(store).hold(leases).await;
     let grown = resident("self").saturating_sub(before);

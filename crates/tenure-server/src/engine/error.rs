@@ -74,8 +74,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The same for every step that fails on `path`.
-    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    /// [`OpenError::Io`] for every step that fails on `path`.
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |error| Self::Io { path, error }
     }

@@ -21,7 +21,7 @@ use crate::config::EngineConfig;
 use crate::table::{Entry, Key};
 
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub(crate) use embedded::{backup, check_log, restore};
+pub use embedded::{backup, check_log, restore};
 pub(crate) use error::CommitError;
 pub use error::OpenError;
 pub(crate) use retired::Retired;

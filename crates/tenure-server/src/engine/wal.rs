@@ -16,7 +16,7 @@ use super::OpenError;
 /// How a log is moved into its database. Checkpoints are made by hand: SQLite's own drop their errors,
 /// and a failed fsync must not be forgotten.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Checkpoint {
+pub enum Checkpoint {
     /// As far as nobody is in the way.
     Passive,
     /// All of it, and the log is cut to nothing.
@@ -31,7 +31,7 @@ const FRAME_HEADER: usize = 24;
 /// A transaction is fsynced before the next one is written, so if a frame is bad and a *later*
 /// transaction follows it, the bad one was durable once: that is damage. If none follows, it is the
 /// tail of the last transaction, which nobody was told of.
-pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
+pub fn check(path: &Path) -> Result<(), OpenError> {
     let path = log_of(path);
     let mut file = match File::open(&path) {
         Ok(file) => BufReader::new(file),
@@ -55,14 +55,14 @@ pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
 }
 
 /// The log of the database `path`.
-pub(crate) fn log_of(path: &Path) -> PathBuf {
+pub fn log_of(path: &Path) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push("-wal");
     path.into()
 }
 
 /// Tells whether it is done; if not, somebody else reads the database, and a later one gets it done.
-pub(crate) fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
+pub fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",

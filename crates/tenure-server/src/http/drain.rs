@@ -25,7 +25,7 @@ const MAX_DISCARDED: u64 = 64 << 20;
 /// The task ends after [`MAX_DISCARDED`] bytes, or when a body that is not refused would have timed
 /// out, so a refused request holds its connection no longer than another. Then the connection is
 /// closed.
-pub(crate) struct DrainOnDrop<B: Rest> {
+pub(super) struct DrainOnDrop<B: Rest> {
     /// `None` after the end.
     body: Option<B>,
     /// How long it may take.
@@ -44,7 +44,7 @@ impl<B: HttpBody<Data = Bytes> + Send + Unpin + 'static> Rest for B {}
 
 impl<B: Rest> DrainOnDrop<B> {
     /// Wraps a body that may take this long. `expects_continue`: the request has the header `Expect`.
-    pub(crate) const fn new(body: B, time: Duration, expects_continue: bool) -> Self {
+    pub(super) const fn new(body: B, time: Duration, expects_continue: bool) -> Self {
         Self {
             body: Some(body),
             time,

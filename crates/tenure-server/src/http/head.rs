@@ -1,64 +1,48 @@
 //! The head of a request: its line and its headers.
 
-use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, TRANSFER_ENCODING};
-use axum::http::{HeaderMap, HeaderValue, Request, Version};
-use axum::response::{IntoResponse, Response};
+use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, TRANSFER_ENCODING};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Version};
 use tenure_core::wire::{Code, Problem};
-
-use super::problem::Failure;
 
 /// Most headers of a request. Clients and proxies have some ten.
 const MAX_HEADERS: usize = 64;
 
-/// Why a head is not taken.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
-    /// It has too many bytes or headers.
-    #[error("{0}")]
-    TooLarge(String),
-    /// It contradicts itself: a proxy could take it for another request than this server does.
-    #[error("{0}")]
-    Malformed(String),
-}
-
-impl Refused {
-    /// Where the head does not say for sure where its request ends, nothing after it is read.
-    pub(crate) fn closing(&self, mut response: Response) -> Response {
-        if matches!(self, Self::Malformed(_)) {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
-        }
-        response
-    }
-}
-
-/// Whether a head is taken, where at most `most` bytes are. Every request passes here, whatever it asks
-/// for. A head that does not fit into the server's buffer never comes here.
-pub(crate) fn check_head<B>(request: &Request<B>, most: usize) -> Result<(), Refused> {
-    let (count, bytes) = (request.headers().len(), bytes_of(request));
-    if bytes > most {
-        Err(Refused::TooLarge(format!(
-            "the line and headers have {bytes} bytes, at most {most} are taken"
+/// Checks the head of a request, of which at most `max_bytes` are taken. A head that does not fit into the
+/// server's buffer never comes here. [`Code::Malformed`]: the head contradicts itself, so a proxy could
+/// read another request from it than this server does.
+pub(super) fn check_head(head: &Parts, max_bytes: usize) -> Result<(), Problem> {
+    let (count, bytes) = (head.headers.len(), bytes_of(head));
+    if bytes > max_bytes {
+        Err(too_large(format!(
+            "the line and headers have {bytes} bytes, at most {max_bytes} are taken"
         )))
     } else if count > MAX_HEADERS {
-        Err(Refused::TooLarge(format!(
+        Err(too_large(format!(
             "the request has {count} headers, at most {MAX_HEADERS} are taken"
         )))
     } else {
-        let headers = request.headers();
-        check_host(request)
-            .and_then(|()| check_coding(headers))
-            .and_then(|()| only(headers, &CONTENT_TYPE).map(drop))
-            .map_err(Refused::Malformed)
+        check_host(head)
+            .and_then(|()| check_coding(&head.headers))
+            .and_then(|()| only(&head.headers, &CONTENT_TYPE).map(drop))
+            .map_err(|detail| Problem::new(Code::Malformed, detail))
+    }
+}
+
+/// RFC 6585: "Request Header Fields Too Large".
+fn too_large(detail: String) -> Problem {
+    Problem {
+        status: 431,
+        ..Problem::new(Code::TooLarge, detail)
     }
 }
 
 /// RFC 9112, section 3.2: one `Host`, and the one of an absolute target.
-fn check_host<B>(request: &Request<B>) -> Result<(), String> {
-    let Some(host) = only(request.headers(), &HOST)? else {
-        return match request.version() {
-            Version::HTTP_09 | Version::HTTP_10 => Ok(()),
-            _ => Err("the request has no Host header; HTTP/1.1 needs one".into()),
+fn check_host(head: &Parts) -> Result<(), String> {
+    let Some(host) = only(&head.headers, &HOST)? else {
+        return match head.version {
+            Version::HTTP_11 => Err("the request has no Host header; HTTP/1.1 needs one".into()),
+            _ => Ok(()),
         };
     };
     let shown = String::from_utf8_lossy(host.as_bytes());
@@ -67,7 +51,7 @@ fn check_host<B>(request: &Request<B>) -> Result<(), String> {
             "the Host header must be a host with or without a port and is {shown:.100}"
         ));
     }
-    match request.uri().authority() {
+    match head.uri.authority() {
         Some(target)
             if !host
                 .as_bytes()
@@ -110,32 +94,14 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a Head
     }
 }
 
-/// What a head is answered that is not taken.
-pub(crate) fn refuse_head(refused: &Refused) -> Response {
-    let problem = Problem::new(
-        match refused {
-            Refused::TooLarge(_) => Code::TooLarge,
-            Refused::Malformed(_) => Code::Malformed,
-        },
-        refused.to_string(),
-    );
-    let status = match refused {
-        // RFC 6585: "Request Header Fields Too Large".
-        Refused::TooLarge(_) => 431,
-        Refused::Malformed(_) => problem.status,
-    };
-    let answer = Failure(Problem { status, ..problem }).into_response();
-    refused.closing(answer)
-}
-
 /// As many bytes as the head has when it is written without superfluous blanks:
 /// `METHOD PATH HTTP/1.1`, `name: value` for each header, and an empty line.
-fn bytes_of<B>(request: &Request<B>) -> usize {
-    let (method, uri) = (request.method().as_str(), request.uri());
+fn bytes_of(head: &Parts) -> usize {
+    let (method, uri) = (head.method.as_str(), &head.uri);
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
     let authority = uri.authority().map_or(0, |text| text.as_str().len());
     let line = method.len() + authority + path + "  HTTP/1.1\r\n".len();
-    let headers = request.headers().iter();
+    let headers = head.headers.iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
     line + headers.sum::<usize>() + "\r\n".len()
 }

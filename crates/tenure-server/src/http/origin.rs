@@ -1,26 +1,20 @@
-//! Pages of other sites, open in the browser of somebody who can reach the store.
+//! Requests that a browser sends for a page of another site, from a machine that can reach the store.
 
-use axum::extract::Request;
 use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use tenure_core::wire::{Code, Problem};
 
-use super::problem::Failure;
-
-/// Whose page a browser asks for. No page can write it (Fetch Metadata, W3C).
+/// The relation of a page to the server, as the browser tells it. No page can set it (Fetch Metadata,
+/// W3C).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// [`check_origin`], around a router. Streams of events call [`check_page`] themselves, because only their
-/// handlers know that a `GET` asks for one.
-pub(super) async fn check_request_origin(request: Request) -> Result<Request, Failure> {
-    check_origin(request.method(), request.headers())?;
-    Ok(request)
-}
-
-/// Refuses what would change something and was sent by a browser for a page of another origin. A browser
-/// sends a `POST` without a body for any page, and asks nobody; the page can't read the answer, but what
-/// was asked for is done.
-pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
+/// Refuses a request that would change something and that a browser sent for a page of another origin. A
+/// browser sends a `POST` without a body for any page without asking; the page cannot read the response,
+/// but the request is executed.
+///
+/// Streams of events call [`check_page`] themselves, because only their handlers know that a `GET` asks
+/// for one.
+pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     if method.is_safe() {
         return Ok(());
     }
@@ -32,7 +26,7 @@ pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), F
 ///
 /// The order is that of Go's `http.CrossOriginProtection`: behind a proxy that writes another `Host`, the
 /// browser's own word counts.
-pub(super) fn check_page(headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn check_page(headers: &HeaderMap) -> Result<(), Problem> {
     let origin = headers.get(ORIGIN).map(|value| value.as_bytes());
     let is_own = match (headers.get(SEC_FETCH_SITE), origin) {
         (Some(site), _) => site == "same-origin" || site == "none",
@@ -45,10 +39,10 @@ pub(super) fn check_page(headers: &HeaderMap) -> Result<(), Failure> {
         return Ok(());
     }
     let origin = String::from_utf8_lossy(origin.unwrap_or(b"unknown"));
-    Err(Failure(Problem::new(
+    Err(Problem::new(
         Code::CrossOrigin,
         format!("a browser sent this for a page of another origin ({origin:.100})"),
-    )))
+    ))
 }
 
 /// Whether an origin such as `https://store.example:7400` is this host and port.

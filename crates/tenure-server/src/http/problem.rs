@@ -9,7 +9,7 @@ use tenure_core::wire::Problem;
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// A problem on its way out.
-pub(crate) struct Failure(pub(crate) Problem);
+pub(super) struct Failure(pub(super) Problem);
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {

@@ -8,7 +8,7 @@
 //! nothing of its own was undone.
 
 mod event;
-mod face;
+mod foreign;
 mod history;
 mod keep;
 mod operate;
@@ -40,7 +40,7 @@ use crate::table::Table;
 use crate::timer::Timer;
 
 pub(crate) use event::Event;
-pub(crate) use face::{Look, Then};
+pub use foreign::{AccessEffect, LeaseSnapshot};
 pub(crate) use watch::{Heard, Watcher};
 
 /// A lease store. Clones are handles to the same one; when the last is dropped it is closed.
@@ -175,8 +175,9 @@ impl Store {
         self.running.close();
     }
 
-    /// How much it takes of everything.
-    pub(crate) fn limits(&self) -> &Limits {
+    /// The limits that the store was opened with.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
         &self.inner.limits
     }
 

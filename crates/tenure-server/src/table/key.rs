@@ -15,7 +15,7 @@ use tenure_core::{InlineStr, Name};
 /// The hash is made once, where the name comes in: it finds the shard, and the lease in it. It has a
 /// seed of this process, so that nobody can choose names that all fall on one another.
 #[derive(Clone)]
-pub(crate) struct Key {
+pub struct Key {
     hash: u64,
     text: InlineStr,
 }
@@ -28,12 +28,15 @@ impl Key {
     }
 
     /// The key of what the path of a request has for names; `None` if one of them is no name.
-    pub(crate) fn of_path(namespace: &str, lease: &str) -> Option<Self> {
+    #[must_use]
+    pub fn of_path(namespace: &str, lease: &str) -> Option<Self> {
         let are_names = Name::check(namespace).is_ok() && Name::check(lease).is_ok();
         are_names.then(|| Self::of_names(namespace, lease))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// `namespace/lease`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         self.text.as_str()
     }
 

@@ -21,7 +21,7 @@ use crate::config::Limits;
 pub(crate) use counts::Full;
 pub(crate) use deleted::LIMIT as DELETED_LIMIT;
 pub(crate) use entry::{Entry, Reply};
-pub(crate) use key::Key;
+pub use key::Key;
 pub(crate) use past::Past;
 pub(crate) use shard::Shard;
 

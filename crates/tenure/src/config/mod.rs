@@ -8,7 +8,7 @@ mod azure_blob;
 mod strategy;
 
 pub use crate::azure::{AzureAccount, AzureBlob, AzureBlobError};
-pub use crate::bully::{Key, KeyError, StartError, StateError};
+pub use crate::peer_transport::{Key, KeyError, StartError, StateError};
 pub use candidate::{Config, OnOverrun};
 pub use outlook::Outlook;
 pub(crate) use outlook::is_bare;

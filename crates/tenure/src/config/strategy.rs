@@ -17,7 +17,7 @@ use super::azure_blob;
 use super::candidate::Config;
 use super::settings::{ConfigError, Settings};
 use crate::azure::AzureBlob;
-use crate::bully::Key;
+use crate::peer_transport::Key;
 use crate::store::Endpoint;
 
 /// Which way a candidate is elected; [`Guarantee`](crate::Guarantee) says what that promises.

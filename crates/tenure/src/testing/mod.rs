@@ -121,7 +121,7 @@ impl TestStore {
     pub(crate) fn candidate_in_both(
         &self,
         config: Config,
-        parts: crate::driver::peers::Parts,
+        parts: crate::runtime::peers::Parts,
     ) -> Candidate {
         let (link, watcher) = self.ways(&config);
         self.renewer.candidate_in_both(config, parts, link, watcher)

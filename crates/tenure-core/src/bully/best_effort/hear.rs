@@ -4,7 +4,7 @@ use super::{BestEffort, Status};
 use crate::bully::node_state::NodeState;
 use crate::bully::settings::lacks;
 use crate::bully::{ElectionId, NodeId, PeerMessage};
-use crate::lease::candidate::EndReason;
+use crate::election::EndReason;
 use crate::{Epoch, Instant};
 
 /// Who was refused tries again after this part of a message's lifetime.
@@ -53,7 +53,7 @@ impl BestEffort {
             && !lacks!(base.settings, GreaterEpoch)
             && let Some(term) = &mut base.term
         {
-            term.begin_ending(now, EndReason::Superseded, &mut base.outbox);
+            term.begin_ending(now, EndReason::Superseded, &mut base.outbox.ready);
         }
     }
 

@@ -29,7 +29,8 @@ use core::time::Duration;
 
 use super::node_state::NodeState;
 use super::settings::lacks;
-use super::{ElectionId, NodeId, PeerMessage, PeerOutput, Verdict};
+use super::{ElectionId, NodeId, PeerEffect, PeerMessage};
+use crate::detector::Verdict;
 use crate::{Epoch, Instant, Random};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -218,7 +219,7 @@ impl BestEffort {
 
     fn ask(&mut self, base: &mut NodeState, node: NodeId) {
         if self.asked.insert(node) {
-            base.outbox.push(PeerOutput::Ask {
+            base.outbox.effect(PeerEffect::Ask {
                 node,
                 round: self.round,
             });
@@ -401,7 +402,7 @@ impl BestEffort {
             return self.idle(base, now);
         }
         self.status = Status::Leading { epoch };
-        base.begin(epoch, now);
+        base.begin(now, epoch, now);
         for ack in acks {
             let election = self.election;
             base.send(ack, PeerMessage::Ldr { election, epoch });

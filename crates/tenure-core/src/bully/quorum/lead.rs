@@ -2,10 +2,11 @@
 
 use alloc::collections::BTreeSet;
 
-use super::{EndReason, MAX_DEFERRALS, PeerOutput, Quorum, Role};
+use super::{MAX_DEFERRALS, Quorum, Role};
 use crate::bully::node_state::NodeState;
 use crate::bully::settings::lacks;
 use crate::bully::{NodeId, PeerMessage, QuorumMessage};
+use crate::election::{EndReason, TermEvent};
 use crate::{Epoch, Instant, Random};
 
 impl Quorum {
@@ -48,7 +49,7 @@ impl Quorum {
         self.connected = acks.len() >= majority;
         if !self.connected && !*at_risk {
             *at_risk = true;
-            base.outbox.push(PeerOutput::AtRisk(true));
+            base.outbox.emit(TermEvent::AtRisk(true));
         }
         *round += 1;
         *asked = now;
@@ -91,7 +92,7 @@ impl Quorum {
         let interval = base.settings.timings.term().renew_interval();
         self.look_at = *asked + random.jitter(interval);
         if core::mem::take(at_risk) {
-            base.outbox.push(PeerOutput::AtRisk(false));
+            base.outbox.emit(TermEvent::AtRisk(false));
         }
     }
 
@@ -128,7 +129,7 @@ impl Quorum {
             && highest > Some(epoch)
             && let Some(term) = &mut base.term
         {
-            term.begin_ending(now, EndReason::Superseded, &mut base.outbox);
+            term.begin_ending(now, EndReason::Superseded, &mut base.outbox.ready);
         }
     }
 
@@ -240,10 +241,9 @@ impl Quorum {
         if wanted
             && *epoch == of_epoch
             && acks.contains(&from)
-            && let Some(term) = base.term.as_mut().filter(|term| !term.is_ending())
+            && let Some(term) = &mut base.term
         {
-            term.successor = Some(from);
-            term.begin_ending(now, EndReason::HandedOver, &mut base.outbox);
+            term.hand_over(now, from, &mut base.outbox.ready);
         }
     }
 }

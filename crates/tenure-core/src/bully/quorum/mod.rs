@@ -32,8 +32,7 @@ use core::time::Duration;
 
 use super::node_state::NodeState;
 use super::settings::lacks;
-use super::{NodeId, PeerMessage, PeerOutput, QuorumMessage};
-use crate::lease::candidate::EndReason;
+use super::{NodeId, PeerMessage, QuorumMessage};
 use crate::{Epoch, Instant, Random};
 
 /// How often in a row a candidate leaves it to a better one that could lead. After that it stands

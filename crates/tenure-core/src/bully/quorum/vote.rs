@@ -213,7 +213,7 @@ impl Quorum {
             asked
         };
         self.failures = 0;
-        base.begin(epoch, asked);
+        base.begin(now, epoch, asked);
         self.lead(base, now, epoch, random);
     }
 

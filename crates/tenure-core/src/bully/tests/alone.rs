@@ -31,7 +31,7 @@ fn started(settings: GroupSettings, record: HardState) -> PeerCandidate {
     node
 }
 
-fn drain(node: &mut PeerCandidate) -> Vec<PeerOutput> {
+fn drain(node: &mut PeerCandidate) -> Vec<Output<PeerEffect>> {
     core::iter::from_fn(|| node.poll_output()).collect()
 }
 
@@ -40,7 +40,7 @@ fn hear(
     millis: u64,
     from: u32,
     message: QuorumMessage,
-) -> Vec<PeerOutput> {
+) -> Vec<Output<PeerEffect>> {
     let message = PeerMessage::Quorum(message);
     let from = NodeId(from);
     node.handle_message(
@@ -51,16 +51,16 @@ fn hear(
     drain(node)
 }
 
-fn written(node: &mut PeerCandidate, millis: u64) -> Vec<PeerOutput> {
+fn written(node: &mut PeerCandidate, millis: u64) -> Vec<Output<PeerEffect>> {
     node.handle_message(at(millis), PeerInput::Persisted, &mut Dice(0));
     drain(node)
 }
 
-fn to(id: u32, message: QuorumMessage) -> PeerOutput {
-    PeerOutput::Send {
+fn to(id: u32, message: QuorumMessage) -> Output<PeerEffect> {
+    Output::Effect(PeerEffect::Send {
         to: NodeId(id),
         message: PeerMessage::Quorum(message),
-    }
+    })
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn a_vote_leaves_when_it_is_on_disk_and_not_before() {
     assert!(
         matches!(
             said[..],
-            [PeerOutput::Persist(HardState {
+            [Output::Effect(PeerEffect::Persist(HardState {
                 voted: Some(NodeId(1)),
                 ..
-            })]
+            }))]
         ),
         "{said:?}"
     );
@@ -101,7 +101,10 @@ fn a_member_that_restarts_keeps_to_its_promise_for_a_lease_duration() {
     };
     assert_eq!(hear(&mut node, 14_999, 2, ask), [to(2, refused)]);
     let said = hear(&mut node, 15_000, 2, ask);
-    assert!(matches!(said[..], [PeerOutput::Persist(_)]), "{said:?}");
+    assert!(
+        matches!(said[..], [Output::Effect(PeerEffect::Persist(_))]),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
     drain(&mut node);
     let halt = |epoch| QuorumMessage::RequestVote { epoch };
     let said = hear(&mut node, 10, 1, halt(epoch(7_000)));
-    let [PeerOutput::Persist(promised)] = said[..] else {
+    let [Output::Effect(PeerEffect::Persist(promised))] = said[..] else {
         panic!("{said:?}");
     };
     let options = candidate::TimingsOptions {
@@ -125,11 +128,11 @@ fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
     let ask = halt(epoch(9_000));
     assert!(!matches!(
         hear(&mut node, 14_999, 2, ask)[..],
-        [PeerOutput::Persist(_)]
+        [Output::Effect(PeerEffect::Persist(_))]
     ));
     assert!(matches!(
         hear(&mut node, 15_000, 2, ask)[..],
-        [PeerOutput::Persist(_)]
+        [Output::Effect(PeerEffect::Persist(_))]
     ));
 
     // Without a quorum it leads no sooner either.
@@ -212,10 +215,10 @@ fn a_candidate_that_reaches_nobody_raises_no_epoch() {
     let raised = drain(&mut node).into_iter().any(|output| {
         matches!(
             output,
-            PeerOutput::Persist(HardState {
+            Output::Effect(PeerEffect::Persist(HardState {
                 highest: Some(_),
                 ..
-            })
+            }))
         )
     });
     assert!(!raised);
@@ -257,7 +260,7 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
     let ask = drain(&mut node)
         .into_iter()
         .find_map(|output| match output {
-            PeerOutput::Ask { node, round } => Some((node, round)),
+            Output::Effect(PeerEffect::Ask { node, round }) => Some((node, round)),
             _ => None,
         });
     let (other, round) = ask.unwrap();
@@ -269,7 +272,7 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
     node.handle_message(at(1), down, &mut Dice(0));
     let began = written(&mut node, 2);
     let led = began.iter().find_map(|output| match output {
-        PeerOutput::Began(epoch) => Some(*epoch),
+        Output::Term(TermEvent::Began(epoch)) => Some(*epoch),
         _ => None,
     });
     let led = led.unwrap();
@@ -283,13 +286,13 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
         let message = PeerMessage::Norm { election, epoch };
         let from = other;
         node.handle_message(at(3), PeerInput::Message { from, message }, &mut Dice(0));
-        drain(&mut node).contains(&PeerOutput::Cancel(EndReason::Superseded))
+        drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Superseded)))
     };
     assert!(!meet(led.get() - 1), "its own is greater");
     assert!(meet(led.get() + 1));
     assert!(!meet(led.get() + 1), "it is ending already");
     node.task_ended(at(4), TaskEnd::Returned, &mut Dice(0));
-    let ended = PeerOutput::Ended(led, EndReason::Superseded);
+    let ended = Output::Term(TermEvent::Ended(led, EndReason::Superseded));
     assert!(drain(&mut node).contains(&ended));
 }
 
@@ -302,12 +305,12 @@ fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {
     assert!(
         began
             .iter()
-            .any(|output| matches!(output, PeerOutput::Began(_))),
+            .any(|output| matches!(output, Output::Term(TermEvent::Began(_)))),
         "{began:?}"
     );
     node.base.persist();
     node.resign(at(2), EndReason::Resigned, &mut Dice(0));
-    assert!(drain(&mut node).contains(&PeerOutput::Cancel(EndReason::Resigned)));
+    assert!(drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Resigned))));
 }
 
 #[test]
@@ -349,10 +352,10 @@ fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
         let asked = drain(&mut node)
             .into_iter()
             .find_map(|output| match output {
-                PeerOutput::Send {
+                Output::Effect(PeerEffect::Send {
                     message: PeerMessage::Quorum(QuorumMessage::PreVote { round }),
                     ..
-                } => Some(round),
+                }) => Some(round),
                 _ => None,
             });
         if let Some(round) = asked {
@@ -367,7 +370,7 @@ fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
                 let said = hear(&mut node, look * 300, from, reply);
                 if said
                     .iter()
-                    .any(|output| matches!(output, PeerOutput::Persist(_)))
+                    .any(|output| matches!(output, Output::Effect(PeerEffect::Persist(_))))
                 {
                     assert_eq!(rounds, 4);
                     return;
@@ -388,8 +391,9 @@ fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> QuorumMessage {
     }
 }
 
-fn stands(said: &[PeerOutput]) -> bool {
-    said.iter().any(|it| matches!(it, PeerOutput::Persist(_)))
+fn stands(said: &[Output<PeerEffect>]) -> bool {
+    said.iter()
+        .any(|it| matches!(it, Output::Effect(PeerEffect::Persist(_))))
 }
 
 #[test]
@@ -496,25 +500,25 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
         said = drain(&mut node);
         said.extend(written(&mut node, 10));
     }
-    let asks = |output: &PeerOutput| {
+    let asks = |output: &Output<PeerEffect>| {
         matches!(
             output,
-            PeerOutput::Ask {
+            Output::Effect(PeerEffect::Ask {
                 node: NodeId(1),
                 ..
-            }
+            })
         )
     };
-    let refuses = |output: &PeerOutput| {
+    let refuses = |output: &Output<PeerEffect>| {
         let rej = PeerMessage::Rej {
             election: second,
             holds_to: NodeId(1),
         };
         *output
-            == PeerOutput::Send {
+            == Output::Effect(PeerEffect::Send {
                 to: NodeId(2),
                 message: rej,
-            }
+            })
     };
     assert!(
         said.iter().any(refuses) && said.iter().any(asks),
@@ -551,15 +555,18 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
             node.handle_message(at(10), PeerInput::Message { from, message }, &mut Dice(0));
         }
         let mut said = drain(&mut node);
-        while said.iter().any(|it| matches!(it, PeerOutput::Persist(_))) {
+        while said
+            .iter()
+            .any(|it| matches!(it, Output::Effect(PeerEffect::Persist(_))))
+        {
             said = written(&mut node, 9_000);
             said.extend(written(&mut node, 9_000));
         }
         let acks = said.iter().filter_map(|output| match output {
-            PeerOutput::Send {
+            Output::Effect(PeerEffect::Send {
                 to,
                 message: PeerMessage::Ack { election, .. },
-            } => Some((*to, *election)),
+            }) => Some((*to, *election)),
             _ => None,
         });
         let mut acks: Vec<_> = acks.collect();
@@ -577,7 +584,7 @@ fn a_follower_could_lead_although_it_reached_nobody_when_it_started() {
     let could_lead = |node: &mut PeerCandidate, millis| {
         let said = hear(node, millis, 3, QuorumMessage::PreVote { round: 9 });
         said.iter().any(|output| {
-            let PeerOutput::Send { message, .. } = output else {
+            let Output::Effect(PeerEffect::Send { message, .. }) = output else {
                 return false;
             };
             matches!(

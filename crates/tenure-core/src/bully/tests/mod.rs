@@ -9,7 +9,8 @@ mod world;
 use core::time::Duration;
 
 use super::*;
-use crate::election::{ElectionMachine as _, Standing};
+use crate::detector::Verdict;
+use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
 use crate::lease::candidate::{
     EndReason, TaskEnd, Timings as TermTimings, TimingsOptions as TermOptions,
 };

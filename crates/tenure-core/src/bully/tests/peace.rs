@@ -208,34 +208,36 @@ impl World {
         let mut said = Vec::new();
         loop {
             if let Some(output) = place.node.poll_output() {
+                place.seen = place.node.leader().map(|(leader, _)| leader);
                 match output {
-                    PeerOutput::Send { to, message } => {
+                    Output::Effect(PeerEffect::Send { to, message }) => {
                         said.push((DELAY, Some(to), Parcel::Election(id, to, message)));
                     }
-                    PeerOutput::Persist(_) => said.push((DISK, None, Parcel::Written(id))),
-                    PeerOutput::Ask { node, round } => {
+                    Output::Effect(PeerEffect::Persist(_)) => {
+                        said.push((DISK, None, Parcel::Written(id)))
+                    }
+                    Output::Effect(PeerEffect::Ask { node, round }) => {
                         let ask = detector::DetectorInput::Ask { node, ask: round };
                         place.detector.handle_input(now, ask);
                     }
-                    PeerOutput::Watch(node) => {
+                    Output::Effect(PeerEffect::Watch(node)) => {
                         place.watched.push(node);
                         place
                             .detector
                             .handle_input(now, detector::DetectorInput::Watch(node));
                     }
-                    PeerOutput::Unwatch(node) => {
+                    Output::Effect(PeerEffect::Unwatch(node)) => {
                         place.watched.retain(|it| *it != node);
                         place
                             .detector
                             .handle_input(now, detector::DetectorInput::Unwatch(node));
                     }
-                    PeerOutput::SeenLeader(seen) => place.seen = seen.map(|(leader, _)| leader),
-                    PeerOutput::Began(_) => place.leads = true,
-                    PeerOutput::Cancel(_) => {
+                    Output::Term(TermEvent::Began(_)) => place.leads = true,
+                    Output::Term(TermEvent::Cancel(_)) => {
                         place.leads = false;
                         place.node.task_ended(now, TaskEnd::Aborted, &mut Middle);
                     }
-                    PeerOutput::Ended(..) => place.node.campaign(now, &mut Middle),
+                    Output::Term(TermEvent::Ended(..)) => place.node.campaign(now, &mut Middle),
                     _ => {}
                 }
                 continue;
@@ -253,11 +255,7 @@ impl World {
                 } => PeerInput::Answer {
                     node,
                     round: ask,
-                    verdict: match verdict {
-                        detector::Verdict::Up => Verdict::Up,
-                        detector::Verdict::Aside => Verdict::NonCandidate,
-                        detector::Verdict::Down => Verdict::Down,
-                    },
+                    verdict,
                 },
                 detector::DetectorOutput::Suspected(node) => PeerInput::Suspected(node),
                 detector::DetectorOutput::Trusted(node) => PeerInput::Alive(node),

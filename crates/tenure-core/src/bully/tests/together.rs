@@ -145,7 +145,11 @@ fn two_without_a_quorum_survive_one() {
 /// The worlds are rough enough: a guard that lacks one of its rules does not get through them.
 #[test]
 fn a_guard_without_one_of_its_rules_is_found_out() {
-    for fix in [DisabledRule::Promise, DisabledRule::Majority, DisabledRule::Quarantine] {
+    for fix in [
+        DisabledRule::Promise,
+        DisabledRule::Majority,
+        DisabledRule::Quarantine,
+    ] {
         let wrong = worlds(
             Climate {
                 without: Some(fix),

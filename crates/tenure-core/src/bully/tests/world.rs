@@ -401,10 +401,13 @@ impl World {
         }
     }
 
-    fn obey(&mut self, id: NodeId, output: PeerOutput) {
-        let life = self.places[&id].life;
+    fn obey(&mut self, id: NodeId, output: Output<PeerEffect>) {
+        let place = self.places.get_mut(&id).unwrap();
+        let leader = place.node.as_ref().and_then(PeerCandidate::leader);
+        place.seen = leader.map(|(leader, _)| leader);
+        let life = place.life;
         match output {
-            PeerOutput::Send { to, message } => {
+            Output::Effect(PeerEffect::Send { to, message }) => {
                 let repeated = self.troubled && self.dice.one_in(self.climate.loss);
                 if !self.troubled || !self.dice.one_in(self.climate.loss) {
                     let delay = self.delay();
@@ -415,7 +418,7 @@ impl World {
                     self.after(delay, Event::Deliver(id, to, message));
                 }
             }
-            PeerOutput::Persist(record) => {
+            Output::Effect(PeerEffect::Persist(record)) => {
                 self.places
                     .get_mut(&id)
                     .unwrap()
@@ -434,19 +437,19 @@ impl World {
                 let at = (self.now + self.dice.below(delay)).max(last.unwrap_or(0));
                 self.after(at - self.now, Event::Written(id, life));
             }
-            PeerOutput::Ask { node, round } => {
+            Output::Effect(PeerEffect::Ask { node, round }) => {
                 let up = self.places[&node].node.is_some() && !self.is_cut(id, node);
                 let delay = if up { 10 } else { DETECTION };
                 self.after(delay, Event::Answer(id, node, round, life));
             }
-            PeerOutput::Began(epoch) => self.begin(id, epoch),
-            PeerOutput::Cancel(reason) => {
+            Output::Term(TermEvent::Began(epoch)) => self.begin(id, epoch),
+            Output::Term(TermEvent::Cancel(reason)) => {
                 self.note(&format!("cancel {id}: {reason}"));
                 let grace = timings().term().stop_grace().as_millis() as u64;
                 let pause = self.dice.below(grace * 2);
                 self.end_task(id, pause, TaskEnd::Returned);
             }
-            PeerOutput::Abort => {
+            Output::Term(TermEvent::Abort) => {
                 // After a standstill what the task does in its allowance is for the epoch to fence.
                 let allowance = timings().term().abort_allowance().as_millis() as u64;
                 let place = self.places.get_mut(&id).unwrap();
@@ -458,16 +461,18 @@ impl World {
                 self.end_task(id, pause, TaskEnd::Aborted);
             }
             // After a standstill it is late for everything.
-            PeerOutput::Overrun => assert!(self.places[&id].stood_still, "{id} overruns"),
-            PeerOutput::Ended(..) | PeerOutput::Withdrawn => {
+            Output::Term(TermEvent::Overrun) => {
+                assert!(self.places[&id].stood_still, "{id} overruns")
+            }
+            Output::Term(TermEvent::Ended(..)) | Output::Term(TermEvent::Withdrawn) => {
                 self.note(&format!("{output:?} {id}"));
                 self.drive(id, |node, now, dice| node.campaign(now, dice));
             }
-            PeerOutput::SeenLeader(seen) => {
-                self.places.get_mut(&id).unwrap().seen = seen.map(|(leader, _)| leader);
-            }
-            PeerOutput::AtRisk(_) | PeerOutput::Watch(_) | PeerOutput::Unwatch(_) => {}
-            PeerOutput::Failed(why) => panic!("{why}"),
+            Output::Term(TermEvent::LeaderSeen(_)) => {}
+            Output::Term(TermEvent::AtRisk(_))
+            | Output::Effect(PeerEffect::Watch(_))
+            | Output::Effect(PeerEffect::Unwatch(_)) => {}
+            Output::Term(TermEvent::Failed(why)) => panic!("{why:?}"),
         }
     }
 

@@ -40,16 +40,15 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::VecDeque;
 use alloc::format;
 
-use super::{ElectionMachine, Standing};
-use crate::bully::{self, NodeId, PeerCandidate};
+use super::{ElectionMachine, EndReason, Output, Outputs, Standing, TaskEnd, TermEvent};
+use crate::bully::{NodeId, PeerCandidate, PeerEffect, PeerInput};
 use crate::lease::LeaseId;
-use crate::lease::candidate::{self, Answer, EndReason, LeaseCandidate, TaskEnd, Timings};
+use crate::lease::candidate::{Answer, LeaseCandidate, LeaseEffect, Timings};
 use crate::{CandidateId, Epoch, Instant, Random};
 
-use term::Term;
+use term::JointTerm;
 
 /// A candidate that is elected in a store and among peers; see the [module](self).
 #[derive(Debug)]
@@ -58,7 +57,7 @@ pub struct Joint {
     keeper: LeaseCandidate,
     node: PeerCandidate,
     phase: Phase,
-    outputs: VecDeque<JointOutput>,
+    outputs: Outputs<JointEffect>,
 }
 
 /// What may come into it beside time.
@@ -67,17 +66,16 @@ pub enum JointMessage {
     /// From the store: the number of an attempt, and its answer.
     Store(u64, Answer),
     /// From the peers, their failure detector or the disk.
-    Peers(bully::PeerInput),
+    Peers(PeerInput),
 }
 
-/// What is to be done.
+/// What the driver must do for a [`Joint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JointOutput {
-    /// About the store: to send something, that it refuses this candidate, or for the log. Never about
-    /// a term.
-    Store(candidate::LeaseOutput),
-    /// About the peers and the disk; and all that there is to say about the campaign and the term.
-    Peers(bully::PeerOutput),
+pub enum JointEffect {
+    /// An effect of the half that competes for the lease.
+    Store(LeaseEffect),
+    /// An effect of the half that is elected among the peers.
+    Peers(PeerEffect),
 }
 
 #[derive(Debug)]
@@ -88,12 +86,12 @@ enum Phase {
         from: Option<Instant>,
     },
     /// The peers have elected it, and it asks for the lease.
-    Asking {
+    Elected {
         epoch: Epoch,
         /// When the store last gave no reason for impatience.
         since: Instant,
     },
-    Leading(Term),
+    Leading(JointTerm),
     /// Nobody leads here, and the store is told so.
     GivingBack(Next),
 }
@@ -116,7 +114,7 @@ impl Joint {
             keeper,
             node,
             phase: Phase::Idle,
-            outputs: VecDeque::new(),
+            outputs: Outputs::default(),
         }
     }
 
@@ -135,90 +133,84 @@ impl Joint {
     /// Command: if the next renewal in the store is due soon, send it now.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
         self.keeper.renew_early(now);
-        self.go_on(now, random);
+        self.drain(now, random);
     }
 
-    /// Does what its halves say, and what follows from that.
-    fn go_on(&mut self, now: Instant, random: &mut dyn Random) {
+    /// Passes on the effects of both halves, and acts on what happens to their terms.
+    fn drain(&mut self, now: Instant, random: &mut dyn Random) {
         loop {
             if let Some(output) = self.keeper.poll_output() {
-                self.obey_keeper(now, output, random);
+                match output {
+                    Output::Effect(effect) => self.outputs.effect(JointEffect::Store(effect)),
+                    Output::Term(event) => self.handle_lease_event(now, event, random),
+                }
             } else if let Some(output) = self.node.poll_output() {
-                self.obey_node(now, output, random);
+                match output {
+                    Output::Effect(effect) => self.outputs.effect(JointEffect::Peers(effect)),
+                    Output::Term(event) => self.handle_peers_event(now, event, random),
+                }
             } else if !self.step(now, random) {
                 return;
             }
         }
     }
 
-    fn obey_keeper(
-        &mut self,
-        now: Instant,
-        output: candidate::LeaseOutput,
-        random: &mut dyn Random,
-    ) {
-        use candidate::LeaseOutput as Of;
-        match output {
-            Of::SeenLeader(seen) => {
-                if let Some((_, epoch)) = &seen {
-                    self.hear_of_holder(now, *epoch, random);
-                }
-                self.outputs
-                    .push_back(JointOutput::Store(Of::SeenLeader(seen)));
-            }
-            Of::Send { .. } | Of::Retrying(_) => self.outputs.push_back(JointOutput::Store(output)),
-            Of::Began(epoch) => self.granted(now, epoch, random),
-            Of::Failed(why) => {
-                let failed = candidate::LeaseOutput::Failed(why);
-                self.outputs.push_back(JointOutput::Store(failed));
-                self.give_back(now, Next::Stop, random);
-            }
-            Of::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
-            Of::Cancel(reason) => {
+    /// Something has happened to the half that competes for the lease.
+    fn handle_lease_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
+        match event {
+            TermEvent::Began(epoch) => self.granted(now, epoch, random),
+            TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
+            TermEvent::Cancel(reason) => {
                 if self.cancel(reason) {
                     self.node.resign(now, reason, random);
                 }
             }
-            Of::Abort => self.abort(),
-            Of::Overrun => self.overrun(),
-            // The step that follows looks at what is left of it.
-            Of::Ended(..) | Of::Withdrawn => {}
+            TermEvent::LeaderSeen(leader) => {
+                if let Some((_, epoch)) = &leader {
+                    self.handle_holder(now, *epoch, random);
+                }
+                self.outputs.emit(TermEvent::LeaderSeen(leader));
+            }
+            event => self.handle_either_event(now, event, random),
         }
     }
 
-    fn obey_node(&mut self, now: Instant, output: bully::PeerOutput, random: &mut dyn Random) {
-        use bully::PeerOutput as Of;
-        match output {
-            Of::Send { .. }
-            | Of::Persist(_)
-            | Of::Ask { .. }
-            | Of::Watch(_)
-            | Of::Unwatch(_)
-            | Of::SeenLeader(_) => self.say(output),
-            Of::Began(epoch) => {
+    /// Something has happened to the half that is elected among the peers.
+    fn handle_peers_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
+        match event {
+            TermEvent::Began(epoch) => {
                 if let Phase::Electing { .. } = self.phase {
-                    self.phase = Phase::Asking { epoch, since: now };
+                    self.phase = Phase::Elected { epoch, since: now };
                     self.keeper.campaign_with(now, epoch, random);
                 } else {
                     self.node.task_ended(now, TaskEnd::Aborted, random);
                 }
             }
-            Of::Failed(why) => {
-                self.say(Of::Failed(why));
-                self.give_back(now, Next::Stop, random);
-            }
-            Of::AtRisk(at_risk) => self.at_risk(|term| &mut term.peers_at_risk, at_risk),
-            Of::Cancel(reason) => {
+            TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.peers_at_risk, at_risk),
+            TermEvent::Cancel(reason) => {
                 if self.cancel(reason) {
                     self.keeper.resign(now, reason, random);
-                } else if let Phase::Asking { .. } = self.phase {
+                } else if let Phase::Elected { .. } = self.phase {
                     // There is no task yet that would have to stop before.
                     self.give_back(now, Next::ElectAt(now), random);
                 }
             }
-            Of::Abort => self.abort(),
-            Of::Overrun => self.overrun(),
-            Of::Ended(..) | Of::Withdrawn => {}
+            TermEvent::LeaderSeen(leader) => self.outputs.emit(TermEvent::LeaderSeen(leader)),
+            event => self.handle_either_event(now, event, random),
+        }
+    }
+
+    /// Something has happened to one half that means the same for both.
+    fn handle_either_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
+        match event {
+            TermEvent::Failed(why) => {
+                self.outputs.emit(TermEvent::Failed(why));
+                self.give_back(now, Next::Stop, random);
+            }
+            TermEvent::Abort => self.abort(),
+            TermEvent::Overrun => self.overrun(),
+            // The next step sees what is left of the half.
+            _ => {}
         }
     }
 
@@ -227,9 +219,9 @@ impl Joint {
     fn granted(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
         let led = self.node.standing(now);
         match (&self.phase, led) {
-            (Phase::Asking { epoch, .. }, Standing::Leading { .. }) if *epoch == granted => {
-                self.phase = Phase::Leading(Term::new(granted));
-                self.say(bully::PeerOutput::Began(granted));
+            (Phase::Elected { epoch, .. }, Standing::Leading { .. }) if *epoch == granted => {
+                self.phase = Phase::Leading(JointTerm::new(granted));
+                self.outputs.emit(TermEvent::Began(granted));
             }
             _ => {
                 // The lease has had terms that the peers have not heard of.
@@ -241,9 +233,9 @@ impl Joint {
 
     /// Somebody holds the lease, so somebody leads, and there is no hurry. If that one's epoch is not
     /// below this one's, the peers elect again meanwhile, so that no time is lost later.
-    fn hear_of_holder(&mut self, now: Instant, held: Epoch, random: &mut dyn Random) {
+    fn handle_holder(&mut self, now: Instant, held: Epoch, random: &mut dyn Random) {
         self.node.taken(held);
-        if let Phase::Asking { epoch, since } = &mut self.phase {
+        if let Phase::Elected { epoch, since } = &mut self.phase {
             *since = now;
             if held >= *epoch {
                 self.give_back(now, Next::ElectAt(now), random);
@@ -274,27 +266,27 @@ impl Joint {
                 *from = None;
                 self.node.campaign(now, random);
             }
-            Phase::Asking { since, .. } if now >= *since + self.timings.renew_deadline() => {
+            Phase::Elected { since, .. } if now >= *since + self.timings.renew_deadline() => {
                 let pause = random.jitter(self.timings.lease_duration());
                 let why = format!(
                     "elected among the peers, and the store has given no lease for {:?}; standing \
                      aside for {pause:.1?}",
                     self.timings.renew_deadline()
                 );
-                self.outputs
-                    .push_back(JointOutput::Store(candidate::LeaseOutput::Retrying(why)));
+                let retrying = JointEffect::Store(LeaseEffect::Retrying(why));
+                self.outputs.effect(retrying);
                 self.give_back(now, Next::ElectAt(now + pause), random);
             }
             Phase::Leading(term) if term.task_gone && is_over => {
-                let ended = bully::PeerOutput::Ended(term.epoch, term.reason());
+                let ended = TermEvent::Ended(term.epoch, term.reason());
                 self.phase = Phase::Idle;
-                self.say(ended);
+                self.outputs.emit(ended);
             }
             Phase::GivingBack(next) if is_over => match *next {
                 Next::ElectAt(from) => self.phase = Phase::Electing { from: Some(from) },
                 Next::Withdraw => {
                     self.phase = Phase::Idle;
-                    self.say(bully::PeerOutput::Withdrawn);
+                    self.outputs.emit(TermEvent::Withdrawn);
                 }
                 Next::Stop => self.phase = Phase::Idle,
             },
@@ -303,17 +295,13 @@ impl Joint {
         true
     }
 
-    fn say(&mut self, output: bully::PeerOutput) {
-        self.outputs.push_back(JointOutput::Peers(output));
-    }
-
-    fn at_risk(&mut self, half: impl FnOnce(&mut Term) -> &mut bool, at_risk: bool) {
+    fn at_risk(&mut self, half: impl FnOnce(&mut JointTerm) -> &mut bool, at_risk: bool) {
         if let Phase::Leading(term) = &mut self.phase {
             let before = term.is_at_risk();
             *half(term) = at_risk;
             let after = term.is_at_risk();
             if before != after {
-                self.say(bully::PeerOutput::AtRisk(after));
+                self.outputs.emit(TermEvent::AtRisk(after));
             }
         }
     }
@@ -325,7 +313,7 @@ impl Joint {
             _ => false,
         };
         if first {
-            self.say(bully::PeerOutput::Cancel(reason));
+            self.outputs.emit(TermEvent::Cancel(reason));
         }
         first
     }
@@ -334,7 +322,7 @@ impl Joint {
         if let Phase::Leading(term) = &mut self.phase
             && !core::mem::replace(&mut term.aborted, true)
         {
-            self.say(bully::PeerOutput::Abort);
+            self.outputs.emit(TermEvent::Abort);
         }
     }
 
@@ -342,21 +330,21 @@ impl Joint {
         if let Phase::Leading(term) = &mut self.phase
             && !core::mem::replace(&mut term.overrun, true)
         {
-            self.say(bully::PeerOutput::Overrun);
+            self.outputs.emit(TermEvent::Overrun);
         }
     }
 }
 
 impl ElectionMachine for Joint {
     type Message = JointMessage;
-    type Output = JointOutput;
+    type Effect = JointEffect;
     /// As the peers know it, and as the store does.
     type Peer = (NodeId, CandidateId);
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
         if let Phase::Idle = self.phase {
             self.phase = Phase::Electing { from: Some(now) };
-            self.go_on(now, random);
+            self.drain(now, random);
         }
     }
 
@@ -365,11 +353,11 @@ impl ElectionMachine for Joint {
             Phase::Idle | Phase::GivingBack(Next::Withdraw | Next::Stop) => {}
             Phase::Leading(_) => self.keeper.resign(now, reason, random),
             Phase::GivingBack(Next::ElectAt(_)) => self.phase = Phase::GivingBack(Next::Withdraw),
-            Phase::Electing { .. } | Phase::Asking { .. } => {
+            Phase::Electing { .. } | Phase::Elected { .. } => {
                 self.give_back(now, Next::Withdraw, random);
             }
         }
-        self.go_on(now, random);
+        self.drain(now, random);
     }
 
     fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
@@ -389,19 +377,19 @@ impl ElectionMachine for Joint {
         term.task_gone = true;
         // Its task is gone, so both halves may be given back at once.
         self.keeper.task_ended(now, end, random);
-        self.go_on(now, random);
+        self.drain(now, random);
         self.node.task_ended(now, end, random);
-        self.go_on(now, random);
+        self.drain(now, random);
     }
 
     fn handle_message(&mut self, now: Instant, message: JointMessage, random: &mut dyn Random) {
         match message {
             JointMessage::Store(attempt, answer) => {
-                self.keeper.handle_message(now, attempt, answer, random);
+                self.keeper.handle_message(now, (attempt, answer), random);
             }
             JointMessage::Peers(input) => self.node.handle_message(now, input, random),
         }
-        self.go_on(now, random);
+        self.drain(now, random);
     }
 
     fn handle_progress(&mut self, at: Instant) {
@@ -412,17 +400,17 @@ impl ElectionMachine for Joint {
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
         self.keeper.handle_timeout(now, random);
         self.node.handle_timeout(now, random);
-        self.go_on(now, random);
+        self.drain(now, random);
     }
 
-    fn poll_output(&mut self) -> Option<JointOutput> {
-        self.outputs.pop_front()
+    fn poll_output(&mut self) -> Option<Output<JointEffect>> {
+        self.outputs.poll()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let due = match &self.phase {
             Phase::Electing { from } => *from,
-            Phase::Asking { since, .. } => Some(*since + self.timings.renew_deadline()),
+            Phase::Elected { since, .. } => Some(*since + self.timings.renew_deadline()),
             _ => None,
         };
         let halves = [self.keeper.poll_timeout(), self.node.poll_timeout()];
@@ -432,9 +420,9 @@ impl ElectionMachine for Joint {
     fn standing(&self, now: Instant) -> Standing {
         match &self.phase {
             Phase::Idle => Standing::Idle,
-            Phase::Electing { .. } | Phase::Asking { .. } | Phase::GivingBack(Next::ElectAt(_)) => {
-                Standing::Campaigning
-            }
+            Phase::Electing { .. }
+            | Phase::Elected { .. }
+            | Phase::GivingBack(Next::ElectAt(_)) => Standing::Campaigning,
             Phase::GivingBack(_) => Standing::Ending,
             Phase::Leading(_) => match (self.keeper.standing(now), self.node.standing(now)) {
                 // Each half by its own clockwork; the term, by the one that ends first.

@@ -1,10 +1,10 @@
 //! A term that is held in both places.
 
 use crate::Epoch;
-use crate::lease::candidate::EndReason;
+use crate::election::EndReason;
 
 #[derive(Debug)]
-pub(super) struct Term {
+pub(super) struct JointTerm {
     pub(super) epoch: Epoch,
     /// Why it ends; the first reason stays.
     reason: Option<EndReason>,
@@ -15,7 +15,7 @@ pub(super) struct Term {
     pub(super) task_gone: bool,
 }
 
-impl Term {
+impl JointTerm {
     pub(super) const fn new(epoch: Epoch) -> Self {
         Self {
             epoch,

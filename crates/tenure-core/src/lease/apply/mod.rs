@@ -8,25 +8,25 @@ use super::{Reservation, Rules};
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
-/// What an operation did.
+/// The effect of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// What happened to the lease.
+    /// The change of the lease.
     pub change: Change,
-    /// Whether the record must be on disk before any answer that rests on it leaves.
+    /// Whether the record must be on disk before the store sends any answer that depends on it.
     ///
-    /// It need not when nothing changed but the instants that durations count from: after a restart
-    /// every held lease counts as renewed at the restart, for its full duration on disk, so
-    /// forgetting a renewal can't end the lease early.
+    /// A change that only moves the start of a duration need not be: after a restart every held
+    /// lease counts as renewed at the restart, for its full duration on disk, so a lost renewal
+    /// cannot end the lease early.
     pub durable: bool,
 }
 
-/// What happened to the lease.
+/// The change that an operation made to a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A new term began.
     Granted(Epoch),
-    /// The term goes on, its duration counted from now.
+    /// The term goes on; its duration counts from now.
     Renewed(Epoch),
     /// The term goes on under another lease id.
     Changed,
@@ -34,47 +34,47 @@ pub enum Change {
     Released,
     /// The holder handed the lease over.
     HandedOver,
-    /// A break is under way; the holder has so long left.
+    /// A break is in progress; the holder has this much time left.
     Breaking(Duration),
-    /// A break has ended the term, now or before.
+    /// A break has ended the term, now or earlier.
     Broken,
-    /// The holder's metadata were replaced.
+    /// The holder's metadata was replaced.
     MetadataSet,
-    /// Whether the epoch that was asked about is that of the current term, and which that is.
+    /// The answer to [`Operation::Verify`].
     Verified {
-        /// The epoch asked about holds the lease now.
+        /// Whether the verified epoch holds the lease now.
         current: bool,
         /// The epoch that holds the lease now.
         epoch: Option<Epoch>,
     },
 }
 
-/// Why an operation was refused. The lease is as it was (but for what time itself had ended).
+/// The reason for a refusal. The operation changed nothing; only a term whose time was over has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// Another lease id holds the lease. Wait, or ask again later.
+    /// Another lease id holds the lease. The caller may wait or retry.
     #[error("the lease is held by {holder}")]
     Held {
-        /// Who holds it.
+        /// The holder.
         holder: CandidateId,
         /// The holder's epoch.
         epoch: Epoch,
         /// How long it has left.
         remaining: Remaining,
     },
-    /// Nobody holds the lease and nobody is granted it yet (lock delay). Wait, or ask again later.
+    /// The lease is free, but its lock delay has not passed. The caller may wait or retry.
     #[error("the lease's lock delay has {:?} left", in_millis(*remaining))]
     LockDelay {
-        /// How long the lock delay has left.
+        /// The rest of the lock delay.
         remaining: Duration,
     },
-    /// The lease was handed over to another candidate. Wait, or ask again later.
+    /// The lease was handed over to another candidate. The caller may wait or retry.
     #[error("the lease is reserved for {to} for another {:?}", in_millis(*remaining))]
     Reserved {
-        /// The only candidate to be granted.
+        /// The only candidate that may acquire the lease.
         to: CandidateId,
-        /// For how long.
+        /// The rest of the reservation.
         remaining: Duration,
     },
     /// This lease id does not hold the lease, and did not hold it last.
@@ -83,14 +83,14 @@ pub enum Rejection {
     /// Nobody holds the lease.
     #[error("nobody holds the lease")]
     NotHeld,
-    /// This lease id holds the lease, but a break is under way: it can't be acquired, changed,
-    /// handed over or described any more.
+    /// This lease id holds the lease, but a break is in progress: the holder can no longer acquire,
+    /// change or hand over the lease, or set its metadata.
     #[error("the lease is breaking and has {:?} left", in_millis(*remaining))]
     Breaking {
         /// How long the holder has left.
         remaining: Duration,
     },
-    /// This lease id holds or held the lease, and it was broken: it can't be renewed.
+    /// This lease id holds or held the lease, and the lease was broken: it cannot be renewed.
     #[error("the lease was broken and has {:?} left", in_millis(*remaining))]
     Broken {
         /// How long the holder has left; zero if the break is complete.
@@ -99,27 +99,28 @@ pub enum Rejection {
     /// This lease id held the lease until it expired.
     #[error("the lease has expired")]
     Expired,
-    /// This lease id's term has ended. Ask with a fresh one.
+    /// The term of this lease id has ended. The caller must use a new lease id.
     #[error("the lease id belongs to a term that has ended")]
     IdRetired,
-    /// The least epoch that was asked for is too far ahead of the authority's wall clock.
+    /// The requested minimum epoch is too far ahead of the authority's wall clock.
     #[error(
         "min_epoch is {asked} and must be at most {most}, a hundred years ahead of the store's wall clock: \
          one of the two clocks is wrong"
     )]
     EpochTooFarAhead {
-        /// The epoch asked for.
+        /// The requested epoch.
         asked: Epoch,
-        /// The greatest that may be asked for: see [`Epoch::most_asked_for`].
+        /// The greatest epoch that a request may name: see [`Epoch::most_asked_for`].
         most: Epoch,
     },
-    /// Every epoch up to [`Epoch::MAX`] was granted: no number is left that would fence.
+    /// Every epoch up to [`Epoch::MAX`] was granted: no number is left that would fence off the last
+    /// holder.
     #[error("the lease has used up its epochs")]
     EpochsExhausted,
 }
 
 impl Rejection {
-    /// Whether it ends by itself, so that an acquire can wait for it to end.
+    /// Whether the reason passes with time, so that an acquire can wait for it.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(
@@ -129,20 +130,20 @@ impl Rejection {
     }
 }
 
-/// For people: nobody wants to read nanoseconds.
+/// Messages show milliseconds, not nanoseconds.
 const fn in_millis(time: Duration) -> Duration {
     Duration::from_millis(millis(time))
 }
 
-/// Applies one operation at `now`. Either it changes `record` as the table of states says and tells
-/// what it did, or it leaves `record` as time made it and tells why.
+/// Applies one operation at `now`: changes `record` as the table of states says and returns the
+/// change, or refuses and returns the reason.
 ///
-/// A term that time has ended by `now` is settled first. Whoever must write that down, or tell
-/// others of it, calls [`Record::settle`] before.
+/// First it settles a term whose time is over at `now`. A caller that must store or publish the end
+/// of that term calls [`Record::settle`] itself before.
 ///
 /// # Errors
 ///
-/// [`Rejection`]: an expected outcome, told to whoever asked.
+/// [`Rejection`]: an expected outcome, to be returned to the client.
 ///
 /// # Examples
 ///
@@ -256,8 +257,8 @@ fn acquire(
     }
     if let Some(grant) = record.held(now) {
         return match record.phase {
-            // Asking again with the id that holds is a renewal, so that a candidate whose answer
-            // was lost may ask again: it never competes with itself.
+            // An acquire by the lease id that holds is a renewal, so that a candidate may repeat a
+            // request whose answer was lost: it never competes with itself.
             Phase::Leased { .. } if grant.lease_id == request.lease_id => {
                 Ok(acquire_again(record, request.duration, now, rules))
             }
@@ -267,7 +268,7 @@ fn acquire(
                 })
             }
             _ => {
-                // Nobody waits for what would be refused in the end.
+                // Refuse now a request that would wait and then be refused.
                 next_epoch(record, request, wall)?;
                 Err(held_by_another(record, grant, now))
             }
@@ -291,8 +292,8 @@ fn acquire(
     durable(Change::Granted(epoch))
 }
 
-/// The number of the next grant. Every grant has one of its own, greater than all before: what the last
-/// holder still has in flight can be told apart for ever.
+/// The epoch of the next grant. It is greater than all epochs before, so that receivers can always
+/// tell the last holder's delayed requests from the new holder's.
 fn next_epoch(record: &Record, request: &Acquire, wall: UnixMillis) -> Result<Epoch, Rejection> {
     let last = record.last_epoch();
     let least = match request.min_epoch {
@@ -308,7 +309,7 @@ fn next_epoch(record: &Record, request: &Acquire, wall: UnixMillis) -> Result<Ep
     Epoch::following(last, least).ok_or(Rejection::EpochsExhausted)
 }
 
-/// Whether a lease that nobody holds may be granted to `candidate`; to just anybody, if `None`.
+/// Checks whether a free lease may be granted to `candidate`; with `None`, to every candidate.
 fn grantable(
     record: &Record,
     candidate: Option<&CandidateId>,
@@ -331,10 +332,10 @@ fn grantable(
     Ok(())
 }
 
-/// Whether everything about the lease may be forgotten at `now`: nobody holds it, and no lock delay
-/// or reservation is left that would be forgotten with it.
+/// Checks whether the lease may be deleted at `now`: it is free, and no lock delay or reservation is
+/// running.
 ///
-/// The greatest epoch must outlive it, and for a while the ids of its ended terms: see
+/// Its greatest epoch must outlive the deletion, and for some time the ids of its ended terms: see
 /// [`Record::deleted`].
 ///
 /// # Errors
@@ -377,16 +378,16 @@ fn acquire_again(
     let Some(grant) = &record.grant else {
         unreachable!("a held lease has a grant")
     };
-    // What is left was counted from this duration, so it is at most that from now.
+    // The remaining time counts from an earlier instant, so it is at most this duration from now.
     let duration = if rules.acquire_again_may_shorten {
         asked
     } else {
         asked.max(grant.duration)
     };
-    let lasts_anew = restart_clock(record, Some(duration), now);
+    let has_changed = restart_clock(record, Some(duration), now);
     Applied {
         change: renewed(record),
-        durable: lasts_anew,
+        durable: has_changed,
     }
 }
 
@@ -397,21 +398,22 @@ fn renewed(record: &Record) -> Change {
     Change::Renewed(grant.epoch)
 }
 
-/// Counts the duration from `now` again; tells whether it is another one than before. A longer one
-/// must outlive a restart for the holder's sake, a shorter one for everybody else's: a lease that no
-/// longer is infinite must not be infinite again after a restart, when its holder may be gone.
+/// Counts the duration from `now` again, and returns whether the duration has changed. A changed
+/// duration must be durable: a longer one because the holder relies on it, a shorter one because
+/// others do. A lease that was shortened from infinite must not be infinite again after a restart,
+/// when its holder may be gone.
 fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Instant) -> bool {
     let Some(grant) = &mut record.grant else {
         unreachable!("a held lease has a grant")
     };
     let duration = duration.unwrap_or(grant.duration);
-    let lasts_anew = duration != grant.duration;
+    let has_changed = duration != grant.duration;
     grant.duration = duration;
     record.phase = leased(duration, now);
-    lasts_anew
+    has_changed
 }
 
-/// Whether `lease_id` is the one that holds the lease, or held it last.
+/// Whether `lease_id` holds the lease, or was the last one to hold it.
 fn is_current(record: &Record, lease_id: LeaseId) -> bool {
     record
         .grant
@@ -438,7 +440,7 @@ fn renew(
                 durable,
             })
         }
-        // Nobody was granted since, so the same epoch still is the greatest: it fences as before.
+        // The lease was not granted since, so this epoch is still the greatest and fences as before.
         Phase::Expired if rules.renew_after_expiry => {
             restart_clock(record, duration, now);
             record.barred_until = None;
@@ -472,13 +474,13 @@ fn change(
         Phase::Available | Phase::Broken | Phase::Expired => return Err(Rejection::NotHeld),
     }
     if is_current(record, proposed) {
-        // The same change, asked again.
+        // A repeated request.
         return volatile(Change::Changed);
     }
     if !is_current(record, lease_id) {
         return Err(Rejection::IdMismatch);
     }
-    // The old id no longer proves anything, in this term or after it; the new one does.
+    // From now on only the new id proves that its owner holds the lease.
     record.retire(lease_id, now);
     record.retired.retain(|&(id, _)| id != proposed);
     if let Some(grant) = &mut record.grant {
@@ -495,7 +497,8 @@ fn release(record: &mut Record, lease_id: LeaseId, now: Instant) -> Result<Appli
     durable(Change::Released)
 }
 
-/// The holder itself says that it has stopped: no lock delay, also after an expiry or a break.
+/// The holder confirms that it has stopped, so there is no lock delay, even after an expiry or a
+/// break.
 fn give_up(record: &mut Record, now: Instant) {
     record.phase = Phase::Available;
     record.barred_until = None;
@@ -507,8 +510,8 @@ fn break_lease(
     period: Option<Duration>,
     now: Instant,
 ) -> Result<Applied, Rejection> {
-    // A break may shorten what is left, never lengthen it: the holder counts on no more than its
-    // own duration, and who broke counts on the end that was announced.
+    // A break may shorten the remaining time but never extend it: the caller of an earlier break
+    // relies on the end that it was told.
     let left = match record.phase {
         Phase::Available => return Err(Rejection::NotHeld),
         Phase::Broken => return volatile(Change::Broken),
@@ -536,7 +539,7 @@ fn break_lease(
     }
 }
 
-/// Only whoever holds the lease, and with no break under way, goes on.
+/// Refuses unless `lease_id` holds the lease and no break is in progress.
 fn only_current(record: &Record, lease_id: LeaseId, now: Instant) -> Result<(), Rejection> {
     if !is_current(record, lease_id) {
         return Err(Rejection::IdMismatch);

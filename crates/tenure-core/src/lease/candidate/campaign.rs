@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use super::Timings;
 use super::machine::{Next, Pending, Wire};
-use super::message::{Answer, LeaseOutput, Request};
+use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
-use super::term::Term;
+use super::term::LeaseTerm;
+use crate::election::{CampaignFailure, TermEvent};
 use crate::lease::LeaseId;
 use crate::{Epoch, Instant, Random};
 
@@ -89,7 +90,7 @@ impl Campaign {
                 }
             }
             Answer::Held(epoch) => {
-                return Next::Lead(Term::new(
+                return Next::Lead(LeaseTerm::new(
                     self.lease_id,
                     epoch,
                     (sent, now),
@@ -100,7 +101,7 @@ impl Campaign {
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;
                 self.end_doubt();
-                wire.push(LeaseOutput::SeenLeader(holder.zip(epoch)));
+                wire.emit(TermEvent::LeaderSeen(holder.zip(epoch)));
                 if now.since(sent) >= self.wait(timings) / 2 {
                     self.ask(now, timings, wire);
                 } else {
@@ -121,12 +122,12 @@ impl Campaign {
                 // The store may have granted it: keep the id, and don't compete with oneself.
                 self.gives_up_id(now, timings, wire, random);
                 let delay = self.retry_later(now, timings, random);
-                wire.push(LeaseOutput::Retrying(format!(
+                wire.effect(LeaseEffect::Retrying(format!(
                     "acquire: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Refused(why) => {
-                wire.push(LeaseOutput::Failed(why));
+                wire.emit(TermEvent::Failed(CampaignFailure::Refused(why)));
                 return Next::Abandon;
             }
         }

@@ -1,14 +1,13 @@
 //! The machine: which phase is on, and who handles what in it.
 
-use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use super::Timings;
 use super::campaign::Campaign;
-use super::message::{Answer, EndReason, LeaseOutput, Request, TaskEnd};
+use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
-use super::term::Term;
-use super::{LOOK_INTERVAL, Timings};
-use crate::election::{ElectionMachine, Standing};
+use super::term::LeaseTerm;
+use crate::election::{ElectionMachine, EndReason, Output, Outputs, Standing, TaskEnd, TermEvent};
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant, Random};
 
@@ -20,7 +19,6 @@ pub struct LeaseCandidate {
     wire: Wire,
     /// No campaign begins before this.
     cooldown_until: Instant,
-    last_look: Instant,
 }
 
 #[derive(Debug)]
@@ -28,7 +26,7 @@ enum Phase {
     Idle,
     Campaigning(Campaign),
     /// From the term's beginning until its task is gone.
-    Leading(Term),
+    Leading(LeaseTerm),
     /// The task is gone (or there never was one); the lease is being given up.
     Releasing(Release),
 }
@@ -36,7 +34,7 @@ enum Phase {
 /// What is on its way out: outputs not yet polled and the numbering of requests.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
-    outputs: VecDeque<LeaseOutput>,
+    pub(super) outputs: Outputs<LeaseEffect>,
     attempts: u64,
 }
 
@@ -48,8 +46,12 @@ pub(super) enum Pending {
 }
 
 impl Wire {
-    pub(super) fn push(&mut self, output: LeaseOutput) {
-        self.outputs.push_back(output);
+    pub(super) fn effect(&mut self, effect: LeaseEffect) {
+        self.outputs.effect(effect);
+    }
+
+    pub(super) fn emit(&mut self, event: TermEvent) {
+        self.outputs.emit(event);
     }
 
     /// Sends `request` now: `now` is before the first byte leaves, so it is what durations count
@@ -57,7 +59,7 @@ impl Wire {
     pub(super) fn send(&mut self, now: Instant, request: Request, timeout: Duration) -> Pending {
         self.attempts += 1;
         let attempt = self.attempts;
-        self.push(LeaseOutput::Send {
+        self.effect(LeaseEffect::Send {
             attempt,
             request,
             timeout,
@@ -98,7 +100,7 @@ impl Pending {
 /// What is next for the keeper after a phase has looked at an input.
 pub(super) enum Next {
     Stay,
-    Lead(Term),
+    Lead(LeaseTerm),
     Release(Release),
     Ended(Epoch, EndReason),
     Withdrawn,
@@ -115,14 +117,7 @@ impl LeaseCandidate {
             phase: Phase::Idle,
             wire: Wire::default(),
             cooldown_until: Instant::default(),
-            last_look: Instant::default(),
         }
-    }
-
-    /// Command: compete, under a fresh lease id. After a term that calls for a cool-down it begins
-    /// when that is over. Without effect while it competes or leads already.
-    pub fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
-        self.campaign_from(now, None, random);
     }
 
     /// Command: like [`LeaseCandidate::campaign`], for a term with this epoch, or a greater one if the lease
@@ -140,31 +135,6 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: give up the campaign or the term, by the candidate's own will. A leader goes on
-    /// renewing until its task is gone, and releases then.
-    pub fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
-        let next = match &mut self.phase {
-            Phase::Idle | Phase::Releasing(_) => Next::Stay,
-            Phase::Campaigning(campaign) => campaign.withdraw(now, &self.timings),
-            Phase::Leading(term) => {
-                match reason {
-                    EndReason::Unhealthy => term.give_up_on_task(now, &mut self.wire),
-                    reason => term.begin_ending(now, reason, &mut self.wire),
-                }
-                Next::Stay
-            }
-        };
-        self.follow(next, now, random);
-    }
-
-    /// Command: like [`LeaseCandidate::resign`], but the lease is given up to this candidate. Without effect
-    /// unless it leads.
-    pub fn hand_over(&mut self, now: Instant, to: CandidateId) {
-        if let Phase::Leading(term) = &mut self.phase {
-            term.hand_over(now, to, &mut self.wire);
-        }
-    }
-
     /// Command: if the next renewal is due soon, send it now. For a driver that sends another one to
     /// the same store anyway, so that one request may carry both.
     pub fn renew_early(&mut self, now: Instant) {
@@ -173,23 +143,87 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: the term's task is gone.
-    pub fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
+    /// The lease id of the current term: the holder's secret.
+    #[must_use]
+    pub fn lease_id(&self) -> Option<LeaseId> {
+        match &self.phase {
+            Phase::Leading(term) => Some(term.lease_id()),
+            Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => None,
+        }
+    }
+
+    fn transition(&mut self, next: Next, now: Instant, random: &mut dyn Random) {
+        match next {
+            Next::Stay => {}
+            Next::Lead(term) => {
+                self.wire.emit(TermEvent::Began(term.epoch()));
+                self.phase = Phase::Leading(term);
+            }
+            Next::Release(release) => {
+                self.phase = Phase::Releasing(release);
+                self.handle_timeout(now, random);
+            }
+            Next::Ended(epoch, reason) => {
+                self.phase = Phase::Idle;
+                if reason.calls_for_cool_down() {
+                    self.cooldown_until = now + self.timings.cool_down();
+                }
+                self.wire.emit(TermEvent::Ended(epoch, reason));
+            }
+            Next::Withdrawn => {
+                self.phase = Phase::Idle;
+                self.wire.emit(TermEvent::Withdrawn);
+            }
+            Next::Abandon => self.phase = Phase::Idle,
+        }
+    }
+}
+
+impl ElectionMachine for LeaseCandidate {
+    /// The number of an attempt, and its answer. An answer to a request that was given up is
+    /// ignored; so is any answer that comes too late to matter.
+    type Message = (u64, Answer);
+    type Effect = LeaseEffect;
+    type Peer = CandidateId;
+
+    /// The campaign has a fresh lease id. After a term that calls for a cool-down it begins when the
+    /// cool-down is over.
+    fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
+        self.campaign_from(now, None, random);
+    }
+
+    /// A leader renews until its task is gone, and releases then.
+    fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
+        let next = match &mut self.phase {
+            Phase::Idle | Phase::Releasing(_) => Next::Stay,
+            Phase::Campaigning(campaign) => campaign.withdraw(now, &self.timings),
+            Phase::Leading(term) => {
+                term.resign(now, reason, &self.timings, &mut self.wire);
+                Next::Stay
+            }
+        };
+        self.transition(next, now, random);
+    }
+
+    fn hand_over(&mut self, now: Instant, to: CandidateId) {
+        if let Phase::Leading(term) = &mut self.phase {
+            term.hand_over(now, to, &mut self.wire);
+        }
+    }
+
+    fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
         // Time first: a task that stops because the term has passed has not ended the term.
         self.handle_timeout(now, random);
         if let Phase::Leading(term) = &mut self.phase {
             let next = term.task_ended(now, end, &self.timings, &mut self.wire);
-            self.follow(next, now, random);
+            self.transition(next, now, random);
         }
     }
 
-    /// Input: the answer to the request of this attempt. An answer to a request that was given up
-    /// is ignored; so is any answer that comes too late to matter.
-    pub fn handle_message(
+    fn handle_message(
         &mut self,
         now: Instant,
-        attempt: u64,
-        answer: Answer,
+        (attempt, answer): (u64, Answer),
         random: &mut dyn Random,
     ) {
         // Time first: an answer must not prolong what time has ended before it came.
@@ -208,20 +242,16 @@ impl LeaseCandidate {
                 release.handle_answer(now, attempt, &answer, timings, random)
             }
         };
-        self.follow(next, now, random);
+        self.transition(next, now, random);
     }
 
-    /// Input: the term's task gets on.
-    pub fn handle_progress(&mut self, now: Instant) {
+    fn handle_progress(&mut self, at: Instant) {
         if let Phase::Leading(term) = &mut self.phase {
-            term.show_progress(now);
+            term.handle_progress(at);
         }
     }
 
-    /// Input: time has passed. May be called at any time and any number of times.
-    pub fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        let gap = now.since(self.last_look);
-        self.last_look = self.last_look.max(now);
+    fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
         let (timings, wire) = (&self.timings, &mut self.wire);
         let next = match &mut self.phase {
             Phase::Idle => Next::Stay,
@@ -230,148 +260,40 @@ impl LeaseCandidate {
                 Next::Stay
             }
             Phase::Leading(term) => {
-                term.handle_timeout(now, gap, timings, wire);
+                term.handle_timeout(now, timings, wire);
                 Next::Stay
             }
             Phase::Releasing(release) => release.handle_timeout(now, timings, wire),
         };
-        self.follow(next, now, random);
+        self.transition(next, now, random);
     }
 
-    /// Output: the next thing to do, until there is none.
-    pub fn poll_output(&mut self) -> Option<LeaseOutput> {
-        self.wire.outputs.pop_front()
+    fn poll_output(&mut self) -> Option<Output<LeaseEffect>> {
+        self.wire.outputs.poll()
     }
 
-    /// Output: when to call [`LeaseCandidate::handle_timeout`] at the latest.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Idle => None,
             Phase::Campaigning(campaign) => campaign.due(),
-            Phase::Leading(term) => {
-                let look = self.last_look + LOOK_INTERVAL;
-                Some(term.due(&self.timings).map_or(look, |due| due.min(look)))
-            }
+            Phase::Leading(term) => Some(term.poll_timeout(&self.timings)),
             Phase::Releasing(release) => Some(release.due()),
         }
     }
 
-    /// Where the keeper stands at `now`.
-    #[must_use]
-    pub fn standing(&self, now: Instant) -> Standing {
+    fn standing(&self, now: Instant) -> Standing {
         match &self.phase {
             Phase::Idle => Standing::Idle,
             Phase::Campaigning(_) => Standing::Campaigning,
-            Phase::Leading(term) => match term.valid_until(&self.timings) {
-                Some(until) if now < until => Standing::Leading {
-                    epoch: term.epoch(),
-                    until,
-                },
-                _ => Standing::Ending,
-            },
+            Phase::Leading(term) => term.standing(now, &self.timings),
             Phase::Releasing(_) => Standing::Ending,
         }
     }
 
-    /// The lease id of the current term: the holder's secret.
-    #[must_use]
-    pub fn lease_id(&self) -> Option<LeaseId> {
-        match &self.phase {
-            Phase::Leading(term) => Some(term.lease_id()),
-            Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => None,
-        }
-    }
-
-    /// When the task of the current term is aborted at the latest, as things stand: each renewal
-    /// that succeeds moves it, until the term is ending.
-    #[must_use]
-    pub fn stop_by(&self) -> Option<Instant> {
+    fn stop_by(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Leading(term) => Some(term.abort_at(&self.timings)),
             Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => None,
         }
-    }
-
-    fn follow(&mut self, next: Next, now: Instant, random: &mut dyn Random) {
-        match next {
-            Next::Stay => {}
-            Next::Lead(term) => {
-                self.wire.push(LeaseOutput::Began(term.epoch()));
-                self.phase = Phase::Leading(term);
-            }
-            Next::Release(release) => {
-                self.phase = Phase::Releasing(release);
-                self.handle_timeout(now, random);
-            }
-            Next::Ended(epoch, reason) => {
-                self.phase = Phase::Idle;
-                if reason.calls_for_cool_down() {
-                    self.cooldown_until = now + self.timings.cool_down();
-                }
-                self.wire.push(LeaseOutput::Ended(epoch, reason));
-            }
-            Next::Withdrawn => {
-                self.phase = Phase::Idle;
-                self.wire.push(LeaseOutput::Withdrawn);
-            }
-            Next::Abandon => self.phase = Phase::Idle,
-        }
-    }
-}
-
-impl ElectionMachine for LeaseCandidate {
-    /// The number of an attempt, and its answer.
-    type Message = (u64, Answer);
-    type Output = LeaseOutput;
-    type Peer = CandidateId;
-
-    fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
-        Self::campaign(self, now, random);
-    }
-
-    fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
-        Self::resign(self, now, reason, random);
-    }
-
-    fn hand_over(&mut self, now: Instant, to: CandidateId) {
-        Self::hand_over(self, now, to);
-    }
-
-    fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
-        Self::task_ended(self, now, end, random);
-    }
-
-    fn handle_message(
-        &mut self,
-        now: Instant,
-        (attempt, answer): (u64, Answer),
-        random: &mut dyn Random,
-    ) {
-        Self::handle_message(self, now, attempt, answer, random);
-    }
-
-    fn handle_progress(&mut self, at: Instant) {
-        Self::handle_progress(self, at);
-    }
-
-    fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        Self::handle_timeout(self, now, random);
-    }
-
-    fn poll_output(&mut self) -> Option<LeaseOutput> {
-        Self::poll_output(self)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        Self::poll_timeout(self)
-    }
-
-    fn standing(&self, now: Instant) -> Standing {
-        Self::standing(self, now)
-    }
-
-    fn stop_by(&self) -> Option<Instant> {
-        Self::stop_by(self)
     }
 }

@@ -32,7 +32,8 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tenure_core::lease::candidate::{Answer, LeaseCandidate, Output, Standing, Timings};
+//! use tenure_core::election::{ElectionMachine as _, Output, Standing, TermEvent};
+//! use tenure_core::lease::candidate::{Answer, LeaseCandidate, LeaseEffect, Timings};
 //! use tenure_core::{Epoch, Instant, Random};
 //!
 //! struct Dice(u64); // Outside of examples: the operating system's random bits.
@@ -47,12 +48,14 @@
 //! let (mut keeper, mut dice) = (LeaseCandidate::new(Timings::default()), Dice(1));
 //!
 //! keeper.campaign(at(0), &mut dice);
-//! let Some(Output::Send { attempt, .. }) = keeper.poll_output() else { unreachable!() };
+//! let Some(Output::Effect(LeaseEffect::Send { attempt, .. })) = keeper.poll_output() else {
+//!     unreachable!()
+//! };
 //!
 //! // The store grants the lease; what counts is that the request was sent at 0 s.
 //! let epoch = Epoch::new(1_700_000_000_000).unwrap();
-//! keeper.handle_message(at(1), attempt, Answer::Held(epoch), &mut dice);
-//! assert_eq!(keeper.poll_output(), Some(Output::Began(epoch)));
+//! keeper.handle_message(at(1), (attempt, Answer::Held(epoch)), &mut dice);
+//! assert_eq!(keeper.poll_output(), Some(TermEvent::Began(epoch).into()));
 //! assert_eq!(keeper.standing(at(1)), Standing::Leading { epoch, until: at(10) });
 //!
 //! // No renewal succeeds: whether anybody looks at the clock or not, it leads no more.
@@ -67,10 +70,10 @@ mod timings;
 
 mod machine;
 
-pub use crate::election::Standing;
+pub use crate::election::{EndReason, Standing, TaskEnd};
 pub use machine::LeaseCandidate;
-pub use message::{Answer, EndReason, LeaseOutput, Request, TaskEnd};
-pub use timings::{LOOK_INTERVAL, MIN_RENEW_INTERVAL, Timings, TimingsError, TimingsOptions};
+pub use message::{Answer, LeaseEffect, Request};
+pub use timings::{MIN_RENEW_INTERVAL, TICK_INTERVAL, Timings, TimingsError, TimingsOptions};
 
 #[cfg(test)]
 mod tests;

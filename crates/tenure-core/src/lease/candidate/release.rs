@@ -3,8 +3,9 @@
 use super::Timings;
 use super::campaign::retry_delay;
 use super::machine::{Next, Pending, Wire};
-use super::message::{Answer, EndReason, Request};
+use super::message::{Answer, Request};
 use super::term::MIN_ATTEMPT;
+use crate::election::EndReason;
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant, Random};
 

@@ -1,4 +1,4 @@
-//! A term, from the grant until its task is gone, and the release after it.
+//! A term under a lease: a running term, and the renewals that keep it.
 
 use alloc::format;
 use core::time::Duration;
@@ -6,35 +6,26 @@ use core::time::Duration;
 use super::Timings;
 use super::campaign::retry_delay;
 use super::machine::{Next, Pending, Wire};
-use super::message::{Answer, EndReason, LeaseOutput, Request, TaskEnd};
-use crate::election::{Stage, StepDown};
+use super::message::{Answer, LeaseEffect, Request};
+use super::release::Release;
+use crate::election::{EndReason, Standing, TaskEnd, Term, TermEvent};
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant, Random};
-
-use super::release::Release;
 
 /// Shortest time that an attempt gets: a healthy store on another continent answers within it.
 pub(super) const MIN_ATTEMPT: Duration = Duration::from_millis(100);
 
-/// A term.
+/// A term under a lease.
 #[derive(Debug)]
-pub(super) struct Term {
+pub(super) struct LeaseTerm {
+    term: Term<CandidateId>,
     lease_id: LeaseId,
-    epoch: Epoch,
-    /// When the last successful request was sent. Everything counts from here.
-    renewed: Instant,
     pending: Pending,
     failures: u32,
-    /// Whether the lease is gone, so that nothing is left to renew.
-    lost: bool,
-    ending: Option<StepDown>,
-    /// When the task last showed that it gets on; the term's beginning, before it did.
-    progress: Instant,
-    /// Whom the lease is handed over to, if not just to the next one.
-    successor: Option<CandidateId>,
 }
 
-impl Term {
+impl LeaseTerm {
+    /// A term that begins at `now`, by an acquire that was sent at `sent`.
     pub(super) fn new(
         lease_id: LeaseId,
         epoch: Epoch,
@@ -43,140 +34,77 @@ impl Term {
         random: &mut dyn Random,
     ) -> Self {
         Self {
+            term: Term::new(epoch, sent, now),
             lease_id,
-            epoch,
-            renewed: sent,
             pending: Pending::At(sent + random.jitter(timings.renew_interval())),
             failures: 0,
-            lost: false,
-            ending: None,
-            progress: now,
-            successor: None,
         }
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
-        self.epoch
+        self.term.epoch()
     }
 
     pub(super) const fn lease_id(&self) -> LeaseId {
         self.lease_id
     }
 
-    /// Until when nobody else can have been granted, for sure; `None` once the lease is gone.
-    pub(super) fn valid_until(&self, timings: &Timings) -> Option<Instant> {
-        (!self.lost).then(|| self.renewed + timings.renew_deadline())
+    pub(super) fn standing(&self, now: Instant, timings: &Timings) -> Standing {
+        self.term.standing(now, timings)
     }
 
-    /// When the task is aborted at the latest.
     pub(super) fn abort_at(&self, timings: &Timings) -> Instant {
-        let hard_stop = self.renewed + timings.hard_stop();
-        match &self.ending {
-            None => hard_stop,
-            Some(ending) => ending.abort_at(timings, hard_stop),
-        }
+        self.term.abort_at(timings)
     }
 
-    pub(super) fn due(&self, timings: &Timings) -> Option<Instant> {
-        let renewal = self.pending.due().filter(|_| !self.lost);
-        let hard_stop = self.renewed + timings.hard_stop();
-        let ending = self.ending.as_ref();
-        let step = ending.and_then(|ending| ending.due(timings, hard_stop));
-        let progress = self.progress_due(timings);
-        [renewal, self.valid_until(timings), step, progress]
-            .into_iter()
-            .flatten()
-            .min()
+    pub(super) fn poll_timeout(&self, timings: &Timings) -> Instant {
+        let due = self.term.poll_timeout(timings);
+        self.renewal_due().map_or(due, |renewal| renewal.min(due))
     }
 
-    /// When the task counts as hanging, if it shows no progress before.
-    fn progress_due(&self, timings: &Timings) -> Option<Instant> {
-        let deadline = timings.progress_deadline()?;
-        self.ending.is_none().then(|| self.progress + deadline)
+    /// When the next renewal is due; `None` while one is in flight, and once the lease is gone.
+    fn renewal_due(&self) -> Option<Instant> {
+        self.pending.due().filter(|_| !self.term.is_lost())
     }
 
-    /// The task gets on.
-    pub(super) fn show_progress(&mut self, now: Instant) {
-        self.progress = self.progress.max(now);
+    pub(super) fn handle_progress(&mut self, at: Instant) {
+        self.term.handle_progress(at);
     }
 
-    /// The task does not get on, or is not well. Nobody renews for it any more: a task that hangs,
-    /// and may never end, must not lead for ever.
-    pub(super) fn give_up_on_task(&mut self, now: Instant, wire: &mut Wire) {
-        if self.ending.is_none() {
-            self.lose(now, EndReason::Unhealthy, None, wire);
-        }
+    pub(super) fn resign(
+        &mut self,
+        now: Instant,
+        reason: EndReason,
+        timings: &Timings,
+        wire: &mut Wire,
+    ) {
+        self.term.resign(now, reason, timings, &mut wire.outputs);
     }
 
-    /// Begins to end the term for the good of this candidate.
     pub(super) fn hand_over(&mut self, now: Instant, to: CandidateId, wire: &mut Wire) {
-        if self.ending.is_none() {
-            self.successor = Some(to);
-            self.begin_ending(now, EndReason::HandedOver, wire);
-        }
+        self.term.hand_over(now, to, &mut wire.outputs);
     }
 
     /// Sends the next renewal now, if it is due soon anyway.
     pub(super) fn renew_early(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
         let soon = now + timings.renew_interval() / 4;
-        if !self.lost && self.pending.due().is_some_and(|due| due <= soon) {
+        if self.renewal_due().is_some_and(|due| due <= soon) {
             self.renew(now, timings, wire);
         }
     }
 
     fn renew(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
-        // A third of what is left, so that a lost attempt leaves time for two more.
-        let left = (self.renewed + timings.renew_deadline()).since(now);
-        let timeout = (left / 3).max(MIN_ATTEMPT).min(timings.renew_interval());
+        // A third of the time that is left, so that a lost attempt leaves time for two more.
+        let timeout = (self.term.remaining(now, timings) / 3)
+            .max(MIN_ATTEMPT)
+            .min(timings.renew_interval());
         self.pending = wire.send(now, Request::Renew(self.lease_id), timeout);
     }
 
-    /// Begins to end the term; the first reason stays.
-    pub(super) fn begin_ending(&mut self, now: Instant, reason: EndReason, wire: &mut Wire) {
-        if self.ending.is_none() {
-            self.ending = Some(StepDown::new(now, reason));
-            wire.push(LeaseOutput::Cancel(reason));
-        }
-    }
-
-    /// The lease is gone: nothing is renewed any more, and the task must be gone by the hard stop,
-    /// or by `ceiling` where that is earlier.
-    fn lose(&mut self, now: Instant, reason: EndReason, ceiling: Option<Instant>, wire: &mut Wire) {
-        self.lost = true;
-        self.begin_ending(now, reason, wire);
-        if let Some(ending) = &mut self.ending {
-            ending.set_ceiling(ceiling);
-        }
-    }
-
-    pub(super) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        gap: Duration,
-        timings: &Timings,
-        wire: &mut Wire,
-    ) {
-        if self.valid_until(timings).is_some_and(|until| now >= until) {
-            let reason = EndReason::of_lapse(gap);
-            self.lose(now, reason, None, wire);
-        }
-        if self.progress_due(timings).is_some_and(|due| now >= due) {
-            self.give_up_on_task(now, wire);
-        }
-        self.climb(now, timings, wire);
-        if !self.lost && self.pending.due().is_some_and(|due| now >= due) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+        self.term.tick(now, timings, &mut wire.outputs);
+        if self.renewal_due().is_some_and(|due| now >= due) {
             self.renew(now, timings, wire);
-        }
-    }
-
-    /// The next step of the ladder, if it is due.
-    fn climb(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
-        let hard_stop = self.renewed + timings.hard_stop();
-        let rung = self.ending.as_mut();
-        match rung.and_then(|ending| ending.climb(now, timings, hard_stop)) {
-            Some(Stage::Abort) => wire.push(LeaseOutput::Abort),
-            Some(Stage::Overrun) => wire.push(LeaseOutput::Overrun),
-            None => {}
         }
     }
 
@@ -189,53 +117,56 @@ impl Term {
         wire: &mut Wire,
         random: &mut dyn Random,
     ) {
-        let Some(sent) = self.pending.answered(attempt).filter(|_| !self.lost) else {
+        let is_lost = self.term.is_lost();
+        let Some(sent) = self.pending.answered(attempt).filter(|_| !is_lost) else {
             return;
         };
         match answer {
-            Answer::Held(epoch) if epoch == self.epoch => {
+            Answer::Held(epoch) if epoch == self.epoch() => {
                 if self.failures > 0 {
-                    wire.push(LeaseOutput::AtRisk(false));
+                    wire.emit(TermEvent::AtRisk(false));
                 }
                 self.failures = 0;
-                self.renewed = self.renewed.max(sent);
+                self.term.renew(sent);
                 self.pending = Pending::At(sent + random.jitter(timings.renew_interval()));
             }
             Answer::Broken { remaining } => {
-                // The store will let others lead `remaining` after it answered, which was after the
+                // The store lets others lead `remaining` after it answered, and it answered after the
                 // request was sent. The margin is kept here too.
                 let ceiling = Some(sent + remaining.saturating_sub(timings.margin()));
-                self.lose(now, EndReason::Broken, ceiling, wire);
-                self.climb(now, timings, wire);
+                let outputs = &mut wire.outputs;
+                self.term
+                    .lose(now, EndReason::Broken, ceiling, timings, outputs);
             }
-            // Somebody else may lead already, so there is no time left to give the task.
+            // Another candidate may lead already, so the task gets no time.
             Answer::Expired
             | Answer::Superseded
             | Answer::IdRetired
             | Answer::HeldByAnother { .. }
             | Answer::Held(_) => {
-                self.lose(now, EndReason::Superseded, Some(now), wire);
-                self.climb(now, timings, wire);
+                let outputs = &mut wire.outputs;
+                self.term
+                    .lose(now, EndReason::Superseded, Some(now), timings, outputs);
             }
             Answer::Unknown(why) | Answer::Refused(why) => {
                 if self.failures == 0 {
-                    wire.push(LeaseOutput::AtRisk(true));
+                    wire.emit(TermEvent::AtRisk(true));
                 }
                 self.failures += 1;
                 let delay = retry_delay(self.failures, timings, random);
                 self.pending = Pending::At(now + delay);
-                wire.push(LeaseOutput::Retrying(format!(
+                wire.effect(LeaseEffect::Retrying(format!(
                     "renew: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Released => {
-                wire.push(LeaseOutput::Retrying("renew: answered as a release".into()));
+                wire.effect(LeaseEffect::Retrying("renew: answered as a release".into()));
                 self.pending = Pending::At(now + retry_delay(1, timings, random));
             }
         }
     }
 
-    /// The task is gone, so others may be let in: release, unless there is nothing left to release.
+    /// The task is gone, so others may lead: release the lease, unless nothing is left to release.
     pub(super) fn task_ended(
         &mut self,
         now: Instant,
@@ -243,26 +174,21 @@ impl Term {
         timings: &Timings,
         wire: &mut Wire,
     ) -> Next {
-        self.begin_ending(now, EndReason::of_task(end), wire);
-        let reason = self.reason();
-        // A lease that is breaking is still this one's to give up, and need not run out.
-        if reason == EndReason::Superseded || now >= self.renewed + timings.lease_duration() {
-            return Next::Ended(self.epoch, reason);
+        self.term
+            .begin_ending(now, EndReason::of_task(end), &mut wire.outputs);
+        let (epoch, reason) = (self.epoch(), self.term.reason());
+        // The holder may still give up a lease that is breaking, so that it need not run out.
+        if reason == EndReason::Superseded || now >= self.term.expires(timings) {
+            return Next::Ended(epoch, reason);
         }
-        let successor = self.successor.take().filter(|_| !self.lost);
-        let term = (self.epoch, reason);
+        let is_lost = self.term.is_lost();
+        let successor = self.term.take_successor().filter(|_| !is_lost);
         Next::Release(Release::of_term(
             self.lease_id,
-            term,
+            (epoch, reason),
             successor,
             now,
             timings,
         ))
-    }
-
-    fn reason(&self) -> EndReason {
-        self.ending
-            .as_ref()
-            .map_or(EndReason::Resigned, StepDown::reason)
     }
 }

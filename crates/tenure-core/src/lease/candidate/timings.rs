@@ -11,7 +11,7 @@ pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often a leading candidate looks at the clock, so that after a suspension its term ends at
 /// once and not when a timer runs out that stood still meanwhile.
-pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a user may set; everything left out follows from the lease duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Timings {
             return Err(TimingsError::RenewDeadline { interval, deadline });
         }
         if let Some(progress) = options.progress_deadline
-            && progress < LOOK_INTERVAL
+            && progress < TICK_INTERVAL
         {
             return Err(TimingsError::ProgressDeadline { progress });
         }
@@ -287,7 +287,7 @@ pub enum TimingsError {
         grace: Duration,
     },
     /// A task can't show progress faster than it is looked at.
-    #[error("progress deadline {progress:?} must be at least {LOOK_INTERVAL:?}")]
+    #[error("progress deadline {progress:?} must be at least {TICK_INTERVAL:?}")]
     ProgressDeadline {
         /// What was set.
         progress: Duration,

@@ -1,5 +1,5 @@
-//! One lease and the acquires that wait for it: who is granted next, and when a grant may be taken
-//! back.
+//! One lease with its waiting queue: it selects the next holder, and decides when a grant may be
+//! given back.
 
 use alloc::boxed::Box;
 
@@ -10,33 +10,34 @@ use super::{
 };
 use crate::{Epoch, Instant, UnixMillis};
 
-/// Tells waiting requests apart: the caller gives each one a number that no other request of the same
-/// process has, whatever their lease ids are.
+/// Identifies a waiting request: the caller gives each request a number that is unique in the
+/// process. Two requests may have the same lease id.
 pub type RequestNumber = u64;
 
-/// A lease's [`Record`], and the acquires that wait for it.
+/// A lease's [`Record`] and the acquires that wait for it.
 ///
-/// `W` is the way back to a request that waits: the core only keeps it and hands it out again.
+/// `W` is the caller's handle for replying to a waiting request; the core only stores it.
 ///
 /// # Order of calls
 ///
-/// 1. [`poll`](Self::poll) until it returns `None`: requests that wait go before the one that comes now.
+/// 1. [`poll`](Self::poll) until it returns `None`: waiting requests go before the new one.
 /// 2. One command: [`apply`](Self::apply), [`wait`](Self::wait), [`leave`](Self::leave),
 ///    [`give_back`](Self::give_back) or [`delete`](Self::delete).
-/// 3. [`poll`](Self::poll) again until it returns `None`: a release grants the lease to the next request.
+/// 3. [`poll`](Self::poll) again until it returns `None`: after a release it grants the lease to the
+///    next request.
 ///
-/// [`next_lapse`](Record::next_lapse) of the record says when to call `poll` without any command.
+/// [`next_lapse`](Record::next_lapse) of the record is the time of the next `poll` without a command.
 #[derive(Clone, Debug)]
 pub struct Lease<W> {
     record: Record,
-    /// Most leases have no request waiting: a pointer's room for those that do.
+    /// `None` while no request waits, which is the common case: it costs one pointer.
     contention: Option<Box<Contention<W>>>,
 }
 
 #[derive(Clone, Debug)]
 struct Contention<W> {
     queue: Queue<W>,
-    /// The waiting request that was granted, while nothing has happened to the lease since.
+    /// The waiting request that was granted last, until the next change of the lease.
     unconfirmed: Option<RequestNumber>,
 }
 
@@ -49,12 +50,12 @@ impl<W> Default for Contention<W> {
     }
 }
 
-/// What [`Lease::poll`] did.
+/// The step that [`Lease::poll`] has taken.
 #[derive(Debug)]
 pub enum Due<W> {
-    /// Time has ended the term.
+    /// The term's time was over.
     Ended(Lapse),
-    /// The first request that waits and may have the lease was granted it.
+    /// The lease was granted to the first waiting request that may have it.
     Granted {
         /// The request. It no longer waits.
         to: Waiting<W>,
@@ -79,22 +80,21 @@ impl<W> Default for Lease<W> {
 }
 
 impl<W> Lease<W> {
-    /// The lease without the requests that wait.
+    /// The record of the lease.
     #[must_use]
     pub const fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Makes the record what it was before. A store does so when it undoes changes that it could not
-    /// write. Requests that wait go on waiting.
+    /// Puts an earlier record back. A store does so to undo changes that it could not write.
+    /// Waiting requests stay in the queue.
     pub fn restore(&mut self, record: Record) {
         self.record = record;
-        // Whatever was granted to a waiting request is undone with the rest: nothing is left of it
-        // that could be given back.
+        // A grant to a waiting request is undone as well, so nothing can be given back.
         self.confirm();
     }
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.contention.as_ref().map_or(0, |it| it.queue.len())
@@ -107,18 +107,18 @@ impl<W> Lease<W> {
         contention.is_some_and(|it| it.queue.has(lease_id))
     }
 
-    /// Whether [`poll`](Self::poll) may have something to do at `now`. It is cheap, for callers that
-    /// must copy the record before it changes.
+    /// Whether [`poll`](Self::poll) may change the lease at `now`. It is a cheap check for callers
+    /// that must copy the record before it changes.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         self.record.has_lapsed(now) || (self.waiting() > 0 && self.record.held(now).is_none())
     }
 
-    /// Does the next thing that is due: ends a term that time has ended, or grants a free lease to the
-    /// first request in the queue that may have it. `None` if nothing is due.
+    /// Takes the next step that is due: ends a term whose time is over, or grants a free lease to the
+    /// first request in the queue that may have it. Returns `None` if no step is due.
     ///
-    /// A request for which `is_gone` holds is passed over: nobody would hear of its grant. That saves
-    /// a grant that would be given back, and decides nothing else.
+    /// It skips requests for which `is_gone` returns `true`, because their clients have disconnected.
+    /// That is an optimisation: such a grant would be given back.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -146,9 +146,9 @@ impl<W> Lease<W> {
                     change: Change::Granted(epoch),
                     ..
                 }) => granted = Some(epoch),
-                // It can't be a renewal: nobody held the lease.
+                // Not possible: the lease was free, so this was not a renewal.
                 Ok(_) => {}
-                // A lock delay keeps every request waiting. Other refusals are this request's own.
+                // A lock delay applies to all requests; other refusals only to this one.
                 Err(rejection) => is_barred = matches!(rejection, Rejection::LockDelay { .. }),
             }
             granted.is_some()
@@ -161,7 +161,8 @@ impl<W> Lease<W> {
     ///
     /// # Errors
     ///
-    /// [`Rejection`]. One that [is transient](Rejection::is_transient) can be waited for.
+    /// [`Rejection`]. After a [transient](Rejection::is_transient) one the caller may
+    /// [`wait`](Self::wait).
     pub fn apply(
         &mut self,
         operation: &Operation,
@@ -169,22 +170,23 @@ impl<W> Lease<W> {
         rules: &Rules,
     ) -> Result<Applied, Rejection> {
         let applied = apply(&mut self.record, operation, now, rules)?;
-        // To verify an epoch changes nothing and tells the holder nothing.
+        // `Verify` changes nothing, and its answer does not go to the holder.
         if !matches!(operation, Operation::Verify(_)) {
             self.confirm();
         }
         Ok(applied)
     }
 
-    /// Adds a request at the end of its priority. Returns the request that it replaces if the same
-    /// lease id waits already; the place is kept while the priority stays the same.
+    /// Adds a request to the queue, behind all requests of its priority. A request with a lease id
+    /// that already waits replaces the earlier request, which is returned, and keeps its position if
+    /// the priority is the same.
     pub fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
         let contention = self.contention.get_or_insert_default();
         contention.queue.join(priority, waiting)
     }
 
-    /// Takes the request of this number out of the queue. `None` if it does not wait: it was granted
-    /// the lease, or a later request with the same lease id has taken its place.
+    /// Removes the request with this number from the queue. Returns `None` if it does not wait: it was
+    /// granted, or a later request with the same lease id has replaced it.
     pub fn leave(&mut self, lease_id: LeaseId, number: RequestNumber) -> Option<Waiting<W>> {
         let contention = self.contention.as_mut()?;
         let left = contention
@@ -194,7 +196,7 @@ impl<W> Lease<W> {
         left
     }
 
-    /// Takes every request for which `is_gone` holds out of the queue.
+    /// Removes every request for which `is_gone` returns `true` from the queue.
     pub fn drop_where(&mut self, is_gone: impl FnMut(&Waiting<W>) -> bool) {
         if let Some(contention) = &mut self.contention {
             contention.queue.drop_where(is_gone);
@@ -202,17 +204,17 @@ impl<W> Lease<W> {
         }
     }
 
-    /// Releases a grant that its waiting request did not hear of: the client went away at the very
-    /// moment of the grant, so the others need not wait until the lease expires.
+    /// Releases a grant whose answer could not be delivered: the client disconnected at the moment of
+    /// the grant. The next candidate then need not wait until the lease expires.
     ///
-    /// That the request of this `number` was told nothing is for the caller to know. It does not
-    /// follow that the *holder* knows nothing: it may have given up that request, asked again with
-    /// the same lease id over another connection, and been told that it holds the lease. So the
-    /// grant is released only while it is the last thing that happened to the lease. Anything later
-    /// (a renewal, also by acquiring again, a change of the lease id, a break, the end of the term)
-    /// has cleared `unconfirmed`, and then this does nothing: whoever was answered keeps the lease.
+    /// The caller knows that the request with this `number` got no answer. That does not prove that
+    /// the *holder* does not know of the grant: it may have dropped that request, acquired again with
+    /// the same lease id over another connection, and got the answer there. So the grant is released
+    /// only while it is the last change of the lease. Every later one (a renewal, also by a repeated
+    /// acquire, a change of the lease id, a break, the end of the term) clears `unconfirmed`, and then
+    /// this method does nothing: a holder that got an answer keeps the lease.
     ///
-    /// The lease id is retired: a late copy of the same request is granted nothing.
+    /// The lease id is retired, so that a delayed copy of the request is not granted.
     pub fn give_back(&mut self, number: RequestNumber, now: Instant) -> Option<Applied> {
         let unconfirmed = self.contention.as_ref()?.unconfirmed;
         let lease_id = self.record.held(now)?.lease_id;
@@ -223,8 +225,8 @@ impl<W> Lease<W> {
         self.apply(&release, now, &Rules::NATIVE).ok()
     }
 
-    /// Deletes the lease, if nobody holds it and no lock delay or reservation is left: what is left of its
-    /// record is told by [`Record::deleted`]. Requests that wait go on waiting.
+    /// Deletes the lease, if it is free and no lock delay or reservation is running.
+    /// [`Record::deleted`] is what remains of its record. Waiting requests stay in the queue.
     ///
     /// # Errors
     ///
@@ -236,7 +238,7 @@ impl<W> Lease<W> {
         Ok(())
     }
 
-    /// Something happened to the lease after the last grant: that grant can't be given back any more.
+    /// Notes a change of the lease after the last grant: that grant can no longer be given back.
     fn confirm(&mut self) {
         if let Some(contention) = &mut self.contention {
             contention.unconfirmed = None;
@@ -244,7 +246,7 @@ impl<W> Lease<W> {
         }
     }
 
-    /// Gives the room of the queue back once it has no use.
+    /// Frees the queue when it is empty and no grant can be given back.
     fn drop_idle(&mut self) {
         let is_idle = |it: &mut Box<Contention<W>>| it.queue.is_empty() && it.unconfirmed.is_none();
         drop(self.contention.take_if(is_idle));

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use tenure_core::NodeId;
-use tenure_core::bully::{ElectionId, Membership, Verdict};
+use tenure_core::bully::{ElectionId, Membership};
+use tenure_core::detector::Verdict;
 
 /// A node of the published algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -7,8 +7,9 @@ mod tests;
 
 pub use machine::{Published, PublishedInput, PublishedMessage, PublishedStatus};
 
-use tenure_core::bully::{Membership, Verdict};
-use tenure_core::{Incarnation, Instant, NodeId, detector};
+use tenure_core::bully::Membership;
+use tenure_core::detector::Verdict;
+use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::node::{BaselineNode, DetectorNotice, jittered};
 use super::{BaselineMember, BaselineTimings};
@@ -96,10 +97,6 @@ impl PublishedMember {
             }
             match self.node.poll_detector(context) {
                 Some(DetectorNotice::Answer(node, verdict)) => {
-                    let verdict = match verdict {
-                        detector::Verdict::Down => Verdict::Down,
-                        detector::Verdict::Up | detector::Verdict::Aside => Verdict::Up,
-                    };
                     next = Some(PublishedInput::Answer(node, verdict));
                 }
                 Some(DetectorNotice::Suspected(_)) => {}

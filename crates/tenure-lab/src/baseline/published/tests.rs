@@ -7,7 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::{Checker, Model, Property};
 use tenure_core::NodeId;
-use tenure_core::bully::{Member, Membership, Verdict};
+use tenure_core::bully::{Member, Membership};
+use tenure_core::detector::Verdict;
 
 use super::{Published, PublishedInput, PublishedMessage};
 

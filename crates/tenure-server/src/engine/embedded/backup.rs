@@ -90,11 +90,7 @@ pub enum BackupError {
 /// # Errors
 ///
 /// [`BackupError`].
-pub(crate) fn backup(
-    data_dir: &Path,
-    file: &Path,
-    existing: Existing,
-) -> Result<Contents, BackupError> {
+pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Contents, BackupError> {
     let folder = look_at(data_dir)?;
     let target = folder_of(file, &folder)?;
     if existing == Existing::Keep && fs::symlink_metadata(file).is_ok() {
@@ -155,10 +151,14 @@ fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
     Ok(folder)
 }
 
-/// The log of this database in a store's folder may be believed: SQLite would silently drop what comes
-/// after damage. A store that runs has looked at its start, and changes the log all the time; where
-/// none runs, none may start to while this looks.
-pub(crate) fn check_log(data_dir: &Path, database: &Path) -> Result<(), OpenError> {
+/// Checks the write-ahead log of a database in a store's data directory: SQLite would silently drop the
+/// commits after damage. A store that runs has checked it at its start, and writes to it all the time; if
+/// none runs, none can start during the check.
+///
+/// # Errors
+///
+/// [`OpenError::Damaged`], or the log cannot be read.
+pub fn check_log(data_dir: &Path, database: &Path) -> Result<(), OpenError> {
     match Folder::look_at(data_dir).keep_out()? {
         Some(_lock) => wal::check(database),
         None => Ok(()),

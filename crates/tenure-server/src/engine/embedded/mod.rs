@@ -53,8 +53,8 @@ use super::{Archive, CommitError, Content, Engine, Loaded, OpenError, Rest, Writ
 use crate::table::Key;
 
 pub use backup::{BackupError, Contents, Existing};
-pub(crate) use backup::{backup, check_log};
-pub(crate) use restore::restore;
+pub use backup::{backup, check_log};
+pub use restore::restore;
 pub use restore::{RestoreError, Restored};
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and

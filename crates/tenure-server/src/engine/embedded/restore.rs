@@ -100,7 +100,7 @@ pub enum RestoreError {
 /// # Errors
 ///
 /// [`RestoreError`].
-pub(crate) fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
+pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     let unreadable = |error| {
         let path = file.to_owned();
         RestoreError::Backup(OpenError::Io { path, error })

@@ -49,14 +49,14 @@ impl PeerCandidate {
     ) -> bool {
         while let Some(output) = self.poll_output() {
             match output {
-                PeerOutput::Send { to, message } => said.push((to, message)),
-                PeerOutput::Persist(record) => {
+                Output::Effect(PeerEffect::Send { to, message }) => said.push((to, message)),
+                Output::Effect(PeerEffect::Persist(record)) => {
                     *durable = record;
                     durable.highest = None;
                     self.handle_message(now(), PeerInput::Persisted, &mut Constant);
                 }
-                PeerOutput::Cancel(_) => self.end_term(now(), TaskEnd::Aborted),
-                PeerOutput::Ended(..) => self.campaign(now(), &mut Constant),
+                Output::Term(TermEvent::Cancel(_)) => self.end_term(now(), TaskEnd::Aborted),
+                Output::Term(TermEvent::Ended(..)) => self.campaign(now(), &mut Constant),
                 _ => {}
             }
         }
@@ -64,7 +64,7 @@ impl PeerCandidate {
         self.watched = None;
         self.base.record.highest = None;
         if let Some(term) = &mut self.base.term {
-            term.epoch = nothing();
+            term.forget_epoch(nothing());
         }
         let machine = self.best_effort();
         match &mut machine.status {

@@ -116,30 +116,33 @@ impl State {
         while let Some(output) = place.node.poll_output() {
             match output {
                 // It tells a candidate why; nothing is promised by it.
-                PeerOutput::Send {
+                Output::Effect(PeerEffect::Send {
                     message: PeerMessage::Quorum(QuorumMessage::VoteRejected { .. }),
                     ..
-                } => {}
-                PeerOutput::Send {
+                }) => {}
+                Output::Effect(PeerEffect::Send {
                     to,
                     message: PeerMessage::Quorum(message),
-                } => {
+                }) => {
                     self.net.insert((id, to, message));
                 }
                 // A crash before the record is on disk is one before the event; a crash after it and
                 // before the messages leave is one whose messages never arrive. So it is enough to
                 // see that none leaves in between.
-                PeerOutput::Persist(record) => {
+                Output::Effect(PeerEffect::Persist(record)) => {
                     while let Some(early) = place.node.poll_output() {
-                        let leaves =
-                            matches!(early, PeerOutput::Send { .. } | PeerOutput::Began(_));
+                        let leaves = matches!(
+                            early,
+                            Output::Effect(PeerEffect::Send { .. })
+                                | Output::Term(TermEvent::Began(_))
+                        );
                         assert!(!leaves, "{early:?} rests on a record that is not on disk");
                     }
                     place.durable = record;
                     let written = PeerInput::Persisted;
                     place.node.handle_message(now, written, &mut Constant);
                 }
-                PeerOutput::Began(epoch) => self.terms.push((epoch, id)),
+                Output::Term(TermEvent::Began(epoch)) => self.terms.push((epoch, id)),
                 _ => {}
             }
         }
@@ -150,7 +153,9 @@ impl State {
 impl PeerCandidate {
     /// Forgets what does not matter for safety, so that states which differ only in it are one.
     fn settle(&mut self, now: Instant) {
-        self.last_look = Instant::default();
+        if let Some(term) = &mut self.base.term {
+            term.forget_clock();
+        }
         self.base.seen = None;
         self.watched = None;
         if let Machine::Quorum(machine) = &mut self.machine {
@@ -198,7 +203,7 @@ impl Model for Bounds {
     fn init_states(&self) -> Vec<State> {
         let places = (1..=self.members).map(NodeId).map(|id| {
             let mut node = self.node(id, HardState::default(), tick(0));
-            let Some(PeerOutput::Persist(durable)) = node.poll_output() else {
+            let Some(Output::Effect(PeerEffect::Persist(durable))) = node.poll_output() else {
                 unreachable!("a node persists its incarnation first")
             };
             node.handle_message(tick(0), PeerInput::Persisted, &mut Constant);

@@ -255,7 +255,10 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
 #[test]
 fn without_the_order_and_the_refusals_a_member_obeys_two_at_once() {
     let late = Environment { lag: true, ..FEWER };
-    ill_without(&[DisabledRule::OneAfterTheOther, DisabledRule::Refuse], &late);
+    ill_without(
+        &[DisabledRule::OneAfterTheOther, DisabledRule::Refuse],
+        &late,
+    );
     for alone in [DisabledRule::OneAfterTheOther, DisabledRule::Refuse] {
         let report = explore(&Environment {
             lag: true,

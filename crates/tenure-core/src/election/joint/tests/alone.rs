@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::lease::candidate::{LeaseOutput as OfStore, Request};
-use bully::PeerOutput as OfPeers;
+use crate::election::CampaignFailure;
+use crate::lease::candidate::Request;
 
 /// The only member of its group, so that the peers elect it at once, and what it says.
 struct Bench {
@@ -17,7 +17,7 @@ struct Bench {
     /// The newest request to the store.
     request: Option<(u64, Request)>,
     /// What it said of the campaign and the term.
-    said: Vec<OfPeers>,
+    said: Vec<TermEvent>,
     /// Why the store refuses it.
     refused: Option<String>,
 }
@@ -43,20 +43,19 @@ impl Bench {
         act(&mut self.both, at(self.now), &mut self.dice);
         while let Some(output) = self.both.poll_output() {
             match output {
-                JointOutput::Store(OfStore::Send {
+                Output::Effect(JointEffect::Store(LeaseEffect::Send {
                     attempt, request, ..
-                }) => self.request = Some((attempt, request)),
-                JointOutput::Peers(OfPeers::Persist(_)) => {
-                    let written = JointMessage::Peers(bully::PeerInput::Persisted);
+                })) => self.request = Some((attempt, request)),
+                Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) => {
+                    let written = JointMessage::Peers(PeerInput::Persisted);
                     let now = at(self.now);
                     self.both.handle_message(now, written, &mut self.dice);
                 }
-                JointOutput::Store(OfStore::Failed(why)) => self.refused = Some(why),
-                JointOutput::Store(_)
-                | JointOutput::Peers(
-                    OfPeers::SeenLeader(_) | OfPeers::Watch(_) | OfPeers::Unwatch(_),
-                ) => {}
-                JointOutput::Peers(said) => self.said.push(said),
+                Output::Term(TermEvent::Failed(CampaignFailure::Refused(why))) => {
+                    self.refused = Some(why);
+                }
+                Output::Effect(_) | Output::Term(TermEvent::LeaderSeen(_)) => {}
+                Output::Term(event) => self.said.push(event),
             }
         }
     }
@@ -102,7 +101,7 @@ fn it_leads_when_the_store_grants_what_the_peers_have_elected() {
     );
     assert_eq!(bench.said, []);
     bench.answer(Answer::Held(elected));
-    assert_eq!(bench.said, [OfPeers::Began(elected)]);
+    assert_eq!(bench.said, [TermEvent::Began(elected)]);
     assert!(matches!(bench.standing(), Standing::Leading { epoch, .. } if epoch == elected));
 }
 
@@ -116,7 +115,7 @@ fn a_lease_that_has_had_greater_epochs_is_given_back_and_the_peers_elect_above_t
     bench.go(500);
     assert_eq!(bench.asked(), epoch(7_001));
     bench.answer(Answer::Held(epoch(7_001)));
-    assert_eq!(bench.said, [OfPeers::Began(epoch(7_001))]);
+    assert_eq!(bench.said, [TermEvent::Began(epoch(7_001))]);
 }
 
 #[test]
@@ -160,7 +159,7 @@ fn without_a_store_the_peers_half_is_given_back_and_it_stands_aside() {
     }
     let again = bench.asked();
     bench.answer(Answer::Held(again));
-    assert_eq!(bench.said, [OfPeers::Began(again)]);
+    assert_eq!(bench.said, [TermEvent::Began(again)]);
 }
 
 #[test]
@@ -180,7 +179,7 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
     );
     bench.go(2_500);
     let reason = EndReason::RenewDeadline;
-    assert!(bench.said.contains(&OfPeers::Cancel(reason)));
+    assert!(bench.said.contains(&TermEvent::Cancel(reason)));
     assert_eq!(bench.standing(), Standing::Ending);
     // Until the task is gone it keeps what it has.
     assert!(matches!(
@@ -191,7 +190,7 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
     while bench.request.is_some() {
         bench.answer(Answer::Released);
     }
-    assert_eq!(bench.said.last(), Some(&OfPeers::Ended(led, reason)));
+    assert_eq!(bench.said.last(), Some(&TermEvent::Ended(led, reason)));
     assert_eq!(bench.standing(), Standing::Idle);
 }
 
@@ -206,9 +205,9 @@ fn who_resigns_says_so_once_and_keeps_both_halves_until_the_task_is_gone() {
     assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
     let said = [
-        OfPeers::Began(led),
-        OfPeers::Cancel(EndReason::ShutDown),
-        OfPeers::Ended(led, EndReason::ShutDown),
+        TermEvent::Began(led),
+        TermEvent::Cancel(EndReason::ShutDown),
+        TermEvent::Ended(led, EndReason::ShutDown),
     ];
     assert_eq!(bench.said, said);
 }
@@ -220,7 +219,7 @@ fn a_campaign_that_is_given_up_gives_both_halves_back() {
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
     assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
-    assert_eq!(bench.said, [OfPeers::Withdrawn]);
+    assert_eq!(bench.said, [TermEvent::Withdrawn]);
     assert_eq!(bench.standing(), Standing::Idle);
 }
 
@@ -244,7 +243,7 @@ fn a_hand_over_names_the_successor_in_both_places() {
     bench.act(|both, now, _| both.hand_over(now, (NodeId(2), "2".parse().unwrap())));
     assert_eq!(
         bench.said.last(),
-        Some(&OfPeers::Cancel(EndReason::HandedOver))
+        Some(&TermEvent::Cancel(EndReason::HandedOver))
     );
     bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
     let Some((_, Request::HandOver { to, .. })) = &bench.request else {

@@ -8,7 +8,10 @@ mod world;
 use core::time::Duration;
 
 use super::*;
-use crate::bully::{GroupGuarantee, GroupSettings, HardState, Member, Membership, Started};
+use crate::bully::{
+    GroupGuarantee, GroupSettings, GroupTimings, GroupTimingsOptions, HardState, Member,
+    Membership, Started,
+};
 use crate::lease::candidate::TimingsOptions;
 use crate::{Random, UnixMillis};
 
@@ -21,16 +24,16 @@ fn at(time: u64) -> Instant {
 }
 
 /// A lease of 3 s; messages live 200 ms.
-fn timings() -> bully::GroupTimings {
+fn timings() -> GroupTimings {
     let term = Timings::new(&TimingsOptions {
         lease_duration: Some(millis(3_000)),
         ..TimingsOptions::default()
     });
-    let options = bully::GroupTimingsOptions {
+    let options = GroupTimingsOptions {
         message_lifetime: Some(millis(200)),
-        ..bully::GroupTimingsOptions::default()
+        ..GroupTimingsOptions::default()
     };
-    bully::GroupTimings::new(term.unwrap(), &options).unwrap()
+    GroupTimings::new(term.unwrap(), &options).unwrap()
 }
 
 /// Member `me` of so many, on a machine whose wall clock shows `wall` when its other clock shows 0.

@@ -9,9 +9,10 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::*;
-use crate::lease::candidate::{LeaseOutput as OfStore, Request};
+use crate::bully::PeerMessage;
+use crate::detector::Verdict;
+use crate::lease::candidate::Request;
 use crate::lease::{self, Acquire, Change, LeaseDuration, Operation, Rejection, Rules};
-use bully::PeerOutput as OfPeers;
 
 const TICK: u64 = 10;
 
@@ -30,20 +31,6 @@ enum Machine {
     Peers(PeerCandidate),
 }
 
-/// What a machine wants, whichever it is.
-enum Want {
-    Store(u64, Request),
-    Peers(OfPeers),
-    News(News),
-}
-
-enum News {
-    Began(Epoch),
-    Cancel,
-    Abort,
-    Over,
-}
-
 struct Place {
     by: By,
     machine: Option<Machine>,
@@ -60,7 +47,7 @@ struct Place {
 }
 
 enum Parcel {
-    Peers(u32, u32, bully::PeerMessage),
+    Peers(u32, u32, PeerMessage),
     Request(u32, u64, u64, Request),
     Answer(u32, u64, u64, Answer),
     /// What the asker's detector says of a member, in a round.
@@ -264,7 +251,7 @@ impl World {
                 }
                 let from = NodeId(from);
                 self.drive(to, |machine, now, dice| {
-                    machine.hear(now, bully::PeerInput::Message { from, message }, dice);
+                    machine.hear(now, PeerInput::Message { from, message }, dice);
                 });
             }
             Parcel::Verdict(asker, life, node, round) => {
@@ -272,12 +259,12 @@ impl World {
                 let machine = place.machine.as_ref().filter(|_| place.reaches_peers);
                 let stands = machine.and_then(|machine| machine.stands(at(self.now)));
                 let verdict = match stands {
-                    None => bully::Verdict::Down,
-                    Some(false) => bully::Verdict::NonCandidate,
-                    Some(true) => bully::Verdict::Up,
+                    None => Verdict::Down,
+                    Some(false) => Verdict::NonCandidate,
+                    Some(true) => Verdict::Up,
                 };
                 if self.places[&asker].life == life {
-                    let said = bully::PeerInput::Answer {
+                    let said = PeerInput::Answer {
                         node,
                         round,
                         verdict,
@@ -357,49 +344,56 @@ impl World {
         loop {
             let machine = self.places.get_mut(&id).unwrap().machine.as_mut();
             let Some(machine) = machine else { return };
-            let Some(want) = machine.poll(now) else { break };
-            self.obey(id, want);
+            let Some(output) = machine.poll(now) else {
+                break;
+            };
+            self.execute(id, output);
         }
     }
 
-    fn obey(&mut self, id: u32, want: Want) {
+    fn execute(&mut self, id: u32, output: Output<JointEffect>) {
         let life = self.places[&id].life;
-        match want {
-            Want::Store(attempt, request) => {
+        match output {
+            Output::Effect(JointEffect::Store(LeaseEffect::Send {
+                attempt, request, ..
+            })) => {
                 self.post(Parcel::Request(id, life, attempt, request));
                 // What has no answer by then has been lost.
                 let answer = Answer::Unknown("no answer".into());
                 let lost = Parcel::Answer(id, life, attempt, answer);
                 self.parcels.push((self.now + 500, lost));
             }
-            Want::Peers(OfPeers::Send { to, message }) => {
+            Output::Effect(JointEffect::Peers(PeerEffect::Send { to, message })) => {
                 self.post(Parcel::Peers(id, to.0, message));
             }
-            Want::Peers(OfPeers::Persist(record)) => {
+            Output::Effect(JointEffect::Peers(PeerEffect::Persist(record))) => {
                 self.place(id).record = record;
                 let (now, dice) = (at(self.now), &mut self.dice);
                 if let Some(machine) = &mut self.places.get_mut(&id).unwrap().machine {
-                    machine.hear(now, bully::PeerInput::Persisted, dice);
+                    machine.hear(now, PeerInput::Persisted, dice);
                 }
             }
-            Want::Peers(OfPeers::Ask { node, round }) => {
+            Output::Effect(JointEffect::Peers(PeerEffect::Ask { node, round })) => {
                 // Longer than a message lives, if it is down.
                 let up = self.places[&node.0].machine.is_some();
                 let verdict = Parcel::Verdict(id, life, node, round);
                 let pause = if up { 20 } else { 500 };
                 self.parcels.push((self.now + pause, verdict));
             }
-            Want::Peers(_) => {}
-            Want::News(News::Began(epoch)) => self.begin(id, epoch),
-            Want::News(News::Cancel) => {
+            Output::Effect(_) | Output::Term(TermEvent::AtRisk(_) | TermEvent::LeaderSeen(_)) => {}
+            Output::Term(TermEvent::Began(epoch)) => self.begin(id, epoch),
+            Output::Term(TermEvent::Cancel(_)) => {
                 let grace = timings().term().stop_grace().as_millis() as u64;
                 self.stop_task(id, 2 * grace, TaskEnd::Returned);
             }
-            Want::News(News::Abort) => {
+            Output::Term(TermEvent::Abort) => {
                 let allowance = timings().term().abort_allowance().as_millis() as u64;
                 self.stop_task(id, allowance - 2 * TICK, TaskEnd::Aborted);
             }
-            Want::News(News::Over) => {
+            Output::Term(event @ (TermEvent::Overrun | TermEvent::Failed(_))) => {
+                panic!("{event:?}")
+            }
+            Output::Term(TermEvent::Ended(..) | TermEvent::Withdrawn) => {
                 self.note(&format!("{id} has ended"));
                 let (now, dice) = (at(self.now), &mut self.dice);
                 let place = self.places.get_mut(&id).unwrap();
@@ -463,7 +457,7 @@ impl Machine {
         each!(self, machine => ElectionMachine::standing(machine, now))
     }
 
-    fn hear(&mut self, now: Instant, input: bully::PeerInput, dice: &mut Dice) {
+    fn hear(&mut self, now: Instant, input: PeerInput, dice: &mut Dice) {
         match self {
             Self::Lease(_) => {}
             Self::Both(both) => both.handle_message(now, JointMessage::Peers(input), dice),
@@ -473,7 +467,7 @@ impl Machine {
 
     fn answered(&mut self, now: Instant, attempt: u64, answer: Answer, dice: &mut Dice) {
         match self {
-            Self::Lease(keeper) => keeper.handle_message(now, attempt, answer, dice),
+            Self::Lease(keeper) => keeper.handle_message(now, (attempt, answer), dice),
             Self::Both(both) => {
                 both.handle_message(now, JointMessage::Store(attempt, answer), dice)
             }
@@ -490,48 +484,23 @@ impl Machine {
         }
     }
 
-    fn poll(&mut self, now: Instant) -> Option<Want> {
-        Some(match self {
-            Self::Lease(keeper) => of_store(keeper.poll_output()?),
-            Self::Peers(node) => of_peers(node.poll_output()?),
-            Self::Both(both) => match both.poll_output()? {
-                JointOutput::Store(output) => of_store(output),
-                JointOutput::Peers(output) => {
-                    if let OfPeers::Began(_) = &output {
-                        assert!(matches!(both.standing(now), Standing::Leading { .. }));
-                    }
-                    of_peers(output)
+    fn poll(&mut self, now: Instant) -> Option<Output<JointEffect>> {
+        match self {
+            Self::Lease(keeper) => Some(match keeper.poll_output()? {
+                Output::Effect(effect) => Output::Effect(JointEffect::Store(effect)),
+                Output::Term(event) => Output::Term(event),
+            }),
+            Self::Peers(node) => Some(match node.poll_output()? {
+                Output::Effect(effect) => Output::Effect(JointEffect::Peers(effect)),
+                Output::Term(event) => Output::Term(event),
+            }),
+            Self::Both(both) => {
+                let output = both.poll_output()?;
+                if let Output::Term(TermEvent::Began(_)) = &output {
+                    assert!(matches!(both.standing(now), Standing::Leading { .. }));
                 }
-            },
-        })
-    }
-}
-
-fn of_store(output: OfStore) -> Want {
-    match output {
-        OfStore::Send {
-            attempt, request, ..
-        } => Want::Store(attempt, request),
-        OfStore::Began(epoch) => Want::News(News::Began(epoch)),
-        OfStore::Cancel(_) => Want::News(News::Cancel),
-        OfStore::Abort => Want::News(News::Abort),
-        OfStore::Overrun => panic!("a task overruns"),
-        OfStore::Failed(why) => panic!("{why}"),
-        OfStore::Ended(..) | OfStore::Withdrawn => Want::News(News::Over),
-        OfStore::AtRisk(_) | OfStore::SeenLeader(_) | OfStore::Retrying(_) => {
-            Want::Peers(OfPeers::AtRisk(false))
+                Some(output)
+            }
         }
-    }
-}
-
-fn of_peers(output: OfPeers) -> Want {
-    match output {
-        OfPeers::Began(epoch) => Want::News(News::Began(epoch)),
-        OfPeers::Cancel(_) => Want::News(News::Cancel),
-        OfPeers::Abort => Want::News(News::Abort),
-        OfPeers::Overrun => panic!("a task overruns"),
-        OfPeers::Failed(why) => panic!("{why}"),
-        OfPeers::Ended(..) | OfPeers::Withdrawn => Want::News(News::Over),
-        output => Want::Peers(output),
     }
 }

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::*;
+use crate::election::{CampaignFailure, ElectionMachine as _, Output, TermEvent};
 use crate::lease::LeaseId;
 use crate::{Epoch, Instant, Random};
 
@@ -145,7 +146,7 @@ impl Bench {
             self.in_flight = None;
         }
         self.keeper
-            .handle_message(self.now, attempt, answer, &mut self.random);
+            .handle_message(self.now, (attempt, answer), &mut self.random);
         self.drain();
         self
     }
@@ -178,9 +179,9 @@ impl Bench {
 
     fn drain(&mut self) {
         while let Some(output) = self.keeper.poll_output() {
-            if let LeaseOutput::Send {
+            if let Output::Effect(LeaseEffect::Send {
                 attempt, timeout, ..
-            } = output
+            }) = output
             {
                 self.in_flight = Some((attempt, self.now + timeout));
             }
@@ -190,13 +191,13 @@ impl Bench {
         }
     }
 
-    fn render(&mut self, output: LeaseOutput) -> String {
+    fn render(&mut self, output: Output<LeaseEffect>) -> String {
         match output {
-            LeaseOutput::Send {
+            Output::Effect(LeaseEffect::Send {
                 attempt,
                 request,
                 timeout,
-            } => {
+            }) => {
                 let request = match request {
                     Request::Acquire { lease_id, wait, .. } => {
                         format!("acquire {}, wait {wait:?}", self.name(lease_id))
@@ -222,18 +223,23 @@ impl Bench {
                 let timeout = Duration::from_micros(timeout.as_micros() as u64);
                 format!("#{attempt} {request}, within {timeout:?}")
             }
-            LeaseOutput::Began(epoch) => format!("began {epoch}"),
-            LeaseOutput::AtRisk(true) => "at risk".to_owned(),
-            LeaseOutput::AtRisk(false) => "safe again".to_owned(),
-            LeaseOutput::Cancel(reason) => format!("cancel: {reason}"),
-            LeaseOutput::Abort => "abort".to_owned(),
-            LeaseOutput::Overrun => "overrun".to_owned(),
-            LeaseOutput::Ended(epoch, reason) => format!("ended {epoch}: {reason}"),
-            LeaseOutput::Withdrawn => "withdrawn".to_owned(),
-            LeaseOutput::Failed(why) => format!("failed: {why}"),
-            LeaseOutput::SeenLeader(Some((holder, epoch))) => format!("seen {holder} {epoch}"),
-            LeaseOutput::SeenLeader(None) => "seen nobody".to_owned(),
-            LeaseOutput::Retrying(what) => what,
+            Output::Term(TermEvent::Began(epoch)) => format!("began {epoch}"),
+            Output::Term(TermEvent::AtRisk(true)) => "at risk".to_owned(),
+            Output::Term(TermEvent::AtRisk(false)) => "safe again".to_owned(),
+            Output::Term(TermEvent::Cancel(reason)) => format!("cancel: {reason}"),
+            Output::Term(TermEvent::Abort) => "abort".to_owned(),
+            Output::Term(TermEvent::Overrun) => "overrun".to_owned(),
+            Output::Term(TermEvent::Ended(epoch, reason)) => format!("ended {epoch}: {reason}"),
+            Output::Term(TermEvent::Withdrawn) => "withdrawn".to_owned(),
+            Output::Term(TermEvent::Failed(CampaignFailure::Refused(why))) => {
+                format!("failed: {why}")
+            }
+            Output::Term(TermEvent::Failed(why)) => panic!("{why:?}"),
+            Output::Term(TermEvent::LeaderSeen(Some((holder, epoch)))) => {
+                format!("seen {holder} {epoch}")
+            }
+            Output::Term(TermEvent::LeaderSeen(None)) => "seen nobody".to_owned(),
+            Output::Effect(LeaseEffect::Retrying(what)) => what,
         }
     }
 

@@ -122,7 +122,7 @@ impl Watch {
 
     fn hand_in(&mut self, attempt: u64, answer: Answer) {
         self.keeper
-            .handle_message(self.now, attempt, answer, &mut self.random);
+            .handle_message(self.now, (attempt, answer), &mut self.random);
     }
 
     fn drain(&mut self) {
@@ -131,13 +131,13 @@ impl Watch {
         }
     }
 
-    fn watch(&mut self, output: &LeaseOutput) {
+    fn watch(&mut self, output: &Output<LeaseEffect>) {
         match *output {
-            LeaseOutput::Send {
+            Output::Effect(LeaseEffect::Send {
                 attempt,
                 ref request,
                 ..
-            } => {
+            }) => {
                 assert_eq!(attempt, self.attempts + 1, "attempts are numbered in order");
                 self.attempts = attempt;
                 self.in_flight = Some((attempt, self.now, request.clone()));
@@ -149,38 +149,39 @@ impl Watch {
                 };
                 assert!(expected, "{request:?} while {:?}", self.term);
             }
-            LeaseOutput::Began(_) => {
+            Output::Term(TermEvent::Began(_)) => {
                 assert!(self.term.is_none(), "a term began within another");
                 let sent = self.renewed.expect("a term began without a grant");
                 assert!(self.now < sent + self.timings.renew_interval());
                 self.term = Some(Life::default());
             }
-            LeaseOutput::Cancel(reason) => {
+            Output::Term(TermEvent::Cancel(reason)) => {
                 let term = self.term.as_mut().expect("nothing to cancel");
                 assert_eq!(term.cancelled.replace(reason), None, "cancelled twice");
             }
-            LeaseOutput::Abort => {
+            Output::Term(TermEvent::Abort) => {
                 let term = self.term.as_mut().expect("nothing to abort");
                 assert!(term.cancelled.is_some() && !term.task_ended);
                 assert_eq!(term.aborted_at.replace(self.now), None, "aborted twice");
             }
-            LeaseOutput::Overrun => {
+            Output::Term(TermEvent::Overrun) => {
                 let term = self.term.as_mut().expect("nothing to overrun");
                 let aborted_at = term.aborted_at.expect("overrun without an abort");
                 assert!(self.now >= aborted_at + self.timings.abort_allowance());
                 assert!(!core::mem::replace(&mut term.overrun, true));
             }
-            LeaseOutput::Ended(_, reason) => {
+            Output::Term(TermEvent::Ended(_, reason)) => {
                 let term = self.term.take().expect("nothing to end");
                 assert!(term.task_ended, "ended while the task was going");
                 assert_eq!(term.cancelled, Some(reason));
                 self.renewed = None;
             }
-            LeaseOutput::Withdrawn | LeaseOutput::Failed(_) => {
+            Output::Term(TermEvent::Withdrawn | TermEvent::Failed(_)) => {
                 assert!(self.term.is_none());
                 self.renewed = None;
             }
-            LeaseOutput::AtRisk(_) | LeaseOutput::SeenLeader(_) | LeaseOutput::Retrying(_) => {}
+            Output::Term(TermEvent::AtRisk(_) | TermEvent::LeaderSeen(_))
+            | Output::Effect(LeaseEffect::Retrying(_)) => {}
         }
     }
 

@@ -181,7 +181,7 @@ impl World {
                     if self.now >= node.asleep_until {
                         let random = &mut node.random;
                         node.keeper
-                            .handle_message(self.now, attempt, answer, random);
+                            .handle_message(self.now, (attempt, answer), random);
                     } else {
                         let answer = Parcel::Answer {
                             to,
@@ -262,21 +262,21 @@ impl World {
         }
     }
 
-    fn obey(&mut self, number: usize, output: &LeaseOutput) {
+    fn obey(&mut self, number: usize, output: &Output<LeaseEffect>) {
         let (now, node) = (self.now, &mut self.nodes[number]);
         match output {
-            LeaseOutput::Began(epoch) => {
+            Output::Term(TermEvent::Began(epoch)) => {
                 node.task = Task::Going(*epoch);
                 node.stood_still = false;
             }
-            LeaseOutput::Cancel(_) => {
+            Output::Term(TermEvent::Cancel(_)) => {
                 // The slowest task there is: it uses up the stop grace, and is aborted.
                 if let Task::Going(epoch) = node.task {
                     let never = now + Timings::default().lease_duration() * 100;
                     node.task = Task::Stopping(epoch, never);
                 }
             }
-            LeaseOutput::Abort => {
+            Output::Term(TermEvent::Abort) => {
                 // After a standstill the abort may come later than any promise: what the task then
                 // does in its allowance is for the epoch to fence off.
                 if node.stood_still {
@@ -288,11 +288,11 @@ impl World {
                     node.task = Task::Stopping(epoch, gone);
                 }
             }
-            LeaseOutput::Send {
+            Output::Effect(LeaseEffect::Send {
                 attempt,
                 request,
                 timeout,
-            } => {
+            }) => {
                 self.send(number, *attempt, request, *timeout);
             }
             _ => {}

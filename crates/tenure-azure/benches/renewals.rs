@@ -1,0 +1,188 @@
+//! What a renewal through the face of Azure Blob leases costs the server in processor time, against a
+//! native one of the same leases in the same process.
+//!
+//! Requests look as the SDK for Python sends them. Without a signature, which only this benchmark can
+//! do, is the face alone; with Shared Key is what clients do.
+
+#[path = "../../tenure-server/benches/support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use chrono::Utc;
+use support::{Child, Connection, Jumps, Kind, Samples, folder, id, proof, table};
+use tenure_azure::server::{Azure, AzureAccount, AzureConfig};
+use tokio::time::{Instant, timeout_at};
+
+const CONNECTIONS: u64 = 64;
+const LEASES: u64 = 1_000;
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+#[derive(Clone, Copy)]
+enum Face {
+    Native,
+    Unsigned,
+    SharedKey,
+}
+
+fn main() {
+    support::serve_if_asked_with(|server, store| {
+        let mut config = AzureConfig::new(vec![AzureAccount::development()]);
+        config.unguarded = true;
+        server.with_protocol(Azure::open(store, None, config).expect("the protocol"))
+    });
+    let (rounds, length) = match support::quick() {
+        true => (2, Duration::from_millis(300)),
+        false => (5, Duration::from_secs(1)),
+    };
+    let folder = folder();
+    let server = Child::start(Kind::Memory, 0, folder.path());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(make(&server));
+    let faces = [
+        ("native", Face::Native),
+        ("Azure's face, unsigned", Face::Unsigned),
+        ("Azure's face, Shared Key", Face::SharedKey),
+    ];
+    let mut all = faces.map(|(name, face)| (name, face, Samples::default(), Samples::default()));
+    // The first round warms up.
+    for round in 0..=rounds {
+        for (_, face, micros, rate) in &mut all {
+            let requests: Arc<[Vec<u8>]> =
+                (0..LEASES).map(|number| renewal(*face, number)).collect();
+            let before = server.cpu();
+            let began = Instant::now();
+            let done = runtime.block_on(load(&server, &requests, began + length));
+            let (time, cpu) = (began.elapsed(), server.cpu() - before);
+            if round > 0 {
+                micros.push(cpu.as_secs_f64() * 1e6 / done as f64);
+                rate.push(support::per_second(done, time));
+            }
+        }
+    }
+    let mut rows = vec![
+        [
+            "face",
+            "processor time of one, us",
+            "ratio",
+            "renewals a second",
+        ]
+        .map(String::from)
+        .to_vec(),
+    ];
+    rows.extend(all.iter().map(|(name, _, micros, rate)| {
+        vec![
+            (*name).to_owned(),
+            micros.text(1),
+            micros.over(&all[0].2).text(2),
+            format!("{:.0}", rate.median()),
+        ]
+    }));
+    table(
+        "Renewals over HTTP, 64 connections (target: ratio at most 1.6 unsigned, 2.5 with Shared Key)",
+        &rows,
+    );
+}
+
+/// Has each blob made and leased.
+async fn make(server: &Child) {
+    let mut connection = Connection::open(server.address).await;
+    let container = put("/devstoreaccount1/bench?restype=container", "");
+    assert_eq!(
+        connection
+            .ask(container.as_bytes())
+            .await
+            .expect("an answer"),
+        201
+    );
+    for number in 0..LEASES {
+        let path = format!("/devstoreaccount1/bench/lease-{number:07}");
+        let blob = put(&path, "x-ms-blob-type: BlockBlob\r\n");
+        let lease = put(
+            &format!("{path}?comp=lease"),
+            &format!(
+                "x-ms-lease-action: acquire\r\nx-ms-lease-duration: -1\r\nx-ms-proposed-lease-id: {}\r\n",
+                id(number)
+            ),
+        );
+        for request in [blob, lease] {
+            assert_eq!(
+                connection.ask(request.as_bytes()).await.expect("an answer"),
+                201
+            );
+        }
+    }
+}
+
+fn put(target: &str, headers: &str) -> String {
+    format!("PUT {target} HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n{headers}\r\n")
+}
+
+/// A whole request.
+fn renewal(face: Face, number: u64) -> Vec<u8> {
+    if let Face::Native = face {
+        let body = proof(number);
+        let length = body.len();
+        let path = format!("/v1/namespaces/devstoreaccount1.bench/leases/lease-{number:07}/renew");
+        return format!(
+            "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes();
+    }
+    let path = format!("/devstoreaccount1/bench/lease-{number:07}");
+    let date = Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
+    let service = format!(
+        "x-ms-client-request-id:{}\nx-ms-date:{date}\nx-ms-lease-action:renew\nx-ms-lease-id:{}\n\
+         x-ms-version:2026-10-06\n",
+        id(number + LEASES),
+        id(number)
+    );
+    let mut headers = String::from(
+        "accept: application/xml\r\nuser-agent: azsdk-python-storage-blob/12.31.1 Python/3.11.7 \
+         (Linux-6.1-x86_64)\r\nconnection: keep-alive\r\n",
+    );
+    headers += &service.replace('\n', "\r\n");
+    if let Face::SharedKey = face {
+        let text =
+            format!("PUT\n\n\n\n\n\n\n\n\n\n\n\n{service}/devstoreaccount1{path}\ncomp:lease");
+        let key = BASE64_STANDARD.decode(KEY).expect("a key");
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
+        let signature = BASE64_STANDARD.encode(hmac::sign(&key, text.as_bytes()));
+        headers += &format!("authorization: SharedKey devstoreaccount1:{signature}\r\n");
+    }
+    put(&format!("{path}?comp=lease"), &headers).into_bytes()
+}
+
+/// Renews leases here and there until then. Returns how many.
+async fn load(server: &Child, requests: &Arc<[Vec<u8>]>, until: Instant) -> u64 {
+    let done = Arc::new(AtomicU64::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    for client in 0..CONNECTIONS {
+        let (address, done, requests) = (server.address, Arc::clone(&done), Arc::clone(requests));
+        tasks.spawn(timeout_at(until, async move {
+            let mut connection = Connection::open(address).await;
+            let mut jumps = Jumps::new(client + 1);
+            loop {
+                let number = jumps.below(LEASES) as usize;
+                let status = connection.ask(&requests[number]).await.expect("an answer");
+                assert_eq!(status, 200);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+    }
+    while let Some(task) = tasks.join_next().await {
+        // A client ends because the time is up, or it panicked.
+        let _time_is_up = task.expect("renewals");
+    }
+    done.load(Ordering::Relaxed)
+}

@@ -1,0 +1,161 @@
+//! What the lease of a blob or a container allows a request to do with it.
+
+use std::convert::Infallible;
+
+use tenure_core::Instant;
+use tenure_core::lease::{LeaseId, Record, Rules, State};
+use tenure_server::{AccessEffect, Key, LeaseSnapshot};
+
+use super::Service;
+use super::call::Call;
+use super::error::{Error, On, Result};
+use super::headers::lease_id;
+
+/// How a request uses the blob or container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlobAccess {
+    /// It stays as it is. Everybody may read; but a lease id that is given must be right, so that a
+    /// former holder learns that it lost the lease.
+    Read,
+    /// It changes or is deleted. While the lease is held, only its holder may do so.
+    Write,
+}
+
+/// Why an access is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AccessRefusal {
+    /// The lease is not held, and the lease id that was given did not hold it last.
+    NotHeld,
+    /// The lease id that was given held the lease until it expired or was broken.
+    Lost,
+    /// Another lease id holds the lease.
+    IdMismatch,
+    /// The lease is held and no lease id was given.
+    IdMissing,
+}
+
+impl Call {
+    /// Checks the access with the lease id of the request, and applies its effect to the lease.
+    pub(super) async fn check_access(
+        &self,
+        key: &Key,
+        on: On,
+        access: BlobAccess,
+        effect: AccessEffect,
+    ) -> Result<LeaseSnapshot> {
+        let lease_id = lease_id(&self.headers, "x-ms-lease-id")?;
+        let check = |record: &Record, now| check_access(record, access, lease_id, now);
+        let store = &self.service.store;
+        let checked = store.check_access(&Rules::AZURE, key, check, effect);
+        checked
+            .await?
+            .map_err(|refusal| Error::of_access(on, refusal))
+    }
+}
+
+impl Service {
+    /// Ends and deletes the lease, whoever holds it.
+    pub(super) async fn delete_lease(&self, key: &Key) -> Result<()> {
+        let check = |_: &Record, _| Ok::<_, Infallible>(());
+        let store = &self.store;
+        let Ok(_) = store
+            .check_access(&Rules::AZURE, key, check, AccessEffect::Delete)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Whether the access is allowed at `now` to a request with this lease id, or without one.
+///
+/// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the Blob
+/// service REST API.
+pub(super) fn check_access(
+    record: &Record,
+    access: BlobAccess,
+    lease_id: Option<LeaseId>,
+    now: Instant,
+) -> Result<(), AccessRefusal> {
+    let holds = |lease_id| {
+        record
+            .last_grant()
+            .is_some_and(|grant| grant.lease_id == lease_id)
+    };
+    match (record.state(now), lease_id) {
+        (State::Leased | State::Breaking, Some(id)) if holds(id) => Ok(()),
+        (State::Leased | State::Breaking, Some(_)) => Err(AccessRefusal::IdMismatch),
+        (State::Leased | State::Breaking, None) => match access {
+            BlobAccess::Read => Ok(()),
+            BlobAccess::Write => Err(AccessRefusal::IdMissing),
+        },
+        (State::Available | State::Broken | State::Expired, None) => Ok(()),
+        (State::Broken | State::Expired, Some(id)) if holds(id) => Err(AccessRefusal::Lost),
+        (State::Available | State::Broken | State::Expired, Some(_)) => Err(AccessRefusal::NotHeld),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tenure_core::UnixMillis;
+    use tenure_core::lease::{Acquire, LeaseDuration, Metadata, Operation, Rules, apply};
+
+    const A: u64 = 1;
+    const B: u64 = 2;
+
+    fn id(number: u64) -> LeaseId {
+        LeaseId::from_random_bits(0, number)
+    }
+
+    /// A lease that A acquired for 15 s at zero, after these operations.
+    fn leased_and(operations: &[Operation]) -> Record {
+        let mut record = Record::default();
+        let request = Acquire {
+            lease_id: id(A),
+            holder: "a".parse().unwrap(),
+            duration: LeaseDuration::Fixed(Duration::from_secs(15)),
+            lock_delay: Duration::ZERO,
+            metadata: Metadata::new(),
+            min_epoch: None,
+        };
+        let acquire = Operation::Acquire(request, UnixMillis::new(0));
+        for operation in std::iter::once(&acquire).chain(operations) {
+            apply(&mut record, operation, Instant::default(), &Rules::AZURE).unwrap();
+        }
+        record
+    }
+
+    #[test]
+    fn every_access_in_every_state_is_as_documented() {
+        use AccessRefusal::{IdMismatch, IdMissing, Lost, NotHeld};
+        let at = |secs| Instant::default() + Duration::from_secs(secs);
+        let breaking = || leased_and(&[Operation::Break(Some(Duration::from_secs(10)))]);
+        // State, now; then with A, with B and without an id.
+        let rows = [
+            (Record::default(), 0, [Err(NotHeld), Err(NotHeld), Ok(())]),
+            (
+                leased_and(&[Operation::Release(id(A))]),
+                0,
+                [Err(NotHeld), Err(NotHeld), Ok(())],
+            ),
+            (
+                leased_and(&[]),
+                14,
+                [Ok(()), Err(IdMismatch), Err(IdMissing)],
+            ),
+            (leased_and(&[]), 15, [Err(Lost), Err(NotHeld), Ok(())]),
+            (breaking(), 9, [Ok(()), Err(IdMismatch), Err(IdMissing)]),
+            (breaking(), 10, [Err(Lost), Err(NotHeld), Ok(())]),
+        ];
+        for (record, secs, written) in rows {
+            let given = [Some(id(A)), Some(id(B)), None];
+            for (lease_id, written) in given.into_iter().zip(written) {
+                let state = record.state(at(secs));
+                let check = |access| check_access(&record, access, lease_id, at(secs));
+                assert_eq!(check(BlobAccess::Write), written, "{state:?} {lease_id:?}");
+                let read = if lease_id.is_none() { Ok(()) } else { written };
+                assert_eq!(check(BlobAccess::Read), read, "{state:?} {lease_id:?}");
+            }
+        }
+    }
+}

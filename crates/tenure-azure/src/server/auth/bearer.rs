@@ -1,0 +1,162 @@
+//! Bearer tokens: signed JSON web tokens (RFC 7519), checked against a set of keys (RFC 7517).
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde::Deserialize;
+
+use crate::server::error::{AUTHENTICATION_FAILED, Result};
+
+/// Who signs tokens, and for whom.
+#[derive(Clone)]
+pub(in crate::server) struct Bearer {
+    keys: Vec<Key>,
+    issuer: String,
+    audience: String,
+}
+
+#[derive(Clone)]
+struct Key {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// Claims are checked by the library.
+#[derive(Deserialize)]
+struct Claims {}
+
+impl Bearer {
+    pub(in crate::server) fn new(
+        key_set: &str,
+        issuer: &str,
+        audience: &str,
+    ) -> std::result::Result<Self, String> {
+        let set: JwkSet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
+        let keys = set.keys.iter().map(|key| {
+            Ok(Key {
+                id: key.common.key_id.clone(),
+                algorithm: algorithm(key)?,
+                key: DecodingKey::from_jwk(key).map_err(|error| error.to_string())?,
+            })
+        });
+        let keys = keys.collect::<std::result::Result<Vec<_>, String>>()?;
+        if keys.is_empty() {
+            return Err("it has no keys".into());
+        }
+        if issuer.is_empty() || audience.is_empty() {
+            return Err("issuer and audience must be given".into());
+        }
+        Ok(Self {
+            keys,
+            issuer: issuer.into(),
+            audience: audience.into(),
+        })
+    }
+
+    /// Whether a key of the set has signed the token, for here and for now.
+    pub(super) fn verify(&self, token: &str) -> Result<()> {
+        let failed = |error: jsonwebtoken::errors::Error| {
+            AUTHENTICATION_FAILED.because(format!("the token is refused: {error}"))
+        };
+        let id = decode_header(token).map_err(failed)?.kid;
+        let mut refusal = AUTHENTICATION_FAILED.because("no key has the token's key id");
+        for key in &self.keys {
+            if id.is_some() && key.id.is_some() && id != key.id {
+                continue;
+            }
+            // The key says which algorithm there is, never the token: a public key must not be taken
+            // for the secret of another algorithm.
+            let mut validation = Validation::new(key.algorithm);
+            validation.set_audience(&[&self.audience]);
+            validation.set_issuer(&[&self.issuer]);
+            validation.set_required_spec_claims(&["exp", "aud", "iss"]);
+            validation.validate_nbf = true;
+            match decode::<Claims>(token, &key.key, &validation) {
+                Ok(_) => return Ok(()),
+                Err(error) => refusal = failed(error),
+            }
+        }
+        Err(refusal)
+    }
+}
+
+fn algorithm(key: &Jwk) -> std::result::Result<Algorithm, String> {
+    if let Some(named) = key.common.key_algorithm {
+        let named = named.to_string();
+        return named
+            .parse()
+            .map_err(|_| format!("{named} is no algorithm of signatures"));
+    }
+    match &key.algorithm {
+        AlgorithmParameters::RSA(_) => Ok(Algorithm::RS256),
+        AlgorithmParameters::OctetKey(_) => Ok(Algorithm::HS256),
+        AlgorithmParameters::OctetKeyPair(_) => Ok(Algorithm::EdDSA),
+        AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
+            EllipticCurve::P384 => Ok(Algorithm::ES384),
+            _ => Ok(Algorithm::ES256),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jsonwebtoken::{EncodingKey, Header, encode};
+    use serde_json::{Value, json};
+
+    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+    /// The same in base64url.
+    const SET: &str = r#"{"keys": [{"kty": "oct", "alg": "HS256", "kid": "one",
+        "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
+    const AUDIENCE: &str = "https://storage.azure.com";
+
+    fn token(secret: &[u8], id: &str, change: impl FnOnce(&mut Value)) -> String {
+        let now = chrono::Utc::now().timestamp();
+        let mut claims = json!({"iss": "https://issuer", "aud": AUDIENCE, "exp": now + 600});
+        change(&mut claims);
+        let header = Header {
+            kid: Some(id.into()),
+            ..Header::default()
+        };
+        encode(&header, &claims, &EncodingKey::from_secret(secret)).unwrap()
+    }
+
+    #[test]
+    fn only_tokens_of_the_right_signer_for_here_and_now_are_taken() {
+        let bearer = Bearer::new(SET, "https://issuer", AUDIENCE).unwrap();
+        let takes = |token: &str| bearer.verify(token).is_ok();
+        let now = chrono::Utc::now().timestamp();
+        assert!(takes(&token(SECRET, "one", |_| {})));
+        assert!(!takes(&token(b"another", "one", |_| {})));
+        assert!(!takes(&token(SECRET, "two", |_| {})));
+        assert!(!takes(
+            &token(SECRET, "one", |claims| claims["exp"] = json!(now - 600))
+        ));
+        assert!(!takes(
+            &token(SECRET, "one", |claims| claims["nbf"] = json!(now + 600))
+        ));
+        assert!(!takes(
+            &token(SECRET, "one", |claims| claims["iss"] = json!("x"))
+        ));
+        assert!(!takes(
+            &token(SECRET, "one", |claims| claims["aud"] = json!("x"))
+        ));
+        for claim in ["exp", "iss", "aud"] {
+            let without = token(SECRET, "one", |claims| {
+                claims.as_object_mut().unwrap().remove(claim);
+            });
+            assert!(!takes(&without), "{claim}");
+        }
+        // "alg": "none", and nothing at all.
+        let unsigned = "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2lzc3VlciJ9.";
+        assert!(!takes(unsigned) && !takes("") && !takes("a.b.c"));
+    }
+
+    #[test]
+    fn a_key_set_that_is_none_is_refused() {
+        for set in ["", "{}", r#"{"keys": []}"#, r#"{"keys": [{"kty": "oct"}]}"#] {
+            assert!(Bearer::new(set, "i", "a").is_err(), "{set}");
+        }
+        assert!(Bearer::new(SET, "", "a").is_err());
+    }
+}

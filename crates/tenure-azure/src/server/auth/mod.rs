@@ -1,0 +1,184 @@
+//! Who asks, and what they may do.
+//!
+//! An account that is not there is refused like a wrong signature, after as much work, so that nobody
+//! learns which accounts there are.
+
+mod bearer;
+mod sas;
+mod shared_key;
+
+use std::net::IpAddr;
+
+use aws_lc_rs::hmac;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::clock;
+use super::config::{AzureAccount, AzureConfig};
+use super::error::{
+    AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, NO_AUTHENTICATION_INFORMATION, Result,
+};
+use super::target::{Query, Resource};
+
+pub(super) use bearer::Bearer;
+
+/// All that can be known.
+pub(super) struct Guard {
+    accounts: Vec<AzureAccount>,
+    /// The keys of accounts that are not there.
+    nobody: Vec<hmac::Key>,
+    bearer: Option<Bearer>,
+    over_tls: bool,
+    behind_tls: bool,
+    /// Who gives no credential may do everything.
+    is_open: bool,
+}
+
+/// What whoever asks may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Grant {
+    /// Everything in the account.
+    All,
+    /// What these letters stand for, on these kinds of resources.
+    Account { permissions: String, kinds: String },
+    /// What these letters stand for, on the one resource that the token is for.
+    Service { permissions: String },
+}
+
+/// What is needed: one of these letters on this kind of resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) kind: Kind,
+    pub(super) one_of: &'static str,
+}
+
+/// A kind of resource, as account SAS has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Service,
+    Container,
+    /// The blobs of a container, all together: a service SAS for the container may list them.
+    Listing,
+    Object,
+}
+
+impl Guard {
+    pub(super) fn new(config: &AzureConfig) -> Self {
+        let mut secret = [0; 32];
+        // Nobody signs with it, whatever it is.
+        let _ = getrandom::fill(&mut secret);
+        let nobody = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); AzureAccount::MAX_KEYS];
+        let mut accounts = config.accounts.clone();
+        for account in &mut accounts {
+            // A wrong signature is compared as often whoever it is said to be of.
+            let missing = AzureAccount::MAX_KEYS.saturating_sub(account.keys.len());
+            account.keys.extend_from_slice(&nobody[..missing]);
+        }
+        Self {
+            accounts,
+            nobody,
+            bearer: config.bearer.clone().map(|bearer| bearer.0),
+            over_tls: config.over_tls,
+            behind_tls: config.behind_tls,
+            is_open: config.unguarded,
+        }
+    }
+
+    pub(super) const fn relies_on_tls(&self) -> bool {
+        self.over_tls
+    }
+
+    /// Whether requests have come over TLS.
+    pub(super) const fn is_secure(&self) -> bool {
+        self.over_tls || self.behind_tls
+    }
+
+    /// Who asks for something of this account.
+    pub(super) fn admit(
+        &self,
+        parts: &Parts,
+        account: &str,
+        resource: Option<&Resource>,
+        query: &Query,
+        client: Option<IpAddr>,
+    ) -> Result<Grant> {
+        let known = self.accounts.iter().find(|known| known.name == account);
+        let keys = known.map_or(&self.nobody, |known| &known.keys);
+        let now = clock::utc();
+        let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
+            return if query.get("sig").is_some() {
+                let asks = sas::Asks {
+                    now,
+                    is_secure: self.is_secure(),
+                    // A proxy's is not the client's.
+                    address: client.filter(|_| !self.behind_tls),
+                };
+                sas::verify(keys, account, resource, query, &asks)
+            } else if self.is_open {
+                Ok(Grant::All)
+            } else {
+                Err(NO_AUTHENTICATION_INFORMATION.into())
+            };
+        };
+        let authorization = authorization.to_str().map_err(|_| AUTHENTICATION_FAILED)?;
+        let (scheme, credential) = authorization.split_once(' ').unwrap_or_default();
+        if scheme.eq_ignore_ascii_case("SharedKey") {
+            shared_key::verify(keys, parts, account, query, credential.trim(), now)?;
+            return Ok(Grant::All);
+        }
+        if scheme.eq_ignore_ascii_case("Bearer")
+            && self.is_secure()
+            && let Some(bearer) = &self.bearer
+        {
+            bearer.verify(credential.trim())?;
+            // Tokens are for all accounts that are there.
+            return match known {
+                Some(_) => Ok(Grant::All),
+                None => Err(AUTHENTICATION_FAILED.into()),
+            };
+        }
+        let schemes = "the header Authorization must be SharedKey ACCOUNT:SIGNATURE; a bearer token \
+                       needs TLS and a key set";
+        Err(AUTHENTICATION_FAILED.because(schemes))
+    }
+}
+
+/// Whether one of the keys has signed this. A comparison takes as long whatever is in the signature, and
+/// one that is wrong is compared with all keys.
+fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
+    let Ok(signature) = BASE64_STANDARD.decode(signature) else {
+        return false;
+    };
+    keys.iter()
+        .any(|key| hmac::verify(key, text, &signature).is_ok())
+}
+
+impl Grant {
+    pub(super) fn check(&self, need: Need) -> Result<()> {
+        let (permissions, is_kind) = match self {
+            Self::All => return Ok(()),
+            Self::Account { permissions, kinds } => {
+                let kind = match need.kind {
+                    Kind::Service => 's',
+                    Kind::Container | Kind::Listing => 'c',
+                    Kind::Object => 'o',
+                };
+                (permissions, kinds.contains(kind))
+            }
+            Self::Service { permissions } => {
+                let is_kind = matches!(need.kind, Kind::Object | Kind::Listing);
+                (permissions, is_kind)
+            }
+        };
+        if !is_kind {
+            return Err(super::error::AUTHORIZATION_RESOURCE_TYPE_MISMATCH.into());
+        }
+        if permissions.contains(|letter| need.one_of.contains(letter)) {
+            Ok(())
+        } else {
+            Err(AUTHORIZATION_PERMISSION_MISMATCH.into())
+        }
+    }
+}

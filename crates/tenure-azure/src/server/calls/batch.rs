@@ -1,0 +1,287 @@
+//! "Blob Batch": up to 256 deletions in one request.
+//!
+//! Each is a request of its own, with its own credential, conditions and lease id, in a part of a
+//! `multipart/mixed` body (RFC 2046), and has an answer of its own there.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use httparse::{EMPTY_HEADER, Status};
+use uuid::Uuid;
+
+use super::blobs::read;
+use crate::server::call::{Call, ResponseContext, serve_boxed};
+use crate::server::error::{EXCEEDS_MAX_BATCH_REQUEST_COUNT, Error, INVALID_INPUT, Result};
+use crate::server::headers::{invalid, required};
+use crate::server::random;
+use crate::server::target::{Resource, account_of};
+
+/// Most bytes of a batch: the service's limit.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Most requests of a batch: the service's limit.
+const MAX_REQUESTS: usize = 256;
+
+/// Most headers of a request in a batch: as of any other.
+const MAX_HEADERS: usize = 64;
+
+const CONTENT_ID: HeaderName = HeaderName::from_static("content-id");
+
+/// One request of a batch.
+struct Part {
+    /// What the client calls it.
+    id: Option<HeaderValue>,
+    request: Result<Request>,
+}
+
+pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response> {
+    let boundary = boundary(required(&call.headers, "content-type")?)?;
+    let body = read(&call, body, MAX_BYTES).await?;
+    let parts = split(&body, &boundary)?;
+    let made = format!("batchresponse_{}", new_uuid());
+    let mut answers = Vec::new();
+    for part in parts {
+        let part = Part::of(part);
+        let context = match &part.request {
+            Ok(request) => ResponseContext::of(request.method(), request.headers()),
+            Err(_) => ResponseContext::unknown(),
+        };
+        // In order, as they would come one after the other.
+        let result = match part.request {
+            Ok(request) => delete(&call, request).await,
+            Err(error) => Err(error),
+        };
+        let answer = context.respond(result);
+        write(&mut answers, &made, part.id.as_ref(), answer).await;
+    }
+    answers.extend_from_slice(format!("--{made}--\r\n").as_bytes());
+    let mut response = Response::new(answers.into());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    if let Ok(kind) = HeaderValue::try_from(format!("multipart/mixed; boundary={made}")) {
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    Ok(response)
+}
+
+/// Does one request: a deletion of a blob, in the container that the batch is for.
+async fn delete(call: &Call, request: Request) -> Result<Response> {
+    let path = request.uri().path();
+    let wrong = |reason| Err(INVALID_INPUT.because(reason));
+    if request.method() != Method::DELETE || account_of(path) != call.account {
+        return wrong("a batch takes deletions of blobs of its account only");
+    }
+    match (Resource::of_path(path)?, &call.resource) {
+        (Resource::Blob { container, .. }, Resource::Container(own)) if container != *own => {
+            return wrong("this batch takes blobs of its container only");
+        }
+        (Resource::Blob { .. }, _) => {}
+        _ => return wrong("a batch takes deletions of blobs only"),
+    }
+    serve_boxed(Arc::clone(&call.service), request, call.client).await
+}
+
+/// What stands between the parts.
+fn boundary(content_type: &str) -> Result<String> {
+    let mut parameters = content_type.split(';').map(str::trim);
+    let kind = parameters.next().unwrap_or_default();
+    let boundary = parameters.find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let is_it = name.eq_ignore_ascii_case("boundary");
+        is_it.then(|| value.trim_matches('"'))
+    });
+    // RFC 2046, section 5.1.1.
+    let boundary = boundary.filter(|boundary| (1..=70).contains(&boundary.len()));
+    match boundary {
+        Some(boundary) if kind.eq_ignore_ascii_case("multipart/mixed") => Ok(boundary.to_owned()),
+        _ => Err(invalid(
+            "content-type",
+            "it must be multipart/mixed; boundary=...",
+        )),
+    }
+}
+
+/// The parts of a body.
+fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<&'a [u8]>> {
+    let delimiter = format!("--{boundary}");
+    let delimiter = delimiter.as_bytes();
+    let mut parts = Vec::new();
+    // What stands before the first delimiter is no part.
+    let mut part = None;
+    let mut line_starts = 0;
+    while line_starts < body.len() {
+        let rest = &body[line_starts..];
+        let len = rest
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(rest.len(), |at| at + 1);
+        let line = rest[..len].trim_ascii_end();
+        if let Some(after) = line.strip_prefix(delimiter)
+            && matches!(after, b"" | b"--")
+        {
+            if let Some(first) = part {
+                parts.push(&body[first..line_starts]);
+            }
+            if parts.len() > MAX_REQUESTS {
+                return Err(EXCEEDS_MAX_BATCH_REQUEST_COUNT
+                    .because(format!("at most {MAX_REQUESTS} requests are taken")));
+            }
+            if after == b"--" {
+                return match parts.is_empty() {
+                    true => Err(INVALID_INPUT.because("there are no requests in the batch")),
+                    false => Ok(parts),
+                };
+            }
+            part = Some(line_starts + len);
+        }
+        line_starts += len;
+    }
+    Err(INVALID_INPUT.because("the batch has no end"))
+}
+
+impl Part {
+    fn of(part: &[u8]) -> Self {
+        let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+        let Ok(Status::Complete((len, headers))) = httparse::parse_headers(part, &mut headers)
+        else {
+            let request = Err(malformed("the headers of a part"));
+            return Self { id: None, request };
+        };
+        let of = |name: &HeaderName| {
+            let found = headers.iter().find(|header| *name == header.name)?;
+            HeaderValue::from_bytes(found.value).ok()
+        };
+        let request = match of(&CONTENT_TYPE) {
+            Some(kind) if kind == "application/http" => request(&part[len..]),
+            _ => Err(INVALID_INPUT.because("a part's content type must be application/http")),
+        };
+        let id = of(&CONTENT_ID);
+        Self { id, request }
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    INVALID_INPUT.because(format!("{what} can't be read"))
+}
+
+/// A request without a body, as it stands on the wire.
+fn request(text: &[u8]) -> Result<Request> {
+    // Some clients leave the empty line at its end out.
+    let text = [text.trim_ascii_end(), b"\r\n\r\n"].concat();
+    let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let malformed = || malformed("a request");
+    match parsed.parse(&text) {
+        Ok(Status::Complete(len)) if len == text.len() => {}
+        _ => return Err(malformed()),
+    }
+    let mut request = axum::http::Request::builder()
+        .method(parsed.method.ok_or_else(malformed)?)
+        .uri(parsed.path.ok_or_else(malformed)?);
+    for header in &*parsed.headers {
+        request = request.header(header.name, header.value);
+    }
+    request.body(Body::empty()).map_err(|_| malformed())
+}
+
+/// Writes an answer as a part.
+async fn write(to: &mut Vec<u8>, boundary: &str, id: Option<&HeaderValue>, answer: Response) {
+    let (mut head, body) = answer.into_parts();
+    // It is in memory.
+    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    head.headers.insert(CONTENT_LENGTH, body.len().into());
+    let mut text = format!("--{boundary}\r\nContent-Type: application/http\r\n");
+    if let Some(id) = id.and_then(|id| id.to_str().ok()) {
+        let _ = write!(text, "Content-ID: {id}\r\n");
+    }
+    let _ = write!(text, "\r\nHTTP/1.1 {}\r\n", head.status);
+    to.extend_from_slice(text.as_bytes());
+    for (name, value) in &head.headers {
+        to.extend_from_slice(name.as_str().as_bytes());
+        to.extend_from_slice(b": ");
+        to.extend_from_slice(value.as_bytes());
+        to.extend_from_slice(b"\r\n");
+    }
+    to.extend_from_slice(b"\r\n");
+    to.extend_from_slice(&body);
+    to.extend_from_slice(b"\r\n");
+}
+
+fn new_uuid() -> Uuid {
+    let (high, low) = random::bits();
+    Uuid::from_u64_pair(high, low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_split_at_its_boundary_alone() {
+        let body = b"before\r\n--b\r\none --b\r\n\r\n--b\r\n--bc\r\ntwo\r\n--b--\r\nafter";
+        let parts = split(body, "b").unwrap();
+        assert_eq!(parts, [&b"one --b\r\n\r\n"[..], b"--bc\r\ntwo\r\n"]);
+        for bad in [
+            &b""[..],
+            b"--b\r\none\r\n",
+            b"--b--\r\n",
+            b"one\r\n--c--\r\n",
+        ] {
+            let code = split(bad, "b").map_err(|error| error.code);
+            assert_eq!(code, Err(INVALID_INPUT), "{}", bad.escape_ascii());
+        }
+        let parts = |count| format!("{}--b--", "--b\r\nx\r\n".repeat(count));
+        assert!(split(parts(MAX_REQUESTS).as_bytes(), "b").is_ok());
+        let many = parts(MAX_REQUESTS + 1);
+        let many = split(many.as_bytes(), "b");
+        assert_eq!(
+            many.map_err(|error| error.code),
+            Err(EXCEEDS_MAX_BATCH_REQUEST_COUNT)
+        );
+    }
+
+    #[test]
+    fn a_boundary_may_stand_in_quotes() {
+        for good in [
+            "multipart/mixed; boundary=b",
+            "Multipart/Mixed;a=c; Boundary=\"b\"",
+        ] {
+            assert_eq!(boundary(good).as_deref(), Ok("b"));
+        }
+        let long = format!("multipart/mixed; boundary={}", "b".repeat(71));
+        for bad in [
+            "",
+            "multipart/mixed",
+            "multipart/mixed; boundary=",
+            "text/plain; boundary=b",
+            &long,
+        ] {
+            assert!(boundary(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_a_request_with_or_without_an_empty_line_at_its_end() {
+        let head = "Content-Type: application/http\r\nContent-ID: 7\r\n\r\n";
+        for end in ["", "\r\n", "\r\n\r\n"] {
+            let part = format!("{head}DELETE /a/c/b%20?x=y HTTP/1.1\r\nx-ms-date: now{end}");
+            let part = Part::of(part.as_bytes());
+            assert_eq!(part.id, Some(HeaderValue::from_static("7")));
+            let request = part.request.unwrap();
+            assert_eq!(request.uri(), "/a/c/b%20?x=y");
+            assert_eq!(request.headers()["x-ms-date"], "now");
+        }
+        for bad in [
+            "",
+            "x",
+            "Content-Type: text/plain\r\n\r\nDELETE / HTTP/1.1\r\n",
+            head,
+        ] {
+            assert!(Part::of(bad.as_bytes()).request.is_err(), "{bad}");
+        }
+    }
+}

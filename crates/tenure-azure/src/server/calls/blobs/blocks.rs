@@ -1,0 +1,346 @@
+//! "Put Block", "Put Block List" and "Get Block List".
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::server::access::BlobAccess;
+use axum::body::{Body as Stream, Bytes};
+use axum::http::StatusCode;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use super::write::{Parts, WRITTEN, commit};
+use super::{check_md5, content_headers, read, too_large};
+use crate::server::blobs::{Blob, Block, Body, MAX_BLOCKS};
+use crate::server::call::Call;
+use crate::server::calls::{insert_version, mark_unencrypted};
+use crate::server::conditions::Conditions;
+use crate::server::error::{
+    BLOB_NOT_FOUND, BLOCK_LIST_TOO_LONG, INVALID_BLOB_TYPE, INVALID_BLOCK_LIST,
+    INVALID_QUERY_PARAMETER_VALUE, INVALID_XML_DOCUMENT, MISSING_REQUIRED_QUERY_PARAMETER, Result,
+    UNSUPPORTED_HEADER,
+};
+use crate::server::headers::{invalid, metadata, text};
+use crate::server::xml::Xml;
+use tenure_server::AccessEffect;
+
+/// Most bytes of a block list: as many as the most ids of the greatest length need.
+const MAX_LIST_BYTES: usize = MAX_BLOCKS * 128;
+
+/// Most bytes of a block's id before they are written in base64.
+const MAX_ID: usize = 64;
+
+/// Where a block list finds a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Committed,
+    Uncommitted,
+    /// Among the uncommitted blocks, and then among the others.
+    Latest,
+}
+
+/// "Put Block". The blob does not change by it.
+pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Response> {
+    let id = block_id(&call)?;
+    if !Conditions::of(&call.headers)?.is_none() {
+        return Err(UNSUPPORTED_HEADER.because("Put Block has no conditional headers"));
+    }
+    let sent = read(&call, body, call.service.max_blob_bytes).await?;
+    if sent.is_empty() {
+        return Err(invalid("content-length", "a block has at least one byte"));
+    }
+    check_md5(text(&call.headers, "content-md5")?, &sent)?;
+    // Under the lock, so that a block of an old holder never replaces one of a new holder.
+    let blobs = &call.service.blobs;
+    let _lock = blobs.write_lock().await;
+    check_type(call.known_blob()?.as_deref())?;
+    call.check_blob_access(BlobAccess::Write, AccessEffect::Keep)
+        .await?;
+    let put = blobs.staged().put(call.target(), id, sent, Instant::now());
+    put?;
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::CREATED;
+    mark_unencrypted(response.headers_mut(), WRITTEN);
+    Ok(response)
+}
+
+/// "Put Block List": makes the blob from blocks.
+pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Result<Response> {
+    let headers = &call.headers;
+    let parts = Parts {
+        conditions: Conditions::of(headers)?,
+        metadata: metadata(headers)?,
+        // The other headers of content are those of the list.
+        content: content_headers(headers)?,
+    };
+    let sent = read(&call, body, MAX_LIST_BYTES).await?;
+    check_md5(text(headers, "content-md5")?, &sent)?;
+    let list = parse(&sent)?;
+    let most = call.service.max_blob_bytes;
+    let body = |known: Option<&Blob>| {
+        check_type(known)?;
+        let committed = known.map(committed).unwrap_or_default();
+        let mut staged = call.service.blobs.staged();
+        let staged = staged.of(&call.target(), Instant::now());
+        assemble(&list, &committed, staged, most)
+    };
+    commit(&call, parts, body).await
+}
+
+/// "Get Block List".
+pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
+    let asked = match call.query.get("blocklisttype").unwrap_or_default() {
+        "" | "committed" => [true, false],
+        "uncommitted" => [false, true],
+        "all" => [true, true],
+        other => {
+            let reason = "it must be committed, uncommitted or all";
+            let code = INVALID_QUERY_PARAMETER_VALUE;
+            return Err(code.of_parameter("blocklisttype", other, reason));
+        }
+    };
+    let known = call.known_blob()?;
+    check_type(known.as_deref())?;
+    call.check_blob_access(BlobAccess::Read, AccessEffect::Keep)
+        .await?;
+    let staged: Option<Vec<Block>> = {
+        let mut staged = call.service.blobs.staged();
+        let staged = staged.of(&call.target(), Instant::now());
+        let block = |(id, bytes): (&String, &Bytes)| Block {
+            id: id.clone(),
+            len: bytes.len(),
+        };
+        staged.map(|blocks| blocks.iter().map(block).collect())
+    };
+    if known.is_none() && staged.is_none() {
+        return Err(BLOB_NOT_FOUND.into());
+    }
+    let committed = known.as_ref().map_or(&[][..], |blob| &blob.blocks);
+    let lists = [
+        ("CommittedBlocks", committed),
+        ("UncommittedBlocks", staged.as_deref().unwrap_or_default()),
+    ];
+    let mut xml = Xml::new();
+    xml.element("BlockList", |xml| {
+        for ((name, blocks), _) in lists.iter().zip(asked).filter(|(_, asked)| *asked) {
+            xml.element(name, |xml| {
+                for block in *blocks {
+                    xml.element("Block", |xml| {
+                        xml.text("Name", &block.id);
+                        xml.text("Size", &block.len.to_string());
+                    });
+                }
+            });
+        }
+    });
+    let mut response = xml.into_response(StatusCode::OK);
+    let headers = response.headers_mut();
+    let len = known.as_ref().map_or(0, |blob| blob.body.len());
+    headers.insert("x-ms-blob-content-length", len.into());
+    if let Some(blob) = known {
+        insert_version(headers, &blob.version);
+    }
+    Ok(response)
+}
+
+/// The id in the query, which is base64.
+fn block_id(call: &Call) -> Result<String> {
+    let name = "blockid";
+    let missing = || MISSING_REQUIRED_QUERY_PARAMETER.of_parameter(name, "", "it is missing");
+    let id = call.query.get(name).ok_or_else(missing)?;
+    if is_id(id) {
+        return Ok(id.to_owned());
+    }
+    let reason = format!("it must be base64 of 1 to {MAX_ID} bytes");
+    Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter(name, id, reason))
+}
+
+fn is_id(text: &str) -> bool {
+    let id = BASE64_STANDARD.decode(text);
+    id.is_ok_and(|id| (1..=MAX_ID).contains(&id.len()))
+}
+
+fn check_type(known: Option<&Blob>) -> Result<()> {
+    match known.map(|blob| &blob.body) {
+        Some(Body::Page(_)) => Err(INVALID_BLOB_TYPE.into()),
+        Some(Body::Block(_)) | None => Ok(()),
+    }
+}
+
+/// The blocks that a blob was made of, by id.
+fn committed(blob: &Blob) -> BTreeMap<&str, Bytes> {
+    let Body::Block(bytes) = &blob.body else {
+        return BTreeMap::new();
+    };
+    let mut first = 0;
+    let mut found = BTreeMap::new();
+    for block in blob.blocks.iter() {
+        // Only a block list makes such a body, so the lengths add up.
+        let range = first..first + block.len;
+        first = range.end;
+        found.insert(block.id.as_str(), bytes.slice(range));
+    }
+    found
+}
+
+fn assemble(
+    list: &[(Source, String)],
+    committed: &BTreeMap<&str, Bytes>,
+    staged: Option<&BTreeMap<String, Bytes>>,
+    most: usize,
+) -> Result<(Body, Arc<[Block]>)> {
+    let find = |source: Source, id: &str| {
+        let staged = || staged.and_then(|staged| staged.get(id));
+        let committed = || committed.get(id);
+        match source {
+            Source::Committed => committed(),
+            Source::Uncommitted => staged(),
+            Source::Latest => staged().or_else(committed),
+        }
+    };
+    let mut found = Vec::with_capacity(list.len());
+    let mut len = 0;
+    for (source, id) in list {
+        let bytes = find(*source, id).ok_or_else(|| {
+            INVALID_BLOCK_LIST.because(format!("there is no block {id:.100} to take"))
+        })?;
+        // Before anything is copied: a block may stand there more than once.
+        len += bytes.len();
+        if len > most {
+            return Err(too_large(format!("more than {most}"), most));
+        }
+        found.push((id, bytes));
+    }
+    let mut body = Vec::with_capacity(len);
+    for (_, bytes) in &found {
+        body.extend_from_slice(bytes);
+    }
+    let blocks = found.iter().map(|(id, bytes)| Block {
+        id: (*id).clone(),
+        len: bytes.len(),
+    });
+    Ok((Body::Block(body.into()), blocks.collect()))
+}
+
+/// `<BlockList><Latest>ID</Latest>...</BlockList>`
+fn parse(xml: &[u8]) -> Result<Vec<(Source, String)>> {
+    let wrong = |reason: String| INVALID_XML_DOCUMENT.because(reason);
+    let text = std::str::from_utf8(xml).map_err(|error| wrong(error.to_string()))?;
+    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
+    reader.config_mut().trim_text(true);
+    let mut list = Vec::new();
+    let mut is_open = false;
+    let mut is_done = false;
+    let mut entry: Option<(Source, String)> = None;
+    loop {
+        let event = reader
+            .read_event()
+            .map_err(|error| wrong(error.to_string()))?;
+        match (event, &mut entry) {
+            (Event::Start(start), None) if !is_open && !is_done => {
+                if start.name().as_ref() != "BlockList" {
+                    return Err(wrong("its root must be BlockList".into()));
+                }
+                is_open = true;
+            }
+            (Event::Start(start), None) if is_open => {
+                let source = match start.name().as_ref() {
+                    "Committed" => Source::Committed,
+                    "Uncommitted" => Source::Uncommitted,
+                    "Latest" => Source::Latest,
+                    _ => {
+                        let names = "its elements must be Committed, Uncommitted or Latest";
+                        return Err(wrong(names.into()));
+                    }
+                };
+                entry = Some((source, String::new()));
+            }
+            (Event::Text(text), Some((_, id))) => {
+                id.push_str(&text.xml10_content());
+            }
+            (Event::End(_), Some(_)) => {
+                list.extend(entry.take());
+                if list.len() > MAX_BLOCKS {
+                    return Err(BLOCK_LIST_TOO_LONG.into());
+                }
+            }
+            (Event::End(_), None) => (is_open, is_done) = (false, true),
+            (Event::Empty(empty), None) if !is_open && !is_done => {
+                if empty.name().as_ref() != "BlockList" {
+                    return Err(wrong("its root must be BlockList".into()));
+                }
+                is_done = true;
+            }
+            (Event::Decl(_) | Event::Comment(_), _) => {}
+            (Event::Eof, _) if is_done => return Ok(list),
+            _ => return Err(wrong("it must be a list of blocks".into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_list_is_read_as_clients_write_it() {
+        let list = parse(
+            b"\xef\xbb\xbf<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<BlockList>\n  <Latest>AAAA</Latest>\
+              <Committed> AAAB </Committed><Uncommitted>AA+/</Uncommitted></BlockList>\n",
+        );
+        let expected = [
+            (Source::Latest, "AAAA".to_owned()),
+            (Source::Committed, "AAAB".to_owned()),
+            (Source::Uncommitted, "AA+/".to_owned()),
+        ];
+        assert_eq!(list.as_deref(), Ok(&expected[..]));
+        for empty in ["<BlockList/>", "<BlockList></BlockList>"] {
+            assert_eq!(parse(empty.as_bytes()), Ok(Vec::new()));
+        }
+        for bad in [
+            &b""[..],
+            b"x",
+            b"\xff",
+            b"<BlockList>",
+            b"<Blocks/>",
+            b"<BlockList><Other>AAAA</Other></BlockList>",
+            b"<BlockList><Latest><Latest>AAAA</Latest></Latest></BlockList>",
+            b"<BlockList><Latest>AAAA</BlockList>",
+            b"<BlockList>AAAA</BlockList>",
+            b"<BlockList/><BlockList/>",
+            b"<!DOCTYPE x [<!ENTITY a \"b\">]><BlockList><Latest>&a;</Latest></BlockList>",
+        ] {
+            let code = parse(bad).map_err(|error| error.code);
+            assert_eq!(code, Err(INVALID_XML_DOCUMENT), "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn blocks_are_taken_from_where_the_list_says_and_never_more_than_fit() {
+        let committed = BTreeMap::from([("a", Bytes::from("old")), ("b", Bytes::from("b"))]);
+        let staged = BTreeMap::from([("a".to_owned(), Bytes::from("new"))]);
+        let of = |list: &[(Source, &str)], most| {
+            let list: Vec<(Source, String)> =
+                list.iter().map(|(s, id)| (*s, (*id).into())).collect();
+            assemble(&list, &committed, Some(&staged), most)
+                .map(|(body, blocks)| (body, blocks.len()))
+                .map_err(|error| error.code)
+        };
+        use Source::{Committed, Latest, Uncommitted};
+        let all = [
+            (Committed, "a"),
+            (Uncommitted, "a"),
+            (Latest, "a"),
+            (Latest, "b"),
+        ];
+        let body = Body::Block(Bytes::from("oldnewnewb"));
+        assert_eq!(of(&all, 10), Ok((body, 4)));
+        assert!(of(&all, 9).is_err());
+        assert_eq!(of(&[(Uncommitted, "b")], 10), Err(INVALID_BLOCK_LIST));
+        assert_eq!(of(&[(Committed, "c")], 10), Err(INVALID_BLOCK_LIST));
+    }
+}

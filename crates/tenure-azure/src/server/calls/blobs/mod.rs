@@ -1,0 +1,124 @@
+//! Blobs.
+
+mod blocks;
+mod read;
+mod write;
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use crate::server::access::BlobAccess;
+use axum::body::{Body as Stream, Bytes, HttpBody, to_bytes};
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http_body_util::LengthLimitError;
+
+use crate::server::blobs::{Blob, Body, ContentHeaders};
+use crate::server::call::Call;
+use crate::server::error::{
+    CONTAINER_NOT_FOUND, Error, INVALID_MD5, MD5_MISMATCH, MISSING_CONTENT_LENGTH_HEADER,
+    OPERATION_TIMED_OUT, On, REQUEST_BODY_TOO_LARGE, Result,
+};
+use crate::server::headers::text;
+use crate::server::names::blob_key;
+use tenure_server::{AccessEffect, LeaseSnapshot};
+
+pub(in crate::server) use self::blocks::{block_list, put_block, put_block_list};
+pub(in crate::server) use self::read::{get, properties};
+pub(in crate::server) use self::write::{delete, put, set_metadata, set_properties};
+
+/// What is told with a body: the header of an answer, and what stands before it when it is set.
+const CONTENT: [&str; 6] = [
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-disposition",
+    "content-md5",
+    "cache-control",
+];
+
+/// What is said of the blob's body by `x-ms-blob-*`.
+fn content_headers(headers: &HeaderMap) -> Result<ContentHeaders> {
+    let mut content = ContentHeaders::default();
+    for name in CONTENT {
+        if let Some(value) = text(headers, &format!("x-ms-blob-{name}"))? {
+            content.0.insert(name.into(), value.into());
+        }
+    }
+    Ok(content)
+}
+
+fn too_large(size: impl std::fmt::Display, most: usize) -> Error {
+    REQUEST_BODY_TOO_LARGE.because(format!(
+        "it would have {size} bytes, at most {most} are taken"
+    ))
+}
+
+/// The body is the one that was hashed, if one was.
+fn check_md5(said: Option<&str>, body: &Bytes) -> Result<()> {
+    let Some(said) = said else {
+        return Ok(());
+    };
+    match BASE64_STANDARD.decode(said) {
+        Ok(said) if said == md5::compute(body).0 => Ok(()),
+        Ok(said) if said.len() == 16 => Err(MD5_MISMATCH.into()),
+        _ => Err(INVALID_MD5.into()),
+    }
+}
+
+/// The whole body, if it is small enough and comes in time.
+pub(in crate::server) async fn read(call: &Call, body: Stream, most: usize) -> Result<Bytes> {
+    let size = body.size_hint();
+    if size.exact().is_none() {
+        return Err(MISSING_CONTENT_LENGTH_HEADER.into());
+    }
+    if size.lower() > most as u64 {
+        return Err(too_large(size.lower(), most));
+    }
+    let time = call.service.store.limits().request_time;
+    match tokio::time::timeout(time, to_bytes(body, most)).await {
+        // A part of the connection's buffer would keep all of it.
+        Ok(Ok(body)) => Ok(Bytes::copy_from_slice(&body)),
+        Ok(Err(error))
+            if error
+                .source()
+                .is_some_and(|error| error.is::<LengthLimitError>()) =>
+        {
+            Err(too_large(format!("more than {most}"), most))
+        }
+        // The client will hardly hear of it.
+        Ok(Err(_)) | Err(_) => Err(OPERATION_TIMED_OUT.into()),
+    }
+}
+
+impl Call {
+    /// The blob as it is; its container must be there.
+    pub(super) fn known_blob(&self) -> Result<Option<Arc<Blob>>> {
+        let catalog = self.service.blobs.catalog();
+        let container = catalog.container(&self.account, self.container());
+        Ok(container
+            .ok_or(CONTAINER_NOT_FOUND)?
+            .blob(self.blob())
+            .cloned())
+    }
+
+    pub(super) async fn check_blob_access(
+        &self,
+        access: BlobAccess,
+        effect: AccessEffect,
+    ) -> Result<LeaseSnapshot> {
+        let key = blob_key(&self.account, self.container(), self.blob())?;
+        self.check_access(&key, On::Blob, access, effect).await
+    }
+}
+
+impl Body {
+    /// Its type in the service's words.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Block(_) => "BlockBlob",
+            Self::Page(_) => "PageBlob",
+        }
+    }
+}

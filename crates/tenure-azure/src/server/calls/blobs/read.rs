@@ -1,0 +1,179 @@
+//! "Get Blob", "Get Blob Properties" and "Get Blob Metadata".
+
+use std::sync::Arc;
+
+use crate::server::access::BlobAccess;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::CONTENT;
+use crate::server::auth::Grant;
+use crate::server::blobs::{Blob, Body};
+use crate::server::call::Call;
+use crate::server::calls::{
+    answer, insert_lease, insert_metadata, insert_number, mark_unencrypted,
+};
+use crate::server::conditions::Conditions;
+use crate::server::error::{BLOB_NOT_FOUND, INVALID_RANGE, Result, UNSUPPORTED_HEADER};
+use crate::server::headers::{given, http_date, invalid, text};
+use tenure_server::{AccessEffect, LeaseSnapshot};
+
+const HASHED: &str = "x-ms-range-get-content-md5";
+
+/// Most bytes of a range whose hash is told: the service's limit.
+const MAX_HASHED: u64 = 4 << 20;
+
+/// What a service SAS may say in their place.
+const OVERRIDES: [(&str, &str); 5] = [
+    ("rscc", "cache-control"),
+    ("rscd", "content-disposition"),
+    ("rsce", "content-encoding"),
+    ("rscl", "content-language"),
+    ("rsct", "content-type"),
+];
+
+/// "Get Blob".
+pub(in crate::server) async fn get(call: Call) -> Result<Response> {
+    let (blob, snapshot) = read_blob(&call).await?;
+    let range = range(&call.headers)?;
+    let len = blob.body.len();
+    let (first, count) = match range {
+        None => (0, len),
+        Some((first, _)) if first >= len => return Err(INVALID_RANGE.of_size(len)),
+        Some((first, last)) => (first, last.map_or(len, |last| len.min(last + 1)) - first),
+    };
+    let is_hashed = asks_for_hash(&call.headers)?;
+    if is_hashed && (range.is_none() || count > MAX_HASHED) {
+        let reason = format!("it needs a range of at most {MAX_HASHED} bytes");
+        return Err(invalid(HASHED, &reason));
+    }
+    let to = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let bytes = match &blob.body {
+        Body::Block(bytes) => bytes.slice(to(first)..to(first + count)),
+        Body::Page(_) => Bytes::from(vec![0; to(count)]),
+    };
+    let mut response = described(&call, &blob, snapshot);
+    let headers = response.headers_mut();
+    insert_number(headers, header::CONTENT_LENGTH, count);
+    if range.is_some() {
+        let range = format!("bytes {first}-{}/{len}", first + count - 1);
+        if let Ok(range) = HeaderValue::try_from(range) {
+            headers.insert(header::CONTENT_RANGE, range);
+        }
+        // That of the whole is not the part's.
+        if let Some(md5) = headers.remove("content-md5") {
+            headers.insert(HeaderName::from_static("x-ms-blob-content-md5"), md5);
+        }
+        if is_hashed {
+            let md5 = BASE64_STANDARD.encode(md5::compute(&bytes).0);
+            if let Ok(md5) = HeaderValue::try_from(md5) {
+                headers.insert("content-md5", md5);
+            }
+        }
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    *response.body_mut() = bytes.into();
+    Ok(response)
+}
+
+/// "Get Blob Properties" and "Get Blob Metadata".
+pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
+    let (blob, snapshot) = read_blob(&call).await?;
+    let mut response = described(&call, &blob, snapshot);
+    if call.method == axum::http::Method::HEAD {
+        insert_number(
+            response.headers_mut(),
+            header::CONTENT_LENGTH,
+            blob.body.len(),
+        );
+    }
+    Ok(response)
+}
+
+async fn read_blob(call: &Call) -> Result<(Arc<Blob>, LeaseSnapshot)> {
+    let conditions = Conditions::of(&call.headers)?;
+    let blob = call.known_blob()?.ok_or(BLOB_NOT_FOUND)?;
+    let stamp = blob.version.stamp;
+    conditions.check_read(&stamp.etag(), stamp.time())?;
+    let snapshot = call
+        .check_blob_access(BlobAccess::Read, AccessEffect::Keep)
+        .await?;
+    Ok((blob, snapshot))
+}
+
+/// All headers that describe the blob.
+fn described(call: &Call, blob: &Blob, snapshot: LeaseSnapshot) -> Response {
+    let mut response = answer(StatusCode::OK, &blob.version);
+    let headers = response.headers_mut();
+    let insert = |headers: &mut HeaderMap, name: &'static str, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    };
+    for name in CONTENT {
+        if let Some(value) = blob.content.0.get(name) {
+            insert(headers, name, value);
+        }
+    }
+    if matches!(call.grant, Grant::Service { .. }) {
+        // They are signed with the rest of it.
+        for (parameter, name) in OVERRIDES {
+            if let Some(value) = call.query.get(parameter) {
+                insert(headers, name, value);
+            }
+        }
+    }
+    insert(headers, "accept-ranges", "bytes");
+    let created = http_date(blob.created.time());
+    insert(headers, "x-ms-creation-time", &created);
+    insert(headers, "x-ms-blob-type", blob.body.kind());
+    if matches!(blob.body, Body::Page(_)) {
+        insert(headers, "x-ms-blob-sequence-number", "0");
+    }
+    mark_unencrypted(headers, "x-ms-server-encrypted");
+    insert_metadata(headers, &blob.metadata);
+    insert_lease(headers, snapshot);
+    response
+}
+
+/// Whether the answer is to have the MD5 hash of the range.
+fn asks_for_hash(headers: &HeaderMap) -> Result<bool> {
+    let other = "x-ms-range-get-content-crc64";
+    if headers.contains_key(other) {
+        return Err(UNSUPPORTED_HEADER.because(other));
+    }
+    match given(headers, HASHED)? {
+        None => Ok(false),
+        Some(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+        Some(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+        Some(_) => Err(invalid(HASHED, "it must be true or false")),
+    }
+}
+
+/// `bytes=FIRST-LAST` or `bytes=FIRST-`.
+fn range(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>> {
+    let name = ["x-ms-range", "range"]
+        .into_iter()
+        .find(|name| headers.contains_key(*name));
+    let Some(name) = name else {
+        return Ok(None);
+    };
+    let range = text(headers, name)?.unwrap_or_default();
+    let parsed = || {
+        let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+        let first = first.parse::<u64>().ok()?;
+        let last = match last {
+            "" => None,
+            last => Some(last.parse::<u64>().ok().filter(|last| *last >= first)?),
+        };
+        // So that one more never overflows.
+        Some((first, last.map(|last| last.min(u64::MAX - 1))))
+    };
+    match parsed() {
+        Some(range) => Ok(Some(range)),
+        None => Err(invalid(name, "it must be bytes=FIRST-LAST or bytes=FIRST-")),
+    }
+}

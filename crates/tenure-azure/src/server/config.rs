@@ -1,0 +1,314 @@
+//! What the face is set up with.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::auth::Bearer;
+use super::blobs::StagedLimits;
+use super::names::is_account;
+
+/// The Azure Blob lease protocol, for a [`Server`](tenure_server::Server).
+#[derive(Clone, Debug)]
+pub struct AzureConfig {
+    /// Who may use it. Each account has containers of its own.
+    pub accounts: Vec<AzureAccount>,
+    /// Most bytes of a blob. Default 1 MiB: a blob here says something about its lease. Over it: 413
+    /// `RequestBodyTooLarge`.
+    pub max_blob_bytes: usize,
+    /// Most bytes of all containers and blobs, with their names and metadata, in memory and on disk.
+    /// Default 64 MiB. Over it: 413 `RequestBodyTooLarge`.
+    pub max_total_bytes: usize,
+    /// Most bytes of all blocks that are not part of a blob yet, with their names and ids and 256 each:
+    /// they are in memory alone. Default 16 MiB. Over it: 503 `ServerBusy`. Those of one blob may have
+    /// twice [`max_blob_bytes`](Self::max_blob_bytes), so that an upload that was cut off can begin
+    /// anew.
+    pub max_uncommitted_bytes: usize,
+    /// How long the uncommitted blocks of a blob stay after the last one came. Default 10 minutes.
+    pub uncommitted_time: Duration,
+    /// Who else may use all accounts: whoever has a token that one of these keys has signed. Default:
+    /// nobody.
+    pub bearer: Option<AzureBearer>,
+    /// Whether the server speaks TLS itself ([`Server::with_tls`](tenure_server::Server::with_tls)). Default: no.
+    /// Without TLS bearer tokens are not taken, because whoever reads one can use it, nor are shared
+    /// access signatures that are for https only.
+    pub over_tls: bool,
+    /// Whether all requests have come over TLS that a proxy in front of the store ends. Default: no. The
+    /// proxy's address is all that is known of clients then, so shared access signatures that are for
+    /// some addresses only are refused.
+    pub behind_tls: bool,
+    /// Whether those who give no credential may do everything. For a benchmark alone: the command has no
+    /// setting for it.
+    #[doc(hidden)]
+    pub unguarded: bool,
+}
+
+/// An account's name and its keys.
+#[derive(Clone)]
+pub struct AzureAccount {
+    pub(super) name: String,
+    pub(super) keys: Vec<hmac::Key>,
+}
+
+/// Who signs bearer tokens, and for whom.
+#[derive(Clone)]
+pub struct AzureBearer(pub(super) Bearer);
+
+/// What is wrong with an account or with the keys of bearer tokens. No key is told back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AzureConfigError {
+    /// The account's name can't be.
+    #[error(
+        "account {name:?} must have 3 to 24 lower-case letters and digits, and not be a path of the store"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The account has no key, or more than two.
+    #[error("account {name} has {count} keys and must have one or two")]
+    Keys {
+        /// The account.
+        name: String,
+        /// How many.
+        count: usize,
+    },
+    /// A key is no key.
+    #[error("account {name}: key {number} must be base64 of 16 bytes at least")]
+    Key {
+        /// The account.
+        name: String,
+        /// Which of its keys, from 1.
+        number: usize,
+    },
+    /// The account is there twice.
+    #[error("account {name} is there twice")]
+    Twice {
+        /// The account.
+        name: String,
+    },
+    /// There is no account.
+    #[error("there is no account: nobody could use it")]
+    NoAccount,
+    /// Bearer tokens would go over the network for everybody to read.
+    #[error(
+        "bearer tokens need TLS: give the store a certificate, or put a proxy that ends it in front and \
+         set behind_tls"
+    )]
+    BearerInTheOpen,
+    /// A limit makes no sense.
+    #[error("{name} is {value} and must be from {least} to {most}")]
+    Limit {
+        /// The field of [`AzureConfig`].
+        name: &'static str,
+        /// What it is.
+        value: usize,
+        /// The least that it may be.
+        least: usize,
+        /// The most that it may be.
+        most: usize,
+    },
+    /// A time makes no sense.
+    #[error("{name} is {value:?} and must be from {least:?} to {most:?}")]
+    Time {
+        /// The field of [`AzureConfig`].
+        name: &'static str,
+        /// What it is.
+        value: Duration,
+        /// The least that it may be.
+        least: Duration,
+        /// The most that it may be.
+        most: Duration,
+    },
+    /// The keys of bearer tokens are none.
+    #[error("the key set of bearer tokens is not right: {reason}")]
+    KeySet {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl AzureConfig {
+    /// What [`max_blob_bytes`](Self::max_blob_bytes) may be: one blob is in a row of the database.
+    pub const BLOB_BYTES: RangeInclusive<usize> = 1024..=64 << 20;
+
+    /// What [`max_total_bytes`](Self::max_total_bytes) may be: all of it is in memory.
+    pub const TOTAL_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
+
+    /// What [`max_uncommitted_bytes`](Self::max_uncommitted_bytes) may be: all of it is in memory.
+    pub const UNCOMMITTED_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
+
+    /// What [`uncommitted_time`](Self::uncommitted_time) may be: the service's own is a week.
+    pub const UNCOMMITTED_TIME: RangeInclusive<Duration> =
+        Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
+
+    /// For these accounts, with the usual limits.
+    #[must_use]
+    pub const fn new(accounts: Vec<AzureAccount>) -> Self {
+        Self {
+            accounts,
+            max_blob_bytes: 1024 * 1024,
+            max_total_bytes: 64 * 1024 * 1024,
+            max_uncommitted_bytes: 16 * 1024 * 1024,
+            uncommitted_time: Duration::from_secs(10 * 60),
+            bearer: None,
+            over_tls: false,
+            behind_tls: false,
+            unguarded: false,
+        }
+    }
+
+    /// Whether all of it can be.
+    ///
+    /// # Errors
+    ///
+    /// [`AzureConfigError`] names the first that can't.
+    pub fn check(&self) -> Result<(), AzureConfigError> {
+        if self.accounts.is_empty() {
+            return Err(AzureConfigError::NoAccount);
+        }
+        for (at, account) in self.accounts.iter().enumerate() {
+            if self.accounts[..at]
+                .iter()
+                .any(|earlier| earlier.name == account.name)
+            {
+                let name = account.name.clone();
+                return Err(AzureConfigError::Twice { name });
+            }
+        }
+        if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {
+            return Err(AzureConfigError::BearerInTheOpen);
+        }
+        let limits = [
+            ("max_blob_bytes", self.max_blob_bytes, Self::BLOB_BYTES),
+            ("max_total_bytes", self.max_total_bytes, Self::TOTAL_BYTES),
+            (
+                "max_uncommitted_bytes",
+                self.max_uncommitted_bytes,
+                Self::UNCOMMITTED_BYTES,
+            ),
+        ];
+        for (name, value, range) in limits {
+            if !range.contains(&value) {
+                return Err(AzureConfigError::Limit {
+                    name,
+                    value,
+                    least: *range.start(),
+                    most: *range.end(),
+                });
+            }
+        }
+        if !Self::UNCOMMITTED_TIME.contains(&self.uncommitted_time) {
+            return Err(AzureConfigError::Time {
+                name: "uncommitted_time",
+                value: self.uncommitted_time,
+                least: *Self::UNCOMMITTED_TIME.start(),
+                most: *Self::UNCOMMITTED_TIME.end(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) const fn staged(&self) -> StagedLimits {
+        StagedLimits {
+            blob_bytes: 2 * self.max_blob_bytes as u64,
+            total_bytes: self.max_uncommitted_bytes as u64,
+            time: self.uncommitted_time,
+        }
+    }
+}
+
+impl AzureAccount {
+    /// The well-known account of emulators. **Everybody has its key**: for development, on a loopback
+    /// address only.
+    pub const DEVELOPMENT: &str = DEVELOPMENT_ACCOUNT;
+
+    /// Most keys of an account: an old one and a new one.
+    pub(super) const MAX_KEYS: usize = 2;
+
+    /// An account with one or two keys, in base64. Two, so that clients can go over from one to the
+    /// other.
+    ///
+    /// # Errors
+    ///
+    /// [`AzureConfigError`].
+    pub fn new<'a>(
+        name: &str,
+        keys: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, AzureConfigError> {
+        let name = name.to_owned();
+        if !is_account(&name) {
+            return Err(AzureConfigError::Name { name });
+        }
+        let key = |(at, text): (usize, &str)| {
+            let bytes = BASE64_STANDARD.decode(text.trim()).ok();
+            match bytes.filter(|bytes| bytes.len() >= 16) {
+                Some(bytes) => Ok(hmac::Key::new(hmac::HMAC_SHA256, &bytes)),
+                None => Err(AzureConfigError::Key {
+                    name: name.clone(),
+                    number: at + 1,
+                }),
+            }
+        };
+        let keys = keys.into_iter().enumerate().map(key);
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        match keys.len() {
+            1..=Self::MAX_KEYS => Ok(Self { name, keys }),
+            count => Err(AzureConfigError::Keys { name, count }),
+        }
+    }
+
+    /// The account of [`AzureAccount::DEVELOPMENT`].
+    ///
+    /// # Panics
+    ///
+    /// Never: its name and key are right.
+    #[must_use]
+    pub fn development() -> Self {
+        Self::new(Self::DEVELOPMENT, [DEVELOPMENT_KEY]).expect("they are right")
+    }
+
+    /// The account's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl AzureBearer {
+    /// Takes tokens that a key of this set (RFC 7517) has signed, which name this issuer and audience
+    /// and have not expired.
+    ///
+    /// # Errors
+    ///
+    /// [`AzureConfigError::KeySet`].
+    pub fn new(key_set: &str, issuer: &str, audience: &str) -> Result<Self, AzureConfigError> {
+        Bearer::new(key_set, issuer, audience)
+            .map(Self)
+            .map_err(|reason| AzureConfigError::KeySet { reason })
+    }
+
+    /// The audience of Azure's own tokens for storage.
+    pub const AUDIENCE: &str = "https://storage.azure.com";
+}
+
+// Keys are secrets.
+impl fmt::Debug for AzureAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AzureAccount")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for AzureBearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AzureBearer")
+    }
+}

@@ -1,0 +1,140 @@
+//! The lease protocol of Azure Blob storage on a tenure store, for clients that speak to Azure.
+//!
+//! It serves leases, not storage: blobs are small, all of them are in memory, and functions that have
+//! nothing to do with leases are absent. The lease of a blob or a container is a lease like any other,
+//! under [`Rules::AZURE`](tenure_core::lease::Rules::AZURE); [`names`] maps one to the other.
+//!
+//! ```text
+//! request --> auth --> call --> blobs (memory, blobs.db)
+//!                        |
+//!                        +----> store --> lease::apply (core)
+//! ```
+//!
+//! The protocol is that of "Lease Blob", "Lease Container", "Put Blob" and the like in the Azure Storage
+//! REST API.
+
+mod config;
+
+mod call;
+
+mod auth;
+mod calls;
+
+mod access;
+mod blobs;
+mod conditions;
+mod error;
+mod headers;
+mod names;
+mod target;
+mod xml;
+
+mod backup;
+
+mod clock;
+mod random;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::response::Response;
+use tenure_core::wire::Problem;
+use tenure_server::{OpenError, Protocol, Store};
+
+use self::auth::Guard;
+use self::blobs::Blobs;
+use self::call::ResponseContext;
+
+pub use self::backup::{backup, restore};
+pub use self::config::{AzureAccount, AzureBearer, AzureConfig, AzureConfigError};
+
+/// The Azure Blob lease protocol of a store, for
+/// [`Server::with_protocol`](tenure_server::Server::with_protocol). Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Azure(Arc<Service>);
+
+struct Service {
+    store: Store,
+    blobs: Arc<Blobs>,
+    guard: Guard,
+    max_blob_bytes: usize,
+}
+
+/// Why the protocol cannot be served. Nothing on disk was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AzureError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] AzureConfigError),
+    /// The blobs cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl Azure {
+    /// Opens the protocol for `store`. Blobs are kept in `data_dir`, the store's own directory
+    /// ([`EngineConfig::data_dir`](tenure_server::EngineConfig::data_dir)); without one, in memory only.
+    ///
+    /// It blocks while it reads and checks the files.
+    ///
+    /// # Errors
+    ///
+    /// [`AzureError`].
+    #[allow(clippy::needless_pass_by_value)] // It takes over its configuration.
+    pub fn open(
+        store: &Store,
+        data_dir: Option<&Path>,
+        config: AzureConfig,
+    ) -> Result<Self, AzureError> {
+        config.check()?;
+        let blobs = Blobs::open(data_dir, config.max_total_bytes, config.staged())?;
+        Ok(Self(Arc::new(Service {
+            store: store.clone(),
+            blobs: Arc::new(blobs),
+            guard: Guard::new(&config),
+            max_blob_bytes: config.max_blob_bytes,
+        })))
+    }
+}
+
+impl Protocol for Azure {
+    fn is_renewal(&self, head: &Parts) -> bool {
+        calls::is_renewal(head)
+    }
+
+    fn serve(
+        &self,
+        request: Request,
+        client: Option<IpAddr>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+        let service = Arc::clone(&self.0);
+        Box::pin(async move {
+            let context = ResponseContext::of(request.method(), request.headers());
+            context.respond(call::serve(service, request, client).await)
+        })
+    }
+
+    fn refuse(&self, head: Option<&Parts>, problem: Problem) -> Response {
+        let context = match head {
+            Some(head) => ResponseContext::of(&head.method, &head.headers),
+            None => ResponseContext::unknown(),
+        };
+        context.respond(Err(problem.into()))
+    }
+
+    fn needs_tls(&self) -> bool {
+        self.0.guard.relies_on_tls()
+    }
+}
+
+impl fmt::Debug for Azure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Azure")
+    }
+}

@@ -1,0 +1,153 @@
+//! Names of accounts, containers and blobs, and the leases that stand for them.
+//!
+//! ```text
+//! container  https://host/{account}/{container}           namespace {account}              lease {container}
+//! blob       https://host/{account}/{container}/{blob}    namespace {account}.{container}  lease {blob}
+//! ```
+//!
+//! Names of accounts and containers have no dot, so no two of these are one. A name that is no native one
+//! (a blob's may have slashes, and up to 1,024 characters) is written with `__` before it, and with
+//! `_` and two hexadecimal digits for each byte that is no letter, digit, `.` or `-`; one that would be
+//! too long then is `__sha256-` and its hash.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use crate::protocol;
+use aws_lc_rs::digest::{SHA256, digest};
+use tenure_core::Name;
+use tenure_core::name::MAX_NAME_LEN;
+
+use super::error::{INVALID_RESOURCE_NAME, OUT_OF_RANGE_INPUT, Result};
+use tenure_server::Key;
+
+/// What stands before a name that is not written as it is.
+const WRITTEN: &str = "__";
+
+/// The lease of a container.
+pub(super) fn container_key(account: &str, container: &str) -> Result<Key> {
+    key(account, container)
+}
+
+/// The lease of a blob.
+pub(super) fn blob_key(account: &str, container: &str, blob: &str) -> Result<Key> {
+    // `native` of a container's name has no dot, as the name has none.
+    key(&format!("{account}.{}", native(container)), blob)
+}
+
+fn key(namespace: &str, lease: &str) -> Result<Key> {
+    Key::of_path(namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
+}
+
+/// The name as a native one. Different names stay different.
+fn native(name: &str) -> Cow<'_, str> {
+    if !name.starts_with(WRITTEN) && Name::check(name).is_ok() {
+        return name.into();
+    }
+    let mut written = String::from(WRITTEN);
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' => written.push(byte.into()),
+            _ => {
+                let _ = write!(written, "_{byte:02X}");
+            }
+        }
+    }
+    if written.len() <= MAX_NAME_LEN {
+        return written.into();
+    }
+    // No other name is written like this: `sha256-` and digits would stand as they are.
+    let mut hashed = format!("{WRITTEN}sha256-");
+    for byte in digest(&SHA256, name.as_bytes()).as_ref() {
+        let _ = write!(hashed, "{byte:02x}");
+    }
+    hashed.into()
+}
+
+/// Whether an account may have this name: what the service takes, but for the store's own paths.
+pub(crate) fn is_account(name: &str) -> bool {
+    protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
+}
+
+pub(super) fn check_container(name: &str) -> Result<()> {
+    // The service makes it itself, and nobody else can.
+    if protocol::is_container(name) && name != "$logs" {
+        return Ok(());
+    }
+    if !protocol::CONTAINER_NAME.contains(&name.len()) {
+        return Err(OUT_OF_RANGE_INPUT.because("a container's name has 3 to 63 characters"));
+    }
+    Err(invalid(
+        "a container's name has 3 to 63 lower-case letters, digits and single hyphens",
+    ))
+}
+
+pub(super) fn check_blob(name: &str) -> Result<()> {
+    if protocol::is_blob(name) {
+        return Ok(());
+    }
+    Err(invalid("a blob's name has 1 to 1024 characters"))
+}
+
+fn invalid(detail: &str) -> super::error::Error {
+    INVALID_RESOURCE_NAME.because(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn native_names_stay_as_they_are_and_no_two_become_one() {
+        let long = "x".repeat(129);
+        let slashes = "a/".repeat(100);
+        let names = [
+            "leader",
+            "a_b",
+            "_",
+            "a.b-c",
+            "locks/host",
+            "locks_2Fhost",
+            "__locks_2Fhost",
+            "__",
+            ".",
+            "..",
+            "a b",
+            "ä",
+            "a+b",
+            "$root",
+            &long,
+            &slashes,
+            "sha256-00",
+            "__sha256-00",
+        ];
+        let mut seen = BTreeMap::new();
+        for name in names {
+            let written = native(name);
+            assert!(written.parse::<Name>().is_ok(), "{name} {written}");
+            if let Some(other) = seen.insert(written.clone(), name) {
+                panic!("{name} and {other} are both {written}");
+            }
+        }
+        assert_eq!(native("leader"), "leader");
+        assert_eq!(native("locks/host"), "__locks_2Fhost");
+        let hash = native(&slashes);
+        assert!(hash.starts_with("__sha256-") && hash.len() == 9 + 64);
+    }
+
+    #[test]
+    fn leases_of_containers_and_blobs_are_in_different_namespaces() {
+        let container = container_key("acct", "leases").unwrap();
+        assert_eq!(container.as_str(), "acct/leases");
+        let blob = blob_key("acct", "leases", "leader").unwrap();
+        assert_eq!(blob.as_str(), "acct.leases/leader");
+        let root = blob_key("acct", "$root", "x").unwrap();
+        assert_eq!(root.as_str(), "acct.___24root/x");
+    }
+
+    #[test]
+    fn no_account_has_the_name_of_a_path_of_the_store() {
+        assert!(is_account("devstoreaccount1") && !is_account("livez") && !is_account("v1"));
+    }
+}

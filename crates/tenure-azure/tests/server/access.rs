@@ -1,0 +1,202 @@
+//! Who may use the face.
+
+use chrono::{Duration, Utc};
+use reqwest::Method;
+use tenure_azure::server::{AzureAccount, AzureConfig, AzureConfigError};
+use tenure_server::{Config, Limits};
+
+use crate::client::{ACCOUNT, Az, KEY, development, in_memory, start};
+use crate::common::{assert_refused, id, in_memory as native_only};
+
+const FIRST: &str = "Zmlyc3QgZmlyc3QgZmlyc3QgZmlyc3Q=";
+const SECOND: &str = "c2Vjb25kIHNlY29uZCBzZWNvbmQgc2U=";
+
+#[tokio::test]
+async fn without_the_face_there_is_none() {
+    let running = native_only();
+    let request = running
+        .api
+        .request(Method::GET, "/devstoreaccount1?comp=list");
+    let answer = crate::common::answer(request.send().await.unwrap()).await;
+    assert_refused(&answer, 404, "unknown_route");
+}
+
+#[tokio::test]
+async fn the_store_s_own_paths_stay_its_own() {
+    let (running, _az) = in_memory();
+    for path in ["/", "/v1", "/v1/nothing"] {
+        let request = running.api.request(Method::GET, path);
+        let answer = crate::common::answer(request.send().await.unwrap()).await;
+        assert_refused(&answer, 404, "unknown_route");
+    }
+    assert_eq!(running.api.acquire("a", 1).await.0, 200);
+}
+
+#[tokio::test]
+async fn an_unknown_account_is_refused_like_a_wrong_signature() {
+    let (_running, az) = in_memory();
+    let other = Az {
+        key: FIRST.into(),
+        ..az.clone()
+    };
+    let unknown = Az {
+        account: "nobody".into(),
+        ..az.clone()
+    };
+    let unknown_too = Az {
+        account: "Not-An-Account".into(),
+        ..az.clone()
+    };
+    let mut texts = Vec::new();
+    for who in [other, unknown, unknown_too] {
+        let answer = who.get("/?comp=list", &[]).await;
+        answer.assert_refused(403, "AuthenticationFailed");
+        let text = answer.text();
+        let (code, _) = text.split_once("RequestId").unwrap();
+        texts.push(code.to_owned());
+        // Also where the path is wrong, nothing else is told.
+        who.get("/NOT?comp=list", &[])
+            .await
+            .assert_refused(403, "AuthenticationFailed");
+    }
+    texts.dedup();
+    assert_eq!(texts.len(), 1);
+    let answer = az.get("/?comp=list", &[("authorization", "")]).await;
+    answer.assert_refused(403, "AuthenticationFailed");
+    let url = format!("{}/{ACCOUNT}?comp=list", az.origin);
+    assert_eq!(
+        az.http.get(url).send().await.unwrap().status().as_u16(),
+        401
+    );
+}
+
+#[tokio::test]
+async fn both_keys_of_an_account_are_good_and_another_account_s_are_not() {
+    let accounts = vec![
+        AzureAccount::new("one", [FIRST, SECOND]).unwrap(),
+        AzureAccount::new("two", [KEY]).unwrap(),
+    ];
+    let (_running, az) = start(Config::memory(), AzureConfig::new(accounts));
+    for (account, key, status) in [
+        ("one", FIRST, 200),
+        ("one", SECOND, 200),
+        ("one", KEY, 403),
+        ("two", KEY, 200),
+        ("two", FIRST, 403),
+        (ACCOUNT, KEY, 403),
+    ] {
+        let az = Az {
+            account: account.into(),
+            key: key.into(),
+            ..az.clone()
+        };
+        az.get("/?comp=list", &[]).await.assert(status);
+    }
+    // Accounts don't see each other's containers.
+    let one = Az {
+        account: "one".into(),
+        key: FIRST.into(),
+        ..az.clone()
+    };
+    let two = Az {
+        account: "two".into(),
+        ..az.clone()
+    };
+    one.put("/mine?restype=container", &[]).await.assert(201);
+    two.get("/mine?restype=container", &[])
+        .await
+        .assert_refused(404, "ContainerNotFound");
+    assert!(!two.get("/?comp=list", &[]).await.text().contains("mine"));
+}
+
+#[tokio::test]
+async fn a_request_that_was_signed_long_ago_or_altered_is_refused() {
+    let (_running, az) = in_memory();
+    for minutes in [-16, 16] {
+        let date = Utc::now() + Duration::minutes(minutes);
+        let date = date.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        az.get("/?comp=list", &[("x-ms-date", &date)])
+            .await
+            .assert_refused(403, "AuthenticationFailed");
+    }
+    // Signed for another path.
+    let url = format!("{}/{ACCOUNT}/aaa?restype=container", az.origin);
+    let answer = az.put("/aaa?restype=container", &[]).await;
+    answer.assert(201);
+    let stolen = az
+        .http
+        .delete(url)
+        .header("authorization", "SharedKey devstoreaccount1:AAAA");
+    assert_eq!(stolen.send().await.unwrap().status().as_u16(), 403);
+}
+
+#[test]
+fn accounts_that_can_t_be_are_refused_without_telling_a_key() {
+    let wrong = |name, keys: &[&str]| AzureAccount::new(name, keys.iter().copied()).unwrap_err();
+    let bad_key = wrong("good", &["c2hvcnQ="]);
+    assert!(matches!(&bad_key, AzureConfigError::Key { number: 1, .. }));
+    assert!(!bad_key.to_string().contains("c2hvcnQ"));
+    assert!(matches!(
+        wrong("good", &["!"]),
+        AzureConfigError::Key { .. }
+    ));
+    assert!(matches!(
+        wrong("good", &[]),
+        AzureConfigError::Keys { count: 0, .. }
+    ));
+    assert!(matches!(
+        wrong("good", &[KEY, KEY, KEY]),
+        AzureConfigError::Keys { count: 3, .. }
+    ));
+    for name in ["ab", "With-Hyphen", "livez", "v1"] {
+        assert!(
+            matches!(wrong(name, &[KEY]), AzureConfigError::Name { .. }),
+            "{name}"
+        );
+    }
+    let twice = AzureConfig::new(vec![
+        AzureAccount::development(),
+        AzureAccount::development(),
+    ]);
+    assert!(matches!(twice.check(), Err(AzureConfigError::Twice { .. })));
+    assert_eq!(
+        AzureConfig::new(Vec::new()).check(),
+        Err(AzureConfigError::NoAccount)
+    );
+    let small = AzureConfig {
+        max_blob_bytes: 1023,
+        ..development()
+    };
+    assert!(matches!(small.check(), Err(AzureConfigError::Limit { .. })));
+    assert!(!format!("{:?}", AzureAccount::development()).contains("Eby"));
+}
+
+#[tokio::test]
+async fn over_the_limit_of_connections_a_renewal_is_served_and_nothing_else() {
+    let limits = Limits {
+        max_connections: 1,
+        ..Limits::default()
+    };
+    let (_running, az) = start(Config::memory().with_limits(limits), development());
+    az.put("/leases?restype=container", &[]).await.assert(201);
+    az.put_block("/leases/b", &[], b"").await.assert(201);
+    let holder = id(1);
+    let acquire = [
+        ("x-ms-lease-action", "acquire"),
+        ("x-ms-lease-duration", "60"),
+        ("x-ms-proposed-lease-id", &holder),
+    ];
+    az.put("/leases/b?comp=lease", &acquire).await.assert(201);
+    // The first client's connection stays, and this one's is one too many.
+    let late = Az {
+        http: reqwest::Client::builder().http1_only().build().unwrap(),
+        ..az.clone()
+    };
+    late.get("/?comp=list", &[])
+        .await
+        .assert_refused(503, "ServerBusy");
+    let renew = [("x-ms-lease-action", "renew"), ("x-ms-lease-id", &*holder)];
+    let renewed = late.put("/leases/b?comp=lease", &renew).await;
+    assert_eq!(renewed.assert(200).header("connection"), "close");
+    az.put("/leases/b?comp=lease", &renew).await.assert(200);
+}

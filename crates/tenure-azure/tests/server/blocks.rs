@@ -1,0 +1,312 @@
+//! Blobs that are put in blocks.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use tenure_azure::server::AzureConfig;
+use tenure_server::Config;
+
+use crate::client::{Answer, Az, development, in_memory, start};
+use crate::common::{Running, id};
+
+const BLOB: &str = "/con/b";
+const LIST: &str = "/con/b?comp=blocklist";
+
+fn with(change: impl FnOnce(&mut AzureConfig)) -> (Running, Az) {
+    let mut config = development();
+    change(&mut config);
+    start(Config::memory(), config)
+}
+
+async fn put_block(az: &Az, block: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let target = format!("{BLOB}?comp=block&blockid={block}");
+    az.send(Method::PUT, &target, headers, body).await
+}
+
+/// Makes the blob of these blocks, each with where it is looked for.
+async fn commit(az: &Az, headers: &[(&str, &str)], blocks: &[(&str, &str)]) -> Answer {
+    let entry = |(source, block): &(&str, &str)| format!("<{source}>{block}</{source}>");
+    let entries: String = blocks.iter().map(entry).collect();
+    let list = format!("<?xml version=\"1.0\"?><BlockList>{entries}</BlockList>");
+    az.send(Method::PUT, LIST, headers, list.as_bytes()).await
+}
+
+async fn container(az: &Az) {
+    az.put("/con?restype=container", &[]).await.assert(201);
+}
+
+async fn lease(az: &Az, action: &str, headers: &[(&str, &str)]) {
+    let mut headers = headers.to_vec();
+    headers.push(("x-ms-lease-action", action));
+    let answer = az.put("/con/b?comp=lease", &headers).await;
+    assert!((200..300).contains(&answer.status), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_blob_is_made_of_blocks_in_the_order_of_the_list() {
+    let (_running, az) = in_memory();
+    container(&az).await;
+    put_block(&az, "AAAA", &[], b"one ").await.assert(201);
+    put_block(&az, "AAAB", &[], b"two ").await.assert(201);
+    // A block of the same id is replaced.
+    put_block(&az, "AAAA", &[], b"three").await.assert(201);
+    // There is no blob yet.
+    az.get(BLOB, &[]).await.assert_refused(404, "BlobNotFound");
+    let headers = [
+        ("x-ms-blob-content-type", "text/x"),
+        ("content-type", "application/xml"),
+        ("x-ms-meta-a", "b"),
+    ];
+    let made = commit(
+        &az,
+        &headers,
+        &[("Latest", "AAAB"), ("Uncommitted", "AAAA")],
+    )
+    .await;
+    assert_eq!(
+        made.assert(201).header("x-ms-request-server-encrypted"),
+        "false"
+    );
+    let blob = az.get(BLOB, &[]).await;
+    assert_eq!(blob.assert(200).text(), "two three");
+    assert_eq!(blob.header("etag"), made.header("etag"));
+    assert_eq!(
+        (blob.header("content-type"), blob.header("x-ms-meta-a")),
+        ("text/x", "b")
+    );
+    // The same list again, as by a client that lost the answer.
+    commit(&az, &headers, &[("Latest", "AAAB"), ("Latest", "AAAA")])
+        .await
+        .assert(201);
+    assert_eq!(az.get(BLOB, &[]).await.text(), "two three");
+    // Only some of the old blocks, one of them twice, and a new one.
+    put_block(&az, "AAAC", &[], b"!").await.assert(201);
+    let blocks = [
+        ("Committed", "AAAA"),
+        ("Committed", "AAAA"),
+        ("Uncommitted", "AAAC"),
+    ];
+    commit(&az, &[], &blocks).await.assert(201);
+    let blob = az.get(BLOB, &[]).await;
+    assert_eq!(blob.text(), "threethree!");
+    assert_eq!(blob.header("content-type"), "application/octet-stream");
+    // What was not in the list is gone.
+    let gone = commit(&az, &[], &[("Latest", "AAAB")]).await;
+    gone.assert_refused(400, "InvalidBlockList");
+    assert_eq!(az.get(BLOB, &[]).await.text(), "threethree!");
+    commit(&az, &[], &[]).await.assert(201);
+    assert_eq!(az.get(BLOB, &[]).await.text(), "");
+}
+
+#[tokio::test]
+async fn blocks_are_listed_as_committed_and_uncommitted() {
+    let (_running, az) = in_memory();
+    container(&az).await;
+    put_block(&az, "AAAB", &[], b"two").await.assert(201);
+    put_block(&az, "AAAA", &[], b"one!").await.assert(201);
+    let list = async |of| {
+        let list = az.get(&format!("{LIST}&blocklisttype={of}"), &[]).await;
+        let text = list.assert(200).text();
+        text.split_once("?>").unwrap().1.to_owned()
+    };
+    let uncommitted = "<UncommittedBlocks><Block><Name>AAAA</Name><Size>4</Size></Block><Block><Name>AAAB\
+                       </Name><Size>3</Size></Block></UncommittedBlocks>";
+    assert_eq!(
+        list("uncommitted").await,
+        format!("<BlockList>{uncommitted}</BlockList>")
+    );
+    commit(&az, &[], &[("Latest", "AAAB")]).await.assert(201);
+    put_block(&az, "AAAC", &[], b"x").await.assert(201);
+    assert_eq!(
+        list("all").await,
+        "<BlockList><CommittedBlocks><Block><Name>AAAB</Name><Size>3</Size></Block></CommittedBlocks>\
+         <UncommittedBlocks><Block><Name>AAAC</Name><Size>1</Size></Block></UncommittedBlocks></BlockList>"
+    );
+    let answer = az.get(LIST, &[]).await;
+    assert_eq!(answer.header("x-ms-blob-content-length"), "3");
+    assert_eq!(
+        answer.header("etag"),
+        az.head(BLOB, &[]).await.header("etag")
+    );
+    // A whole blob has no blocks, and takes the place of those that are not part of it.
+    az.put_block(BLOB, &[], b"whole").await.assert(201);
+    assert!(!list("all").await.contains("<Name>"));
+}
+
+#[tokio::test]
+async fn blocks_and_their_lists_need_the_lease_as_other_writes_do() {
+    let (_running, az) = in_memory();
+    container(&az).await;
+    let (own, other) = (id(1), id(2));
+    let (own, other) = (("x-ms-lease-id", &*own), ("x-ms-lease-id", &*other));
+    let latest = [("Latest", "AAAA")];
+    let absent = (412, "LeaseNotPresentWithBlobOperation");
+    let mismatch = (412, "LeaseIdMismatchWithBlobOperation");
+    let missing = (412, "LeaseIdMissing");
+    assert_eq!(put_block(&az, "AAAA", &[own], b"1").await.outcome(), absent);
+    assert_eq!(commit(&az, &[own], &[]).await.outcome(), absent);
+    az.put_block(BLOB, &[], b"0").await.assert(201);
+    // A block that came before the lease is not written by it.
+    put_block(&az, "AAAA", &[], b"1").await.assert(201);
+    let acquire = [
+        ("x-ms-lease-duration", "60"),
+        ("x-ms-proposed-lease-id", own.1),
+    ];
+    lease(&az, "acquire", &acquire).await;
+    for (headers, refusal) in [(&[][..], missing), (&[other], mismatch)] {
+        assert_eq!(
+            put_block(&az, "AAAA", headers, b"2").await.outcome(),
+            refusal
+        );
+        assert_eq!(commit(&az, headers, &latest).await.outcome(), refusal);
+    }
+    let listed = az.get(LIST, &[other]).await;
+    assert_eq!(listed.outcome(), mismatch);
+    az.get(LIST, &[own]).await.assert(200);
+    assert_eq!(az.get(BLOB, &[]).await.text(), "0");
+    put_block(&az, "AAAA", &[own], b"3").await.assert(201);
+    commit(&az, &[own], &latest).await.assert(201);
+    let blob = az.get(BLOB, &[]).await;
+    assert_eq!(
+        (&*blob.text(), blob.header("x-ms-lease-state")),
+        ("3", "leased")
+    );
+    // Blocks change nothing, so a lease that was broken stays its last holder's until the blob changes.
+    lease(&az, "break", &[("x-ms-lease-break-period", "0")]).await;
+    put_block(&az, "AAAA", &[], b"4").await.assert(201);
+    let state = async || {
+        az.head(BLOB, &[])
+            .await
+            .header("x-ms-lease-state")
+            .to_owned()
+    };
+    assert_eq!(state().await, "broken");
+    // Nor does a list that is refused.
+    let unknown = commit(&az, &[], &[("Latest", "AAAZ")]).await;
+    unknown.assert_refused(400, "InvalidBlockList");
+    assert_eq!(state().await, "broken");
+    let lost = (412, "LeaseLost");
+    assert_eq!(commit(&az, &[own], &latest).await.outcome(), lost);
+    commit(&az, &[], &latest).await.assert(201);
+    assert_eq!(state().await, "available");
+}
+
+#[tokio::test]
+async fn a_block_list_has_the_conditions_of_a_write() {
+    let (_running, az) = in_memory();
+    container(&az).await;
+    put_block(&az, "AAAA", &[], b"1").await.assert(201);
+    let latest = [("Latest", "AAAA")];
+    let new = ("if-none-match", "*");
+    let made = commit(&az, &[new], &latest).await;
+    let etag = made.assert(201).header("etag");
+    let exists = (409, "BlobAlreadyExists");
+    assert_eq!(commit(&az, &[new], &latest).await.outcome(), exists);
+    let unmet = (412, "ConditionNotMet");
+    let other = ("if-match", "\"0x1\"");
+    assert_eq!(commit(&az, &[other], &latest).await.outcome(), unmet);
+    commit(&az, &[("if-match", etag)], &latest)
+        .await
+        .assert(201);
+    // Nor does a page blob become one of blocks.
+    let page = [
+        ("x-ms-blob-type", "PageBlob"),
+        ("x-ms-blob-content-length", "512"),
+    ];
+    az.put(BLOB, &page).await.assert(201);
+    let wrong = (409, "InvalidBlobType");
+    assert_eq!(put_block(&az, "AAAA", &[], b"1").await.outcome(), wrong);
+    assert_eq!(commit(&az, &[], &[]).await.outcome(), wrong);
+    assert_eq!(az.get(LIST, &[]).await.outcome(), wrong);
+}
+
+#[tokio::test]
+async fn a_block_is_the_one_that_was_hashed() {
+    let (_running, az) = in_memory();
+    container(&az).await;
+    let md5 = [("content-md5", "hBotaJrYa9FhFEdFPCLG/A==")];
+    put_block(&az, "AAAA", &md5, b"body").await.assert(201);
+    let other = put_block(&az, "AAAA", &md5, b"else").await;
+    other.assert_refused(400, "Md5Mismatch");
+    commit(&az, &[], &[("Latest", "AAAA")]).await.assert(201);
+    assert_eq!(az.get(BLOB, &[]).await.text(), "body");
+}
+
+#[tokio::test]
+async fn blocks_go_with_their_blob_and_their_container() {
+    let (_running, az) = in_memory();
+    for gone in [BLOB, "/con?restype=container"] {
+        container(&az).await;
+        az.put_block(BLOB, &[], b"").await.assert(201);
+        put_block(&az, "AAAA", &[], b"1").await.assert(201);
+        az.delete(gone, &[]).await.assert(202);
+        az.put("/con?restype=container", &[]).await;
+        az.get(LIST, &[]).await.assert_refused(404, "BlobNotFound");
+        az.delete("/con?restype=container", &[]).await.assert(202);
+    }
+}
+
+#[tokio::test]
+async fn uncommitted_blocks_are_taken_up_to_their_limits() {
+    let (_running, az) = with(|config| {
+        config.max_blob_bytes = 2048;
+        config.max_uncommitted_bytes = 8192;
+    });
+    container(&az).await;
+    let too_large = (413, "RequestBodyTooLarge");
+    let put = async |block: &str, bytes| put_block(&az, block, &[], &vec![0; bytes]).await;
+    assert_eq!(put("AAAA", 2049).await.outcome(), too_large);
+    put("AAAA", 2048).await.assert(201);
+    put("AAAB", 2048).await.assert(201);
+    // Twice the size of a blob may be there, and half of that is committed.
+    assert_eq!(put("AAAC", 1).await.outcome(), too_large);
+    put("AAAB", 2048).await.assert(201);
+    let both = commit(&az, &[], &[("Latest", "AAAA"), ("Latest", "AAAB")]).await;
+    assert_eq!(both.outcome(), too_large);
+    // Those of all blobs have a limit, too, until some of them are committed.
+    let put_other = async |name: &str| {
+        let target = format!("/con/{name}?comp=block&blockid=AAAA");
+        az.send(Method::PUT, &target, &[], &[0; 2048]).await
+    };
+    put_other("c").await.assert(201);
+    let busy = put_other("d").await;
+    busy.assert_refused(503, "ServerBusy");
+    assert!(busy.text().contains("at most 8192"), "{}", busy.text());
+    commit(&az, &[], &[("Latest", "AAAA")]).await.assert(201);
+    put_other("d").await.assert(201);
+}
+
+#[tokio::test]
+async fn uncommitted_blocks_are_forgotten_some_time_after_the_last_one() {
+    let (_running, az) = with(|config| config.uncommitted_time = Duration::from_secs(1));
+    container(&az).await;
+    put_block(&az, "AAAA", &[], b"1").await.assert(201);
+    az.get(&format!("{LIST}&blocklisttype=all"), &[])
+        .await
+        .assert(200);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    az.get(LIST, &[]).await.assert_refused(404, "BlobNotFound");
+    let list = commit(&az, &[], &[("Latest", "AAAA")]).await;
+    list.assert_refused(400, "InvalidBlockList");
+}
+
+#[tokio::test]
+async fn what_was_committed_is_there_after_a_restart_and_blocks_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || start(Config::embedded(folder.path()), development());
+    let (running, az) = open();
+    container(&az).await;
+    put_block(&az, "AAAA", &[], b"1").await.assert(201);
+    put_block(&az, "AAAB", &[], b"2").await.assert(201);
+    commit(&az, &[], &[("Latest", "AAAA"), ("Latest", "AAAB")])
+        .await
+        .assert(201);
+    put_block(&az, "AAAC", &[], b"3").await.assert(201);
+    running.stop().await.unwrap();
+    let (_running, az) = open();
+    assert_eq!(az.get(BLOB, &[]).await.text(), "12");
+    for lost in ["AAAA", "AAAC"] {
+        let list = commit(&az, &[], &[("Latest", lost)]).await;
+        list.assert_refused(400, "InvalidBlockList");
+    }
+}

@@ -1,0 +1,345 @@
+//! What survives a restart, and what is refused.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+use tenure_azure::server::{Azure, AzureConfig, AzureError};
+use tenure_azure::server::{backup, restore};
+use tenure_server::{BackupError, Config, Existing, OpenError};
+use tenure_server::{RestoreError, Store};
+
+use crate::client::{Az, development, start};
+use crate::common::id;
+
+async fn fill(az: &Az) {
+    az.put("/leases?restype=container", &[("x-ms-meta-of", "c")])
+        .await
+        .assert(201);
+    let headers = [
+        ("x-ms-meta-name", "value"),
+        ("x-ms-blob-content-type", "text/x"),
+    ];
+    az.put_block("/leases/a%2Fb", &headers, b"body")
+        .await
+        .assert(201);
+    let page = [
+        ("x-ms-blob-type", "PageBlob"),
+        ("x-ms-blob-content-length", "512"),
+    ];
+    az.put("/leases/page", &page).await.assert(201);
+}
+
+async fn acquire(az: &Az, number: u32) -> u16 {
+    let id = id(number);
+    let headers = [
+        ("x-ms-lease-action", "acquire"),
+        ("x-ms-lease-duration", "60"),
+        ("x-ms-proposed-lease-id", &*id),
+    ];
+    az.put("/leases/a%2Fb?comp=lease", &headers).await.status
+}
+
+#[tokio::test]
+async fn containers_blobs_and_their_leases_are_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, az) = start(Config::embedded(folder.path()), development());
+    fill(&az).await;
+    az.put_block("/leases/gone", &[], b"x").await.assert(201);
+    az.delete("/leases/gone", &[]).await.assert(202);
+    assert_eq!(acquire(&az, 1).await, 201);
+    let before = az.get("/leases/a%2Fb", &[]).await;
+    running.stop().await.unwrap();
+
+    let (running, az) = start(Config::embedded(folder.path()), development());
+    let after = az.get("/leases/a%2Fb", &[]).await;
+    assert_eq!(after.assert(200).body, b"body");
+    for name in [
+        "etag",
+        "last-modified",
+        "x-ms-creation-time",
+        "tenure-epoch",
+        "x-ms-lease-state",
+    ] {
+        assert_eq!(after.header(name), before.header(name), "{name}");
+        assert!(!after.header(name).is_empty(), "{name}");
+    }
+    assert_eq!(after.header("x-ms-meta-name"), "value");
+    assert_eq!(after.header("content-type"), "text/x");
+    assert_eq!(acquire(&az, 2).await, 409);
+    assert_eq!(acquire(&az, 1).await, 201);
+    assert_eq!(az.get("/leases/page", &[]).await.body, [0; 512]);
+    az.get("/leases/gone", &[])
+        .await
+        .assert_refused(404, "BlobNotFound");
+    let container = az.get("/leases?restype=container", &[]).await;
+    assert_eq!(container.header("x-ms-meta-of"), "c");
+    // ETags go on from where they were.
+    let lease = id(1);
+    let put = az
+        .put_block("/leases/a%2Fb", &[("x-ms-lease-id", &lease)], b"body")
+        .await;
+    assert_ne!(put.assert(201).header("etag"), before.header("etag"));
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn damaged_blobs_are_refused_with_the_file_s_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, az) = start(Config::embedded(folder.path()), development());
+    fill(&az).await;
+    running.stop().await.unwrap();
+    let database = folder.path().join("blobs.db");
+    let changes = [
+        "UPDATE blobs SET body = x'00' WHERE blob = 'a/b'",
+        "UPDATE blobs SET blob = 'other' WHERE blob = 'a/b'",
+        "DELETE FROM blobs WHERE blob = 'page'",
+        "UPDATE containers SET metadata = '{}'",
+        "DELETE FROM containers",
+        "UPDATE meta SET number = 1",
+        "DELETE FROM meta",
+        "PRAGMA application_id = 1",
+    ];
+    let open = |folder: &Path| {
+        let config = Config::embedded(folder);
+        let store = Store::open(config.clone()).unwrap();
+        Azure::open(&store, config.engine.data_dir(), development())
+    };
+    for change in changes {
+        let copy = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        let connection = rusqlite::Connection::open(copy.path().join("blobs.db")).unwrap();
+        connection.execute_batch(change).unwrap();
+        drop(connection);
+        match open(copy.path()) {
+            Err(AzureError::Open(OpenError::Damaged { path, .. })) => {
+                assert!(path.ends_with("blobs.db"), "{change}");
+            }
+            other => panic!("{change}: {other:?}"),
+        }
+    }
+    assert!(open(folder.path()).is_ok());
+    fs::write(&database, b"no database at all").unwrap();
+    assert!(matches!(
+        open(folder.path()),
+        Err(AzureError::Open(OpenError::Damaged { .. }))
+    ));
+}
+
+/// A folder as it would be if the store were killed now.
+fn as_killed(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        // SQLite makes its index of a log anew.
+        if !entry.file_name().to_string_lossy().ends_with("-shm") {
+            fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+#[tokio::test]
+async fn a_log_that_is_damaged_before_its_end_is_refused_and_a_torn_end_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_running, az) = start(Config::embedded(folder.path()), development());
+    fill(&az).await;
+    az.put_block("/leases/last", &[], b"x").await.assert(201);
+    let log = |folder: &TempDir| folder.path().join("blobs.db-wal");
+
+    let whole = as_killed(folder.path());
+    let (_running, az) = start(Config::embedded(whole.path()), development());
+    az.get("/leases/last", &[]).await.assert(200);
+
+    // Nobody was told of what a power cut tore.
+    let torn = as_killed(folder.path());
+    let bytes = fs::read(log(&torn)).unwrap();
+    fs::write(log(&torn), &bytes[..bytes.len() - 100]).unwrap();
+    let (_running, az) = start(Config::embedded(torn.path()), development());
+    az.get("/leases/page", &[]).await.assert(200);
+    az.get("/leases/last", &[])
+        .await
+        .assert_refused(404, "BlobNotFound");
+
+    let damaged = as_killed(folder.path());
+    let mut bytes = fs::read(log(&damaged)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(log(&damaged), &bytes).unwrap();
+    let is_told = |error: &OpenError| matches!(error, OpenError::Damaged { path, .. } if path.ends_with("blobs.db-wal"));
+    let file = damaged.path().with_extension("backup");
+    match backup(damaged.path(), &file, Existing::Keep) {
+        Err(BackupError::Store(error)) => assert!(is_told(&error), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    let config = Config::embedded(damaged.path());
+    let store = Store::open(config.clone()).unwrap();
+    match Azure::open(&store, config.engine.data_dir(), development()) {
+        Err(AzureError::Open(error)) => assert!(is_told(&error), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read(log(&damaged)).unwrap(), bytes, "it is left alone");
+}
+
+#[tokio::test]
+async fn a_log_or_a_database_that_is_lost_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, az) = start(Config::embedded(folder.path()), development());
+    fill(&az).await;
+    let open = |folder: &TempDir| {
+        let config = Config::embedded(folder.path());
+        let store = Store::open(config.clone()).unwrap();
+        Azure::open(&store, config.engine.data_dir(), development())
+    };
+    let assert_missing = |folder: &TempDir, name: &str| {
+        let file = folder.path().with_extension("backup");
+        match backup(folder.path(), &file, Existing::Keep) {
+            Err(BackupError::Store(OpenError::Damaged { path, .. })) => {
+                assert!(path.ends_with(name), "{name} {}", path.display());
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+        match open(folder) {
+            Err(AzureError::Open(OpenError::Damaged { path, .. })) => {
+                assert!(path.ends_with(name), "{name} {}", path.display());
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    let lose = |name: &str| {
+        let killed = as_killed(folder.path());
+        fs::remove_file(killed.path().join(name)).unwrap();
+        killed
+    };
+    assert_missing(&lose("blobs.db-wal"), "blobs.db-wal");
+    assert_missing(&lose("blobs.db"), "blobs.db");
+    // Also after the log was moved into the database, some hundreds of changes later.
+    let log = folder.path().join("blobs.db-wal");
+    let database = folder.path().join("blobs.db");
+    let before = fs::metadata(&database).unwrap().len();
+    for number in 0..200 {
+        let name = format!("/leases/n{number}");
+        az.put_block(&name, &[], &[7; 2048]).await.assert(201);
+    }
+    assert!(fs::metadata(&database).unwrap().len() > before && log.exists());
+    az.put_block("/leases/last", &[], b"x").await.assert(201);
+    assert_missing(&lose("blobs.db-wal"), "blobs.db-wal");
+    // An older database in its place, too.
+    let older = lose("blobs.db-wal");
+    let whole = as_killed(folder.path());
+    assert!(open(&whole).is_ok());
+
+    // After a stop in order no log is needed, but the database is.
+    running.stop().await.unwrap();
+    drop(az);
+    let stopped = as_killed(folder.path());
+    let _ = fs::remove_file(stopped.path().join("blobs.db-wal"));
+    assert!(open(&stopped).is_ok());
+    assert_missing(&lose("blobs.db"), "blobs.db");
+    fs::copy(
+        older.path().join("blobs.db"),
+        stopped.path().join("blobs.db"),
+    )
+    .unwrap();
+    assert!(open(&stopped).is_err(), "the database is an older one");
+    // A mark that is none is not overlooked, and nothing is restored over one.
+    fs::write(stopped.path().join("BLOBS"), "x").unwrap();
+    assert!(open(&stopped).is_err());
+    let other = tempfile::tempdir().unwrap();
+    let file = other.path().join("backup");
+    backup(folder.path(), &file, Existing::Keep).unwrap();
+    let marked = other.path().join("marked");
+    fs::create_dir(&marked).unwrap();
+    fs::write(marked.join("BLOBS"), "tenure-blobs 1\n").unwrap();
+    let refused = restore(&file, &marked);
+    assert!(
+        matches!(refused, Err(RestoreError::StoreThere { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn blobs_are_taken_up_to_their_limits() {
+    let config = AzureConfig {
+        max_blob_bytes: 4096,
+        max_total_bytes: 10 * 1024,
+        ..development()
+    };
+    let (_running, az) = start(Config::memory(), config);
+    az.put("/leases?restype=container", &[]).await.assert(201);
+    let too_large = (413, "RequestBodyTooLarge");
+    az.put_block("/leases/a", &[], &[0; 4096]).await.assert(201);
+    let over = az.put_block("/leases/a", &[], &[0; 4097]).await;
+    assert_eq!(over.outcome(), too_large);
+    assert!(over.text().contains("4097") && over.text().contains("4096"));
+    let page = |length| {
+        [
+            ("x-ms-blob-type", "PageBlob"),
+            ("x-ms-blob-content-length", length),
+        ]
+    };
+    az.put("/leases/p", &page("4608"))
+        .await
+        .assert_refused(413, "RequestBodyTooLarge");
+    az.put_block("/leases/b", &[], &[0; 3072]).await.assert(201);
+    assert_eq!(
+        az.put_block("/leases/c", &[], &[0; 4096]).await.outcome(),
+        too_large
+    );
+    // What replaces something smaller or larger counts once, and what goes gives its room back.
+    az.put_block("/leases/a", &[], &[1; 4096]).await.assert(201);
+    az.delete("/leases/b", &[]).await.assert(202);
+    az.put_block("/leases/c", &[], &[0; 3072]).await.assert(201);
+    let mut refused = false;
+    for number in 0..40 {
+        refused |= az
+            .put_block(&format!("/leases/n{number}"), &[], b"")
+            .await
+            .status
+            == 413;
+    }
+    assert!(refused, "names cost room, too");
+}
+
+#[tokio::test]
+async fn a_backup_has_the_blobs_and_a_restore_brings_them_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let file = folder.path().join("backup");
+    let (running, az) = start(Config::embedded(&data), development());
+    fill(&az).await;
+    assert_eq!(acquire(&az, 1).await, 201);
+    let before = az.get("/leases/a%2Fb", &[]).await;
+    backup(&data, &file, Existing::Keep).unwrap();
+    let again = backup(&data, &file, Existing::Keep);
+    assert!(matches!(again, Err(BackupError::Exists { .. })));
+    az.put_block("/leases/later", &[], b"").await.assert(201);
+    backup(&data, &file, Existing::Replace).unwrap();
+    running.stop().await.unwrap();
+    // Over a store nothing is restored.
+    let over = restore(&file, &data);
+    assert!(matches!(over, Err(RestoreError::StoreThere { .. })));
+
+    let other = folder.path().join("other");
+    let blobs = folder.path().join("backup.blobs");
+    let good = fs::read(&blobs).unwrap();
+    fs::write(&blobs, &good[..good.len() / 2]).unwrap();
+    assert!(restore(&file, &other).is_err());
+    fs::write(&blobs, &good).unwrap();
+    restore(&file, &other).unwrap();
+    let (running, az) = start(Config::embedded(&other), development());
+    let after = az.get("/leases/a%2Fb", &[]).await;
+    assert_eq!(after.assert(200).body, b"body");
+    assert_eq!(after.header("etag"), before.header("etag"));
+    assert_eq!(after.header("x-ms-lease-state"), "leased");
+    az.get("/leases/later", &[]).await.assert(200);
+    running.stop().await.unwrap();
+
+    // A restore that was cut short after the leases were there.
+    fs::rename(other.join("blobs.db"), other.join("blobs.db.restoring")).unwrap();
+    let (_running, az) = start(Config::embedded(&other), development());
+    az.get("/leases/later", &[]).await.assert(200);
+}

@@ -1,0 +1,234 @@
+//! Shared access signatures and bearer tokens, and what they have to do with TLS and addresses.
+
+use std::fs;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jsonwebtoken::{EncodingKey, Header, encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{Certificate, Client};
+use serde_json::json;
+use tenure_azure::server::{Azure, AzureBearer, AzureConfig};
+use tenure_server::{Config, ServeError, Server, Store, Tls};
+use tokio::time::timeout;
+
+use crate::client::{ACCOUNT, KEY, development, in_memory, start};
+use crate::common::{SOON, served};
+
+fn sign(text: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &BASE64_STANDARD.decode(KEY).unwrap());
+    BASE64_STANDARD.encode(hmac::sign(&key, text.as_bytes()))
+}
+
+/// A query with all of it, signed.
+fn query(pairs: &[(&str, &str)], text: &str) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let pairs = pairs.iter().chain([&("sig", "")]).map(|(name, value)| {
+        let value = if *name == "sig" {
+            sign(text)
+        } else {
+            (*value).to_owned()
+        };
+        format!("{name}={}", encode(&value))
+    });
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+/// An account SAS for everything, until the year 2100.
+fn account_sas(addresses: &str, protocols: &str) -> String {
+    let pairs = [
+        ("sp", "rwdlc"),
+        ("ss", "b"),
+        ("srt", "sco"),
+        ("st", ""),
+        ("se", "2100-01-01"),
+        ("sip", addresses),
+        ("spr", protocols),
+        ("sv", "2022-11-02"),
+    ];
+    let values: String = pairs
+        .iter()
+        .map(|(_, value)| format!("{value}\n"))
+        .collect();
+    query(&pairs, &format!("{ACCOUNT}\n{values}\n"))
+}
+
+async fn outcome(http: &Client, url: &str) -> (u16, String) {
+    let response = http.get(url).send().await.unwrap();
+    let code = response.headers().get("x-ms-error-code");
+    let code = code.map_or("", |code| code.to_str().unwrap()).to_owned();
+    (response.status().as_u16(), code)
+}
+
+const ELSEWHERE: (u16, &str) = (403, "AuthorizationSourceIPMismatch");
+const PROTOCOL: (u16, &str) = (403, "AuthorizationProtocolMismatch");
+const OK: (u16, &str) = (200, "");
+
+#[tokio::test]
+async fn a_signature_for_some_addresses_is_taken_from_those_alone() {
+    let (_running, az) = in_memory();
+    let list = async |sas: String| {
+        let url = format!("{}/{ACCOUNT}?comp=list&{sas}", az.origin);
+        outcome(&az.http, &url).await
+    };
+    for (addresses, expected) in [
+        ("", OK),
+        ("127.0.0.1", OK),
+        ("127.0.0.0-127.0.0.255", OK),
+        ("10.0.0.1", ELSEWHERE),
+        ("127.0.0.2-127.0.0.9", ELSEWHERE),
+        ("::1", ELSEWHERE),
+        ("x", ELSEWHERE),
+    ] {
+        let (status, code) = list(account_sas(addresses, "")).await;
+        assert_eq!((status, &*code), expected, "{addresses}");
+    }
+    // Written in another way it is refused, and never overlooked.
+    let hidden = account_sas("10.0.0.1", "").replace("sip=", "%73ip=");
+    assert_eq!(list(hidden).await.1, ELSEWHERE.1);
+    // A proxy's address is not the client's.
+    let config = AzureConfig {
+        behind_tls: true,
+        ..development()
+    };
+    let (_running, az) = start(Config::memory(), config);
+    let url = format!(
+        "{}/{ACCOUNT}?comp=list&{}",
+        az.origin,
+        account_sas("127.0.0.1", "")
+    );
+    assert_eq!(outcome(&az.http, &url).await.1, ELSEWHERE.1);
+}
+
+#[tokio::test]
+async fn a_service_sas_says_what_headers_its_reader_sees() {
+    let (_running, az) = in_memory();
+    az.put("/con?restype=container", &[]).await.assert(201);
+    az.put_block("/con/b", &[], b"x").await.assert(201);
+    let of_blob = format!("/blob/{ACCOUNT}/con/b");
+    let pairs = [
+        ("sp", "r"),
+        ("st", ""),
+        ("se", "2100-01-01"),
+        ("", &*of_blob),
+        ("si", ""),
+        ("sip", ""),
+        ("spr", ""),
+        ("sv", "2022-11-02"),
+        ("sr", "b"),
+        ("", ""),
+        ("ses", ""),
+        ("rscc", "no-store"),
+        ("rscd", ""),
+        ("rsce", ""),
+        ("rscl", ""),
+        ("rsct", "text/x"),
+    ];
+    let text: Vec<&str> = pairs.iter().map(|(_, value)| *value).collect();
+    let given: Vec<_> = pairs
+        .into_iter()
+        .filter(|(name, value)| !name.is_empty() && !value.is_empty())
+        .collect();
+    let url = |path: &str| {
+        let query = query(&given, &text.join("\n"));
+        format!("{}/{ACCOUNT}{path}?{query}", az.origin)
+    };
+    let response = az.http.get(url("/con/b")).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["cache-control"], "no-store");
+    assert_eq!(response.headers()["content-type"], "text/x");
+    // Who only signs in another way gets what is kept.
+    let plain = az.get("/con/b?rsct=text/x", &[]).await;
+    assert_eq!(
+        plain.assert(200).header("content-type"),
+        "application/octet-stream"
+    );
+    assert_eq!(
+        outcome(&az.http, &url("/con/c")).await.1,
+        "AuthenticationFailed"
+    );
+}
+
+#[tokio::test]
+async fn over_tls_bearer_tokens_are_taken_and_what_is_for_https_only() {
+    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+    let set = r#"{"keys": [{"kty": "oct", "alg": "HS256",
+        "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let path = folder.path().join("both.pem");
+    // Both may stand in one file.
+    fs::write(&path, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+    let tls = Tls::open(&path, &path).unwrap();
+    let config = AzureConfig {
+        over_tls: true,
+        bearer: Some(AzureBearer::new(set, "https://issuer", AzureBearer::AUDIENCE).unwrap()),
+        ..development()
+    };
+    let open = || {
+        let Config { engine, limits } = Config::memory();
+        let store = Store::open(Config::new(engine.clone()).with_limits(limits)).unwrap();
+        let azure = Azure::open(&store, engine.data_dir(), config.clone()).unwrap();
+        let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+        server.with_protocol(azure)
+    };
+    // Without the TLS that it counts on it is not served.
+    let bare = timeout(SOON, open().serve(std::future::pending())).await;
+    assert!(matches!(bare, Ok(Err(ServeError::Io(_)))), "{bare:?}");
+
+    let running = served(open().with_tls(tls));
+    let origin = running.api.origin.replace("http:", "https:");
+    let root = Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
+    let http = Client::builder().tls_certs_only([root]).build().unwrap();
+    let list = format!("{origin}/{ACCOUNT}?comp=list");
+
+    let expiry = chrono::Utc::now().timestamp() + 600;
+    let claims = json!({"iss": "https://issuer", "aud": AzureBearer::AUDIENCE, "exp": expiry});
+    let token = encode(
+        &Header::default(),
+        &claims,
+        &EncodingKey::from_secret(SECRET),
+    )
+    .unwrap();
+    let with = async |token: &str| {
+        let request = http.get(&list).bearer_auth(token);
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    let (status, text) = with(&token).await;
+    assert_eq!(status, 200);
+    // What it is told of the account is an address that it can use.
+    assert!(
+        text.contains(&format!("ServiceEndpoint=\"{origin}/{ACCOUNT}/\"")),
+        "{text}"
+    );
+    assert_eq!(with(&format!("{token}x")).await.0, 403);
+    let claims =
+        json!({"iss": "https://issuer", "aud": AzureBearer::AUDIENCE, "exp": expiry - 1200});
+    let old = encode(
+        &Header::default(),
+        &claims,
+        &EncodingKey::from_secret(SECRET),
+    )
+    .unwrap();
+    assert_eq!(with(&old).await.0, 403);
+
+    for (protocols, expected) in [
+        ("https", OK),
+        ("https,http", OK),
+        ("", OK),
+        ("http", PROTOCOL),
+    ] {
+        let url = format!("{list}&{}", account_sas("127.0.0.1", protocols));
+        let (status, code) = outcome(&http, &url).await;
+        assert_eq!((status, &*code), expected, "{protocols}");
+    }
+    let (_running, az) = in_memory();
+    let url = format!(
+        "{}/{ACCOUNT}?comp=list&{}",
+        az.origin,
+        account_sas("", "https")
+    );
+    assert_eq!(outcome(&az.http, &url).await.1, PROTOCOL.1);
+}

@@ -1,0 +1,75 @@
+//! The routes of the native API.
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::http::{Method, Uri};
+use axum::routing::{get, post, put};
+use tenure_core::wire::{Code, Problem};
+
+use super::problem::Failure;
+use super::{events, health, leases, renewals};
+use crate::Store;
+
+const LIVE: &str = "/livez";
+const READY: &str = "/readyz";
+
+pub(super) fn routes(store: Store) -> Router {
+    let leases = "/v1/namespaces/{namespace}/leases";
+    let lease = "/v1/namespaces/{namespace}/leases/{lease}";
+    Router::new()
+        .route("/v1/namespaces/{namespace}/renew", post(renewals::renew))
+        .route(leases, get(leases::list))
+        .route(
+            lease,
+            get(events::of_namespace_or_view).delete(leases::delete),
+        )
+        .route(&format!("{lease}/events"), get(events::of_lease))
+        .route(&format!("{lease}/acquire"), post(leases::acquire))
+        .route(&format!("{lease}/renew"), post(leases::renew))
+        .route(&format!("{lease}/change"), post(leases::change))
+        .route(&format!("{lease}/release"), post(leases::release))
+        .route(&format!("{lease}/break"), post(leases::break_lease))
+        .route(&format!("{lease}/handover"), post(leases::hand_over))
+        .route(&format!("{lease}/verify"), post(leases::verify))
+        .route(&format!("{lease}/metadata"), put(leases::set_metadata))
+        .route(&format!("{lease}/history"), get(leases::history))
+        .route("/v1/limits", get(health::limits))
+        .route(LIVE, get(health::live))
+        .route(READY, get(health::ready))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(store)
+}
+
+/// Whether a path belongs to the native API, also if there is no route for it. No account of another
+/// protocol has such a name.
+pub(super) fn is_native(path: &str) -> bool {
+    let first = path.strip_prefix('/').unwrap_or(path).split('/').next();
+    matches!(first, None | Some("" | "v1")) || path == LIVE || path == READY
+}
+
+/// Whether a native request is answered over the limit of connections: renewals and signs of life.
+pub(super) fn is_essential(head: &Parts) -> bool {
+    match head.uri.path() {
+        LIVE | READY => matches!(head.method, Method::GET | Method::HEAD),
+        path => {
+            head.method == Method::POST
+                && path.starts_with("/v1/namespaces/")
+                && path.ends_with("/renew")
+        }
+    }
+}
+
+async fn unknown_route(uri: Uri) -> Failure {
+    Failure(Problem::new(
+        Code::UnknownRoute,
+        format!("there is no path {}", uri.path()),
+    ))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Failure {
+    Failure(Problem::new(
+        Code::MethodNotAllowed,
+        format!("{} does not take {method}", uri.path()),
+    ))
+}

@@ -1,0 +1,159 @@
+//! Operations on leases for another protocol, under rules of its own.
+//!
+//! They take the same locks, the same [`lease::apply`] and the same commits as the native API, so a
+//! lease that was acquired through one protocol is held, and refused, through all.
+
+use tenure_core::lease::{self, Change, LeaseDuration, Operation, Record, Rejection, Rules, State};
+use tenure_core::wire::Problem;
+use tenure_core::{Epoch, Instant};
+
+use super::Store;
+use super::work::{Unknown, Work};
+use crate::table::Key;
+
+/// A lease at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseSnapshot {
+    /// The state of the lease.
+    pub state: State,
+    /// How long the lease lasts without a renewal, if it is held.
+    pub duration: Option<LeaseDuration>,
+    /// The epoch of the current term, or of the last one.
+    pub epoch: Option<Epoch>,
+}
+
+/// What an access to the resource that a lease protects does to the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessEffect {
+    /// The lease stays as it is.
+    Keep,
+    /// A lease that has expired or was broken becomes available, so that its last holder can no longer
+    /// renew it. Other leases stay as they are.
+    EndIfOver,
+    /// The lease ends and is deleted.
+    Delete,
+}
+
+impl Store {
+    /// Applies one operation under `rules`. An acquire creates the lease if there is none.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] of the store; the inner error is the lease's refusal, an expected outcome.
+    pub async fn operate_by(
+        &self,
+        rules: &Rules,
+        key: &Key,
+        operation: &Operation,
+        reason: Option<String>,
+    ) -> Result<Result<(Change, Option<Epoch>), Rejection>, Problem> {
+        if !matches!(operation, Operation::Renew(..) | Operation::Release(_)) {
+            self.ready()?;
+        }
+        let unknown = match operation {
+            Operation::Acquire(..) => Unknown::Make,
+            _ => Unknown::Refuse,
+        };
+        let work = |work: &mut Work<'_>| {
+            let applied = work.apply_by(rules, operation, reason.clone())?;
+            Ok((applied.change, last_epoch(work.entry.lease.record())))
+        };
+        let refuse = |work: &Work<'_>| work.refusal(rules, operation).map(Err);
+        let seen = self.change(key, unknown, work, refuse).await?;
+        Ok(seen.value.unwrap_or_else(|| {
+            // A lease that was never acquired is available.
+            let mut nothing = Record::default();
+            lease::apply(&mut nothing, operation, Instant::default(), rules)
+                .map(|applied| (applied.change, None))
+        }))
+    }
+
+    /// Reads the lease.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] of the store.
+    pub async fn snapshot(&self, key: &Key) -> Result<LeaseSnapshot, Problem> {
+        let check = |_: &Record, _| Ok::<_, std::convert::Infallible>(());
+        let Ok(snapshot) = self
+            .check_access(&Rules::NATIVE, key, check, AccessEffect::Keep)
+            .await?;
+        Ok(snapshot)
+    }
+
+    /// Checks whether the resource that the lease protects may be accessed, and applies the effect of
+    /// the access to the lease, in one step: no acquire comes in between. `check` may run several times;
+    /// it gets the record of the lease and the current time.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] of the store; the inner error is that of `check`.
+    pub async fn check_access<E>(
+        &self,
+        rules: &Rules,
+        key: &Key,
+        check: impl Fn(&Record, Instant) -> Result<(), E>,
+        effect: AccessEffect,
+    ) -> Result<Result<LeaseSnapshot, E>, Problem> {
+        self.ready()?;
+        let work = |work: &mut Work<'_>| {
+            check(work.entry.lease.record(), work.now)?;
+            let snapshot = LeaseSnapshot::of(work.entry.lease.record(), work.now);
+            let ends = match effect {
+                AccessEffect::Keep => false,
+                AccessEffect::EndIfOver => {
+                    matches!(snapshot.state, State::Expired | State::Broken)
+                }
+                AccessEffect::Delete => snapshot.state != State::Available,
+            };
+            let last = work.entry.lease.record().last_grant();
+            if let (true, Some(last)) = (ends, last.map(|grant| grant.lease_id)) {
+                // The lease id of the last grant releases a lease in each of these states.
+                let _ = work.apply_by(rules, &Operation::Release(last), None);
+            }
+            if effect == AccessEffect::Delete {
+                // A lease that was handed over and is reserved for a candidate stays, as available.
+                let _ = work.delete();
+            }
+            Ok(snapshot)
+        };
+        let seen = match effect {
+            AccessEffect::Keep => self.look_at(key, work).await?,
+            AccessEffect::EndIfOver | AccessEffect::Delete => {
+                let refuse =
+                    |work: &Work<'_>| check(work.entry.lease.record(), work.now).err().map(Err);
+                self.change(key, Unknown::Refuse, work, refuse).await?
+            }
+        };
+        Ok(seen.value.unwrap_or_else(|| {
+            check(&Record::default(), Instant::default()).map(|()| LeaseSnapshot::NONE)
+        }))
+    }
+
+    /// Ends the store because data that a protocol keeps beside the leases can no longer be made durable:
+    /// nothing more is acknowledged, and the server ends with an error.
+    pub fn fail(&self) {
+        self.inner.failed.cancel();
+    }
+}
+
+impl LeaseSnapshot {
+    /// Of a lease that was never acquired.
+    const NONE: Self = Self {
+        state: State::Available,
+        duration: None,
+        epoch: None,
+    };
+
+    fn of(record: &Record, now: Instant) -> Self {
+        Self {
+            state: record.state(now),
+            duration: record.held(now).map(|grant| grant.duration),
+            epoch: last_epoch(record),
+        }
+    }
+}
+
+fn last_epoch(record: &Record) -> Option<Epoch> {
+    record.last_grant().map(|grant| grant.epoch)
+}

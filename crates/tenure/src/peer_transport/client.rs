@@ -1,0 +1,309 @@
+//! Carries messages to one member, one request at a time.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CONNECTION, CONTENT_TYPE};
+use reqwest::{Response, Url};
+use tenure_core::{Instant, NodeId};
+
+use super::age::PeerClock;
+use super::endpoint::PeerEndpoint;
+use super::envelope::{Answer, Answerer, Envelope, MAX_ANSWER_BYTES, VERSION};
+use super::inbox::PeerEvent;
+use super::mac::{Mac, SEAL_HEADER};
+use super::problem::{PeerErrorCode, PeerProblem};
+use super::send_queue::{Queued, SendQueue};
+
+/// After so long a request is the last one on its connection. What can be reached over an old
+/// connection alone (an old process behind a proxy, an address that has moved) must not look healthy
+/// for ever.
+const CONNECTION_LIFE: Duration = Duration::from_secs(10);
+
+/// After so long without a request a connection is closed: sooner than the other member would.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Carries messages to one member.
+pub(super) struct Client {
+    http: reqwest::Client,
+    endpoint: Arc<PeerEndpoint>,
+    queue: Arc<SendQueue>,
+    to: NodeId,
+    url: Url,
+    /// The member's clock, once it has told it.
+    clock: Option<PeerClock>,
+    number: u64,
+    fresh_since: Instant,
+    /// Why the last message did not get through, so that it is logged once.
+    trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Refused(PeerErrorCode),
+    Unreachable,
+    Unsealed,
+    Nonsense,
+}
+
+impl Client {
+    /// The HTTP client that all of them share.
+    pub(super) fn http() -> reqwest::Result<reqwest::Client> {
+        reqwest::Client::builder()
+            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+            // HTTP/1.1: a request that times out closes its connection, so that the next one has
+            // another.
+            .http1_only()
+            .retry(reqwest::retry::never())
+            .redirect(reqwest::redirect::Policy::none())
+            // What a proxy refuses says nothing of a member.
+            .no_proxy()
+            .tcp_nodelay(true)
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(1)
+            .build()
+    }
+
+    pub(super) fn new(
+        http: reqwest::Client,
+        endpoint: Arc<PeerEndpoint>,
+        queue: Arc<SendQueue>,
+        (to, base): (NodeId, &Url),
+    ) -> Self {
+        let mut url = base.clone();
+        let path = format!(
+            "{}{}",
+            base.path().trim_end_matches('/'),
+            endpoint.message_path()
+        );
+        url.set_path(&path);
+        Self {
+            fresh_since: endpoint.clock.now(),
+            http,
+            endpoint,
+            queue,
+            to,
+            url,
+            clock: None,
+            number: 0,
+            trouble: None,
+        }
+    }
+
+    /// Sends what is in the queue, until it is dropped.
+    pub(super) async fn run(mut self) {
+        loop {
+            let queued = self.queue.next().await;
+            self.carry(queued).await;
+        }
+    }
+
+    /// Sends one message. The first one to a process that has just started is refused as late, and
+    /// says what time it is there: then it is sent again.
+    async fn carry(&mut self, queued: Queued) {
+        for _ in 0..2 {
+            if self.endpoint.clock.now() > queued.made + self.endpoint.lifetime {
+                self.endpoint.counters.expired.add();
+                return;
+            }
+            if self.attempt(&queued).await != Outcome::AskAgain {
+                return;
+            }
+        }
+        self.endpoint.counters.refused_by_peers.add();
+        self.in_trouble(
+            Trouble::Refused(PeerErrorCode::Late),
+            "it is too slow to tell the time",
+        );
+    }
+
+    async fn attempt(&mut self, queued: &Queued) -> Outcome {
+        let body = serde_json::to_vec(&self.envelope(queued)).unwrap_or_default();
+        let seal = self
+            .endpoint
+            .mac
+            .of_request(&self.endpoint.message_path(), &body);
+        let asked = self.endpoint.clock.now();
+        let mut request = self
+            .http
+            .post(self.url.clone())
+            .timeout(self.endpoint.lifetime)
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        if let Some(seal) = &seal {
+            request = request.header(SEAL_HEADER, seal);
+        }
+        if asked > self.fresh_since + CONNECTION_LIFE {
+            request = request.header(CONNECTION, "close");
+            self.fresh_since = asked;
+        }
+        self.endpoint.counters.sent.add();
+        let answered = match request.send().await {
+            Ok(response) => read(response).await,
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(raw) => self.take(&raw, &seal.unwrap_or_default(), asked),
+            Err(error) => {
+                self.endpoint.counters.failed.add();
+                if is_refused(&error) {
+                    self.endpoint.tell(PeerEvent::Refused(self.to));
+                }
+                self.in_trouble(Trouble::Unreachable, &reason(&error));
+                Outcome::Done
+            }
+        }
+    }
+
+    fn envelope(&mut self, queued: &Queued) -> Envelope {
+        let endpoint = &self.endpoint;
+        self.number += 1;
+        Envelope {
+            version: VERSION,
+            cluster: endpoint.cluster.to_string(),
+            config: endpoint.fingerprint.hash().to_owned(),
+            from: endpoint.me,
+            incarnation: endpoint.start.incarnation,
+            instance: endpoint.start.instance,
+            to: self.to,
+            number: self.number,
+            good_until: self
+                .clock
+                .map(|clock| clock.good_until(queued.made, endpoint.lifetime)),
+            runs_twice: endpoint.heard_twice(self.to),
+            payload: queued.payload.clone(),
+        }
+    }
+
+    fn take(&mut self, raw: &Raw, request: &str, asked: Instant) -> Outcome {
+        let expected = self.endpoint.mac.of_answer(request, raw.status, &raw.body);
+        if !Mac::is_good(expected.as_deref(), raw.seal.as_deref()) {
+            self.endpoint.counters.answers_unsealed.add();
+            // Whoever it is may say why; nothing is believed of it.
+            let said = serde_json::from_slice::<PeerProblem>(&raw.body);
+            let said = said.map_or_else(|_| "no reason".into(), |problem| problem.detail);
+            let detail = format!("status {}, and it says {said:?}", raw.status);
+            self.in_trouble(Trouble::Unsealed, &detail);
+            return Outcome::Done;
+        }
+        if raw.status == 200 {
+            match serde_json::from_slice::<Answer>(&raw.body) {
+                Ok(answer) if answer.member.node == self.to => {
+                    self.endpoint.counters.answered.add();
+                    self.trouble = None;
+                    self.learn_time(answer.member);
+                    self.endpoint.take_answer(answer, asked);
+                }
+                Ok(answer) => {
+                    let detail = format!("member {} answers there", answer.member.node);
+                    self.nonsense(&detail);
+                }
+                Err(error) => self.nonsense(&error.to_string()),
+            }
+            return Outcome::Done;
+        }
+        match serde_json::from_slice::<PeerProblem>(&raw.body) {
+            Ok(problem) => self.refused(&problem),
+            Err(_) => {
+                self.nonsense(&format!("status {}", raw.status));
+                Outcome::Done
+            }
+        }
+    }
+
+    fn refused(&mut self, problem: &PeerProblem) -> Outcome {
+        if let Some(member) = problem.member.filter(|member| member.node == self.to) {
+            self.learn_time(member);
+        }
+        if problem.code == PeerErrorCode::Late && self.clock.is_some() {
+            // Not a fault: its process is new to this one, or one of the two stood still.
+            return Outcome::AskAgain;
+        }
+        self.endpoint.counters.refused_by_peers.add();
+        if matches!(
+            problem.code,
+            PeerErrorCode::OlderStart | PeerErrorCode::RunsTwice
+        ) {
+            let detail = problem.detail.clone();
+            self.endpoint.impostor(self.to, problem.code, detail);
+        }
+        self.in_trouble(Trouble::Refused(problem.code), &problem.detail);
+        Outcome::Done
+    }
+
+    fn learn_time(&mut self, member: Answerer) {
+        self.clock = Some(PeerClock {
+            instance: member.instance,
+            time_ms: member.time_ms,
+            at: self.endpoint.clock.now(),
+        });
+    }
+
+    fn nonsense(&mut self, detail: &str) {
+        self.endpoint.counters.failed.add();
+        self.in_trouble(Trouble::Nonsense, detail);
+    }
+
+    fn in_trouble(&mut self, trouble: Trouble, detail: &str) {
+        let (peer, url) = (self.to, &self.url);
+        if self.trouble.replace(trouble) != Some(trouble) {
+            tracing::warn!(%peer, %url, ?trouble, error = detail, "a message did not get through");
+        }
+    }
+}
+
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    AskAgain,
+}
+
+/// An answer as it came.
+struct Raw {
+    status: u16,
+    seal: Option<String>,
+    body: Vec<u8>,
+}
+
+async fn read(mut response: Response) -> reqwest::Result<Raw> {
+    let seal = response.headers().get(SEAL_HEADER);
+    let mut raw = Raw {
+        status: response.status().as_u16(),
+        seal: seal.map(|seal| seal.to_str().unwrap_or_default().to_owned()),
+        body: Vec::new(),
+    };
+    while let Some(chunk) = response.chunk().await? {
+        // A longer one is cut off, and its seal is wrong then.
+        let room = MAX_ANSWER_BYTES - raw.body.len();
+        raw.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
+            break;
+        }
+    }
+    Ok(raw)
+}
+
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let error_of_io = error.downcast_ref::<io::Error>();
+        if error_of_io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn reason(error: &reqwest::Error) -> String {
+    let mut last = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        last = error.to_string();
+        cause = error.source();
+    }
+    last
+}

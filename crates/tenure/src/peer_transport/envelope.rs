@@ -1,0 +1,145 @@
+//! What stands in a request and in an answer.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tenure_core::{Epoch, Incarnation, NodeId, bully, detector};
+
+use super::age::GoodUntil;
+use crate::leadership::check_metadata;
+
+/// The version of the protocol that this member speaks.
+pub(super) const VERSION: u32 = 1;
+
+/// Largest body of a request. The longest message, an attendance list of 31 members, has under 1 KiB.
+pub(super) const MAX_REQUEST_BYTES: usize = 16 * 1024;
+
+/// Largest metadata in a request, as JSON. The rest of the longest request has under 1 KiB.
+const MAX_METADATA_JSON_BYTES: usize = MAX_REQUEST_BYTES - 1024;
+
+/// Largest body of an answer that is read.
+pub(crate) const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// What a leader says about itself, with the renewals of its term.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeaderMetadata {
+    /// The term.
+    pub(crate) epoch: Epoch,
+    /// As much as fits: see [`LeaderMetadata::check`].
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+impl LeaderMetadata {
+    /// Whether these metadata may be said: at most 4 KiB, as in a store, and in JSON no more than a
+    /// request has room for.
+    pub(crate) fn check(metadata: &BTreeMap<String, String>) -> Result<(), String> {
+        check_metadata(metadata)?;
+        let in_json = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
+        if in_json > MAX_METADATA_JSON_BYTES {
+            return Err(format!(
+                "the metadata have {in_json} bytes as JSON, at most {MAX_METADATA_JSON_BYTES} fit into a \
+                 message: too many quotes or control characters"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What one member says to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Payload {
+    /// Of the election.
+    Election(bully::PeerMessage),
+    /// Of the failure detector.
+    Detector(detector::DetectorMessage),
+    /// Of the leader, about itself.
+    Metadata(LeaderMetadata),
+}
+
+impl From<bully::PeerMessage> for Payload {
+    fn from(message: bully::PeerMessage) -> Self {
+        Self::Election(message)
+    }
+}
+
+impl From<detector::DetectorMessage> for Payload {
+    fn from(message: detector::DetectorMessage) -> Self {
+        Self::Detector(message)
+    }
+}
+
+/// A process of a member. A member that was started twice, or whose state was copied, has two of
+/// them in one incarnation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    pub(super) incarnation: Incarnation,
+    /// Drawn at random when the process starts.
+    pub(super) instance: u64,
+}
+
+/// The body of a request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Envelope {
+    pub(super) version: u32,
+    pub(super) cluster: String,
+    /// The hash of what all must have set alike.
+    pub(super) config: String,
+    pub(super) from: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) instance: u64,
+    pub(super) to: NodeId,
+    /// Grows with every request of this process to this receiver.
+    pub(super) number: u64,
+    /// Null while the receiver's clock is not known.
+    pub(super) good_until: Option<GoodUntil>,
+    /// The start of the receiver as which the sender has heard two processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) runs_twice: Option<Incarnation>,
+    pub(super) payload: Payload,
+}
+
+impl Envelope {
+    pub(super) const fn start(&self) -> Start {
+        Start {
+            incarnation: self.incarnation,
+            instance: self.instance,
+        }
+    }
+}
+
+/// The version alone, which every version has in the same place.
+#[derive(Deserialize)]
+pub(super) struct Versioned {
+    pub(super) version: u32,
+}
+
+/// Who answers, and what time it is there.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answerer {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) instance: u64,
+    pub(super) time_ms: u64,
+}
+
+impl Answerer {
+    pub(super) const fn start(&self) -> Start {
+        Start {
+            incarnation: self.incarnation,
+            instance: self.instance,
+        }
+    }
+}
+
+/// The body of an answer to a request that was taken.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    pub(super) member: Answerer,
+    /// What the member says at once.
+    pub(super) payloads: Vec<Payload>,
+}

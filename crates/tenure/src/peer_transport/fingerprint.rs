@@ -1,0 +1,50 @@
+//! What all members must have set alike.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use tenure_core::bully::{GroupGuarantee, GroupSettings};
+use tenure_core::detector::Detection;
+
+use super::mac::hex;
+
+/// A short form of what all members must have set alike, to be compared in every message: members
+/// that count different majorities, or keep promises for different times, must not elect together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    hash: String,
+    text: String,
+}
+
+impl Fingerprint {
+    /// Of these settings, and of how members notice that one is gone.
+    pub(crate) fn of(settings: &GroupSettings, detection: &Detection) -> Self {
+        let guarantee = match settings.guarantee() {
+            GroupGuarantee::Quorum => "a quorum",
+            GroupGuarantee::BestEffort => "no quorum",
+        };
+        let members: Vec<String> = settings.members().iter().map(|id| id.to_string()).collect();
+        let timings = settings.timings();
+        // The order is all that priorities say.
+        let text = format!(
+            "members {} (best first), {guarantee}, lease {:?}, messages live {:?}, detection {detection}",
+            members.join(" "),
+            timings.term().lease_duration(),
+            timings.message_lifetime(),
+        );
+        let hash = hex(digest(&SHA256, text.as_bytes()).as_ref());
+        Self { hash, text }
+    }
+
+    /// The short form, as it stands in messages.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+/// The long form, for people.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

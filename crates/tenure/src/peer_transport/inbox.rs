@@ -1,0 +1,106 @@
+//! Events for the driver.
+
+use std::fmt;
+
+use tenure_core::{Incarnation, Instant, NodeId};
+use tokio::sync::{mpsc, oneshot};
+
+use super::envelope::Payload;
+use crate::clock::Clock;
+
+/// How many events may wait for the driver. A driver that is so far behind would refuse most of
+/// them as too old.
+const CAPACITY: usize = 256;
+
+/// What comes from the other members.
+#[derive(Debug)]
+pub(crate) enum PeerEvent {
+    /// A member has sent a message.
+    Message(Incoming),
+    /// A member's machine refuses connections, or has closed the one that the member used: most likely
+    /// its process is gone. A hint and no verdict, because it may be a proxy in between.
+    Refused(NodeId),
+    /// Another process has this member's number, or this one has an old state. It must not lead.
+    Duplicate(DuplicateMember),
+}
+
+/// A message.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// The member that sent it.
+    pub(crate) from: NodeId,
+    /// In which of its starts.
+    pub(crate) incarnation: Incarnation,
+    pub(crate) payload: Payload,
+    /// The response to the request that the message came in; `None` for a message that came in a
+    /// response.
+    pub(crate) reply: Option<Reply>,
+    /// The end of its lifetime.
+    pub(crate) good_until: Instant,
+}
+
+/// Another process has this member's number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DuplicateMember {
+    /// The member that has seen both.
+    pub(crate) seen_by: NodeId,
+    /// What it saw.
+    pub(crate) detail: String,
+    /// What the operator should do.
+    pub(crate) remedy: &'static str,
+}
+
+/// The answer to "why does it not lead", for people.
+impl fmt::Display for DuplicateMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seen_by,
+            detail,
+            remedy,
+        } = self;
+        write!(f, "member {seen_by} says: {detail}; {remedy}")
+    }
+}
+
+/// The response to a request. Without a call of [`Reply::send`] it is empty.
+pub(crate) struct Reply(pub(super) oneshot::Sender<Vec<Payload>>);
+
+impl Reply {
+    /// Sends these payloads in the response. Gives them back if the sender of the request no longer
+    /// waits for it.
+    pub(crate) fn send(self, payloads: Vec<Payload>) -> Vec<Payload> {
+        self.0.send(payloads).err().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}
+
+/// Where events come out.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    clock: Clock,
+    events: mpsc::Receiver<PeerEvent>,
+}
+
+pub(super) fn channel(clock: Clock) -> (mpsc::Sender<PeerEvent>, Inbox) {
+    let (sender, events) = mpsc::channel(CAPACITY);
+    (sender, Inbox { clock, events })
+}
+
+impl Inbox {
+    /// The next event, or `None` when the server and all of its routers are gone. May be dropped
+    /// while it waits; nothing is lost then.
+    pub(crate) async fn recv(&mut self) -> Option<PeerEvent> {
+        loop {
+            match self.events.recv().await? {
+                // This process stood still while the message lay here.
+                PeerEvent::Message(message) if message.good_until < self.clock.now() => {}
+                event => return Some(event),
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Who may take part: those who have the key.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+
+/// The header that has the seal of a request or an answer.
+pub(super) const SEAL_HEADER: &str = "tenure-seal";
+
+/// Fewest bytes of a key: what nobody can try out.
+pub(super) const MIN_KEY_BYTES: usize = 16;
+
+/// The key that the members of a group share. Whoever has it can vote, and be elected.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(Vec<u8>);
+
+impl Key {
+    /// This key. It should be random, for instance from `openssl rand -base64 32`.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] if it has fewer than 16 bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, KeyError> {
+        let bytes = bytes.into();
+        if bytes.len() < MIN_KEY_BYTES {
+            return Err(KeyError { bytes: bytes.len() });
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// The key is too short. Whoever configured it must make a longer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the key has {bytes} bytes and must have at least {MIN_KEY_BYTES}")]
+pub struct KeyError {
+    /// How many were given.
+    pub bytes: usize,
+}
+
+/// Seals what this member says, and checks the seals of others: HMAC-SHA256, in hexadecimal digits.
+pub(crate) struct Mac(Option<hmac::Key>);
+
+impl Mac {
+    /// Seals with this key.
+    pub(crate) fn keyed(key: &Key) -> Self {
+        Self(Some(hmac::Key::new(hmac::HMAC_SHA256, &key.0)))
+    }
+
+    /// No seals: **whoever reaches this member can vote, and be elected.** Only for a network in which
+    /// that is wanted, and only when it was asked for by name.
+    pub(crate) const fn insecure() -> Self {
+        Self(None)
+    }
+
+    /// The seal of a request.
+    pub(super) fn of_request(&self, path: &str, body: &[u8]) -> Option<String> {
+        self.seal(&["request", "POST", path], body)
+    }
+
+    /// The seal of an answer. It is good for this one request, whose seal no other request has: a
+    /// message names its sender's process and has a number.
+    pub(super) fn of_answer(&self, request: &str, status: u16, body: &[u8]) -> Option<String> {
+        self.seal(&["answer", request, &status.to_string()], body)
+    }
+
+    /// Whether a seal is the one that is `expected`; where none is expected, none may be there.
+    pub(super) fn is_good(expected: Option<&str>, seal: Option<&str>) -> bool {
+        match (expected, seal) {
+            (None, None) => true,
+            // In constant time: how much of a wrong seal was right is nobody's business.
+            (Some(expected), Some(seal)) => {
+                verify_slices_are_equal(expected.as_bytes(), seal.as_bytes()).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// None of the words has a line feed, so no two contents look alike.
+    fn seal(&self, words: &[&str], body: &[u8]) -> Option<String> {
+        let mut context = hmac::Context::with_key(self.0.as_ref()?);
+        for word in words {
+            context.update(word.as_bytes());
+            context.update(b"\n");
+        }
+        context.update(body);
+        Some(hex(context.sign().as_ref()))
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.0.is_some() {
+            "keyed"
+        } else {
+            "insecure"
+        };
+        f.debug_tuple("Mac").field(&kind).finish()
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a string can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

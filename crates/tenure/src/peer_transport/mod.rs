@@ -1,0 +1,52 @@
+//! What goes between the members of an election among peers, and what each of them keeps on disk.
+//!
+//! The rules of such an election are [`tenure_core::bully`]; this is the room that carries its
+//! messages, and those of the failure detectors, over HTTP. `docs/peers-protocol.md` has the wire
+//! format, every refusal and the state folder.
+
+mod transport;
+
+mod inbox;
+mod server;
+
+mod client;
+mod listener;
+mod routes;
+mod send_queue;
+
+mod caller;
+mod endpoint;
+mod replay_guard;
+
+mod age;
+mod counters;
+mod envelope;
+mod fingerprint;
+mod mac;
+mod problem;
+
+mod state_dir;
+mod state_file;
+
+pub use mac::{Key, KeyError};
+pub use state_file::StateError;
+
+pub use counters::Counters;
+pub(crate) use envelope::MAX_ANSWER_BYTES;
+pub(crate) use envelope::{LeaderMetadata, Payload};
+pub(crate) use fingerprint::Fingerprint;
+#[cfg(test)]
+pub(crate) use inbox::{DuplicateMember, Inbox};
+pub(crate) use inbox::{Incoming, PeerEvent, Reply};
+pub(crate) use mac::Mac;
+pub(crate) use problem::PeerProblem;
+pub use routes::{PeerView, Status};
+pub use server::StartError;
+pub(crate) use server::{PeerServer, Setup};
+pub(crate) use state_file::{Opened, StateFile};
+#[cfg(test)]
+pub(crate) use transport::Network;
+pub(crate) use transport::PeerTransport;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What a member answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use serde::{Deserialize, Serialize};
+use tenure_core::bully::ElectionId;
+use tenure_core::{Epoch, Incarnation, NodeId};
+use tokio::sync::watch;
+
+use super::caller::Caller;
+use super::counters::Counters;
+use super::endpoint::PeerEndpoint;
+use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
+use super::mac::{Mac, SEAL_HEADER};
+use super::problem::{PeerErrorCode, PeerProblem, Refusal};
+
+/// Shortest time for a body: over a bad line it comes in pieces.
+const MIN_BODY_TIME: Duration = Duration::from_secs(1);
+
+/// What a member tells those who look at it. The driver replaces it when something has changed.
+///
+/// A newer member may say more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// The member.
+    pub node: NodeId,
+    /// Which start of it this is.
+    pub incarnation: Incarnation,
+    /// Its strategy, as in its configuration.
+    pub strategy: String,
+    /// What it does, in the machine's words; `elected` if it leads among the peers and waits for the
+    /// lease, `ending` if it leads no more and its task is not gone yet.
+    pub role: String,
+    /// Whom it takes for the leader.
+    pub leader: Option<NodeId>,
+    /// The leader's epoch.
+    pub epoch: Option<Epoch>,
+    /// Without a quorum: the election that it obeys.
+    pub election: Option<ElectionId>,
+    /// Whom it takes for down.
+    pub suspects: Vec<NodeId>,
+    /// With a quorum: whether it follows a leader, or reached a majority when it last tried.
+    pub quorum: Option<bool>,
+}
+
+/// What the status route tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PeerView {
+    /// What the member does.
+    #[serde(flatten)]
+    pub status: Status,
+    /// What it has carried and refused.
+    pub counters: Counters,
+}
+
+impl Status {
+    /// Of a member that has just started.
+    pub(crate) fn of(node: NodeId, incarnation: Incarnation) -> Self {
+        Self {
+            node,
+            incarnation,
+            strategy: "bully".into(),
+            role: "starting".into(),
+            leader: None,
+            epoch: None,
+            election: None,
+            suspects: Vec::new(),
+            quorum: None,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    endpoint: Arc<PeerEndpoint>,
+    status: watch::Receiver<Status>,
+}
+
+pub(super) fn router(endpoint: Arc<PeerEndpoint>, status: watch::Receiver<Status>) -> Router {
+    Router::new()
+        .route("/v1/peers/{cluster}/message", post(message))
+        .route("/v1/peers/{cluster}/status", get(show))
+        .with_state(Shared { endpoint, status })
+}
+
+async fn show(State(shared): State<Shared>, Path(cluster): Path<String>) -> Response {
+    let endpoint = &shared.endpoint;
+    if cluster != endpoint.cluster.as_str() {
+        return refuse(endpoint, endpoint.unknown_cluster(&cluster), None);
+    }
+    let shown = PeerView {
+        status: shared.status.borrow().clone(),
+        counters: endpoint.counters.read(),
+    };
+    let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    (headers, Json(shown)).into_response()
+}
+
+async fn message(
+    State(shared): State<Shared>,
+    Path(cluster): Path<String>,
+    caller: Option<Extension<Caller>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let endpoint = &shared.endpoint;
+    if cluster != endpoint.cluster.as_str() {
+        return refuse(endpoint, endpoint.unknown_cluster(&cluster), None);
+    }
+    let body = match read(body, body_time(endpoint)).await {
+        Ok(body) => body,
+        Err(refusal) => return refuse(endpoint, refusal, None),
+    };
+    // First of all: of who has no key nothing is read.
+    let seal = match check_seal(endpoint, &headers, &body) {
+        Ok(seal) => seal,
+        Err(refusal) => return refuse(endpoint, refusal, None),
+    };
+    match endpoint.admit(&body) {
+        Ok((from, said)) => {
+            if let Some(caller) = &caller {
+                caller.spoke(from, &headers);
+            }
+            answer(endpoint, wait(said, endpoint.lifetime).await, &seal)
+        }
+        Err(refusal) => refuse(endpoint, refusal, Some(&seal)),
+    }
+}
+
+/// How long a body may take.
+pub(super) fn body_time(endpoint: &PeerEndpoint) -> Duration {
+    endpoint.lifetime.max(MIN_BODY_TIME)
+}
+
+async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
+    match tokio::time::timeout(time, to_bytes(body, MAX_REQUEST_BYTES)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(Refusal::new(
+            PeerErrorCode::TooLarge,
+            format!("the message has more than {MAX_REQUEST_BYTES} bytes, or was cut off"),
+        )),
+        Err(_) => Err(Refusal::new(
+            PeerErrorCode::Malformed,
+            format!("the message did not arrive within {time:?}"),
+        )),
+    }
+}
+
+/// The seal of a request, if it is good; nothing where there are none.
+fn check_seal(
+    endpoint: &PeerEndpoint,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<String, Refusal> {
+    let mut seals = headers.get_all(SEAL_HEADER).iter();
+    let given = seals.next().map(|seal| seal.to_str().unwrap_or_default());
+    let expected = endpoint.mac.of_request(&endpoint.message_path(), body);
+    if seals.next().is_none() && Mac::is_good(expected.as_deref(), given) {
+        return Ok(expected.unwrap_or_default());
+    }
+    let detail = match (&expected, given) {
+        (None, _) => "the message has a seal, and this member has no key".into(),
+        (_, None) => format!("the message has no seal (header {SEAL_HEADER})"),
+        _ => "the seal is wrong: another key, or the message was changed on its way".into(),
+    };
+    Err(Refusal::new(PeerErrorCode::Unauthenticated, detail))
+}
+
+/// What the driver says at once. If it takes longer, it sends that by itself.
+async fn wait(
+    said: tokio::sync::oneshot::Receiver<Vec<Payload>>,
+    lifetime: Duration,
+) -> Vec<Payload> {
+    match tokio::time::timeout(lifetime, said).await {
+        Ok(Ok(payloads)) => payloads,
+        _ => Vec::new(),
+    }
+}
+
+fn answer(endpoint: &PeerEndpoint, payloads: Vec<Payload>, seal: &str) -> Response {
+    let member = endpoint.answerer();
+    let body = serde_json::to_vec(&Answer { member, payloads }).unwrap_or_default();
+    respond(
+        endpoint,
+        StatusCode::OK,
+        "application/json",
+        body,
+        Some(seal),
+    )
+}
+
+fn refuse(endpoint: &PeerEndpoint, refusal: Refusal, seal: Option<&str>) -> Response {
+    endpoint.counters.refused(refusal.code);
+    tracing::debug!(code = refusal.code.as_str(), "refused: {}", refusal.detail);
+    let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let problem = PeerProblem::new(refusal, seal.map(|_| endpoint.answerer()));
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    respond(endpoint, status, "application/problem+json", body, seal)
+}
+
+fn respond(
+    endpoint: &PeerEndpoint,
+    status: StatusCode,
+    kind: &'static str,
+    body: Vec<u8>,
+    request: Option<&str>,
+) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let seal = request.and_then(|request| endpoint.mac.of_answer(request, status.as_u16(), &body));
+    // It is made of hexadecimal digits.
+    if let Some(Ok(seal)) = seal.map(HeaderValue::try_from) {
+        headers.insert(SEAL_HEADER, seal);
+    }
+    (status, headers, body).into_response()
+}

@@ -1,0 +1,93 @@
+//! The folder with a member's state: made private, and used by one process at a time.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::state_file::StateError;
+
+/// How long to try for the lock: a predecessor that was killed may not have gone yet.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A folder that this process alone uses, until this is dropped.
+#[derive(Debug)]
+pub(super) struct StateDir {
+    path: PathBuf,
+    /// The operating system frees the lock when the file is closed, however the process ends.
+    _lock: File,
+}
+
+impl StateDir {
+    pub(super) fn open(path: &Path) -> Result<Self, StateError> {
+        let path = path.to_owned();
+        match fs::metadata(&path) {
+            Ok(metadata) if !metadata.is_dir() => return Err(StateError::NotAFolder { path }),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut builder = DirBuilder::new();
+                builder.recursive(true).mode(0o700);
+                builder.create(&path).map_err(StateError::io(&path))?;
+            }
+            Err(error) => return Err(StateError::Io { path, error }),
+        }
+        let lock = path.join("lock");
+        let file = private(OpenOptions::new().write(true).create(true).truncate(false))
+            .open(&lock)
+            .map_err(StateError::io(&lock))?;
+        let started = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { path, _lock: file }),
+                Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(TryLockError::WouldBlock) => return Err(StateError::InUse { path }),
+                Err(TryLockError::Error(error)) => {
+                    return Err(StateError::Io { path: lock, error });
+                }
+            }
+        }
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Replaces a file: whenever the power goes there is the old one or the new one, whole, and when
+    /// this has succeeded it is the new one.
+    pub(super) fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
+        let file = self.file(name);
+        let new = self.file(&format!("{name}.new"));
+        let write = || {
+            let mut temporary =
+                private(OpenOptions::new().write(true).create_new(true)).open(&new)?;
+            temporary.write_all(content)?;
+            // Before the rename: else the name may be on disk before the content is.
+            temporary.sync_all()?;
+            fs::rename(&new, &file)?;
+            File::open(&self.path)?.sync_all()
+        };
+        // What is left of an attempt that failed, or of a process that died in the middle, was never
+        // acknowledged.
+        let clear = || match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        clear().and_then(|()| write()).map_err(|error| {
+            // It would take room on a disk that may be full.
+            let _ = clear();
+            StateError::Io {
+                path: file.clone(),
+                error,
+            }
+        })
+    }
+}
+
+/// Readable by its owner only.
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
+}

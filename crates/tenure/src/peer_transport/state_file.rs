@@ -1,0 +1,284 @@
+//! What a member must not forget, on disk.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tenure_core::bully::HardState;
+use tenure_core::{Name, NodeId};
+
+use super::fingerprint::Fingerprint;
+use super::state_dir::StateDir;
+
+/// The format that this version writes and knows.
+const FORMAT: u32 = 1;
+
+/// What stands before the number.
+const MARK: &str = "tenure-member";
+
+const RECORD: &str = "record";
+
+/// Says that there is a record: from now on a missing one is damage.
+const MARKER: &str = "FORMAT";
+
+/// Longest record that is read.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// A member's record in its folder, until this is dropped.
+///
+/// A member that forgets what it has promised can elect a second leader. So what is there is checked,
+/// and what should be there and is not is refused: only a folder without a record and without a mark
+/// that there was one is a first start.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    folder: StateDir,
+    cluster: String,
+    node: NodeId,
+    config: String,
+    is_marked: bool,
+}
+
+/// A folder that was opened.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The file.
+    pub(crate) file: StateFile,
+    /// What it says; the default record at a first start.
+    pub(crate) record: HardState,
+    /// Whether the members were set up in another way when it was written.
+    pub(crate) config_changed: bool,
+}
+
+/// Why a member's state can't be used. The member must not take part.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The path is something else.
+    #[error("{} is not a folder", path.display())]
+    NotAFolder {
+        /// Which path.
+        path: PathBuf,
+    },
+    /// Another process is this member. Each member has a folder of its own.
+    #[error("{} is in use by another process", path.display())]
+    InUse {
+        /// Which folder.
+        path: PathBuf,
+    },
+    /// There was a record, and it is gone. Bring it back. If it is lost for good, remove this member
+    /// from the group and add another one with a new number and an empty folder.
+    #[error(
+        "{} is missing, and with it what this member has promised; bring it back, or give the member \
+         a new number and an empty folder",
+        path.display()
+    )]
+    Missing {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file is not what was written. As for [`Missing`](Self::Missing).
+    #[error(
+        "{} is damaged ({detail}); bring it back as it was, or give the member a new number and an \
+         empty folder",
+        path.display()
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The state of another member. Set the right folder.
+    #[error(
+        "{} is the state of member {found_node} of {found_cluster}, and this is member {node} of \
+         {cluster}",
+        path.display()
+    )]
+    AnotherMember {
+        /// Which file.
+        path: PathBuf,
+        /// Whose it is.
+        found_node: NodeId,
+        /// Of which group.
+        found_cluster: String,
+        /// Who this is.
+        node: NodeId,
+        /// Of which group.
+        cluster: String,
+    },
+    /// A newer version has written it. Run that version.
+    #[error("{} has format {found}, and this version knows {known}", path.display())]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that is known.
+        known: u32,
+    },
+    /// The operating system refused: no permission, no room, a disk that fails. What was on disk
+    /// before is still there.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What it says.
+        error: io::Error,
+    },
+}
+
+impl StateError {
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |error| Self::Io { path, error }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    cluster: String,
+    node: NodeId,
+    config: String,
+    record: HardState,
+}
+
+impl StateFile {
+    /// Opens the folder of a member and reads its record. A folder that does not exist is made, and
+    /// is a first start like an empty one. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError`].
+    pub(crate) fn open(
+        path: &Path,
+        cluster: &Name,
+        node: NodeId,
+        fingerprint: &Fingerprint,
+    ) -> Result<Opened, StateError> {
+        let folder = StateDir::open(path)?;
+        let is_marked = check_marker(&folder.file(MARKER))?;
+        let record_file = folder.file(RECORD);
+        let file = Self {
+            folder,
+            cluster: cluster.to_string(),
+            node,
+            config: fingerprint.hash().to_owned(),
+            is_marked,
+        };
+        let Some(bytes) = read(&record_file)? else {
+            if is_marked {
+                return Err(StateError::Missing { path: record_file });
+            }
+            return Ok(Opened {
+                file,
+                record: HardState::default(),
+                config_changed: false,
+            });
+        };
+        let stored = parse(&record_file, &bytes)?;
+        if (&stored.cluster, stored.node) != (&file.cluster, node) {
+            return Err(StateError::AnotherMember {
+                path: record_file,
+                found_node: stored.node,
+                found_cluster: stored.cluster,
+                node,
+                cluster: file.cluster,
+            });
+        }
+        Ok(Opened {
+            config_changed: stored.config != file.config,
+            record: stored.record,
+            file,
+        })
+    }
+
+    /// Replaces the record. When this returns it is on disk; it blocks until then.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Io`]. The record on disk is then whole: the old one, or this one if all but the
+    /// last step succeeded. Nothing that rests on this one may leave.
+    pub(crate) fn write(&mut self, record: &HardState) -> Result<(), StateError> {
+        let stored = Stored {
+            cluster: self.cluster.clone(),
+            node: self.node,
+            config: self.config.clone(),
+            record: *record,
+        };
+        // Text and numbers always make JSON.
+        let body = serde_json::to_string(&stored).unwrap_or_default();
+        self.folder.replace(RECORD, render(&body).as_bytes())?;
+        if !self.is_marked {
+            // After the record: a start that was cut short before is still a first one, for nothing
+            // was promised.
+            let marker = format!("{MARK} {FORMAT}\n");
+            self.folder.replace(MARKER, marker.as_bytes())?;
+            self.is_marked = true;
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is, or was, a record.
+fn check_marker(path: &Path) -> Result<bool, StateError> {
+    let Some(bytes) = read(path)? else {
+        return Ok(false);
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    match format_of(&text) {
+        Some(FORMAT) if text == format!("{MARK} {FORMAT}\n") => Ok(true),
+        Some(found) if found > FORMAT => Err(newer(path, found)),
+        _ => Err(damaged(path, format!("it should say \"{MARK} {FORMAT}\""))),
+    }
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<Stored, StateError> {
+    let text = str::from_utf8(bytes).map_err(|error| damaged(path, error.to_string()))?;
+    if let Some(found) = format_of(text).filter(|found| *found > FORMAT) {
+        return Err(newer(path, found));
+    }
+    let body = text.split_once('\n').map_or("", |(_, body)| body);
+    let body = body.strip_suffix('\n').unwrap_or(body);
+    // Every byte counts: the first line too must be the one that belongs to the second.
+    if text != render(body) {
+        return Err(damaged(path, "its checksum is wrong".into()));
+    }
+    serde_json::from_str(body).map_err(|error| damaged(path, error.to_string()))
+}
+
+/// A line with the format and a checksum, and a line of JSON.
+fn render(body: &str) -> String {
+    let checksum = crc32fast::hash(body.as_bytes());
+    format!("{MARK} {FORMAT} crc32 {checksum:08x}\n{body}\n")
+}
+
+fn format_of(text: &str) -> Option<u32> {
+    let after = text.strip_prefix(MARK)?.strip_prefix(' ')?;
+    after.split_whitespace().next()?.parse().ok()
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.len() > MAX_BYTES => {
+            Err(damaged(path, format!("it has {} bytes", metadata.len())))
+        }
+        Ok(_) => fs::read(path).map(Some).map_err(StateError::io(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StateError::io(path)(error)),
+    }
+}
+
+fn damaged(path: &Path, detail: String) -> StateError {
+    let path = path.to_owned();
+    StateError::Damaged { path, detail }
+}
+
+fn newer(path: &Path, found: u32) -> StateError {
+    StateError::Newer {
+        path: path.to_owned(),
+        found,
+        known: FORMAT,
+    }
+}

@@ -1,0 +1,277 @@
+//! Connections that are refused, that die silently, and that grow old.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::listener::MAX_CONNECTIONS;
+use super::*;
+
+/// A relay that can swallow what goes over the connections that it has.
+#[derive(Clone)]
+struct Relay {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    /// Connections up to this one are holes.
+    hole_up_to: Arc<AtomicUsize>,
+    swallowed: Arc<AtomicBool>,
+}
+
+impl Relay {
+    async fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let relay = Self {
+            address: listener.local_addr().unwrap(),
+            connections: Arc::default(),
+            hole_up_to: Arc::default(),
+            swallowed: Arc::default(),
+        };
+        let of_task = relay.clone();
+        tokio::spawn(async move {
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let number = of_task.connections.fetch_add(1, Ordering::SeqCst) + 1;
+                let member = TcpStream::connect(target).await.unwrap();
+                let (from_client, to_client) = client.into_split();
+                let (from_member, to_member) = member.into_split();
+                tokio::spawn(of_task.clone().pump(number, from_client, to_member));
+                tokio::spawn(of_task.clone().pump(number, from_member, to_client));
+            }
+        });
+        relay
+    }
+
+    async fn pump(
+        self,
+        number: usize,
+        mut from: tokio::net::tcp::OwnedReadHalf,
+        mut to: tokio::net::tcp::OwnedWriteHalf,
+    ) {
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = from.read(&mut bytes).await {
+            if number <= self.hole_up_to.load(Ordering::SeqCst) {
+                self.swallowed.store(true, Ordering::SeqCst);
+            } else if to.write_all(&bytes[..read]).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_told_as_a_hint() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = gone.local_addr().unwrap();
+    drop(gone);
+    let (one, mut inbox) = PeerServer::start(one_with_two_at(address)).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    let event = next(&mut inbox).await;
+    assert!(matches!(event, PeerEvent::Refused(NodeId(2))), "{event:?}");
+    assert_eq!(one.counters().failed, 1);
+}
+
+/// The end of a process closes its connections, and nothing else shows it so soon.
+#[tokio::test]
+async fn a_connection_that_ends_without_notice_is_told_as_a_hint() {
+    let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
+    let (one, answers) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    let event = next(&mut inbox).await;
+    assert!(matches!(event, PeerEvent::Message(_)), "{event:?}");
+    drop((one, answers, event));
+    let event = next(&mut inbox).await;
+    assert!(matches!(event, PeerEvent::Refused(NodeId(1))), "{event:?}");
+}
+
+#[tokio::test]
+async fn silence_is_no_hint_and_costs_one_lifetime() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let setup = Setup {
+        message_lifetime: Duration::from_millis(200),
+        ..one_with_two_at(silent.local_addr().unwrap())
+    };
+    let (one, mut inbox) = PeerServer::start(setup).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    wait_until("the time-out", || one.counters().failed == 1).await;
+    let event = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
+    assert!(event.is_err(), "{event:?}");
+}
+
+/// Sends until a message is answered: a machine that is busy may take too long for one.
+async fn until_answered(one: &PeerServer) {
+    let before = one.counters().answered;
+    while one.counters().answered == before {
+        let sent = one.counters();
+        one.send(NodeId(2), pre_vote(sent.sent));
+        wait_until("an end", || {
+            let now = one.counters();
+            now.answered + now.failed > sent.answered + sent.failed
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_died_silently_is_replaced() {
+    let (two, inbox) = PeerServer::start(setup(2)).unwrap();
+    answering(inbox);
+    let relay = Relay::to(listening_on(&two)).await;
+    let setup = Setup {
+        message_lifetime: Duration::from_secs(1),
+        ..one_with_two_at(relay.address)
+    };
+    let (one, _inbox) = PeerServer::start(setup).unwrap();
+    until_answered(&one).await;
+    let connections = relay.connections();
+    relay.hole_up_to.store(connections, Ordering::SeqCst);
+    until_answered(&one).await;
+    assert!(relay.swallowed.load(Ordering::SeqCst));
+    assert!(relay.connections() > connections);
+    assert!(one.counters().failed > 0);
+}
+
+#[tokio::test]
+async fn an_old_connection_is_left_for_a_fresh_one() {
+    let (clock, time) = manual_clock();
+    let two = Setup {
+        clock: clock.clone(),
+        ..setup(2)
+    };
+    let (two, mut inbox) = PeerServer::start(two).unwrap();
+    let hinted = Arc::new(AtomicBool::new(false));
+    let hint = hinted.clone();
+    tokio::spawn(async move {
+        while let Some(event) = inbox.recv().await {
+            match event {
+                PeerEvent::Message(message) => reply(message, vec![ack(1)]),
+                event => hint.store(matches!(event, PeerEvent::Refused(_)), Ordering::SeqCst),
+            }
+        }
+    });
+    let relay = Relay::to(listening_on(&two)).await;
+    let one = Setup {
+        clock,
+        ..one_with_two_at(relay.address)
+    };
+    let (one, _inbox) = PeerServer::start(one).unwrap();
+    let mut rounds = 0;
+    let mut connections_after = async |rounds_more: u64| {
+        for _ in 0..rounds_more {
+            rounds += 1;
+            one.send(NodeId(2), pre_vote(rounds));
+            wait_until("an answer", || one.counters().answered == rounds).await;
+        }
+        relay.connections()
+    };
+    assert_eq!(connections_after(5).await, 1, "young ones are kept");
+    time.send_modify(|time| *time = *time + Duration::from_secs(11));
+    // The first says good-bye on the old one.
+    assert_eq!(connections_after(2).await, 2);
+    assert_eq!(connections_after(5).await, 2);
+    assert!(
+        !hinted.load(Ordering::SeqCst),
+        "what was announced is no hint"
+    );
+}
+
+#[tokio::test]
+async fn a_member_that_has_started_anew_is_reached_within_one_message() {
+    let (two, inbox) = PeerServer::start(setup(2)).unwrap();
+    answering(inbox);
+    let address = listening_on(&two);
+    let (one, _inbox) = PeerServer::start(one_with_two_at(address)).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    wait_until("the first", || one.counters().answered == 1).await;
+    drop(two);
+    let mut again = None;
+    while again.is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        again = PeerServer::start(Setup {
+            listen: Some(address),
+            incarnation: Incarnation(2),
+            ..setup(2)
+        })
+        .ok();
+    }
+    let (_two, inbox) = again.unwrap();
+    answering(inbox);
+    one.send(NodeId(2), pre_vote(2));
+    wait_until("the second", || one.counters().answered == 2).await;
+}
+
+/// So many that they would take all seats of a member, from somebody who has no key.
+async fn strangers_at(address: SocketAddr) -> Vec<TcpStream> {
+    let mut strangers = Vec::new();
+    for _ in 0..MAX_CONNECTIONS + 50 {
+        strangers.push(TcpStream::connect(address).await.unwrap());
+    }
+    strangers
+}
+
+async fn is_closed(stream: &mut TcpStream) -> bool {
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+    matches!(read, Ok(Ok(0) | Err(_)))
+}
+
+#[tokio::test]
+async fn idle_connections_of_strangers_keep_no_member_out() {
+    let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
+    let hinted = Arc::new(AtomicBool::new(false));
+    let hint = hinted.clone();
+    tokio::spawn(async move {
+        while let Some(event) = inbox.recv().await {
+            match event {
+                PeerEvent::Message(message) => reply(message, vec![ack(1)]),
+                _ => hint.store(true, Ordering::SeqCst),
+            }
+        }
+    });
+    let address = listening_on(&two);
+    let relay = Relay::to(address).await;
+    let (one, _inbox) = PeerServer::start(one_with_two_at(relay.address)).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    wait_until("an answer before", || one.counters().answered == 1).await;
+    let mut strangers = strangers_at(address).await;
+    // The connection that member 1 has is left alone, and a member that is new gets one.
+    one.send(NodeId(2), pre_vote(2));
+    wait_until("an answer among strangers", || one.counters().answered == 2).await;
+    assert_eq!(relay.connections(), 1);
+    let mut three = setup(3);
+    three.peers.insert(NodeId(2), at(address));
+    let (three, _inbox_of_three) = PeerServer::start(three).unwrap();
+    three.send(NodeId(2), pre_vote(1));
+    wait_until("an answer to a newcomer", || three.counters().answered == 1).await;
+    assert_eq!(three.counters().failed, 0);
+    // The oldest have made room at once.
+    assert!(is_closed(&mut strangers[0]).await);
+    assert!(!hinted.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_member_is_closed_soon_and_one_of_a_member_is_kept() {
+    let two = Setup {
+        message_lifetime: Duration::from_millis(500),
+        ..setup(2)
+    };
+    let (two, inbox) = PeerServer::start(two).unwrap();
+    answering(inbox);
+    let relay = Relay::to(listening_on(&two)).await;
+    let (one, _inbox) = PeerServer::start(one_with_two_at(relay.address)).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    wait_until("an answer", || one.counters().answered == 1).await;
+    let mut silent = TcpStream::connect(listening_on(&two)).await.unwrap();
+    let mut slow = TcpStream::connect(listening_on(&two)).await.unwrap();
+    slow.write_all(b"GET /v1/peers/billing/status HTTP/1.1\r\n")
+        .await
+        .unwrap();
+    assert!(is_closed(&mut silent).await, "before a member's would be");
+    assert!(is_closed(&mut slow).await);
+    one.send(NodeId(2), pre_vote(2));
+    wait_until("another answer", || one.counters().answered == 2).await;
+    assert_eq!(relay.connections(), 1);
+}

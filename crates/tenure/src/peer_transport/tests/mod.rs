@@ -1,0 +1,334 @@
+//! The carrier over real sockets, and the state file on a real disk.
+
+mod ages;
+mod connections;
+mod doubles;
+mod folders;
+mod refusals;
+mod seals;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use tenure_core::bully::{
+    GroupSettings, GroupTimings, Member, Membership, PeerMessage, QuorumMessage,
+};
+use tenure_core::detector::{Detection, DetectionOptions};
+use tenure_core::{Epoch, Incarnation, Instant, Name, NodeId};
+use tokio::sync::watch;
+
+use super::*;
+use crate::clock::{Clock, ManualClock};
+
+/// Longer than any of these tests may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const LIFETIME: Duration = Duration::from_secs(5);
+
+fn cluster() -> Name {
+    "billing".parse().unwrap()
+}
+
+fn key() -> Key {
+    Key::new("a key that tests share").unwrap()
+}
+
+fn keyed() -> Arc<Mac> {
+    Mac::keyed(&key()).into()
+}
+
+fn fingerprint(me: u32) -> Fingerprint {
+    let member = |id| Member {
+        id: NodeId(id),
+        priority: 0,
+    };
+    let members = Membership::new([1, 2, 3].map(member)).unwrap();
+    let settings = GroupSettings::new(NodeId(me), members, GroupTimings::default()).unwrap();
+    fingerprint_of(&settings)
+}
+
+fn fingerprint_of(settings: &GroupSettings) -> Fingerprint {
+    let lifetime = settings.timings().message_lifetime();
+    let detection = Detection::new(&DetectionOptions::default(), lifetime).unwrap();
+    Fingerprint::of(settings, &detection)
+}
+
+/// A member that listens, and whose peers are nowhere until a test says where.
+fn setup(me: u32) -> Setup {
+    let nowhere: Url = "http://127.0.0.1:1".parse().unwrap();
+    let peers = [1, 2, 3].map(NodeId).into_iter();
+    Setup {
+        cluster: cluster(),
+        me: NodeId(me),
+        incarnation: Incarnation(1),
+        fingerprint: fingerprint(me),
+        peers: peers
+            .filter(|id| id.0 != me)
+            .map(|id| (id, nowhere.clone()))
+            .collect(),
+        message_lifetime: LIFETIME,
+        mac: keyed(),
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        clock: Clock::system().unwrap(),
+    }
+}
+
+fn at(address: SocketAddr) -> Url {
+    format!("http://{address}").parse().unwrap()
+}
+
+fn listening_on(carrier: &PeerServer) -> SocketAddr {
+    carrier.listening_on().unwrap()
+}
+
+/// Member 1, with member 2 at this address.
+fn one_with_two_at(address: SocketAddr) -> Setup {
+    let mut setup = setup(1);
+    setup.peers.insert(NodeId(2), at(address));
+    setup
+}
+
+fn manual_clock() -> (Clock, watch::Sender<Instant>) {
+    let time = watch::Sender::new(Instant::default() + Duration::from_secs(1_000));
+    let done = watch::Sender::new(Instant::default());
+    let clock = Clock::Manual(ManualClock {
+        time: time.clone(),
+        done,
+    });
+    (clock, time)
+}
+
+fn pre_vote(round: u64) -> Payload {
+    PeerMessage::Quorum(QuorumMessage::PreVote { round }).into()
+}
+
+fn ack(epoch: u64) -> Payload {
+    let epoch = Epoch::new(epoch).unwrap();
+    PeerMessage::Quorum(QuorumMessage::VoteGranted { epoch }).into()
+}
+
+async fn next(inbox: &mut Inbox) -> PeerEvent {
+    let event = tokio::time::timeout(PATIENCE, inbox.recv()).await;
+    event.expect("an event in time").expect("a carrier")
+}
+
+async fn next_message(inbox: &mut Inbox) -> Incoming {
+    loop {
+        if let PeerEvent::Message(message) = next(inbox).await {
+            return message;
+        }
+    }
+}
+
+/// Replies to a request, whose sender still waits for it. A message that came in a response has no
+/// reply.
+fn reply(message: Incoming, payloads: Vec<Payload>) {
+    if let Some(reply) = message.reply {
+        assert_eq!(reply.send(payloads), []);
+    }
+}
+
+/// A driver that answers everything.
+fn answering(mut inbox: Inbox) {
+    tokio::spawn(async move {
+        while let Some(event) = inbox.recv().await {
+            if let PeerEvent::Message(message) = event {
+                reply(message, vec![ack(1)]);
+            }
+        }
+    });
+}
+
+async fn wait_until(what: &str, is_true: impl Fn() -> bool) {
+    let wait = async {
+        while !is_true() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(waited.is_ok(), "waited in vain for {what}");
+}
+
+#[tokio::test]
+async fn what_is_answered_at_once_rides_in_the_response() {
+    // Member 2 has no way to member 1 but that.
+    let (two, mut inbox_of_two) = PeerServer::start(setup(2)).unwrap();
+    let (one, mut inbox_of_one) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    let asked = next_message(&mut inbox_of_two).await;
+    assert_eq!((asked.from, asked.incarnation), (NodeId(1), Incarnation(1)));
+    assert_eq!(asked.payload, pre_vote(1));
+    reply(asked, vec![ack(5), pre_vote(9)]);
+    let first = next_message(&mut inbox_of_one).await;
+    assert_eq!((first.from, first.payload), (NodeId(2), ack(5)));
+    let second = next_message(&mut inbox_of_one).await;
+    assert_eq!(second.payload, pre_vote(9));
+    // The first attempt was to learn the time there.
+    let counters = one.counters();
+    assert_eq!((counters.sent, counters.answered), (2, 1));
+    assert_eq!(counters.refused_by_peers, 0);
+    assert_eq!(two.counters().taken, 1);
+}
+
+#[tokio::test]
+async fn what_is_answered_later_goes_as_a_message_of_its_own() {
+    let (one, mut inbox_of_one) = PeerServer::start(setup(1)).unwrap();
+    let mut two = setup(2);
+    two.peers.insert(NodeId(1), at(listening_on(&one)));
+    let (two, mut inbox_of_two) = PeerServer::start(two).unwrap();
+    // There is no response to a response.
+    two.send(NodeId(1), pre_vote(1));
+    reply(next_message(&mut inbox_of_one).await, vec![ack(5)]);
+    let answer = next_message(&mut inbox_of_two).await;
+    assert!(answer.reply.is_none());
+    two.send(NodeId(1), pre_vote(2));
+    assert_eq!(next_message(&mut inbox_of_one).await.payload, pre_vote(2));
+}
+
+#[tokio::test]
+async fn an_application_may_mount_the_routes_under_a_prefix() {
+    let two = Setup {
+        listen: None,
+        ..setup(2)
+    };
+    let (two, mut inbox) = PeerServer::start(two).unwrap();
+    let app = axum::Router::new().nest("/tenure", two.router());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let mut setup = one_with_two_at(address);
+    let url = format!("http://{address}/tenure/").parse().unwrap();
+    setup.peers.insert(NodeId(2), url);
+    let (one, _inbox) = PeerServer::start(setup).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    assert_eq!(next_message(&mut inbox).await.payload, pre_vote(1));
+}
+
+#[tokio::test]
+async fn without_keys_messages_go_through_and_a_key_on_one_side_refuses() {
+    let insecure = || Arc::new(Mac::insecure());
+    let two = Setup {
+        mac: insecure(),
+        ..setup(2)
+    };
+    let (two, mut inbox_of_two) = PeerServer::start(two).unwrap();
+    let one = one_with_two_at(listening_on(&two));
+    let (keyed, _inbox) = PeerServer::start(one).unwrap();
+    keyed.send(NodeId(2), pre_vote(1));
+    wait_until("the refusal", || {
+        two.counters().refused.contains_key("unauthenticated")
+    })
+    .await;
+    let one = Setup {
+        mac: insecure(),
+        ..one_with_two_at(listening_on(&two))
+    };
+    let (bare, _inbox) = PeerServer::start(one).unwrap();
+    bare.send(NodeId(2), pre_vote(2));
+    assert_eq!(next_message(&mut inbox_of_two).await.payload, pre_vote(2));
+}
+
+#[tokio::test]
+async fn a_message_that_lay_too_long_is_not_handed_out() {
+    let (clock, time) = manual_clock();
+    let two = Setup {
+        clock: clock.clone(),
+        ..setup(2)
+    };
+    let (two, mut inbox) = PeerServer::start(two).unwrap();
+    let one = Setup {
+        clock,
+        ..one_with_two_at(listening_on(&two))
+    };
+    let (one, _inbox) = PeerServer::start(one).unwrap();
+    one.send(NodeId(2), pre_vote(1));
+    wait_until("it to be taken", || two.counters().taken == 1).await;
+    time.send_modify(|time| *time = *time + LIFETIME + Duration::from_millis(2));
+    one.send(NodeId(2), pre_vote(2));
+    assert_eq!(next_message(&mut inbox).await.payload, pre_vote(2));
+}
+
+#[tokio::test]
+async fn of_two_messages_of_a_kind_that_wait_the_newer_one_is_sent() {
+    // Nobody takes anything from this socket, so the first message keeps the line busy.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = one_with_two_at(silent.local_addr().unwrap());
+    let (one, _inbox) = PeerServer::start(one).unwrap();
+    one.send(NodeId(2), pre_vote(0));
+    wait_until("the first to leave", || one.counters().sent == 1).await;
+    for round in 1..=100 {
+        one.send(NodeId(2), pre_vote(round));
+    }
+    one.send(NodeId(2), ack(1));
+    assert_eq!(one.counters().replaced, 99);
+    assert_eq!(one.counters().sent, 1, "one request at a time");
+}
+
+#[tokio::test]
+async fn the_status_says_what_the_driver_published_and_the_counters() {
+    let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
+    two.publish(Status {
+        role: "following".into(),
+        leader: Some(NodeId(3)),
+        epoch: Epoch::new(7),
+        suspects: vec![NodeId(1)],
+        quorum: Some(true),
+        ..Status::of(NodeId(2), Incarnation(4))
+    });
+    let base = at(listening_on(&two));
+    let shown: serde_json::Value = reqwest::get(format!("{base}v1/peers/billing/status"))
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(shown["node"], 2);
+    assert_eq!(shown["incarnation"], 4);
+    assert_eq!(
+        (&shown["role"], &shown["leader"]),
+        (&"following".into(), &3.into())
+    );
+    assert_eq!(
+        (&shown["epoch"], &shown["quorum"]),
+        (&7.into(), &true.into())
+    );
+    assert_eq!(shown["suspects"], serde_json::json!([1]));
+    assert_eq!(shown["counters"]["taken"], 0);
+    let other = reqwest::get(format!("{base}v1/peers/other/status"))
+        .await
+        .unwrap();
+    assert_eq!(other.status(), 404);
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_an_error_that_names_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let setup = Setup {
+        listen: Some(address),
+        ..setup(1)
+    };
+    let error = PeerServer::start(setup).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn what_must_be_set_alike_shows_in_the_fingerprint() {
+    assert_eq!(fingerprint(1), fingerprint(2));
+    let of = |priorities: [u32; 3], guarantee| {
+        let members = (1..).zip(priorities).map(|(id, priority)| Member {
+            id: NodeId(id),
+            priority,
+        });
+        let members = Membership::new(members).unwrap();
+        let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
+        let settings = settings.with_guarantee(guarantee);
+        fingerprint_of(&settings).hash().to_owned()
+    };
+    use tenure_core::bully::GroupGuarantee::{BestEffort, Quorum};
+    assert_eq!(of([0, 0, 0], Quorum), fingerprint(1).hash());
+    assert_ne!(of([0, 0, 0], BestEffort), fingerprint(1).hash());
+    assert_ne!(of([9, 0, 0], Quorum), fingerprint(1).hash());
+}

@@ -1,0 +1,233 @@
+//! Every refusal: its status and code, that it is counted, and that it changes nothing.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::peer_transport::mac::SEAL_HEADER;
+
+/// Someone with the key who writes to member 2 by hand.
+pub(super) struct Writer {
+    http: reqwest::Client,
+    pub(super) url: String,
+    path: String,
+    mac: Arc<Mac>,
+}
+
+impl Writer {
+    pub(super) fn to(carrier: &PeerServer) -> Self {
+        let path = "/v1/peers/billing/message".to_owned();
+        let base = at(listening_on(carrier));
+        Self {
+            http: reqwest::Client::new(),
+            url: format!("{}{}", base.as_str().trim_end_matches('/'), path),
+            path,
+            mac: keyed(),
+        }
+    }
+
+    pub(super) fn seal_of(&self, body: &[u8]) -> String {
+        self.mac.of_request(&self.path, body).unwrap()
+    }
+
+    pub(super) async fn post(&self, body: Vec<u8>, seals: &[&str]) -> (u16, Value) {
+        let mut request = self.http.post(&self.url).body(body);
+        for seal in seals {
+            request = request.header(SEAL_HEADER, *seal);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.json().await.unwrap())
+    }
+
+    pub(super) async fn say(&self, message: &Value) -> (u16, Value) {
+        let body = message.to_string().into_bytes();
+        let seal = self.seal_of(&body);
+        self.post(body, &[&seal]).await
+    }
+
+    /// A message of member 1 that is good for some seconds.
+    pub(super) async fn good(&self) -> Value {
+        let mut message = json!({
+            "version": 1, "cluster": "billing", "config": fingerprint(1).hash(),
+            "from": 1, "incarnation": 3, "instance": 77, "to": 2, "number": 5, "good_until": null,
+            "payload": {"election": {"guard": {"pre_vote": {"round": 1}}}},
+        });
+        let (status, problem) = self.say(&message).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (409, &"late".into()),
+            "{problem}"
+        );
+        let member = &problem["member"];
+        assert_eq!(member["node"], 2);
+        let now = member["time_ms"].as_u64().unwrap();
+        message["good_until"] = json!({"instance": member["instance"], "time_ms": now + 4_000});
+        message
+    }
+}
+
+fn with(message: &Value, path: &str, value: impl Into<Value>) -> Value {
+    let mut message = message.clone();
+    match message.pointer_mut(path) {
+        Some(place) => *place = value.into(),
+        None => message[&path[1..]] = value.into(),
+    }
+    message
+}
+
+#[tokio::test]
+async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
+    let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
+    let writer = Writer::to(&two);
+    let good = writer.good().await;
+    let instance = &good["good_until"]["instance"];
+    let without = |field: &str| {
+        let mut message = good.clone();
+        message.as_object_mut().unwrap().remove(field);
+        message
+    };
+    let round = "/payload/election/guard/pre_vote";
+    let extra = |path: &str| {
+        let mut message = good.clone();
+        message.pointer_mut(path).unwrap()["extra"] = 1.into();
+        message
+    };
+    let mut before = two.counters();
+    for (message, status, code) in [
+        (json!(7), 400, "malformed"),
+        (without("number"), 400, "malformed"),
+        (with(&good, "/extra", 1), 400, "malformed"),
+        (extra(round), 400, "malformed"),
+        (extra("/good_until"), 400, "malformed"),
+        (
+            with(&good, "/payload", json!({"gossip": 1})),
+            400,
+            "malformed",
+        ),
+        (with(&good, "/from", -1), 400, "malformed"),
+        (with(&good, "/version", 2), 409, "version_differs"),
+        (
+            with(&with(&good, "/version", 2), "/extra", 1),
+            409,
+            "version_differs",
+        ),
+        (with(&good, "/cluster", "other"), 404, "unknown_cluster"),
+        (with(&good, "/to", 3), 421, "misdirected"),
+        (with(&good, "/from", 9), 403, "unknown_member"),
+        (with(&good, "/config", "0000"), 409, "config_differs"),
+        (with(&good, "/good_until", Value::Null), 409, "late"),
+        (with(&good, "/good_until/instance", 1), 409, "late"),
+        (
+            with(
+                &good,
+                "/good_until",
+                json!({"instance": instance, "time_ms": 1}),
+            ),
+            409,
+            "late",
+        ),
+    ] {
+        let (got, problem) = writer.say(&message).await;
+        assert_eq!(
+            (got, &problem["code"]),
+            (status, &code.into()),
+            "{message}: {problem}"
+        );
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem["type"], format!("urn:tenure:problem:{code}"));
+        // It is counted once, and nothing else is.
+        *before.refused.entry(code.into()).or_default() += 1;
+        assert_eq!(two.counters(), before, "{message}");
+    }
+    // None of them was heard, and none of them stands in the way of a good one.
+    let idle = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
+    assert!(idle.is_err(), "{idle:?}");
+    let taken = async {
+        let message = next_message(&mut inbox).await;
+        reply(message, Vec::new());
+    };
+    let ((status, answer), ()) = tokio::join!(writer.say(&good), taken);
+    assert_eq!((status, &answer["payloads"]), (200, &json!([])));
+    assert_eq!(two.counters().taken, 1);
+}
+
+#[tokio::test]
+async fn a_message_is_taken_once_and_none_older_than_it() {
+    let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
+    let driver = tokio::spawn(async move {
+        let mut taken = Vec::new();
+        while let Ok(Some(event)) = tokio::time::timeout(PATIENCE, inbox.recv()).await {
+            if let PeerEvent::Message(message) = event {
+                taken.push((message.incarnation.0, message.from.0));
+            }
+        }
+        taken
+    });
+    let writer = Writer::to(&two);
+    let good = writer.good().await;
+    let numbered = |incarnation: u64, number: u64| {
+        with(&with(&good, "/incarnation", incarnation), "/number", number)
+    };
+    for (message, expected) in [
+        (numbered(3, 5), None),
+        (numbered(3, 5), Some("replayed")),
+        (numbered(3, 4), Some("replayed")),
+        (numbered(3, 6), None),
+        (numbered(2, 7), Some("older_start")),
+        (with(&numbered(3, 8), "/instance", 78), Some("runs_twice")),
+        // A start begins to count anew, and the one before it is over.
+        (with(&numbered(4, 1), "/instance", 79), None),
+        (numbered(3, 9), Some("older_start")),
+        (with(&numbered(4, 1), "/instance", 79), Some("replayed")),
+        // Others count by themselves.
+        (with(&numbered(1, 1), "/from", 3), None),
+    ] {
+        let (_, answer) = writer.say(&message).await;
+        assert_eq!(answer["code"].as_str(), expected, "{message}: {answer}");
+    }
+    let refused = two.counters().refused;
+    assert_eq!((refused["replayed"], refused["older_start"]), (3, 2));
+    drop(two);
+    assert_eq!(driver.await.unwrap(), [(3, 1), (3, 1), (4, 1), (1, 3)]);
+}
+
+#[tokio::test]
+async fn a_recording_is_worth_nothing_to_the_next_process() {
+    let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
+    let recorded = Writer::to(&two).good().await;
+    drop(two);
+    let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
+    let (_, problem) = Writer::to(&two).say(&recorded).await;
+    assert_eq!(problem["code"], "late");
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_is_refused_and_one_at_it_is_read() {
+    let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
+    let writer = Writer::to(&two);
+    let good = writer.good().await.to_string();
+    for (bytes, code) in [(16 * 1024, "unauthenticated"), (16 * 1024 + 1, "too_large")] {
+        // Blanks after JSON are JSON.
+        let body = format!("{good:bytes$}").into_bytes();
+        assert_eq!(body.len(), bytes);
+        let (_, problem) = writer.post(body, &["0"]).await;
+        assert_eq!(problem["code"], code);
+        assert_eq!(two.counters().refused[code], 1);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_the_driver_can_t_take_is_refused_and_may_come_again() {
+    let (two, inbox) = PeerServer::start(setup(2)).unwrap();
+    let writer = Writer::to(&two);
+    let good = writer.good().await;
+    drop(inbox);
+    let (status, problem) = writer.say(&good).await;
+    assert_eq!((status, &problem["code"]), (503, &"unavailable".into()));
+    let (_, problem) = writer.say(&good).await;
+    assert_eq!(
+        problem["code"], "unavailable",
+        "it was not taken the first time"
+    );
+    assert_eq!(two.counters().taken, 0);
+}

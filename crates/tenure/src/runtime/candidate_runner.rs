@@ -1,0 +1,345 @@
+//! One candidate on the driver's thread: what is the same whichever way it is elected.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tenure_core::election::{
+    CampaignFailure, ElectionMachine, EndReason, Standing, TaskEnd, TermEvent,
+};
+use tenure_core::{CandidateId, Epoch, Instant};
+use tokio::sync::{oneshot, watch};
+use tracing::{error, info, warn};
+
+use super::command::{Campaigner, Command, DriverHandle, WeakDriverHandle};
+use super::event_loop::CandidateSlot;
+use super::strategy_io::{LeaseIo, StrategyIo};
+use crate::candidate::RunError;
+use crate::clock::Clock;
+use crate::config::{Config, OnOverrun};
+use crate::random::OsRandom;
+use crate::term::TermState;
+use crate::term_guard::TermGuard;
+
+/// Runs one candidate: takes commands, and turns term events into what tasks and callers see.
+pub(super) struct CandidateRunner<S: StrategyIo> {
+    config: Arc<Config>,
+    clock: Clock,
+    io: S,
+    /// Input that is not handled yet.
+    input: Option<S::Input>,
+    /// For the terms that begin; the driver does not keep its candidates.
+    handle: WeakDriverHandle,
+    campaigner: Option<Campaigner>,
+    resigners: Vec<oneshot::Sender<()>>,
+    settlers: Vec<oneshot::Sender<()>>,
+    term: Option<Arc<TermState>>,
+    /// The same for those who only look.
+    publish_term: watch::Sender<Option<Arc<TermState>>>,
+    last_leader: Option<(CandidateId, Epoch)>,
+    /// Whether anybody can still ask for something.
+    wanted: bool,
+}
+
+/// If the driver goes, whatever takes it, nobody renews any more: the term is over.
+impl<S: StrategyIo> Drop for CandidateRunner<S> {
+    fn drop(&mut self) {
+        if let Some(term) = &self.term {
+            term.abandon();
+        }
+    }
+}
+
+impl<S: StrategyIo> CandidateRunner<S> {
+    pub(super) fn new(
+        handle: &DriverHandle,
+        io: S,
+        publish_term: watch::Sender<Option<Arc<TermState>>>,
+    ) -> Self {
+        Self {
+            config: handle.config.clone(),
+            clock: handle.clock.clone(),
+            io,
+            input: None,
+            handle: handle.downgrade(),
+            campaigner: None,
+            resigners: Vec::new(),
+            settlers: Vec::new(),
+            term: None,
+            publish_term,
+            last_leader: None,
+            wanted: true,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.term.is_none() && self.standing() == Standing::Idle
+    }
+
+    fn standing(&self) -> Standing {
+        self.io.machine().standing(self.clock.now())
+    }
+
+    fn resign(&mut self, reason: EndReason) {
+        let now = self.clock.now();
+        let machine = self.io.machine_mut();
+        machine.resign(now, reason, &mut OsRandom);
+    }
+
+    fn hand_over(&mut self, to: &CandidateId) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        match self.io.peer(to) {
+            Ok(to) => {
+                let now = self.clock.now();
+                self.io.machine_mut().hand_over(now, to);
+            }
+            Err(why) => warn!(%election, %candidate, %to, "not handed over: {why}"),
+        }
+    }
+
+    fn task_ended(&mut self, end: TaskEnd) {
+        let now = self.clock.now();
+        let machine = self.io.machine_mut();
+        machine.task_ended(now, end, &mut OsRandom);
+    }
+
+    fn is_current(&self, epoch: Epoch) -> bool {
+        self.term.as_ref().is_some_and(|term| term.epoch == epoch)
+    }
+
+    /// Lets the task see how the term stands.
+    fn publish(&self) {
+        if let Some(term) = &self.term {
+            let valid_until = match self.standing() {
+                Standing::Leading { until, .. } => Some(until),
+                Standing::Idle | Standing::Campaigning | Standing::Ending => None,
+            };
+            term.update(valid_until, self.io.machine().stop_by());
+        }
+    }
+
+    fn handle_term_event(&mut self, event: TermEvent) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        match event {
+            TermEvent::Began(epoch) => self.begin(epoch),
+            TermEvent::AtRisk(at_risk) => {
+                if let Some(term) = &self.term {
+                    term.at_risk.send_replace(at_risk);
+                }
+            }
+            TermEvent::Cancel(reason) => {
+                if let Some(term) = &self.term {
+                    info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
+                    term.cancel(reason);
+                }
+            }
+            TermEvent::Abort => {
+                if let Some(term) = &self.term {
+                    warn!(%election, %candidate, epoch = %term.epoch,
+                        "the task has not stopped within the stop grace and is aborted");
+                    term.abort();
+                }
+            }
+            TermEvent::Overrun => self.overrun(),
+            TermEvent::Ended(epoch, reason) => {
+                info!(%election, %candidate, %epoch, %reason, "leadership lost");
+                if let Some(term) = self.term.take() {
+                    term.update(None, None);
+                    term.ended.send_replace(Some(reason));
+                }
+                self.publish_term.send_replace(None);
+            }
+            TermEvent::Failed(why) => {
+                let why = RunError::from(why);
+                error!(%election, %candidate, "{why}");
+                if let Some(campaigner) = self.campaigner.take() {
+                    let _ = campaigner.send(Err(why));
+                }
+            }
+            TermEvent::LeaderSeen(leader) => {
+                if self.last_leader != leader {
+                    match &leader {
+                        Some((leader, epoch)) => {
+                            info!(%election, %candidate, %leader, %epoch, "following");
+                        }
+                        None => info!(%election, %candidate, "no leader"),
+                    }
+                    self.last_leader = leader;
+                }
+            }
+            TermEvent::Withdrawn => {}
+        }
+    }
+
+    fn begin(&mut self, epoch: Epoch) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        info!(%election, %candidate, %epoch, "leadership gained");
+        self.last_leader = None;
+        let term = Arc::new(TermState::new(epoch, self.clock.clone()));
+        self.term = Some(term.clone());
+        self.publish();
+        self.publish_term.send_replace(Some(term.clone()));
+        match self.handle.upgrade() {
+            Some(handle) => {
+                let guard = TermGuard::new(term, handle);
+                // If nobody receives it any more it is dropped, and the term ends by that.
+                if let Some(campaigner) = self.campaigner.take() {
+                    let _ = campaigner.send(Ok(guard));
+                }
+            }
+            // Everybody has gone.
+            None => self.task_ended(TaskEnd::Aborted),
+        }
+    }
+
+    fn overrun(&self) {
+        let Some(term) = &self.term else { return };
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        error!(%election, %candidate, epoch = %term.epoch,
+            "the task is still running after it was aborted; others may lead soon");
+        match &self.config.on_overrun {
+            OnOverrun::Report => {}
+            OnOverrun::Exit => {
+                error!(%election, %candidate, "exiting, so that the task ends");
+                std::process::exit(OnOverrun::EXIT_CODE);
+            }
+            OnOverrun::Call(call) => {
+                // Renewals and watchdog must survive it.
+                let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
+                if called.is_err() {
+                    error!(%election, %candidate, "the overrun policy has panicked");
+                }
+            }
+        }
+    }
+}
+
+impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
+    fn execute(&mut self) {
+        self.publish();
+        loop {
+            while let Some(event) = self.io.poll_term_event(self.clock.now()) {
+                self.handle_term_event(event);
+                self.publish();
+            }
+            if self.term.is_none() {
+                answer(&mut self.resigners);
+            }
+            if !self.is_idle() {
+                return;
+            }
+            if self.campaigner.is_none() {
+                answer(&mut self.settlers);
+                return;
+            }
+            // Asked for now, or while the last term was still ending.
+            let now = self.clock.now();
+            let machine = self.io.machine_mut();
+            machine.campaign(now, &mut OsRandom);
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        match command {
+            #[cfg(test)]
+            Command::Panic => panic!("planted"),
+            Command::Campaign(campaigner) => {
+                self.campaigner = Some(campaigner);
+            }
+            Command::GiveUp => {
+                self.campaigner = None;
+                // Only a campaign: a term is in the hands of whoever uses it, and the task of an
+                // earlier one may still be stopping.
+                if self.standing() == Standing::Campaigning {
+                    self.resign(EndReason::Resigned);
+                }
+            }
+            Command::ResignAny(done) => {
+                self.resigners.push(done);
+                if self.term.is_some() {
+                    self.resign(EndReason::Resigned);
+                }
+            }
+            Command::Settle(done) => self.settlers.push(done),
+            Command::Resign { term, reason } => {
+                if self.is_current(term) {
+                    self.resign(reason);
+                }
+            }
+            Command::HandOver { term, to } => {
+                if self.is_current(term) {
+                    self.hand_over(&to);
+                }
+            }
+            Command::Proclaim {
+                term,
+                metadata,
+                done,
+            } => {
+                if self.is_current(term) {
+                    self.io.proclaim(metadata, done);
+                } else {
+                    let _ = done.send(None);
+                }
+            }
+            // Whoever campaigned or used a term had a way to the driver, so they are gone.
+            Command::Leave => {
+                self.wanted = false;
+                self.campaigner = None;
+                self.resign(EndReason::ShutDown);
+            }
+            Command::TaskEnded { term, end } => {
+                if self.is_current(term) {
+                    self.task_ended(end);
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self) {
+        if let Some(term) = &self.term {
+            self.io.machine_mut().handle_progress(term.progress());
+        }
+        self.io.handle_timeout(self.clock.now());
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.io.poll_timeout()
+    }
+
+    fn is_done(&self) -> bool {
+        !self.wanted && self.is_idle()
+    }
+
+    fn lease(&mut self) -> Option<&mut dyn LeaseIo> {
+        self.io.lease()
+    }
+
+    fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
+        let Self { io, input, .. } = self;
+        let next = io.next_input()?;
+        Some(Box::pin(async move { *input = Some(next.await) }))
+    }
+
+    fn handle_input(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.io.handle_input(self.clock.now(), input);
+        }
+    }
+}
+
+impl From<CampaignFailure> for RunError {
+    fn from(failure: CampaignFailure) -> Self {
+        match failure {
+            CampaignFailure::Refused(why) => Self::Refused(why),
+            CampaignFailure::Barred(why) => Self::Barred(why),
+        }
+    }
+}
+
+fn answer(waiting: &mut Vec<oneshot::Sender<()>>) {
+    for done in waiting.drain(..) {
+        // Whoever waits no more needs no answer.
+        let _ = done.send(());
+    }
+}

@@ -1,0 +1,140 @@
+//! The driver's thread, from inside.
+
+use std::collections::BTreeMap;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, select_all};
+use tenure_core::Instant;
+use tokio::sync::mpsc;
+
+use super::command::{Command, Message};
+use super::requests::Requests;
+use super::strategy_io::LeaseIo;
+use crate::clock::Clock;
+
+/// How many inputs are handled before time is.
+const MAX_INPUTS: usize = 1024;
+
+/// A candidate in the event loop, whatever its strategy.
+pub(super) trait CandidateSlot: Send {
+    /// Executes all outputs of the machine.
+    fn execute(&mut self);
+
+    fn handle_command(&mut self, command: Command);
+
+    fn handle_timeout(&mut self);
+
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Whether nothing is left to do for it, and nothing can be asked of it any more.
+    fn is_done(&self) -> bool;
+
+    /// Its requests to a lease store, if it makes any.
+    fn lease(&mut self) -> Option<&mut dyn LeaseIo>;
+
+    /// Waits for input and keeps it for [`CandidateSlot::handle_input`]; `None` if there is never
+    /// any. May be dropped while it waits; no input is lost then.
+    fn receive(&mut self) -> Option<BoxFuture<'_, ()>>;
+
+    fn handle_input(&mut self);
+}
+
+/// The candidates on the thread, by number.
+pub(super) type Slots = BTreeMap<usize, Box<dyn CandidateSlot>>;
+
+pub(super) struct EventLoop {
+    clock: Clock,
+    slots: Slots,
+    requests: Requests,
+}
+
+impl EventLoop {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            slots: BTreeMap::new(),
+            requests: Requests::default(),
+        }
+    }
+
+    /// Runs until all candidates are done and no handle to them is left.
+    pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+        let mut is_open = true;
+        loop {
+            let now = self.clock.now();
+            // Outputs.
+            self.slots.values_mut().for_each(|slot| slot.execute());
+            // Transmit.
+            self.requests.send(self.clock.now(), &mut self.slots);
+            self.slots.retain(|_, slot| !slot.is_done());
+            if !is_open && self.slots.is_empty() {
+                return;
+            }
+            // Timers.
+            let wake = self.slots.values().filter_map(|slot| slot.poll_timeout());
+            let wake = wake.min();
+            self.clock.done(now);
+            // Events.
+            tokio::select! {
+                message = messages.recv(), if is_open => match message {
+                    Some(message) => self.handle_message(message),
+                    None => is_open = false,
+                },
+                answers = self.requests.next() => for answer in answers {
+                    let slot = self.slots.get_mut(&answer.slot);
+                    if let Some(lease) = slot.and_then(|slot| slot.lease()) {
+                        lease.handle_answer(self.clock.now(), answer.attempt, answer.answer);
+                    }
+                },
+                number = receive(&mut self.slots) => self.handle_input(number),
+                () = self.clock.sleep_from(now, wake) => self.handle_timeout(),
+            }
+        }
+    }
+
+    fn handle_message(&mut self, message: Message) {
+        match message {
+            Message::Join(number, slot) => {
+                self.slots.insert(number, slot);
+            }
+            Message::To(number, command) => {
+                if let Some(slot) = self.slots.get_mut(&number) {
+                    slot.handle_command(command);
+                }
+            }
+        }
+    }
+
+    fn handle_input(&mut self, number: usize) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.handle_input();
+        }
+    }
+
+    fn handle_timeout(&mut self) {
+        // After this thread stood still, the input that has come meanwhile is handled before time is:
+        // a member that has sent a message is not down.
+        for _ in 0..MAX_INPUTS {
+            let Some(number) = receive(&mut self.slots).now_or_never() else {
+                break;
+            };
+            self.handle_input(number);
+        }
+        self.slots
+            .values_mut()
+            .for_each(|slot| slot.handle_timeout());
+    }
+}
+
+/// Waits for input for any candidate. May be dropped while it waits; no input is lost then.
+async fn receive(slots: &mut Slots) -> usize {
+    let receiving = slots.iter_mut().filter_map(|(&number, slot)| {
+        let received = slot.receive()?;
+        Some(received.map(move |()| number).boxed())
+    });
+    let receiving: Vec<_> = receiving.collect();
+    if receiving.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(receiving).await.0
+}

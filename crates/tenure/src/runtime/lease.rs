@@ -1,0 +1,197 @@
+//! Electing by a lease in a store.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::election::{ElectionMachine as _, Output, TermEvent};
+use tenure_core::lease::LeaseId;
+use tenure_core::lease::candidate::{Answer, LeaseCandidate, LeaseEffect, Request};
+use tenure_core::{CandidateId, Instant};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tracing::{debug, warn};
+
+use super::command::Proclaimed;
+use super::strategy_io::{LeaseIo, StrategyIo};
+use crate::config::Config;
+use crate::random::OsRandom;
+use crate::store::Link;
+
+/// A candidate that competes for a lease, with its channel to the store.
+pub(super) struct LeaseStrategy {
+    machine: LeaseCandidate,
+    channel: LeaseChannel,
+}
+
+/// A candidate's requests to its lease store.
+pub(super) struct LeaseChannel {
+    config: Arc<Config>,
+    link: Arc<Link>,
+    /// Requests of the machine that are not sent yet.
+    outbox: Vec<Outgoing>,
+    /// The request in flight, where it can be given up.
+    in_flight: Option<AbortHandle>,
+}
+
+/// A request that is to be sent.
+pub(super) struct Outgoing {
+    pub(super) attempt: u64,
+    pub(super) request: Request,
+    pub(super) timeout: Duration,
+}
+
+impl LeaseChannel {
+    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+        Self {
+            config,
+            link: Arc::new(link),
+            outbox: Vec::new(),
+            in_flight: None,
+        }
+    }
+
+    pub(super) const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether it is about to send a renewal.
+    pub(super) fn renews(&self) -> bool {
+        let is_renewal = |outgoing: &Outgoing| matches!(outgoing.request, Request::Renew(_));
+        self.outbox.iter().any(is_renewal)
+    }
+
+    pub(super) fn take_outbox(&mut self) -> Vec<Outgoing> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// This request is under way. It replaces the last one.
+    pub(super) fn set_in_flight(&mut self, request: Option<AbortHandle>) {
+        if let Some(last) = std::mem::replace(&mut self.in_flight, request) {
+            last.abort();
+        }
+    }
+
+    pub(super) fn execute(&mut self, effect: LeaseEffect) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        match effect {
+            LeaseEffect::Send {
+                attempt,
+                request,
+                timeout,
+            } => {
+                debug!(%election, %candidate, attempt, request = name(&request), "request");
+                self.outbox.push(Outgoing {
+                    attempt,
+                    request,
+                    timeout,
+                });
+            }
+            LeaseEffect::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
+        }
+    }
+
+    /// Says this about the holder of this lease.
+    pub(super) fn proclaim(
+        &self,
+        lease_id: Option<LeaseId>,
+        metadata: BTreeMap<String, String>,
+        done: oneshot::Sender<Proclaimed>,
+    ) {
+        let Some(lease_id) = lease_id else {
+            let _ = done.send(None);
+            return;
+        };
+        let link = self.link.clone();
+        tokio::spawn(async move {
+            let proclaimed = link.proclaim(lease_id, metadata).await;
+            let _ = done.send(Some(proclaimed.map_err(Into::into)));
+        });
+    }
+}
+
+impl LeaseStrategy {
+    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+        Self {
+            machine: LeaseCandidate::new(config.timings),
+            channel: LeaseChannel::new(config, link),
+        }
+    }
+}
+
+impl LeaseIo for LeaseStrategy {
+    fn channel(&mut self) -> &mut LeaseChannel {
+        &mut self.channel
+    }
+
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.machine
+            .handle_message(now, (attempt, answer), &mut OsRandom);
+    }
+
+    fn renew_early(&mut self, now: Instant) {
+        self.machine.renew_early(now);
+    }
+}
+
+impl StrategyIo for LeaseStrategy {
+    type Machine = LeaseCandidate;
+    type Input = Infallible;
+
+    fn machine(&self) -> &LeaseCandidate {
+        &self.machine
+    }
+
+    fn machine_mut(&mut self) -> &mut LeaseCandidate {
+        &mut self.machine
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.machine.handle_timeout(now, &mut OsRandom);
+    }
+
+    fn poll_term_event(&mut self, _now: Instant) -> Option<TermEvent> {
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Effect(effect) => self.channel.execute(effect),
+                Output::Term(event) => return Some(event),
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+
+    fn peer(&self, candidate: &CandidateId) -> Result<CandidateId, &'static str> {
+        if self.channel.link().can_hand_over() {
+            Ok(candidate.clone())
+        } else {
+            Err("the lease of a blob can't be handed over to a chosen candidate; the term goes on")
+        }
+    }
+
+    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
+        self.channel
+            .proclaim(self.machine.lease_id(), metadata, done);
+    }
+
+    fn lease(&mut self) -> Option<&mut dyn LeaseIo> {
+        Some(self)
+    }
+}
+
+const fn name(request: &Request) -> &'static str {
+    match request {
+        Request::Acquire { .. } => "acquire",
+        Request::Renew(_) => "renew",
+        Request::Release { .. } => "release",
+        Request::HandOver { .. } => "handover",
+    }
+}

@@ -1,0 +1,136 @@
+//! The thread that drives the machines.
+//!
+//! It has its own async runtime, so that a task that blocks the application's runtime can stop
+//! neither the renewals nor the watchdog that ends the term. Several candidates may share it; their
+//! renewals then go to the store together.
+
+mod command;
+mod event_loop;
+
+mod candidate_runner;
+mod strategy_io;
+
+mod joint;
+mod lease;
+mod requests;
+
+pub(crate) mod peers;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tenure_core::election::joint::Joint;
+use tokio::sync::{mpsc, watch};
+
+use candidate_runner::CandidateRunner;
+use command::Message;
+pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
+use event_loop::EventLoop;
+use joint::JointIo;
+use lease::LeaseStrategy;
+use peers::Peers;
+use strategy_io::StrategyIo;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::store::Link;
+
+/// The driver's thread, from outside. It ends when this and all of its candidates are gone.
+#[derive(Clone)]
+pub(crate) struct Driver {
+    clock: Clock,
+    runtime: tokio::runtime::Handle,
+    /// How many candidates have joined.
+    joined: Arc<AtomicUsize>,
+    messages: mpsc::UnboundedSender<Message>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Starts the thread.
+    pub(crate) fn start(clock: Clock) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let handle = runtime.handle().clone();
+        let (messages, inbox) = mpsc::unbounded_channel();
+        let of_thread = clock.clone();
+        thread::Builder::new()
+            .name("tenure-driver".into())
+            .spawn(move || {
+                let run = EventLoop::new(of_thread).run(inbox);
+                // Its candidates end their terms when they are dropped, and tell their callers.
+                if catch_unwind(AssertUnwindSafe(|| runtime.block_on(run))).is_err() {
+                    tracing::error!(
+                        thread = "tenure-driver",
+                        "the thread that renews has panicked: all terms of its candidates are over"
+                    );
+                }
+            })?;
+        Ok(Self {
+            clock,
+            runtime: handle,
+            joined: Arc::default(),
+            messages,
+        })
+    }
+
+    /// Calls `begin` in the thread's runtime, so that the tasks that it spawns run there.
+    pub(crate) fn enter<T>(&self, begin: impl FnOnce() -> T) -> T {
+        let _runtime = self.runtime.enter();
+        begin()
+    }
+
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Adds a candidate that competes for a lease.
+    pub(crate) fn join(&self, config: Config, link: Link) -> DriverHandle {
+        self.add(config, |config| LeaseStrategy::new(config, link))
+    }
+
+    /// Adds a candidate that is elected among peers.
+    pub(crate) fn join_peers(&self, config: Config, peers: Peers) -> DriverHandle {
+        self.add(config, |_| peers)
+    }
+
+    /// Adds a candidate that needs both the lease and the peers.
+    pub(crate) fn join_both(
+        &self,
+        config: Config,
+        peers: Peers<Joint>,
+        link: Link,
+    ) -> DriverHandle {
+        self.add(config, |config| JointIo::new(config, peers, link))
+    }
+
+    fn add<S: StrategyIo + 'static>(
+        &self,
+        config: Config,
+        io: impl FnOnce(Arc<Config>) -> S,
+    ) -> DriverHandle {
+        let number = self.joined.fetch_add(1, Ordering::Relaxed);
+        let (publish_term, terms) = watch::channel(None);
+        let channel = (number, self.messages.clone());
+        let handle = DriverHandle::new(config, self.clock.clone(), terms, channel);
+        let io = io(handle.config.clone());
+        let slot = Box::new(CandidateRunner::new(&handle, io, publish_term));
+        // If the thread has died, the first command reports it.
+        let _ = self.messages.send(Message::Join(number, slot));
+        handle
+    }
+}

@@ -1,0 +1,94 @@
+//! What the leader says about itself, and what observers see of it.
+
+use std::collections::BTreeMap;
+
+use tenure_core::{CandidateId, Epoch, NodeId};
+use tokio::sync::watch;
+
+use crate::observe::Observed;
+use crate::peer_transport::LeaderMetadata;
+
+/// The metadata of this member and of the leader that it follows.
+pub(super) struct Metadata {
+    me: NodeId,
+    /// This member as a candidate.
+    candidate: CandidateId,
+    configured: BTreeMap<String, String>,
+    /// What this member has proclaimed in its term, in place of its configured metadata.
+    proclaimed: Option<BTreeMap<String, String>>,
+    /// The last metadata that another member has sent.
+    received: Option<(NodeId, LeaderMetadata)>,
+    observed: watch::Sender<Observed>,
+}
+
+impl Metadata {
+    pub(super) fn new(
+        me: NodeId,
+        candidate: CandidateId,
+        configured: BTreeMap<String, String>,
+    ) -> (Self, watch::Receiver<Observed>) {
+        let unknown = Observed::Unknown("no leader was heard of yet".into());
+        let (observed, receiver) = watch::channel(unknown);
+        let metadata = Self {
+            me,
+            candidate,
+            configured,
+            proclaimed: None,
+            received: None,
+            observed,
+        };
+        (metadata, receiver)
+    }
+
+    /// The metadata of this member while it leads.
+    fn own(&self) -> &BTreeMap<String, String> {
+        self.proclaimed.as_ref().unwrap_or(&self.configured)
+    }
+
+    /// The message about this leader for its followers, unless there is nothing to say.
+    pub(super) fn message(&self, epoch: Epoch) -> Option<LeaderMetadata> {
+        let metadata = self.own().clone();
+        (!metadata.is_empty() || self.proclaimed.is_some())
+            .then_some(LeaderMetadata { epoch, metadata })
+    }
+
+    pub(super) fn proclaim(&mut self, metadata: BTreeMap<String, String>) {
+        self.proclaimed = Some(metadata);
+    }
+
+    /// What was proclaimed holds for one term.
+    pub(super) fn end_term(&mut self) {
+        self.proclaimed = None;
+    }
+
+    pub(super) fn receive(&mut self, from: NodeId, metadata: LeaderMetadata) {
+        self.received = Some((from, metadata));
+    }
+
+    /// Shows the leader to observers.
+    pub(super) fn show(&self, leader: Option<(NodeId, Epoch)>) {
+        let observed = match leader {
+            Some((leader, epoch)) if leader == self.me => Observed::Leader {
+                candidate: self.candidate.clone(),
+                epoch,
+                metadata: self.own().clone(),
+            },
+            Some((leader, epoch)) => Observed::Leader {
+                candidate: leader.into(),
+                epoch,
+                metadata: match &self.received {
+                    Some((from, metadata)) if (*from, metadata.epoch) == (leader, epoch) => {
+                        metadata.metadata.clone()
+                    }
+                    _ => BTreeMap::new(),
+                },
+            },
+            None => Observed::NoLeader,
+        };
+        self.observed.send_if_modified(|seen| {
+            let is_new = *seen != observed;
+            *seen = observed;
+            is_new
+        });
+    }
+}

@@ -1,0 +1,105 @@
+//! Writing a member's hard state to its disk.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tenure_core::NodeId;
+use tenure_core::bully::HardState;
+use tokio::task::JoinSet;
+use tracing::error;
+
+use crate::peer_transport::StateFile;
+
+/// How long to wait before a record that could not be written is written again.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+
+/// A member's state file.
+pub(crate) type Disk = Arc<Mutex<StateFile>>;
+
+/// Writes records to the disk, one write at a time.
+pub(super) struct Persistence {
+    /// `None` for a member that has nothing to remember.
+    disk: Option<Disk>,
+    /// Records that are not on disk yet: the newest one, and their count.
+    unwritten: Option<(HardState, usize)>,
+    /// The write under way.
+    writing: JoinSet<io::Result<()>>,
+    /// How many records that write stands for.
+    covers: usize,
+}
+
+impl Persistence {
+    pub(super) fn new(disk: Option<Disk>) -> Self {
+        Self {
+            disk,
+            unwritten: None,
+            writing: JoinSet::new(),
+            covers: 0,
+        }
+    }
+
+    /// Begins to write a record. Returns whether it counts as written at once, because the member has
+    /// nothing to remember.
+    pub(super) fn persist(&mut self, record: HardState) -> bool {
+        if self.disk.is_none() {
+            return true;
+        }
+        let before = self.unwritten.take().map_or(0, |(_, count)| count);
+        self.unwritten = Some((record, before + 1));
+        self.write(Duration::ZERO);
+        false
+    }
+
+    /// Writes the newest record, unless a write is under way. The newest one holds what all older ones
+    /// say.
+    fn write(&mut self, after: Duration) {
+        let (Some(disk), Some((record, count))) = (&self.disk, &mut self.unwritten) else {
+            return;
+        };
+        if *count == 0 || !self.writing.is_empty() {
+            return;
+        }
+        // The record stays until the next one, in case it has to be written again.
+        self.covers = std::mem::take(count);
+        let (disk, record) = (disk.clone(), *record);
+        self.writing.spawn(async move {
+            tokio::time::sleep(after).await;
+            let write = move || {
+                let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
+                disk.write(&record).map_err(io::Error::other)
+            };
+            let written = tokio::task::spawn_blocking(write).await;
+            written.unwrap_or_else(|error| Err(io::Error::other(error)))
+        });
+    }
+
+    /// Waits for the end of a write. May be dropped while it waits; nothing is lost then.
+    pub(super) async fn next_written(&mut self) -> io::Result<()> {
+        match self.writing.join_next().await {
+            Some(written) => written.unwrap_or_else(|error| Err(io::Error::other(error))),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A write has ended. Returns how many records are on disk now that were not before.
+    pub(super) fn handle_written(&mut self, me: NodeId, written: io::Result<()>) -> usize {
+        let covered = std::mem::take(&mut self.covers);
+        match written {
+            Ok(()) => {
+                self.write(Duration::ZERO);
+                covered
+            }
+            Err(error) => {
+                // The member sends nothing until the record is written, so it can't break its
+                // promises; a leader loses its term meanwhile.
+                error!(node = %me, %error, "can't write the state of this member, trying again");
+                if let Some((_, count)) = &mut self.unwritten {
+                    *count += covered;
+                }
+                self.write(WRITE_AGAIN);
+                0
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Elections over HTTP: which requests there are, and what their responses carry.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::middleware::Next;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::*;
+use crate::candidate::Candidate;
+use crate::clock::Clock;
+use crate::config::Strategy;
+use crate::peer_transport::{Fingerprint, Mac, PeerServer, Setup, StateFile};
+use crate::renewer::Renewer;
+use crate::{Timings, TimingsOptions};
+
+/// Longer than any of these tests may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A request about the election that a member has taken.
+#[derive(Clone, Debug, PartialEq)]
+struct Exchange {
+    from: u64,
+    to: u32,
+    request: String,
+    /// The messages in the response; `None` until it has left.
+    response: Option<Vec<String>>,
+}
+
+type Exchanges = Arc<Mutex<Vec<Exchange>>>;
+
+/// Three members over HTTP, of which the first one is the best.
+struct Group {
+    candidates: Vec<Candidate>,
+    disks: Vec<Disk>,
+    exchanges: Exchanges,
+    _renewers: Vec<Renewer>,
+    _folders: Vec<TempDir>,
+}
+
+/// The name of a message about the election, as it stands in JSON; `None` for other messages.
+fn name(payload: &Value) -> Option<String> {
+    let message = payload.get("election")?.get("quorum")?.as_object()?;
+    message.keys().next().cloned()
+}
+
+/// Records a request about the election and the messages in its response.
+async fn record(
+    exchanges: Exchanges,
+    to: u32,
+    request: Request,
+    next: Next,
+) -> axum::response::Response {
+    let (head, body) = request.into_parts();
+    let body = to_bytes(body, 1 << 20).await.unwrap();
+    let envelope: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let place = name(&envelope["payload"]).map(|request| {
+        let mut exchanges = exchanges.lock().unwrap();
+        exchanges.push(Exchange {
+            from: envelope["from"].as_u64().unwrap(),
+            to,
+            request,
+            response: None,
+        });
+        exchanges.len() - 1
+    });
+    let response = next.run(Request::from_parts(head, Body::from(body))).await;
+    let (head, body) = response.into_parts();
+    let body: Bytes = to_bytes(body, 1 << 20).await.unwrap();
+    if let Some(place) = place {
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        let messages = match answer["payloads"].as_array() {
+            Some(payloads) => payloads.iter().filter_map(name).collect(),
+            // The first request to a process teaches its sender the time there, and is sent again.
+            None => vec![answer["code"].as_str().unwrap().to_owned()],
+        };
+        exchanges.lock().unwrap()[place].response = Some(messages);
+    }
+    axum::response::Response::from_parts(head, Body::from(body))
+}
+
+impl Group {
+    async fn start(message_lifetime: Duration) -> Self {
+        let timings = Timings::new(&TimingsOptions {
+            lease_duration: Some(Duration::from_secs(60)),
+            ..TimingsOptions::default()
+        });
+        let mut listeners = Vec::new();
+        for _ in 0..3 {
+            listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
+        }
+        let addresses = listeners.iter().map(|it| it.local_addr().unwrap());
+        let peers = (1..)
+            .zip(addresses)
+            .map(|(node, address): (u32, SocketAddr)| {
+                Peer::parse(&format!("{node}=http://{address}")).unwrap()
+            });
+        let peers: Vec<Peer> = peers.collect();
+        let mut group = Self {
+            candidates: Vec::new(),
+            disks: Vec::new(),
+            exchanges: Exchanges::default(),
+            _renewers: Vec::new(),
+            _folders: Vec::new(),
+        };
+        for (node, listener) in (1..).zip(listeners) {
+            let mut bully = Bully::new(NodeId(node), peers.clone());
+            bully.message_lifetime = Some(message_lifetime);
+            let config = Config::new("tests/job".parse().unwrap())
+                .with_timings(timings.unwrap())
+                .with_candidate(NodeId(node).into())
+                .with_strategy(Strategy::Bully(bully.clone()));
+            group.add(&bully, config, listener);
+        }
+        group
+    }
+
+    fn add(&mut self, bully: &Bully, config: Config, listener: tokio::net::TcpListener) {
+        let clock = Clock::system().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let rules = bully.rules(&config.timings).unwrap();
+        let detection = bully.detection(&rules).unwrap();
+        let fingerprint = Fingerprint::of(&rules, &detection);
+        let cluster = config.election.name().clone();
+        let opened = StateFile::open(folder.path(), &cluster, bully.node, &fingerprint).unwrap();
+        let mut file = opened.file;
+        let started = clock.started();
+        let mut machine = PeerCandidate::new(rules.clone(), opened.record, started);
+        let Some(Output::Effect(PeerEffect::Persist(first))) = machine.poll_output() else {
+            panic!("a member's first output is its record")
+        };
+        file.write(&first).unwrap();
+        machine.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
+        let (server, inbox) = PeerServer::start(Setup {
+            cluster,
+            me: bully.node,
+            incarnation: Incarnation(1),
+            fingerprint,
+            peers: bully.others(),
+            message_lifetime: rules.timings().message_lifetime(),
+            mac: Mac::insecure().into(),
+            listen: None,
+            clock: clock.clone(),
+        })
+        .unwrap();
+        let (exchanges, to) = (self.exchanges.clone(), bully.node.0);
+        let recorder = axum::middleware::from_fn(move |request, next| {
+            record(exchanges.clone(), to, request, next)
+        });
+        let router = server.router().layer(recorder);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let disk: Disk = Arc::new(Mutex::new(file));
+        self.disks.push(disk.clone());
+        let renewer = Renewer::start_with(clock).unwrap();
+        self.candidates.push(renewer.candidate_of(
+            config,
+            Parts {
+                detector: detection.detector(&rules.group(Incarnation(1))),
+                machine,
+                transport: PeerTransport::Http(server.into(), inbox),
+                disk: Some(disk),
+            },
+        ));
+        self._renewers.push(renewer);
+        self._folders.push(folder);
+    }
+
+    /// All exchanges of messages of this name that were taken.
+    fn of(&self, request: &str) -> Vec<Exchange> {
+        let exchanges = self.exchanges.lock().unwrap();
+        let late = Some(vec!["late".to_owned()]);
+        let of = exchanges
+            .iter()
+            .filter(|it| it.request == request && it.response != late);
+        of.cloned().collect()
+    }
+
+    async fn wait_until(&self, what: &str, is_true: impl Fn(&Self) -> bool) {
+        let wait = async {
+            while !is_true(self) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        assert!(
+            waited.is_ok(),
+            "waited in vain for {what}: {:#?}",
+            self.exchanges
+        );
+    }
+
+    /// Waits until both followers have answered the first renewal, and checks what was exchanged: the
+    /// leader has sent each follower three requests, and each was answered in its response.
+    async fn check_exchanges(&self) {
+        let answered = |it: &Exchange| it.response.is_some();
+        self.wait_until("two renewals", |group| {
+            group.of("renew").iter().filter(|it| answered(it)).count() == 2
+        })
+        .await;
+        for (request, response) in [
+            ("pre_vote", "pre_vote_reply"),
+            ("request_vote", "vote_granted"),
+            ("renew", "renew_ack"),
+        ] {
+            let exchanges = self.of(request);
+            assert_eq!(exchanges.len(), 2, "{exchanges:#?}");
+            for exchange in exchanges {
+                assert_eq!(exchange.from, 1);
+                assert_eq!(
+                    exchange.response,
+                    Some(vec![response.to_owned()]),
+                    "{exchange:#?}"
+                );
+            }
+        }
+        let all = self.exchanges.lock().unwrap();
+        assert!(all.iter().all(|it| it.from == 1), "{all:#?}");
+    }
+}
+
+/// The disks of both followers, which no write gets through to.
+struct BusyDisks {
+    release: mpsc::Sender<()>,
+    holder: JoinHandle<()>,
+}
+
+impl BusyDisks {
+    async fn of(group: &Group) -> Self {
+        let disks = group.disks[1..].to_vec();
+        let (release, released) = mpsc::channel();
+        let (hold, held) = oneshot::channel();
+        let holder = thread::spawn(move || {
+            let guards: Vec<_> = disks.iter().map(|disk| disk.lock().unwrap()).collect();
+            hold.send(()).unwrap();
+            let _ = released.recv();
+            drop(guards);
+        });
+        held.await.unwrap();
+        Self { release, holder }
+    }
+
+    fn release(self) {
+        self.release.send(()).unwrap();
+        self.holder.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_election_of_three_takes_three_requests_to_each_follower() {
+    let group = Group::start(Duration::from_secs(4)).await;
+    let guard = tokio::time::timeout(PATIENCE, group.candidates[0].campaign());
+    let _guard = guard.await.unwrap().unwrap();
+    group.check_exchanges().await;
+}
+
+#[tokio::test]
+async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request() {
+    let group = Group::start(Duration::from_secs(4)).await;
+    let votes = async {
+        let disks = BusyDisks::of(&group).await;
+        group
+            .wait_until("two requests for a vote", |group| {
+                group.of("request_vote").len() == 2
+            })
+            .await;
+        // The disks are busy, so there is no promise that could be spoken of.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for exchange in group.of("request_vote") {
+            assert_eq!(exchange.response, None);
+        }
+        disks.release();
+    };
+    let campaign = async { group.candidates[0].campaign().await.unwrap() };
+    let both = tokio::time::timeout(PATIENCE, async { tokio::join!(campaign, votes) });
+    let (_guard, ()) = both.await.unwrap();
+    group.check_exchanges().await;
+}
+
+#[tokio::test]
+async fn a_vote_that_is_too_late_for_its_response_comes_in_a_request_of_its_own() {
+    let group = Group::start(Duration::from_millis(800)).await;
+    let votes = async {
+        let disks = BusyDisks::of(&group).await;
+        group
+            .wait_until("two responses without a vote", |group| {
+                let responses = group.of("request_vote").into_iter().map(|it| it.response);
+                responses.filter(|it| *it == Some(Vec::new())).count() == 2
+            })
+            .await;
+        disks.release();
+    };
+    let campaign = async { group.candidates[0].campaign().await.unwrap() };
+    let both = tokio::time::timeout(PATIENCE, async { tokio::join!(campaign, votes) });
+    let (_guard, ()) = both.await.unwrap();
+    group
+        .wait_until("both votes", |group| group.of("vote_granted").len() == 2)
+        .await;
+    assert_eq!(
+        group.of("request_vote").len(),
+        2,
+        "it was elected by the first vote"
+    );
+}
