@@ -1,6 +1,7 @@
 //! The names of contestants.
 
 use std::fmt;
+use std::time::Duration;
 
 use tenure_core::detector::DetectBy;
 
@@ -78,18 +79,30 @@ impl fmt::Display for DetectorKind {
 }
 
 impl Contestant {
-    /// The contestant of this name, with the library's default settings.
+    /// The contestant of this name, with the library's default settings. A name such as `lease@3s`
+    /// sets the lease duration.
     ///
     /// # Errors
     ///
     /// [`UnknownContestant`], with the nearest name that there is.
     pub fn of_name(name: &str) -> Result<Self, UnknownContestant> {
         let all = Algorithm::all();
-        match all.iter().find(|way| way.name() == name) {
-            Some(&way) => Ok(Self::new(way)),
+        let of = |name: &str| all.iter().find(|it| it.name() == name).copied();
+        if let Some((base, lease)) = name.split_once('@')
+            && let Some(algorithm) = of(base)
+            && let Some(secs) = lease.strip_suffix('s').and_then(|it| it.parse().ok())
+            && (1..=3_600).contains(&secs)
+        {
+            return Ok(Self {
+                name: name.into(),
+                ..Self::new(algorithm).with_lease(Duration::from_secs(secs))
+            });
+        }
+        match of(name) {
+            Some(algorithm) => Ok(Self::new(algorithm)),
             None => Err(UnknownContestant {
                 name: name.into(),
-                nearest: crate::nearest(name, all.iter().map(|way| way.name())),
+                nearest: crate::nearest(name, all.iter().map(|it| it.name())),
             }),
         }
     }
@@ -110,13 +123,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_found_by_its_name_and_a_slip_gets_the_nearest_one() {
-        for way in Algorithm::all() {
+    fn every_algorithm_has_a_name_and_a_typo_gets_the_nearest_one() {
+        for algorithm in Algorithm::all() {
             assert_eq!(
-                Contestant::of_name(&way.name()).map(|it| it.algorithm),
-                Ok(way)
+                Contestant::of_name(&algorithm.name()).map(|it| it.algorithm),
+                Ok(algorithm)
             );
         }
+        let short = Contestant::of_name("lease@3s").unwrap();
+        assert_eq!(short.name, "lease@3s");
+        assert_eq!(short.term.lease_duration(), Duration::from_secs(3));
+        assert!(Contestant::of_name("lease@0s").is_err() && Contestant::of_name("lease@").is_err());
         let error = Contestant::of_name("buly-phi").unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -636,10 +636,7 @@ impl World {
         };
         host.tasks += 1;
         let number = host.tasks;
-        let before = host.task.replace(RunningTask { number, epoch });
-        if let Some(before) = before {
-            self.record(node, EventKind::TaskEnded(before.epoch));
-        }
+        host.task = Some(RunningTask { number, epoch });
         self.record(node, EventKind::TaskStarted(epoch));
         if self.config.writes_every.is_some() {
             self.after(Duration::ZERO, Scheduled::TaskWrite(node, number));

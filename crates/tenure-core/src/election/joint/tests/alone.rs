@@ -13,7 +13,7 @@ use crate::lease::candidate::Request;
 struct Bench {
     both: Joint,
     now: u64,
-    dice: Dice,
+    dice: SplitMix64,
     /// The newest request to the store.
     request: Option<(u64, Request)>,
     /// What it said of the campaign and the term.
@@ -28,7 +28,7 @@ impl Bench {
         let mut bench = Self {
             both: Joint::new(keeper(), node),
             now: 0,
-            dice: Dice(1),
+            dice: SplitMix64::new(1),
             request: None,
             said: Vec::new(),
             refused: None,
@@ -39,7 +39,7 @@ impl Bench {
         bench
     }
 
-    fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut Dice)) {
+    fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut SplitMix64)) {
         act(&mut self.both, at(self.now), &mut self.dice);
         while let Some(output) = self.both.poll_output() {
             match output {
