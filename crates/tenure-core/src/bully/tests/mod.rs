@@ -9,9 +9,7 @@ use core::time::Duration;
 use super::*;
 use crate::detector::Verdict;
 use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
-use crate::lease::candidate::{
-    EndReason, TaskEnd, Timings as TermTimings, TimingsOptions as TermOptions,
-};
+use crate::lease::candidate::{EndReason, TaskEnd, Timings as TermTimings};
 use crate::random::SplitMix64;
 use crate::{Epoch, Instant, Random, UnixMillis};
 
