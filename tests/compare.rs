@@ -79,7 +79,7 @@ const FIGURES: &[(&str, &str, &str)] = &[
     ),
     ("without_leader", "P99", "no leader: p99"),
     ("without_leader", "MAX", "no leader: max"),
-    ("two_act", "TWO ACT: RUNS", "two act: max, s"),
+    ("overlap", "OVERLAP: RUNS", "overlap: max, s"),
     ("writes_refused", "STALE WRITES", "stale, refused"),
     ("flaps", "FLAPS", "flaps"),
     (
@@ -149,7 +149,7 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
         assert!(number(&row["writes_taken"]) > 100.0, "{row}");
         assert_eq!(row["writes_refused"], 0, "{row}");
         assert_eq!(
-            (number(&row["two_act"]["max"]), &row["runs_with_two"]),
+            (number(&row["overlap"]["max"]), &row["runs_with_overlap"]),
             (0.0, &0.into()),
             "{row}"
         );
@@ -171,7 +171,7 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
     // Time without a leader, who led when, and what it costs.
     assert_eq!(html.matches("<svg").count(), 3);
     assert!(html.contains("Live: 3 candidates") && html.contains("% of a processor"));
-    assert!(!html.contains("Messages that the papers claim"));
+    assert!(!html.contains("Messages according to the papers"));
     assert!(
         live.stderr().contains("processes; none is left"),
         "{}",
@@ -313,6 +313,7 @@ fn settings_are_told_of_in_the_end_of_a_simulated_comparison() {
     let lease = file("lease.toml", "lease_duration = \"9s\"\n");
     let quorum = file("quorum.toml", &peers(3));
     let pair = file("pair.toml", &peers(2));
+    let both = file("both.toml", &peers(3).replace("\"bully\"", "\"both\""));
     let output = run(&[
         "compare",
         "--seeds",
@@ -327,6 +328,8 @@ fn settings_are_told_of_in_the_end_of_a_simulated_comparison() {
         &quorum,
         "--config",
         &pair,
+        "--config",
+        &both,
     ]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -350,6 +353,7 @@ fn settings_are_told_of_in_the_end_of_a_simulated_comparison() {
             "its file names 3 members; 5 were compared",
         ],
     );
+    assert_tells(&said, &both, &["two never acted at once"]);
     assert_tells(
         &said,
         &pair,
@@ -436,10 +440,6 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
         fs::write(&path, format!("election = \"a/b\"\n{text}")).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let both = file(
-        "both.toml",
-        "strategy = \"both\"\n[bully]\nnode = 1\npeers = [\"1=http://10.0.0.1:7500\"]\n",
-    );
     let slip = file("slip.toml", "lease_duraton = \"9s\"\n");
     let alone = file("static.toml", "strategy = \"static\"\n");
     let blob = file(
@@ -450,11 +450,6 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
         (&["--scenario", "kil"][..], "did you mean \"kill-two\"?"),
         (&["--contestant", "buly"], "did you mean \"bully\"?"),
         (&["--config", &slip], "did you mean lease_duration?"),
-        (
-            &["--config", &both],
-            "strategy = \"both\" can't be compared",
-        ),
-        (&["--config", &both], "real processes (--live)"),
         (&["--config", &alone], "it elects nobody"),
         (&["--scenaro", "start"], "'--scenario'"),
         (&["--seeds", "3..3"], "FROM must be below TO"),

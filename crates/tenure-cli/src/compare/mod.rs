@@ -109,6 +109,10 @@ fn about(way: Algorithm) -> String {
             let guard = if quorum { "with" } else { "without" };
             format!("peers {guard} a quorum, failure detector: {detector}")
         }
+        Algorithm::Joint { quorum, .. } => {
+            let guard = if quorum { "with" } else { "without" };
+            format!("a lease in a store, and peers {guard} a quorum")
+        }
         Algorithm::Published => "Bully_FD as it was published".into(),
         Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),
         Algorithm::Textbook => "the Bully algorithm of textbooks".into(),

@@ -26,7 +26,7 @@ pub(super) fn contestants(files: &[PathBuf]) -> Result<Vec<(Contestant, Outlook)
 
 fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
     let (name, term) = (file.display().to_string(), *config.timings());
-    let bully = match config.strategy() {
+    let (bully, joint) = match config.strategy() {
         Strategy::Lease => {
             let lease = Contestant::new(Algorithm::Lease);
             return Ok(Contestant {
@@ -35,7 +35,8 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
                 ..lease
             });
         }
-        Strategy::Bully(bully) => bully,
+        Strategy::Bully(bully) => (bully, false),
+        Strategy::Both(bully) => (bully, true),
         other => {
             let strategy = other.name();
             let why = match other {
@@ -43,10 +44,7 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
                 Strategy::AzureBlob(_) => {
                     "the simulated store is a lease store; compare \"lease\" with these timings"
                 }
-                _ => {
-                    "in the simulation a candidate is elected in one way; compare its halves, \"lease\" and \
-                     \"bully\", or real processes (--live)"
-                }
+                _ => "the simulation does not have it",
             };
             return Err(Failure::new(
                 BAD_CONFIGURATION,
@@ -56,9 +54,12 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
     };
     let plan = bully.plan(&term).map_err(anyhow::Error::from)?;
     let (rules, detection) = (plan.settings, plan.detection);
-    let way = Algorithm::Bully {
-        detector: DetectorKind::Of(detection.by()),
-        quorum: rules.guarantee() == GroupGuarantee::Quorum,
+    let detector = DetectorKind::Of(detection.by());
+    let quorum = rules.guarantee() == GroupGuarantee::Quorum;
+    let algorithm = if joint {
+        Algorithm::Joint { detector, quorum }
+    } else {
+        Algorithm::Bully { detector, quorum }
     };
     let timings = rules.timings();
     Ok(Contestant {
@@ -70,6 +71,6 @@ fn of_config(file: &Path, config: &Config) -> Result<Contestant, Failure> {
         },
         preempt: rules.preempt(),
         detection: detection.options(),
-        ..Contestant::new(way)
+        ..Contestant::new(algorithm)
     })
 }

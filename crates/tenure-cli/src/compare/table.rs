@@ -14,7 +14,7 @@ const COLUMNS: &[&str] = &[
     "NO LEADER: MEDIAN",
     "P99",
     "MAX",
-    "TWO ACT: RUNS",
+    "OVERLAP: RUNS",
     "MAX",
     "STALE WRITES",
     "FLAPS",
@@ -23,7 +23,7 @@ const COLUMNS: &[&str] = &[
     "REST: MESSAGES/MIN",
     "KB/MIN",
     "FLOODS",
-    "NONE AT END",
+    "NO LEADER AT END",
 ];
 
 /// A live run has a column more.
@@ -71,7 +71,7 @@ pub(super) fn print(rows: &[Measurement], scenarios: &[Scenario]) -> io::Result<
 pub(super) fn legend(nodes: u32, seeds: &Range<u64>) -> io::Result<()> {
     output::line(format!(
         "{nodes} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each. NO LEADER is the \
-         longest time\nwithout one in a run, TWO ACT how long two tasks went at once. Without an epoch \
+         longest time\nwithout one in a run, OVERLAP how long two tasks ran at once. Without an epoch \
          no write is stale.\nFLAPS: how often leadership changed in a run, on average. ELECTION: what is sent about who leads while nobody does, until somebody does; \
          REST: all that is sent\nin a minute before anything goes wrong; FLOODS: runs ended because messages did nothing \
          but make more of them.",
@@ -86,13 +86,13 @@ fn secs(secs: f64) -> String {
 pub(super) fn csv(rows: &[Measurement]) -> io::Result<()> {
     let spread = |name: &str| format!("{name}_median_s,{name}_p99_s,{name}_max_s");
     output::line(format!(
-        "contestant,scenario,seeds,never_led,{},{},{},runs_with_two,terms,flaps,writes_taken,writes_refused,\
+        "contestant,scenario,seeds,never_led,{},{},{},runs_with_overlap,terms,flaps,writes_taken,writes_refused,\
          election_messages_per_minute,detection_messages_per_minute,bytes_per_minute,\
          messages_per_election,bytes_per_election,messages_at_rest,bytes_at_rest,floods,\
          without_leader_at_end,live,cpu_at_rest_percent",
         spread("first_leader"),
         spread("without_leader"),
-        spread("two_act"),
+        spread("overlap"),
     ))?;
     for row in rows {
         let spread = |it: &Spread| format!("{},{},{}", it.median, it.p99, it.max);

@@ -58,9 +58,11 @@ pub(super) fn all(names: &[String], files: &[PathBuf]) -> Result<Vec<Contestant>
 }
 
 fn of_name(name: &str) -> Result<Contestant, Failure> {
-    let way = Simulated::of_name(name).map_err(unknown)?.algorithm;
+    let simulated = Simulated::of_name(name).map_err(unknown)?;
+    let way = simulated.algorithm;
+    let named = name.contains('@').then(|| simulated.term.lease_duration());
     let mut settings = Table::new();
-    settings.insert("lease_duration".into(), millis(LEASE));
+    settings.insert("lease_duration".into(), millis(named.unwrap_or(LEASE)));
     let peers = match way {
         Algorithm::Lease => None,
         Algorithm::Bully { detector, quorum } => {
