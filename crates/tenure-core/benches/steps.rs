@@ -11,7 +11,8 @@ use tenure_core::bully::{
 };
 use tenure_core::detector::Verdict;
 use tenure_core::election::{ElectionMachine as _, EndReason, Output, TaskEnd, TermEvent};
-use tenure_core::{Instant, NodeId, Random, UnixMillis};
+use tenure_core::random::SplitMix64;
+use tenure_core::{Instant, NodeId, UnixMillis};
 
 const MEMBERS: u32 = 5;
 
@@ -20,23 +21,10 @@ const TARGET: f64 = 1e6;
 
 const ROUNDS: usize = 5;
 
-struct Rng(u64);
-
-impl Random for Rng {
-    fn next_u64(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-}
-
 struct Group {
     nodes: Vec<PeerCandidate>,
     now: Instant,
-    rng: Rng,
+    rng: SplitMix64,
     queue: VecDeque<(usize, PeerInput)>,
     leader: Option<usize>,
     terms: u64,
@@ -67,7 +55,7 @@ impl Group {
         let mut group = Self {
             nodes: (1..=MEMBERS).map(node).collect(),
             now,
-            rng: Rng(1),
+            rng: SplitMix64::new(1),
             queue: VecDeque::new(),
             leader: None,
             terms: 0,

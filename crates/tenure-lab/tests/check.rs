@@ -2,30 +2,44 @@
 
 use tenure_lab::check::{self, CheckCase, FaultScript};
 use tenure_lab::contestant::Contestant;
+use tenure_lab::sim::TaskStop;
 
-/// The seeds of random faults for each contestant. `tenure compare check` runs more.
+/// The seeds of random faults for each case. `TENURE_SEEDS` sets another number, and `tenure compare
+/// check` runs more of the first cases.
 const SEEDS: u64 = 60;
 
 /// The seeds of each fault script.
 const VARIANTS: u64 = 200;
 
-/// Runs these seeds and fails at the first violation.
+fn case(name: &str, nodes: u32) -> CheckCase {
+    CheckCase {
+        nodes,
+        ..CheckCase::new(Contestant::of_name(name).unwrap())
+    }
+}
+
+/// Runs this number of seeds and fails at the first violation.
 #[track_caller]
 fn keeps_its_guarantees(case: &CheckCase, seeds: u64) {
+    let set = std::env::var("TENURE_SEEDS").ok();
+    let seeds = set.map_or(seeds, |set| set.parse().expect("a number"));
     let report = check::run_seeds(case, 0..seeds, false, || {});
     assert_eq!(report.seeds, seeds);
     let name = case.name();
     assert!(report.terms >= seeds, "{name} has terms");
     if let Some(found) = report.findings.first() {
-        let command = case.command(found.seed);
-        panic!("{name}: {}; {command}", found.violation);
+        let (command, nodes) = (case.command(found.seed), case.nodes);
+        panic!("{name}, {nodes} hosts: {}; {command}", found.violation);
     }
 }
 
 #[test]
 fn every_contestant_keeps_its_guarantees_under_random_faults() {
-    for (name, members) in [
+    for (name, nodes) in [
         ("lease", 5),
+        ("both", 5),
+        ("both", 3),
+        ("both-no-quorum", 3),
         ("bully", 5),
         ("bully", 3),
         ("bully-pull", 5),
@@ -34,11 +48,7 @@ fn every_contestant_keeps_its_guarantees_under_random_faults() {
         ("bully-no-quorum", 9),
         ("bully-on-demand-no-quorum", 3),
     ] {
-        let case = CheckCase {
-            nodes: members,
-            ..CheckCase::new(Contestant::of_name(name).unwrap())
-        };
-        keeps_its_guarantees(&case, SEEDS);
+        keeps_its_guarantees(&case(name, nodes), SEEDS);
     }
 }
 
@@ -46,5 +56,48 @@ fn every_contestant_keeps_its_guarantees_under_random_faults() {
 fn every_contestant_keeps_its_guarantees_under_every_fault_script() {
     for script in FaultScript::ALL {
         keeps_its_guarantees(&CheckCase::on(script), VARIANTS);
+    }
+}
+
+#[test]
+fn better_members_that_take_over_keep_to_one_leader_at_a_time() {
+    let case = CheckCase {
+        preempt: true,
+        ..case("bully", 3)
+    };
+    keeps_its_guarantees(&case, SEEDS);
+}
+
+#[test]
+fn members_without_a_quorum_agree_again_after_severe_faults() {
+    for (nodes, preempt) in [(2, false), (3, false), (5, true)] {
+        let case = CheckCase {
+            severe: true,
+            preempt,
+            ..case("bully-no-quorum", nodes)
+        };
+        keeps_its_guarantees(&case, SEEDS);
+    }
+}
+
+#[test]
+fn epochs_increase_without_a_wall_clock() {
+    for (name, nodes) in [("lease", 3), ("both", 3), ("bully", 3), ("bully", 5)] {
+        let case = CheckCase {
+            no_wall_clock: true,
+            ..case(name, nodes)
+        };
+        keeps_its_guarantees(&case, SEEDS);
+    }
+}
+
+#[test]
+fn no_two_tasks_run_at_once_when_all_take_as_long_to_stop_as_they_may() {
+    for name in ["lease", "both", "bully"] {
+        let case = CheckCase {
+            task: TaskStop::Slowest,
+            ..case(name, 3)
+        };
+        keeps_its_guarantees(&case, SEEDS);
     }
 }

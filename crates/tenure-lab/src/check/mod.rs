@@ -20,7 +20,7 @@ use crate::fault::UnknownMutation;
 /// [`UnknownMutation::NotBuilt`] in a build without the feature `mutations`.
 pub fn mutations() -> Result<Vec<CheckCase>, UnknownMutation> {
     #[cfg(feature = "mutations")]
-    return Ok(mutations::plants());
+    return Ok(mutations::mutations());
     #[cfg(not(feature = "mutations"))]
     return Err(UnknownMutation::NotBuilt);
 }

@@ -28,6 +28,7 @@ const RANDOM: &[(&str, &[Mutation])] = &[
             Mutation::ClockStopsWhenSuspended,
         ],
     ),
+    ("both", &[Mutation::ReleaseBeforeTaskEnd]),
     (
         "bully",
         &[
@@ -54,6 +55,9 @@ const RANDOM: &[(&str, &[Mutation])] = &[
 
 /// Mutations that need a few messages in a certain order, by fault script.
 const SCRIPTED: &[(&str, Mutation)] = &[
+    ("change-of-strategy", Mutation::PeersIgnored),
+    ("change-of-strategy", Mutation::LeaseIgnored),
+    ("change-of-strategy", Mutation::GrantOfAnyEpoch),
     ("vote-before-disk", Mutation::SayBeforeDisk),
     (
         "voters-restart",

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{CheckReport, FaultScript, Finding};
-use crate::contestant::{Algorithm, Cluster, Contestant};
-use crate::fault::{FaultProfile, FaultSchedule, Mutation};
+use crate::contestant::{Cluster, Contestant};
+use crate::fault::{Fault, FaultProfile, FaultSchedule, Mutation, Target};
 use crate::invariant::{self, Promises, Violation};
 use crate::sim::{TaskStop, World, WorldConfig};
 
@@ -24,6 +24,10 @@ pub struct CheckCase {
     pub severe: bool,
     /// Whether a better member replaces a working leader.
     pub preempt: bool,
+    /// How long tasks take to stop.
+    pub task: TaskStop,
+    /// Whether all wall clocks stand at zero, so that epochs can only grow from what hosts remember.
+    pub no_wall_clock: bool,
     /// The fault script. Without one the faults are random.
     pub script: Option<&'static FaultScript>,
 }
@@ -44,6 +48,9 @@ pub struct RunOutcome {
 /// The largest deviation of a clock's rate, in millionths: one percent. A lease tolerates five.
 const DRIFT: u64 = 10_000;
 
+/// In milliseconds: a wall clock that is set back so far shows zero.
+const LONG_AGO: i64 = 1_000_000_000_000_000;
+
 /// Ten times as many as five members need under the worst random faults.
 const MOST_MESSAGES: u64 = 1_000_000;
 
@@ -55,6 +62,8 @@ impl CheckCase {
         Self {
             severe: contestant.promises_one_leader(),
             preempt: false,
+            task: TaskStop::Any,
+            no_wall_clock: false,
             contestant: contestant.with_lease(Duration::from_secs(6)),
             mutation: None,
             nodes: 5,
@@ -81,6 +90,7 @@ impl CheckCase {
             nodes: script.nodes,
             lasts: script.faults_end + settling + Duration::from_secs(10),
             severe: script.severe,
+            task: script.task,
             script: Some(script),
             ..case
         }
@@ -159,7 +169,7 @@ impl CheckCase {
     fn fault_profile(&self, cluster: &Cluster) -> FaultProfile {
         FaultProfile {
             nodes: self.nodes,
-            store: self.contestant.algorithm == Algorithm::Lease,
+            store: self.contestant.algorithm.uses_store(),
             trouble: self.trouble(),
             pause: Duration::from_secs(5),
             lasts: self.contestant.term.lease_duration() * 2,
@@ -195,7 +205,7 @@ impl CheckCase {
         let cluster = Cluster::new(contestant, self.nodes).with_mutation(self.mutation);
         let profile = self.fault_profile(&cluster);
         let config = WorldConfig {
-            task: self.script.map_or(TaskStop::Any, |script| script.task),
+            task: self.task,
             drift: DRIFT,
             most_messages: MOST_MESSAGES,
             ..WorldConfig::default()
@@ -204,6 +214,10 @@ impl CheckCase {
         let late = self.script.map_or(&[][..], |script| script.starts_later);
         for node in world.machines() {
             // In a script all start at once, so that the first leader is known.
+            if self.no_wall_clock {
+                let fault = Fault::WallClock(Target::Node(node), -LONG_AGO);
+                world.inject_after(Duration::ZERO, fault);
+            }
             let apart = Duration::from_millis(if self.script.is_some() { 0 } else { 200 });
             let pause = apart * node.0;
             if !late.contains(&node.0) {

@@ -3,8 +3,11 @@
 //! The lease lasts 6 s here, and a message lives 500 ms: who is silent is missed after 1.2 s or a little more, and
 //! taken for down when 1.25 s later it has not answered either.
 
+use tenure_core::detector::DetectBy;
+
 use super::script::{FaultScript, ScriptBuilder, ms, node};
-use crate::fault::Fault;
+use crate::contestant::{Algorithm, DetectorKind};
+use crate::fault::{Fault, Target};
 use crate::sim::TaskStop;
 
 /// Peers without a quorum, of whom the best one leads.
@@ -30,7 +33,50 @@ const QUORUM: FaultScript = FaultScript {
 /// How long a message takes at most that comes in time.
 const SLOW: u64 = 450;
 
+const DETECTOR: DetectorKind = DetectorKind::Of(DetectBy::Push);
+
+const BY_BOTH: Algorithm = Algorithm::Joint {
+    detector: DETECTOR,
+    quorum: true,
+};
+
+const BY_PEERS: Algorithm = Algorithm::Bully {
+    detector: DETECTOR,
+    quorum: true,
+};
+
 pub(super) const ALL: &[FaultScript] = &[
+    FaultScript {
+        name: "change-of-strategy",
+        about: "the candidates change from a lease to both, to peers and back, one after the other; the clock \
+                of the store is an hour ahead",
+        contestant: "both",
+        starts_later: &[1, 2, 3],
+        task: TaskStop::Any,
+        faults_end: ms(200_000),
+        script: |it| {
+            it.at(0, Fault::WallClock(Target::Store, 3_600_000));
+            for host in [1, 2, 3] {
+                it.at(0, Fault::Algorithm(node(host), Algorithm::Lease));
+                it.start(100, host);
+            }
+            let first = it.between(0, 3) as u32;
+            let mut at = 10_000;
+            for algorithm in [BY_BOTH, BY_PEERS, BY_BOTH, Algorithm::Lease] {
+                for host in [0, 1, 2].map(|it| 1 + (first + it) % 3) {
+                    let change = at + it.between(0, 3_000);
+                    it.at(change, Fault::Algorithm(node(host), algorithm));
+                    if it.between(0, 3) == 0 {
+                        it.power_cut(change, host, Some(change + 1_000));
+                    } else {
+                        it.at(change, Fault::Leave(node(host), Some(ms(8_000))));
+                    }
+                    at += 15_000;
+                }
+            }
+        },
+        ..PEERS
+    },
     FaultScript {
         name: "vote-before-disk",
         about: "a voter with a slow disk is killed while its vote is being written",

@@ -1,176 +1,126 @@
-//! A candidate of lease mode: the library's keeper, with the least of a driver.
+//! A candidate: one of the library's machines with the least of a driver.
 
 use std::time::Duration;
 
-use tenure_core::election::{CampaignFailure, ElectionMachine as _, Output, Standing, TermEvent};
-use tenure_core::lease::LeaseId;
-use tenure_core::lease::candidate::{
-    Answer, EndReason, LeaseCandidate, LeaseEffect, Request, TaskEnd, Timings,
-};
-use tenure_core::{CandidateId, Instant, NodeId};
+use tenure_core::election::joint::JointEffect;
+use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TaskEnd, TermEvent};
+use tenure_core::lease::candidate::{Answer, LeaseEffect};
+use tenure_core::{Instant, NodeId, bully};
 
+use super::machine::Machine;
+use super::peer_link::PeerLink;
+use super::store_client::{Answered, StoreClient, node_of};
 use crate::fault::Mutation;
-use crate::sim::{
-    Context, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput, RequestId,
-};
+use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput};
 
 #[derive(Debug)]
 pub(super) struct Candidate {
-    name: CandidateId,
-    store: NodeId,
-    life: u64,
+    me: NodeId,
+    machine: Machine,
+    store: Option<StoreClient>,
+    peers: Option<PeerLink>,
     mutation: Option<Mutation>,
-    keeper: LeaseCandidate,
-    /// The request in flight: when it was sent, and until when an answer is waited for.
-    in_flight: Option<(u64, Instant, Instant)>,
-    /// With the deadline from the reply planted: how far the keeper's clock is behind. It stands still
-    /// while a request that succeeds is under way, so that everything counts from the answer.
+    /// With [`Mutation::DeadlineFromReply`]: how far the machine's clock is behind. It stops while a
+    /// request that succeeds is under way, so that everything counts from the answer.
     behind: Duration,
-    /// With fresh ids planted: the one that was asked for last.
-    fresh: Option<LeaseId>,
     /// Whether it competes again after a term.
     stays: bool,
     left: bool,
 }
 
-/// Whose name this is.
-pub(super) fn name(node: NodeId) -> CandidateId {
-    let name = format!("candidate-{node}");
-    name.parse().expect("visible characters")
-}
-
-/// The node of a candidate: the number at the end of its id, which is the whole id of a peer.
-pub(super) fn node(name: &CandidateId) -> Option<NodeId> {
-    let number = name.as_str().rsplit('-').next()?;
-    number.parse().ok().map(NodeId)
-}
-
 impl Candidate {
     pub(super) fn start(
         me: NodeId,
-        store: NodeId,
-        life: u64,
-        timings: Timings,
+        machine: Machine,
+        store: Option<StoreClient>,
+        peers: Option<PeerLink>,
         mutation: Option<Mutation>,
         context: &mut Context<'_>,
     ) -> Self {
         let mut candidate = Self {
-            name: name(me),
+            me,
+            machine,
             store,
-            life,
+            peers,
             mutation,
-            keeper: LeaseCandidate::new(timings),
-            in_flight: None,
             behind: Duration::ZERO,
-            fresh: None,
             stays: true,
             left: false,
         };
-        candidate.obey(context);
+        if candidate.peers.is_none() {
+            candidate.run(context);
+            return candidate;
+        }
+        if let Machine::Joint(_) = candidate.machine {
+            // It hands on what its halves want only after an input.
+            let now = candidate.now(context);
+            candidate.machine.handle_timeout(now, context.rng);
+        }
+        if let Some(output) = candidate.machine.poll_output() {
+            candidate.execute(context, output);
+        }
+        if candidate.has(Mutation::SayBeforeDisk) {
+            candidate.begin(context);
+        }
         candidate
+    }
+
+    /// The start is on disk.
+    fn begin(&mut self, context: &mut Context<'_>) {
+        if let Some(peers) = &mut self.peers {
+            peers.begun = true;
+        }
+        self.run(context);
+        if let Some(peers) = &mut self.peers {
+            peers.update_due(false);
+        }
     }
 
     fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
 
-    /// The keeper's time.
+    /// The machine's time.
     fn now(&self, context: &Context<'_>) -> Instant {
         context.now.earlier_by(self.behind)
     }
 
-    fn answered(&mut self, context: &mut Context<'_>, attempt: u64, answer: Answer) {
-        let sent = self.in_flight.take().map(|(_, sent, _)| sent);
+    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<Answered>) {
+        let Some(Answered {
+            attempt,
+            sent,
+            answer,
+        }) = answered
+        else {
+            return;
+        };
         if self.has(Mutation::DeadlineFromReply) && matches!(answer, Answer::Held(_)) {
-            self.behind += sent.map_or(Duration::ZERO, |sent| context.now.since(sent));
+            self.behind += context.now.since(sent);
         }
         let now = self.now(context);
-        self.keeper
-            .handle_message(now, (attempt, answer), context.rng);
+        self.machine
+            .handle_answer(now, attempt, answer, context.rng);
     }
 
-    fn fail(&mut self, context: &mut Context<'_>, why: &str) {
-        if let Some((attempt, ..)) = self.in_flight {
-            self.close(context, attempt);
-            self.answered(context, attempt, Answer::Unknown(why.into()));
-        }
+    fn handle_persisted(&mut self, context: &mut Context<'_>) {
+        let now = self.now(context);
+        self.machine
+            .handle_peers(now, bully::PeerInput::Persisted, context.rng);
     }
 
-    /// Closes the connection of a request that it gives up.
-    fn close(&self, context: &mut Context<'_>, attempt: u64) {
-        let call = self.call(attempt);
-        context.send(self.store, Payload::CloseConnection { call });
-    }
-
-    const fn call(&self, attempt: u64) -> RequestId {
-        RequestId {
-            incarnation: self.life,
-            attempt,
-        }
-    }
-
-    fn send(
-        &mut self,
-        context: &mut Context<'_>,
-        attempt: u64,
-        request: Request,
-        timeout: Duration,
-    ) {
-        if let Some((given_up, ..)) =
-            self.in_flight
-                .replace((attempt, context.now, context.now + timeout))
-        {
-            self.close(context, given_up);
-        }
-        let request = if self.has(Mutation::FreshIdOnRetry) {
-            self.with_fresh_id(request, attempt)
-        } else {
-            request
-        };
-        let call = self.call(attempt);
-        let candidate = self.name.clone();
-        context.send(
-            self.store,
-            Payload::StoreRequest {
-                call,
-                candidate,
-                request,
-            },
-        );
-    }
-
-    fn with_fresh_id(&mut self, request: Request, attempt: u64) -> Request {
-        match (request, self.fresh) {
-            (
-                Request::Acquire {
-                    wait, min_epoch, ..
-                },
-                _,
-            ) => {
-                let high = u64::from(node(&self.name).map_or(0, |node| node.0));
-                let lease_id = LeaseId::from_random_bits(high, (self.life << 32) | attempt);
-                self.fresh = Some(lease_id);
-                Request::Acquire {
-                    lease_id,
-                    wait,
-                    min_epoch,
-                }
-            }
-            (Request::Renew(_), Some(fresh)) => Request::Renew(fresh),
-            (Request::Release { reason, .. }, Some(lease_id)) => {
-                Request::Release { lease_id, reason }
-            }
-            (request, _) => request,
-        }
-    }
-
-    /// Does what the keeper says, until it says nothing more.
-    fn obey(&mut self, context: &mut Context<'_>) {
+    /// Executes all outputs, and campaigns again when a campaign or a term has ended.
+    fn run(&mut self, context: &mut Context<'_>) {
         loop {
-            while let Some(output) = self.keeper.poll_output() {
-                self.take(context, output);
+            while let Some(output) = self.machine.poll_output() {
+                self.execute(context, output);
             }
-            if self.keeper.standing(self.now(context)) != Standing::Idle || self.left {
+            if let Some(peers) = &mut self.peers
+                && peers.poll_detector(context, &mut self.machine)
+            {
+                continue;
+            }
+            let now = self.now(context);
+            if self.machine.standing(now) != Standing::Idle || self.left {
                 return;
             }
             if !self.stays {
@@ -178,96 +128,148 @@ impl Candidate {
                 context.emit(ProcessEffect::Exit);
                 return;
             }
-            let now = self.now(context);
-            self.keeper.campaign(now, context.rng);
+            self.machine.campaign(now, context.rng);
         }
     }
 
-    fn take(&mut self, context: &mut Context<'_>, output: Output<LeaseEffect>) {
+    fn execute(&mut self, context: &mut Context<'_>, output: Output<JointEffect>) {
         match output {
-            Output::Effect(LeaseEffect::Send {
+            Output::Effect(JointEffect::Store(LeaseEffect::Send {
                 attempt,
                 request,
                 timeout,
-            }) => self.send(context, attempt, request, timeout),
-            Output::Term(TermEvent::Began(epoch)) => {
-                context.emit(ProcessEffect::SeesLeader(node(&self.name)));
+            })) => {
+                if let Some(store) = &mut self.store {
+                    store.send(context, attempt, request, timeout);
+                }
+            }
+            Output::Effect(JointEffect::Store(LeaseEffect::Retrying(_))) => {}
+            Output::Effect(JointEffect::Peers(effect)) => {
+                if let Some(peers) = &mut self.peers {
+                    peers.execute(context, &mut self.machine, effect);
+                }
+            }
+            Output::Term(event) => self.handle_event(context, event),
+        }
+    }
+
+    fn handle_event(&mut self, context: &mut Context<'_>, event: TermEvent) {
+        match event {
+            TermEvent::Began(epoch) => {
+                context.emit(ProcessEffect::SeesLeader(Some(self.me)));
                 context.emit(ProcessEffect::StartTask(Some(epoch)));
             }
-            Output::Term(TermEvent::Cancel(reason)) => {
+            TermEvent::Cancel(reason) => {
                 context.emit(ProcessEffect::CancelTask(reason));
                 let voluntary = matches!(reason, EndReason::Resigned | EndReason::ShutDown);
                 if voluntary && self.has(Mutation::ReleaseBeforeTaskEnd) {
-                    // It believes the task to be gone that it has only told to stop.
                     let now = self.now(context);
-                    self.keeper.task_ended(now, TaskEnd::Returned, context.rng);
+                    self.machine.task_ended(now, TaskEnd::Returned, context.rng);
                 }
             }
-            Output::Term(TermEvent::Abort) => context.emit(ProcessEffect::AbortTask),
-            Output::Term(TermEvent::Ended(_, reason)) => {
+            TermEvent::Abort => context.emit(ProcessEffect::AbortTask),
+            TermEvent::Ended(_, reason) => {
                 context.emit(ProcessEffect::TermEnded(reason));
-                context.emit(ProcessEffect::SeesLeader(None));
+                if self.peers.is_none() {
+                    context.emit(ProcessEffect::SeesLeader(None));
+                }
             }
-            Output::Term(TermEvent::Failed(
-                CampaignFailure::Refused(why) | CampaignFailure::Barred(why),
-            )) => {
+            TermEvent::Failed(CampaignFailure::Refused(why) | CampaignFailure::Barred(why)) => {
                 context.emit(ProcessEffect::Failed(why));
                 self.stays = false;
             }
-            Output::Term(TermEvent::LeaderSeen(leader)) => {
-                let leader = leader.and_then(|(leader, _)| node(&leader));
+            TermEvent::LeaderSeen(leader) => {
+                let leader = leader.and_then(|(leader, _)| node_of(&leader));
                 context.emit(ProcessEffect::SeesLeader(leader));
             }
-            Output::Term(TermEvent::AtRisk(_) | TermEvent::Overrun | TermEvent::Withdrawn)
-            | Output::Effect(LeaseEffect::Retrying(_)) => {}
+            TermEvent::AtRisk(_) | TermEvent::Overrun | TermEvent::Withdrawn => {}
         }
     }
 }
 
 impl Process for Candidate {
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        if self.peers.as_ref().is_some_and(|peers| !peers.begun) {
+            match input {
+                ProcessInput::Written => {
+                    self.handle_persisted(context);
+                    self.begin(context);
+                }
+                ProcessInput::Leave => self.stays = false,
+                _ => {}
+            }
+            return;
+        }
+        let is_message = matches!(input, ProcessInput::Message { .. });
+        let is_wake = matches!(input, ProcessInput::Wake);
         let now = self.now(context);
         match input {
             ProcessInput::Message {
-                payload: Payload::StoreReply { call, answer },
+                payload: Payload::StoreReply { id, answer },
                 ..
             } => {
-                // What was for an earlier start, or was given up, has no reader.
-                let awaited = self.in_flight.map(|(attempt, ..)| attempt);
-                if call.incarnation == self.life && awaited == Some(call.attempt) {
-                    self.answered(context, call.attempt, answer);
+                let store = self.store.as_mut();
+                let answered = store.and_then(|store| store.handle_answer(id, answer));
+                self.handle_answer(context, answered);
+            }
+            ProcessInput::Message { from, payload, age } => {
+                if let Some(peers) = &mut self.peers {
+                    peers.handle_message(context, &mut self.machine, (from, payload, age));
                 }
             }
-            ProcessInput::Refused(node) if node == self.store => {
-                self.fail(context, "connection lost")
+            ProcessInput::Refused(node) => match (&mut self.store, &mut self.peers) {
+                (Some(store), _) if node == store.store() => {
+                    let failed = store.fail(context, "connection lost");
+                    self.handle_answer(context, failed);
+                }
+                (_, Some(peers)) => peers.handle_refused(context, node),
+                _ => {}
+            },
+            ProcessInput::Written => {
+                if !self.has(Mutation::SayBeforeDisk) {
+                    self.handle_persisted(context);
+                }
             }
-            ProcessInput::TaskEnded(end) => self.keeper.task_ended(now, end, context.rng),
-            ProcessInput::Resign(reason) => self.keeper.resign(now, reason, context.rng),
+            ProcessInput::TaskEnded(end) => self.machine.task_ended(now, end, context.rng),
+            ProcessInput::Resign(reason) => self.machine.resign(now, reason, context.rng),
             ProcessInput::Leave => {
                 self.stays = false;
-                self.keeper.resign(now, EndReason::ShutDown, context.rng);
+                self.machine.resign(now, EndReason::ShutDown, context.rng);
             }
-            _ => {}
+            ProcessInput::Wake | ProcessInput::Break(_) => {}
         }
-        if self
-            .in_flight
-            .is_some_and(|(.., until)| context.now >= until)
-        {
-            self.fail(context, "no answer in time");
+        if let Some(store) = &mut self.store {
+            let failed = store.handle_timeout(context);
+            self.handle_answer(context, failed);
         }
-        let now = self.now(context);
-        self.keeper.handle_timeout(now, context.rng);
-        self.obey(context);
+        if is_wake && let Some(peers) = &mut self.peers {
+            peers.handle_timeout(context);
+        }
+        if is_wake || self.peers.is_none() {
+            let now = self.now(context);
+            self.machine.handle_timeout(now, context.rng);
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.report_late(context, &mut self.machine);
+        }
+        self.run(context);
+        if let Some(peers) = &mut self.peers {
+            peers.update_due(is_message);
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let timeout = self.in_flight.map(|(.., until)| until);
-        let due = self.keeper.poll_timeout().map(|due| due + self.behind);
-        [timeout, due].into_iter().flatten().min()
+        if self.peers.as_ref().is_some_and(|peers| !peers.begun) {
+            return None;
+        }
+        let machine = self.machine.poll_timeout().map(|due| due + self.behind);
+        let store = self.store.as_ref().and_then(StoreClient::poll_timeout);
+        let peers = self.peers.as_ref().and_then(PeerLink::poll_timeout);
+        [machine, store, peers].into_iter().flatten().min()
     }
 
     fn claim(&self, now: Instant) -> Option<LeadershipClaim> {
-        match self.keeper.standing(now.earlier_by(self.behind)) {
+        match self.machine.standing(now.earlier_by(self.behind)) {
             Standing::Leading { epoch, until } => Some(LeadershipClaim {
                 epoch: Some(epoch),
                 until: Some(until + self.behind),

@@ -1,28 +1,34 @@
 //! The processes of one contestant.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::bully::{
-    GroupGuarantee, GroupSettings, GroupTimings, Member as BullyMember, Membership,
+    GroupGuarantee, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
+    Started,
 };
 use tenure_core::detector::{
     AskOptions, DetectBy, Detection, DetectionOptions, Group, OptionsError,
 };
+use tenure_core::election::joint::Joint;
+use tenure_core::lease::candidate::LeaseCandidate;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::candidate::Candidate;
-use super::member::{Member, Setup};
+use super::machine::Machine;
+use super::peer_link::PeerLink;
 use super::store::Store;
+use super::store_client::StoreClient;
 use super::{Algorithm, Contestant, DetectorKind};
 use crate::baseline::{BaselineTimings, Classic, PublishedMember, Ring, Textbook};
 use crate::detector::{AttendanceRing, AttendanceRingOptions, SimDetector};
 use crate::fault::Mutation;
 use crate::sim::{Context, DurableState, Process, ProcessFactory};
 
-/// Where the store is.
+/// The host of the store.
 const STORE: NodeId = NodeId(0);
 
-/// The same with the mistake. Only a test build has machines that can make one.
+/// Switches on the mutation, in builds with the feature `mutations`.
 fn mutated(settings: GroupSettings, mutation: Option<Mutation>) -> GroupSettings {
     #[cfg(feature = "mutations")]
     let settings = mutation
@@ -34,26 +40,28 @@ fn mutated(settings: GroupSettings, mutation: Option<Mutation>) -> GroupSettings
     settings
 }
 
-/// One contestant on so many machines; with lease mode, one more for the store.
+/// One contestant on a number of hosts, with one more for the store if it needs one.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     contestant: Contestant,
     nodes: u32,
     mutation: Option<Mutation>,
+    /// The hosts that use another algorithm from their next start on.
+    algorithms: BTreeMap<NodeId, Algorithm>,
     watches: bool,
     members: Membership,
     timings: GroupTimings,
 }
 
 impl Cluster {
-    /// This contestant on so many machines, numbered from 1, the best one first.
+    /// This contestant on this number of hosts, numbered from 1, the best one first.
     ///
     /// # Panics
     ///
-    /// If the contestant's timings can't hold together, or there is no machine.
+    /// If the contestant's timings contradict each other, or `nodes` is zero.
     #[must_use]
     pub fn new(contestant: Contestant, nodes: u32) -> Self {
-        let member = |id| BullyMember {
+        let member = |id| Member {
             id: NodeId(id),
             priority: 0,
         };
@@ -63,20 +71,21 @@ impl Cluster {
             contestant,
             nodes,
             mutation: None,
+            algorithms: BTreeMap::new(),
             watches: true,
-            members: members.expect("one machine or more"),
+            members: members.expect("one host or more"),
             timings: timings.expect("timings that were checked"),
         }
     }
 
-    /// The same with a mistake.
+    /// The same with a mutation.
     #[must_use]
     pub fn with_mutation(self, mutation: Option<Mutation>) -> Self {
         Self { mutation, ..self }
     }
 
-    /// The same, in which members ask about those whom they need to know about, and watch nobody. As
-    /// the papers have it; with a thousand members all pairs would be a million watches.
+    /// The same, but members do not watch each other and only ask when they need to know, as in the
+    /// papers. With a thousand members the pairs would make a million watches.
     #[must_use]
     pub fn watching_nobody(self) -> Self {
         Self {
@@ -85,7 +94,7 @@ impl Cluster {
         }
     }
 
-    /// How long a message may be under way.
+    /// The longest time that a message may be under way.
     #[must_use]
     pub const fn message_lifetime(&self) -> Duration {
         self.timings.message_lifetime()
@@ -94,7 +103,7 @@ impl Cluster {
     fn settings(&self, node: NodeId, quorum: bool) -> GroupSettings {
         let settings = GroupSettings::new(node, self.members.clone(), self.timings);
         let settings = settings
-            .expect("one of the machines")
+            .expect("one of the hosts")
             .with_guarantee(if quorum {
                 GroupGuarantee::Quorum
             } else {
@@ -102,6 +111,74 @@ impl Cluster {
             })
             .with_preempt(self.contestant.preempt);
         mutated(settings, self.mutation)
+    }
+
+    /// A candidate of the library.
+    fn candidate(
+        &self,
+        algorithm: Algorithm,
+        (node, incarnation): (NodeId, u64),
+        durable: Option<&DurableState>,
+        context: &mut Context<'_>,
+    ) -> Candidate {
+        let store = || StoreClient::new(node, STORE, incarnation, self.mutation);
+        let lease = || LeaseCandidate::new(self.contestant.term);
+        let (machine, store, detector) = match (algorithm, self.mutation) {
+            (Algorithm::Joint { .. }, Some(Mutation::PeersIgnored)) | (Algorithm::Lease, _) => {
+                (Machine::Lease(Box::new(lease())), Some(store()), None)
+            }
+            (Algorithm::Bully { detector, quorum }, _)
+            | (Algorithm::Joint { detector, quorum }, Some(Mutation::LeaseIgnored)) => {
+                let member = self.member(node, quorum, durable, context);
+                (Machine::Peers(Box::new(member)), None, Some(detector))
+            }
+            (Algorithm::Joint { detector, quorum }, _) => {
+                let member = self.member(node, quorum, durable, context);
+                let joint = Joint::new(lease(), member);
+                (
+                    Machine::Joint(Box::new(joint)),
+                    Some(store()),
+                    Some(detector),
+                )
+            }
+            (other, _) => unreachable!("{other:?} is no algorithm of the library"),
+        };
+        let incarnation = machine.peers().map(|it| Incarnation(it.incarnation()));
+        let peers = incarnation.zip(detector).map(|(incarnation, kind)| {
+            let group = Group::new(node, incarnation, self.members.iter());
+            let detector = self.detector(kind, &group, context.now);
+            PeerLink::new(
+                incarnation,
+                detector.expect("parameters that were checked"),
+                self.watches,
+                self.timings.message_lifetime(),
+                self.mutation,
+            )
+        });
+        Candidate::start(node, machine, store, peers, self.mutation, context)
+    }
+
+    fn member(
+        &self,
+        node: NodeId,
+        quorum: bool,
+        durable: Option<&DurableState>,
+        context: &Context<'_>,
+    ) -> PeerCandidate {
+        let mut state = match durable {
+            Some(DurableState::Member(state)) => *state,
+            _ => HardState::default(),
+        };
+        if self.mutation == Some(Mutation::VoteForgotten) {
+            state.highest = None;
+            state.voted = None;
+            state.accepted = None;
+        }
+        let started = Started {
+            at: context.now,
+            wall: context.wall,
+        };
+        PeerCandidate::new(self.settings(node, quorum), state, started)
     }
 
     fn detector(
@@ -137,7 +214,7 @@ impl Cluster {
         Ok(SimDetector::AttendanceRing(Box::new(ring)))
     }
 
-    fn timings(&self) -> BaselineTimings {
+    fn baseline_timings(&self) -> BaselineTimings {
         let ask = AskOptions::default();
         BaselineTimings {
             timeout: self.timings.message_lifetime(),
@@ -150,7 +227,7 @@ impl Cluster {
 
 impl ProcessFactory for Cluster {
     fn machines(&self) -> Vec<NodeId> {
-        let store = (self.contestant.algorithm == Algorithm::Lease).then_some(STORE);
+        let store = self.contestant.algorithm.uses_store().then_some(STORE);
         let members = (1..=self.nodes).map(NodeId);
         store.into_iter().chain(members).collect()
     }
@@ -166,48 +243,53 @@ impl ProcessFactory for Cluster {
     fn start(
         &self,
         node: NodeId,
-        life: u64,
-        stable: Option<&DurableState>,
+        incarnation: u64,
+        durable: Option<&DurableState>,
         context: &mut Context<'_>,
     ) -> Box<dyn Process> {
+        if node == STORE {
+            let term = &self.contestant.term;
+            return Box::new(Store::start(term, self.mutation, durable, context));
+        }
         let all = || (1..=self.nodes).map(NodeId).collect();
-        let (term, mutation) = (self.contestant.term, self.mutation);
-        match self.contestant.algorithm {
-            Algorithm::Lease if node == STORE => {
-                Box::new(Store::start(&term, mutation, stable, context))
-            }
-            Algorithm::Lease => {
-                Box::new(Candidate::start(node, STORE, life, term, mutation, context))
-            }
-            Algorithm::Bully { detector, quorum } => {
-                let settings = self.settings(node, quorum);
-                let make = |now, incarnation: Incarnation| {
-                    let group = Group::new(node, incarnation, self.members.iter());
-                    let detector = self.detector(detector, &group, now);
-                    detector.expect("parameters that were checked")
-                };
-                let setup = Setup {
-                    settings,
-                    watches: self.watches,
-                    mutation,
-                };
-                Box::new(Member::start(setup, make, stable, context))
+        let algorithm = self.algorithms.get(&node);
+        match algorithm.copied().unwrap_or(self.contestant.algorithm) {
+            algorithm @ (Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. }) => {
+                Box::new(self.candidate(algorithm, (node, incarnation), durable, context))
             }
             Algorithm::Published => {
                 let members = self.members.clone();
-                let timings = self.timings();
+                let timings = self.baseline_timings();
                 Box::new(PublishedMember::start(
-                    node, members, timings, stable, context,
+                    node, members, timings, durable, context,
                 ))
             }
-            Algorithm::Classic => {
-                Box::new(Classic::start(node, all(), self.timings(), life, context))
-            }
-            Algorithm::Textbook => {
-                Box::new(Textbook::start(node, all(), self.timings(), life, context))
-            }
-            Algorithm::Ring => Box::new(Ring::start(node, all(), self.timings(), life, context)),
+            Algorithm::Classic => Box::new(Classic::start(
+                node,
+                all(),
+                self.baseline_timings(),
+                incarnation,
+                context,
+            )),
+            Algorithm::Textbook => Box::new(Textbook::start(
+                node,
+                all(),
+                self.baseline_timings(),
+                incarnation,
+                context,
+            )),
+            Algorithm::Ring => Box::new(Ring::start(
+                node,
+                all(),
+                self.baseline_timings(),
+                incarnation,
+                context,
+            )),
         }
+    }
+
+    fn set_algorithm(&mut self, node: NodeId, algorithm: Algorithm) {
+        self.algorithms.insert(node, algorithm);
     }
 
     fn stop_allowances(&self) -> (Duration, Duration) {

@@ -1,7 +1,10 @@
-//! Who is compared: the ways to elect of this project, and older ones.
+//! The strategies under comparison: those of this project, and older algorithms.
 
 mod candidate;
-mod member;
+mod machine;
+mod peer_link;
+mod store_client;
+
 mod store;
 
 mod cluster;
@@ -16,33 +19,40 @@ use tenure_core::lease::candidate::{Timings, TimingsOptions};
 pub use cluster::Cluster;
 pub use name::UnknownContestant;
 
-/// A way to elect, with its settings.
+/// A strategy under comparison, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contestant {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
-    /// Which way it is.
+    /// How it elects.
     pub algorithm: Algorithm,
     /// The timings of a term.
     pub term: Timings,
-    /// Among peers: what was set beside them.
+    /// Among peers: the settings beside them.
     pub peers: BullyTimingsOptions,
-    /// Among peers: whether a better member takes a working leader's place.
+    /// Among peers: whether a better member replaces a working leader.
     pub preempt: bool,
-    /// Among peers: what was set of the failure detector. Which one it is says the way.
+    /// Among peers: the settings of the failure detector, whose kind the algorithm says.
     pub detection: DetectionOptions,
 }
 
-/// Which way to elect.
+/// How to elect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// By a lease in a store.
     Lease,
     /// Bully_FD, repaired, with this failure detector.
     Bully {
-        /// Which one.
+        /// The failure detector.
         detector: DetectorKind,
-        /// Whether under the quorum guard.
+        /// Whether a leader needs a quorum.
+        quorum: bool,
+    },
+    /// By both at once: the lease and the peers.
+    Joint {
+        /// The failure detector.
+        detector: DetectorKind,
+        /// Whether the peers need a quorum.
         quorum: bool,
     },
     /// Bully_FD as it was published.
@@ -55,17 +65,17 @@ pub enum Algorithm {
     Ring,
 }
 
-/// Which failure detector.
+/// A failure detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectorKind {
-    /// One that users may choose.
+    /// One of the library's.
     Of(DetectBy),
-    /// An attendance list that goes round. For experiments only.
+    /// An attendance list that goes round, for experiments.
     AttendanceRing,
 }
 
 impl Contestant {
-    /// This way, with the library's default settings.
+    /// This algorithm, with the library's default settings.
     #[must_use]
     pub fn new(way: Algorithm) -> Self {
         Self {
@@ -82,7 +92,7 @@ impl Contestant {
     ///
     /// # Panics
     ///
-    /// If no timings are possible with it.
+    /// If the library refuses timings with this lease duration.
     #[must_use]
     pub fn with_lease(self, lease_duration: Duration) -> Self {
         let options = TimingsOptions {
@@ -96,18 +106,21 @@ impl Contestant {
         }
     }
 
-    /// Whether it promises one leader at a time, whatever the network does.
+    /// Whether it guarantees one leader at a time under every network fault.
     #[must_use]
     pub const fn promises_one_leader(&self) -> bool {
         matches!(
             self.algorithm,
-            Algorithm::Lease | Algorithm::Bully { quorum: true, .. }
+            Algorithm::Lease | Algorithm::Bully { quorum: true, .. } | Algorithm::Joint { .. }
         )
     }
 
-    /// Whether its terms are numbered.
+    /// Whether its terms have epochs.
     #[must_use]
     pub const fn has_epochs(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Lease | Algorithm::Bully { .. })
+        matches!(
+            self.algorithm,
+            Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. }
+        )
     }
 }

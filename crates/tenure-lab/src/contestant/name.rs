@@ -1,6 +1,7 @@
-//! What contestants are called.
+//! The names of contestants.
 
 use std::fmt;
+use std::time::Duration;
 
 use tenure_core::detector::DetectBy;
 
@@ -16,6 +17,12 @@ const DETECTORS: &[(&str, DetectorKind)] = &[
 ];
 
 impl Algorithm {
+    /// Whether it needs a store.
+    #[must_use]
+    pub const fn uses_store(self) -> bool {
+        matches!(self, Self::Lease | Self::Joint { .. })
+    }
+
     /// All of them.
     #[must_use]
     pub fn all() -> Vec<Self> {
@@ -26,6 +33,8 @@ impl Algorithm {
         let mut all = vec![Self::Lease];
         all.extend(bully(true));
         all.extend(bully(false));
+        let detector = DetectorKind::Of(DetectBy::Push);
+        all.extend([true, false].map(|quorum| Self::Joint { detector, quorum }));
         all.extend([Self::Published, Self::Classic, Self::Textbook, Self::Ring]);
         all
     }
@@ -40,6 +49,10 @@ impl Algorithm {
                 let suffix = known.map_or("", |(suffix, _)| suffix);
                 let guard = if quorum { "" } else { "-no-quorum" };
                 format!("bully{suffix}{guard}")
+            }
+            Self::Joint { quorum, .. } => {
+                let suffix = if quorum { "" } else { "-no-quorum" };
+                format!("both{suffix}")
             }
             Self::Published => "published".into(),
             Self::Classic => "garcia-molina".into(),
@@ -66,18 +79,30 @@ impl fmt::Display for DetectorKind {
 }
 
 impl Contestant {
-    /// The contestant of this name, with the library's default settings.
+    /// The contestant of this name, with the library's default settings. A name such as `lease@3s`
+    /// sets the lease duration.
     ///
     /// # Errors
     ///
     /// [`UnknownContestant`], with the nearest name that there is.
     pub fn of_name(name: &str) -> Result<Self, UnknownContestant> {
         let all = Algorithm::all();
-        match all.iter().find(|way| way.name() == name) {
-            Some(&way) => Ok(Self::new(way)),
+        let of = |name: &str| all.iter().find(|it| it.name() == name).copied();
+        if let Some((base, lease)) = name.split_once('@')
+            && let Some(algorithm) = of(base)
+            && let Some(secs) = lease.strip_suffix('s').and_then(|it| it.parse().ok())
+            && (1..=3_600).contains(&secs)
+        {
+            return Ok(Self {
+                name: name.into(),
+                ..Self::new(algorithm).with_lease(Duration::from_secs(secs))
+            });
+        }
+        match of(name) {
+            Some(algorithm) => Ok(Self::new(algorithm)),
             None => Err(UnknownContestant {
                 name: name.into(),
-                nearest: crate::nearest(name, all.iter().map(|way| way.name())),
+                nearest: crate::nearest(name, all.iter().map(|it| it.name())),
             }),
         }
     }
@@ -98,13 +123,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_is_found_by_its_name_and_a_slip_gets_the_nearest_one() {
-        for way in Algorithm::all() {
+    fn every_algorithm_has_a_name_and_a_typo_gets_the_nearest_one() {
+        for algorithm in Algorithm::all() {
             assert_eq!(
-                Contestant::of_name(&way.name()).map(|it| it.algorithm),
-                Ok(way)
+                Contestant::of_name(&algorithm.name()).map(|it| it.algorithm),
+                Ok(algorithm)
             );
         }
+        let short = Contestant::of_name("lease@3s").unwrap();
+        assert_eq!(short.name, "lease@3s");
+        assert_eq!(short.term.lease_duration(), Duration::from_secs(3));
+        assert!(Contestant::of_name("lease@0s").is_err() && Contestant::of_name("lease@").is_err());
         let error = Contestant::of_name("buly-phi").unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -53,7 +53,7 @@ pub(super) struct Store {
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     from: NodeId,
-    call: RequestId,
+    id: RequestId,
 }
 
 /// The task of a request that waits, as a server has one for each connection.
@@ -142,9 +142,9 @@ impl Store {
         }
     }
 
-    fn ask(&mut self, context: &mut Context<'_>, from: NodeId, call: RequestId, asked: Asked) {
+    fn ask(&mut self, context: &mut Context<'_>, from: NodeId, id: RequestId, asked: Asked) {
         self.serve(context);
-        let caller = Caller { from, call };
+        let caller = Caller { from, id };
         let Asked { holder, request } = asked;
         let (operation, wait) = match request {
             Request::Acquire {
@@ -270,7 +270,7 @@ impl Store {
     }
 
     fn answer(&mut self, context: &mut Context<'_>, caller: Caller, answer: Answer) {
-        let Caller { from, call } = caller;
+        let Caller { from, id } = caller;
         if let Answer::Held(epoch) = answer {
             // The holder is told, so from here on the lease must last.
             let counts = ProcessEffect::LeaseRuns(epoch, context.now, self.duration);
@@ -278,7 +278,7 @@ impl Store {
         }
         self.tell(
             context,
-            ProcessEffect::Send(from, Payload::StoreReply { call, answer }),
+            ProcessEffect::Send(from, Payload::StoreReply { id, answer }),
         );
     }
 
@@ -395,17 +395,17 @@ impl Process for Store {
                 from,
                 payload:
                     Payload::StoreRequest {
-                        call,
+                        id,
                         candidate: holder,
                         request,
                     },
                 ..
-            } => self.ask(context, from, call, Asked { holder, request }),
+            } => self.ask(context, from, id, Asked { holder, request }),
             ProcessInput::Message {
                 from,
-                payload: Payload::CloseConnection { call },
+                payload: Payload::CloseConnection { id },
                 ..
-            } => self.close(context, |caller| caller.from == from && caller.call == call),
+            } => self.close(context, |caller| caller.from == from && caller.id == id),
             ProcessInput::Wake => {
                 self.serve(context);
                 self.poll_tasks(context);

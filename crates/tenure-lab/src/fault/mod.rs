@@ -1,4 +1,4 @@
-//! What goes wrong: [`Fault`]s of machines, networks and clocks, and [`Storm`]s of them by chance.
+//! [`Fault`]s of hosts, networks and clocks, random [`FaultSchedule`]s, and [`Mutation`]s.
 
 mod mutation;
 mod schedule;
@@ -9,76 +9,79 @@ use std::time::Duration;
 use tenure_core::NodeId;
 use tenure_core::lease::candidate::TaskEnd;
 
+use crate::contestant::Algorithm;
 use crate::sim::Link;
 
 pub use mutation::{Mutation, UnknownMutation};
 pub use schedule::{FaultProfile, FaultSchedule};
 
-/// To whom something happens.
+/// The hosts that a fault concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// This machine.
+    /// This host.
     Node(NodeId),
-    /// Whoever leads at that moment; nobody, if nobody does.
+    /// The leaders at that moment; none if there is no leader.
     Leader,
-    /// The best one that runs and does not lead.
+    /// The best host that runs and does not lead.
     BestOther,
-    /// The store, where there is one.
+    /// The store, if there is one.
     Store,
 }
 
-/// What goes wrong, or right again.
+/// A fault, or the end of one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// The process is gone at once. Its machine refuses connections; or it is gone too, and silent.
+    /// The process crashes. Its machine refuses connections, or loses power and is silent.
     Crash {
-        /// Whose.
+        /// The target.
         who: Target,
-        /// Whether the whole machine is.
+        /// Whether the machine loses power.
         machine: bool,
-        /// After how long the process starts again; `None`: it does not.
+        /// When the process starts again; `None`: never.
         back_after: Option<Duration>,
     },
-    /// It starts, if it does not run.
+    /// The process starts, if it does not run.
     Start(Target),
-    /// The process stands still; the clock goes on.
+    /// The process is frozen; its clock goes on.
     Freeze(Target, Duration),
-    /// The machine is suspended; a clock that does not count that stands still, too.
+    /// The machine is suspended, with its clock unless that counts suspensions.
     Suspend(Target, Duration),
-    /// The task keeps its process's runtime busy for so long, and goes on acting.
+    /// The task blocks the runtime of its process for this time, and goes on.
     Block(Target, Duration),
-    /// Nothing gets from the first to the second.
+    /// The link from the first to the second is cut.
     CutOneWay(Target, Target),
-    /// Nothing gets from these to the others, or back.
+    /// A partition: these hosts, and all others.
     Part(Vec<Target>),
-    /// Everything gets everywhere again.
+    /// All links are restored.
     Heal,
-    /// All ways are like this from now on.
+    /// All links change.
     Links(Link),
-    /// Messages of one kind go this way from the first to the second from now on.
+    /// The link for one kind of message changes.
     Kind {
-        /// Which kind, as traces name it.
+        /// The kind, as traces name it.
         kind: &'static str,
-        /// Whose.
+        /// The sender.
         from: Target,
-        /// To whom.
+        /// The recipient.
         to: Target,
-        /// The way.
+        /// The link.
         link: Link,
     },
-    /// Every write to this disk takes so long for now.
+    /// Every write to this disk takes this time; zero ends that.
     SlowDisk(Target, Duration),
-    /// The clock that only goes forward gains so many millionths from now on.
+    /// The monotonic clock gains this many millionths from now on.
     ClockRate(Target, i64),
-    /// The wall clock is set by so many milliseconds.
+    /// The wall clock is set forward or back by this many milliseconds.
     WallClock(Target, i64),
-    /// The leader resigns, and competes again.
+    /// The process resigns, and campaigns again.
     Resign(Target),
-    /// It is told to stop, in an orderly way; it comes back after so long.
+    /// The process is shut down in order, and starts again after this time.
     Leave(Target, Option<Duration>),
     /// The task ends by itself.
     TaskEnds(Target, TaskEnd),
-    /// Somebody breaks the lease and lets it run for so long.
+    /// The host elects by this algorithm from its next start on.
+    Algorithm(Target, Algorithm),
+    /// An operator breaks the lease, which runs on for this period.
     Break(Duration),
 }
 
@@ -87,7 +90,7 @@ impl fmt::Display for Target {
         match self {
             Self::Node(node) => write!(f, "{node}"),
             Self::Leader => f.write_str("the leader"),
-            Self::BestOther => f.write_str("the best of the others"),
+            Self::BestOther => f.write_str("the best other host"),
             Self::Store => f.write_str("the store"),
         }
     }
@@ -111,12 +114,12 @@ impl fmt::Display for Fault {
             Self::Freeze(who, time) => write!(f, "{who} is frozen for {time:?}"),
             Self::Suspend(who, time) => write!(f, "{who} is suspended for {time:?}"),
             Self::Block(who, time) => write!(f, "the task of {who} blocks for {time:?}"),
-            Self::CutOneWay(from, to) => write!(f, "nothing gets from {from} to {to}"),
+            Self::CutOneWay(from, to) => write!(f, "the link from {from} to {to} is cut"),
             Self::Part(side) => {
                 let side: Vec<String> = side.iter().map(ToString::to_string).collect();
-                write!(f, "cut off from the others: {}", side.join(", "))
+                write!(f, "partitioned from the others: {}", side.join(", "))
             }
-            Self::Heal => f.write_str("everything gets everywhere again"),
+            Self::Heal => f.write_str("all links are restored"),
             Self::Links(link) => write!(f, "links: {link}"),
             Self::Kind {
                 kind,
@@ -129,11 +132,12 @@ impl fmt::Display for Fault {
             Self::WallClock(who, ms) => write!(f, "the wall clock of {who} is set by {ms} ms"),
             Self::Resign(who) => write!(f, "{who} resigns"),
             Self::Leave(who, back) => match back {
-                Some(back) => write!(f, "{who} is stopped, back after {back:?}"),
-                None => write!(f, "{who} is stopped"),
+                Some(back) => write!(f, "{who} is shut down, back after {back:?}"),
+                None => write!(f, "{who} is shut down"),
             },
             Self::TaskEnds(who, end) => write!(f, "the task of {who} ends: {end:?}"),
-            Self::Break(period) => write!(f, "the lease is broken, with {period:?} left"),
+            Self::Algorithm(who, algorithm) => write!(f, "{who} changes to {}", algorithm.name()),
+            Self::Break(period) => write!(f, "the lease is broken and runs on for {period:?}"),
         }
     }
 }

@@ -60,6 +60,12 @@ pub enum Mutation {
     LateVerdict,
     /// Two leaders that learn of each other both go on.
     BlindLeaders,
+    /// A candidate by both leads with the lease alone.
+    PeersIgnored,
+    /// A candidate by both leads among the peers alone.
+    LeaseIgnored,
+    /// A candidate by both leads although the store has granted another epoch than it asked for.
+    GrantOfAnyEpoch,
     /// A member ignores one rule of its algorithm.
     #[cfg(feature = "mutations")]
     Without(DisabledRule),
@@ -97,6 +103,9 @@ impl Mutation {
         Self::NoNotice,
         Self::LateVerdict,
         Self::BlindLeaders,
+        Self::PeersIgnored,
+        Self::LeaseIgnored,
+        Self::GrantOfAnyEpoch,
         Self::Without(DisabledRule::OneAfterTheOther),
         Self::Without(DisabledRule::CompletionEverywhere),
         Self::Without(DisabledRule::AskAgain),
@@ -178,6 +187,9 @@ impl Mutation {
             Self::NoNotice => "no-notice",
             Self::LateVerdict => "late-verdict",
             Self::BlindLeaders => "blind-leaders",
+            Self::PeersIgnored => "peers-ignored",
+            Self::LeaseIgnored => "lease-ignored",
+            Self::GrantOfAnyEpoch => "grant-of-any-epoch",
             #[cfg(feature = "mutations")]
             Self::Without(rule) => match rule {
                 DisabledRule::OneAfterTheOther => "without-one-after-the-other",

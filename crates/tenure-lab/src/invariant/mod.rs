@@ -4,6 +4,7 @@
 mod agreement;
 mod epochs_grow;
 mod fenced;
+mod greatest_epoch;
 mod lease_kept;
 mod one_leader;
 mod one_opinion;
@@ -11,6 +12,7 @@ mod one_task;
 mod one_term_per_id;
 mod progress;
 mod steady;
+mod valid_term;
 
 use std::fmt;
 use std::time::Duration;
@@ -88,6 +90,11 @@ pub const ALL: &[Invariant] = &[
         check: one_task::check,
     },
     Invariant {
+        name: "a task starts in a valid term",
+        needs: Needs::OneLeader,
+        check: valid_term::check,
+    },
+    Invariant {
         name: "all who see a leader see the same one",
         needs: Needs::OneOpinion,
         check: one_opinion::check,
@@ -126,6 +133,11 @@ pub const ALL: &[Invariant] = &[
         name: "all agree on the leader when the faults are over",
         needs: Needs::Nothing,
         check: agreement::check,
+    },
+    Invariant {
+        name: "the leader has the greatest epoch when the faults are over",
+        needs: Needs::Nothing,
+        check: greatest_epoch::check,
     },
 ];
 

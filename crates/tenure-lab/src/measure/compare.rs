@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Figures, Measurement, figures};
-use crate::contestant::{Algorithm, Cluster, Contestant};
+use crate::contestant::{Cluster, Contestant};
 use crate::scenario::{LASTS, SETTLED, Scenario};
 use crate::sim::{Rng, Time, Traffic, TrafficSum, World, WorldConfig};
 
@@ -65,7 +65,7 @@ impl Comparison {
     pub(crate) fn pairs(&self) -> Vec<(&Contestant, &Scenario)> {
         let pairs = self.scenarios.iter().flat_map(|scenario| {
             let all = self.contestants.iter();
-            let fit = all.filter(|it| !scenario.store || it.algorithm == Algorithm::Lease);
+            let fit = all.filter(|it| !scenario.store || it.algorithm.uses_store());
             fit.map(move |contestant| (contestant, scenario))
         });
         pairs.collect()

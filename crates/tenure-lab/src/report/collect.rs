@@ -1,4 +1,4 @@
-//! What a page shows beside the rows of the comparison.
+//! The data of a page.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,28 +11,30 @@ use crate::scenario::{self, LASTS, SETTLED, Scenario};
 
 use super::Timeline;
 
-/// For so many members the messages are counted.
+/// The numbers of members for which messages are counted.
 const SIZES: &[u32] = &[3, 5, 9, 15, 25];
 
-/// Four times as many as the liveliest way needs among the most members. Who sends more drowns in answers
-/// to answers, and is not counted among so many.
+/// Four times as many as the most talkative algorithm needs with the most members. A run with more is
+/// one in which messages only cause more messages, and is not counted.
 const MOST_MESSAGES: u64 = 2_000_000;
 
-/// What a page shows.
+/// The data of a page.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Who was compared.
+    /// The contestants.
     pub contestants: Vec<String>,
-    /// In what.
+    /// The scenarios.
     pub scenarios: Vec<Scenario>,
-    /// How.
+    /// The setting.
     pub setting: Setting,
-    /// What came of it.
+    /// The measurements.
     pub rows: Vec<Measurement>,
-    /// What each contestant sends among more members, in the order of the contestants; without the numbers
-    /// of members among which it drowns in messages. Live there is none.
+    /// The lease durations of the contestants that have epochs, by name. Live there are none.
+    pub leases: Vec<(String, Duration)>,
+    /// The messages of each contestant with more members, in the order of the contestants, without
+    /// the runs that have too many. Live there are none.
     pub growth: Vec<Vec<Growth>>,
-    /// What the papers claim, and what was measured. Live there is nothing.
+    /// The claims of the papers, and the measurements. Live there are none.
     pub papers: Vec<Point>,
     /// One run of each row, in the order of the rows.
     pub timelines: Vec<Timeline>,
@@ -103,6 +105,12 @@ impl Report {
                 .map(|it| it.name.clone())
                 .collect(),
             scenarios: comparison.scenarios.clone(),
+            leases: comparison
+                .contestants
+                .iter()
+                .filter(|it| it.has_epochs())
+                .map(|it| (it.name.clone(), it.term.lease_duration()))
+                .collect(),
             setting: Setting::Simulated(comparison.seeds.clone()),
             growth: counted.chunks(SIZES.len()).map(growth).collect(),
             papers: paper::measure(),
@@ -125,6 +133,7 @@ impl Report {
             scenarios,
             setting,
             rows,
+            leases: Vec::new(),
             growth: Vec::new(),
             papers: Vec::new(),
             timelines,

@@ -7,21 +7,21 @@ use super::{Growth, Report, Setting, plot, summary, table};
 
 const TEMPLATE: &str = include_str!("page.html");
 
-/// How a comparison was made.
+/// The origin of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// By which command.
+    /// The command.
     pub by: String,
-    /// By which version of it.
+    /// Its version.
     pub version: String,
-    /// On which machine.
+    /// The machine.
     pub on: String,
-    /// When.
+    /// The time.
     pub at: String,
 }
 
 impl Report {
-    /// The page: HTML that refers to nothing outside of itself.
+    /// The page as HTML without external references.
     #[must_use]
     pub fn html(&self, made: &Provenance) -> String {
         fill(&[
@@ -41,13 +41,13 @@ impl Report {
         ])
     }
 
-    /// What was compared, and how.
+    /// The setting of the comparison.
     fn about(&self) -> String {
         match &self.setting {
             Setting::Simulated(seeds) => format!(
-                "In simulated time: {NODES} members, or candidates and a store; {} virtual minutes in each run, \
-                 one run for each seed of {}..{}. The same seeds give the same figures on every machine. Of \
-                 real disks, sockets and threads they say nothing.",
+                "In simulated time: {NODES} members, or {NODES} candidates and a store; {} virtual minutes in \
+                 each run, one run for each seed of {}..{}. The same seeds give the same figures on every \
+                 machine. The simulation does not measure real disks, sockets and threads.",
                 LASTS.as_secs() / 60,
                 seeds.start,
                 seeds.end
@@ -59,10 +59,10 @@ impl Report {
                 scale,
             } => format!(
                 "Live: {candidates} candidates as real processes on one machine, in real time; {} of each \
-                 contestant in each scenario. Between them lie {}. Whoever leads writes every few milliseconds to \
-                 a receiver that checks epochs, and all times are those of what came there. The times that \
-                 scenarios are described with are in proportion to the lease: {scale:.2} of what is said, with \
-                 the longest.",
+                 contestant in each scenario. The network between them consists of {}. The leader writes every \
+                 few milliseconds to a receiver that checks epochs, and all times are those of its writes. The \
+                 times in the descriptions of scenarios are scaled to the lease duration: by {scale:.2} for \
+                 the longest lease.",
                 match runs {
                     1 => "one run".into(),
                     runs => format!("{runs} runs"),
@@ -75,23 +75,24 @@ impl Report {
         }
     }
 
-    /// What the figures of all runs count.
+    /// What the figures count.
     const fn counts(&self) -> &'static str {
         match self.setting {
             Setting::Simulated(_) => {
-                "Messages about who leads, those of an election while nobody leads, signs of life and bytes are \
-                 means over whole runs; at rest they are of the time before anything goes wrong. Bytes are those \
-                 of bodies, without the heads of requests."
+                "Election messages, the messages of an election while there is no leader, signs of life and \
+                 bytes are means over whole runs; at rest means before the first fault. Bytes are those of \
+                 message bodies, without request headers."
             }
             Setting::Live { proxies: true, .. } => {
-                "Messages are requests and answers on all links, those of an election all that pass while nobody \
-                 leads; bytes are with their heads. CPU at rest is that of the store, the candidates and their \
-                 watchdogs together, of one processor."
+                "Messages are requests and responses on all links, and those of an election are all that pass \
+                 while there is no leader; bytes include headers. CPU at rest is that of the store, the \
+                 candidates and their watchdogs together, in percent of one processor."
             }
             Setting::Live { .. } => {
-                "Messages are requests and answers on all links (packets that end a write), those of an election \
-                 all that pass while nobody leads; bytes are those of all packets. CPU at rest is that of the \
-                 store, the candidates and their watchdogs together, of one processor."
+                "Messages are requests and responses on all links (packets that end a write), and those of an \
+                 election are all that pass while there is no leader; bytes are those of all packets. CPU at \
+                 rest is that of the store, the candidates and their watchdogs together, in percent of one \
+                 processor."
             }
         }
     }
@@ -103,13 +104,13 @@ impl Report {
 
     fn trade_off(&self) -> String {
         let Some(failover) = self.failover() else {
-            return "<p>No scenario was compared in which something goes wrong.</p>".into();
+            return "<p>No scenario with a fault was compared.</p>".into();
         };
         let contestants = self.contestants.iter().enumerate();
         let points = contestants.filter_map(|(place, it)| {
             let row = self.row(it, failover)?;
             let times = row.without_leader;
-            // What is none has no place among powers.
+            // A logarithmic axis has no zero.
             let shown =
                 row.never_led < row.seeds && row.messages_at_rest > 0.0 && times.median > 0.0;
             let (messages, median, max) = (row.messages_at_rest, times.median, times.max);
@@ -118,7 +119,9 @@ impl Report {
         let points: Vec<_> = points.collect();
         if points.is_empty() {
             let name = escape(failover.name);
-            return format!("<p>In <b>{name}</b> nobody was without a leader for long enough.</p>");
+            return format!(
+                "<p>In <b>{name}</b> no contestant was without a leader long enough.</p>"
+            );
         }
         let about = format!(
             "Time without a leader in {} against messages at rest",
@@ -128,12 +131,30 @@ impl Report {
             &plot::trade_off(&points, &about),
             &self.key(),
             &format!(
-                "<b>{}</b>: {}. The dot is the median of the longest times without a leader, the line \
-                 above it goes to the greatest. Left and low is good. Who was \
-                 never without a leader is not shown.",
+                "<b>{}</b>: {}. The dot is the median of the longest times without a leader, and the line \
+                 above it ends at the maximum. Left and low is good. Contestants that were never without a \
+                 leader are not shown.{}",
                 escape(failover.name),
-                escape(failover.about)
+                escape(failover.about),
+                self.lease_durations()
             ),
+        )
+    }
+
+    /// A failover after a crash waits for the lease, so different leases do not compare.
+    fn lease_durations(&self) -> String {
+        if self.leases.is_empty() {
+            return String::new();
+        }
+        let leases = self.leases.iter().map(|(name, lease)| {
+            let name = escape(name);
+            format!("<code>{name}</code> {:?}", lease)
+        });
+        format!(
+            " A failover takes the longer the lease lasts and the later the failure detector reports a \
+             crash. Lease durations: {}. For a comparison with a shorter lease name it: \
+             <code>--contestant lease@3s</code>.",
+            leases.collect::<Vec<_>>().join(", ")
         )
     }
 
@@ -156,18 +177,18 @@ impl Report {
             (
                 rest,
                 "messages in a minute at rest",
-                "All messages in a minute in which nothing happens.",
+                "All messages in a minute without a fault.",
             ),
             (
                 start,
-                "messages to begin with",
-                "Messages about who leads in the first minute, in which all start; signs of life do not count.",
+                "messages at the start",
+                "Election messages in the first minute, in which all start, without signs of life.",
             ),
             (
                 failover,
                 "messages after a failure",
-                "Messages about who leads in the minute after the leader was killed, those of the new \
-                 leader's renewals among them; signs of life do not count.",
+                "Election messages in the minute after the leader was killed, with the renewals of the new \
+                 leader and without signs of life.",
             ),
         ];
         let key = self.key();
@@ -175,8 +196,8 @@ impl Report {
             figure(&plot::growth(&counts, what, what), &key, caption)
         });
         format!(
-            "<h2>Messages against the number of members</h2>\n<p>One run each, with seed {}. Where \
-             a line ends early, more members drowned in messages: answers to answers, without an end.</p>\n{}",
+            "<h2>Messages against the number of members</h2>\n<p>One run each, with seed {}. A \
+             line that ends early: with more members the messages cause more messages without end.</p>\n{}",
             seeds.start,
             figures.concat()
         )
@@ -191,12 +212,12 @@ impl Report {
         let plot = figure(
             &plot,
             &key,
-            "Lines: the formulas of the papers; dots: one election each, measured under the papers' own \
-             assumptions. The leader is down, and on all down lists; with Chang and Roberts nobody is.",
+            "Lines: the formulas of the papers. Dots: one election each, measured under the assumptions of \
+             the papers. The leader is down, and on all down lists; with Chang and Roberts all are up.",
         );
         format!(
-            "<h2>Messages that the papers claim</h2>\n<p><code>tenure compare papers</code> tells all of it, the \
-             response times too.</p>\n{plot}"
+            "<h2>Messages according to the papers</h2>\n<p><code>tenure compare papers</code> prints all claims, \
+             also the response times.</p>\n{plot}"
         )
     }
 
@@ -235,23 +256,23 @@ impl Report {
         let timeline = plot::timeline(
             &runs.collect::<Vec<_>>(),
             scale,
-            &format!("Who led when in {name}"),
+            &format!("Leaders over time in {name}"),
         );
         format!(
             "<details id=\"{name}\"{open}><summary><b>{name}</b> {about}</summary>\n{}{}</details>\n",
             figure(
                 &distribution,
                 "",
-                "How long nobody led: the box holds the middle half of the runs, the line in it is the \
-                 median, dots are single runs, 40 at most."
+                "Time without a leader: the box holds the middle half of the runs, the line in it is the \
+                 median, and dots are single runs, 40 at most."
             ),
             figure(
                 &timeline,
                 "",
                 &format!(
-                    "Who led when, machine by machine, in the {which}. Dashed: faults. A line that ends: the \
-                     process is gone, the run is over, or it drowned in messages. Breaks narrower than a dot \
-                     are not drawn."
+                    "Leaders over time on each host, in the {which}. Dashed: faults. A line that ends: the \
+                     process has ended, the run is over, or it ended because of too many messages. Gaps \
+                     narrower than a dot are not drawn."
                 )
             ),
         )
@@ -264,23 +285,21 @@ fn figure(svg: &str, key: &str, caption: &str) -> String {
     )
 }
 
-/// The template with these texts in the places that have their names. What is put in is not read again.
+/// Fills the placeholders of the template with the texts of their names. Texts are not expanded again.
 fn fill(texts: &[(&str, String)]) -> String {
     let mut page = String::new();
     let mut rest = TEMPLATE;
     while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after
-            .split_once("}}")
-            .expect("a place in the template that ends");
+        let (name, after) = after.split_once("}}").expect("a placeholder that ends");
         let text = texts.iter().find(|(known, _)| *known == name);
         page.push_str(before);
-        page.push_str(&text.expect("a text for every place in the template").1);
+        page.push_str(&text.expect("a text for every placeholder").1);
         rest = after;
     }
     page + rest
 }
 
-/// As HTML shows it, in text and in attributes.
+/// Escapes text for HTML content and attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

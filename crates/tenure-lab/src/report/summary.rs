@@ -1,15 +1,15 @@
-//! What one sees, in a few sentences.
+//! The summary, in a few sentences.
 
 use super::Report;
 use super::page::escape;
 use super::table::secs;
 use crate::measure::Measurement;
 
-/// Sentences as a list; each is left out where nothing was measured that it could tell.
+/// A list of sentences. A sentence without a measurement is left out.
 pub(super) fn summary(report: &Report) -> String {
     let sentences = [
         failover(report),
-        two_act(report),
+        overlap(report),
         refused(report),
         none_at_end(report),
         at_rest(report),
@@ -18,7 +18,7 @@ pub(super) fn summary(report: &Report) -> String {
     items.map(|it| format!("<li>{it}</li>\n")).collect()
 }
 
-/// Who is back soonest, and latest.
+/// The time without a leader in the failover scenario, shortest first.
 fn failover(report: &Report) -> Option<String> {
     let scenario = report.failover()?;
     let rows = report.of_scenario(scenario).into_iter().map(|(row, _)| row);
@@ -33,15 +33,14 @@ fn failover(report: &Report) -> Option<String> {
     (!says.is_empty()).then(|| {
         let about = escape(scenario.about);
         format!(
-            "<b>Time without a leader</b> when {about}, the median of all runs and the \
-             longest: {}.",
+            "<b>Time without a leader</b> when {about}, median (maximum) of all runs: {}.",
             says.join(", ")
         )
     })
 }
 
-/// With whom two acted at once, and how long.
-fn two_act(report: &Report) -> Option<String> {
+/// The contestants with an overlap of two tasks, and how long it was.
+fn overlap(report: &Report) -> Option<String> {
     let (never, did) = sorted(report, |row| row.runs_with_overlap > 0);
     let did = did.into_iter().map(|(contestant, rows)| {
         let worst = rows
@@ -49,7 +48,7 @@ fn two_act(report: &Report) -> Option<String> {
             .max_by(|a, b| a.overlap.max.total_cmp(&b.overlap.max));
         let worst = worst.map_or_else(String::new, |row| {
             format!(
-                ", at worst for {} s in {}",
+                ", at most {} s in {}",
                 secs(row.overlap.max),
                 escape(&row.scenario)
             )
@@ -58,17 +57,17 @@ fn two_act(report: &Report) -> Option<String> {
     });
     let did: Vec<String> = did.collect();
     let did = match did.is_empty() {
-        true => "It never happened.".into(),
-        false => format!("It happened with {}.", did.join("; ")),
+        true => "None.".into(),
+        false => format!("{}.", did.join("; ")),
     };
     let never = match (never.is_empty(), never.len() == report.contestants.len()) {
         (true, _) | (_, true) => String::new(),
-        _ => format!(" Never with {}.", names(&never)),
+        _ => format!(" None with {}.", names(&never)),
     };
-    Some(format!("<b>Two tasks that act at once.</b> {did}{never}"))
+    Some(format!("<b>Overlap</b> of two tasks: {did}{never}"))
 }
 
-/// What epochs were good for.
+/// The writes that epochs kept out.
 fn refused(report: &Report) -> Option<String> {
     let (_, did) = sorted(report, |row| row.writes_refused > 0);
     let did = did.into_iter().map(|(contestant, rows)| {
@@ -78,14 +77,14 @@ fn refused(report: &Report) -> Option<String> {
     let did: Vec<String> = did.collect();
     (!did.is_empty()).then(|| {
         format!(
-            "<b>Writes of a task that was not the leader's any more</b>, which the receiver refused by their \
-             epochs, in all runs: {}. Ways without epochs have nothing to refuse by.",
+            "<b>Stale writes</b> of earlier leaders that the receiver refused by their epochs, in all \
+             runs: {}. Strategies without epochs cannot refuse any.",
             did.join(", ")
         )
     })
 }
 
-/// Who did not recover.
+/// The contestants that did not recover.
 fn none_at_end(report: &Report) -> Option<String> {
     let (_, did) = sorted(report, |row| row.without_leader_at_end > 0);
     let did = did.into_iter().map(|(contestant, rows)| {
@@ -93,7 +92,7 @@ fn none_at_end(report: &Report) -> Option<String> {
         let worst = worst.map_or_else(String::new, |row| {
             let (ends, seeds) = (row.without_leader_at_end, row.seeds);
             format!(
-                ", mostly {} ({ends} of {seeds} runs)",
+                ", most often in {} ({ends} of {seeds} runs)",
                 escape(&row.scenario)
             )
         });
@@ -101,15 +100,15 @@ fn none_at_end(report: &Report) -> Option<String> {
     });
     let did: Vec<String> = did.collect();
     Some(match did.is_empty() {
-        true => "<b>At the end of every run</b> somebody led.".into(),
+        true => "<b>No leader at the end</b> of a run: never.".into(),
         false => format!(
-            "<b>Nobody led at the end of some runs</b>: {}.",
+            "<b>No leader at the end</b> of some runs: {}.",
             did.join("; ")
         ),
     })
 }
 
-/// What it costs when nothing happens.
+/// The cost at rest.
 fn at_rest(report: &Report) -> Option<String> {
     let scenario = report.scenarios.iter().find(|it| !it.store)?;
     let rows = report.of_scenario(scenario).into_iter();
@@ -124,10 +123,10 @@ fn at_rest(report: &Report) -> Option<String> {
         format!("{name} {:.0} ({kilo:.1} kB{cpu})", row.messages_at_rest)
     });
     let says: Vec<String> = says.collect();
-    (!says.is_empty()).then(|| format!("<b>Messages in a minute at rest</b>: {}.", says.join(", ")))
+    (!says.is_empty()).then(|| format!("<b>Messages per minute at rest</b>: {}.", says.join(", ")))
 }
 
-/// Contestants to none of whose rows it applies, and the others with the rows to which it does.
+/// The contestants without such a row, and the others with those rows.
 fn sorted(
     report: &Report,
     applies: fn(&Measurement) -> bool,

@@ -35,12 +35,12 @@ fn overview_cell(row: &Measurement) -> String {
     let times = row.without_leader;
     let mut text = format!("{} <small>{}</small>", secs(times.median), secs(times.max));
     if row.runs_with_overlap > 0 {
-        let _ = write!(text, "<br><em>two: {} s</em>", secs(row.overlap.max));
+        let _ = write!(text, "<br><em>overlap: {} s</em>", secs(row.overlap.max));
     }
     if row.without_leader_at_end > 0 {
         let _ = write!(
             text,
-            "<br><strong>none at end: {}</strong>",
+            "<br><strong>no leader at the end: {}</strong>",
             row.without_leader_at_end
         );
     }
@@ -56,8 +56,8 @@ const COLUMNS: &[&str] = &[
     "no leader: median, s",
     "no leader: p99",
     "no leader: max",
-    "two act: runs",
-    "two act: max, s",
+    "overlap: runs",
+    "overlap: max, s",
     "writes taken",
     "stale, refused",
     "flaps",
@@ -71,7 +71,7 @@ const COLUMNS: &[&str] = &[
     "kB/min at rest",
     "CPU at rest, %",
     "floods",
-    "none at end",
+    "no leader at the end",
 ];
 
 /// Every figure of every row.

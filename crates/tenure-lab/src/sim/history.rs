@@ -1,4 +1,4 @@
-//! What happened, for those who judge it.
+//! The history of a run, for the invariants and the measurements.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,69 +8,69 @@ use tenure_core::{Epoch, NodeId};
 
 use super::Time;
 
-/// One thing that happened.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEvent {
     /// When, in true time.
     pub at: Time,
-    /// On which machine; the store's is 0.
+    /// On which host; the store is 0.
     pub node: NodeId,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// A kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The process starts.
+    /// The process has started.
     Started,
-    /// The process is gone, by a crash or by itself.
+    /// The process has crashed or exited.
     Stopped,
-    /// The process stands still until then.
+    /// The process is frozen until then.
     Paused(Time),
-    /// It goes on.
+    /// The process goes on.
     Resumed,
-    /// It holds itself to lead, until then if nothing comes in.
+    /// The process leads in its own opinion, until then unless it renews the term.
     Claims(Option<Epoch>, Time),
-    /// It does not hold itself to lead any more.
+    /// The process no longer leads, before its term was over.
     Yields,
-    /// Its task is going from now on.
+    /// The task has started.
     TaskStarted(Option<Epoch>),
-    /// Its task is gone.
+    /// The task has ended.
     TaskEnded(Option<Epoch>),
-    /// Its term is over.
+    /// The term is over.
     TermEnded(EndReason),
-    /// Whom it sees to lead.
+    /// The process sees this leader.
     SeesLeader(Option<NodeId>),
-    /// The store has granted the lease, and will not forget it.
+    /// The store has granted the lease durably.
     Granted {
-        /// The number of the term.
+        /// The epoch of the term.
         epoch: Epoch,
-        /// To whom.
+        /// The holder.
         to: NodeId,
         /// Stands for the lease id.
         id: u64,
-        /// When: before it was on its disk.
+        /// When, which is before it was on disk.
         at: Time,
     },
-    /// The store counts a lease of this duration from then on, again or for the first time.
+    /// The store has granted or renewed a lease that runs for this duration from then on.
     LeaseRuns(Epoch, Time, Duration),
-    /// The store was told that the term is over, or to break it.
+    /// The holder has released the lease, or an operator has broken it.
     LeaseGivenUp(Epoch),
-    /// The receiver that checks epochs has taken the task's write, or refused it.
+    /// The receiver that checks epochs has accepted or refused a write of the task.
     Wrote {
-        /// The task's epoch.
+        /// The epoch of the task.
         epoch: Option<Epoch>,
-        /// Whether it was taken.
+        /// Whether it was accepted.
         taken: bool,
     },
     /// A fault begins.
     Fault(String),
-    /// No fault is on any more, and none comes.
+    /// All faults are over.
     FaultsOver,
-    /// The process can't go on.
+    /// The process gives up.
     Failed(String),
-    /// There are more messages than anybody can mean.
+    /// The run has ended because of too many messages.
     MessageFlood,
     /// The run is over.
     RunEnded,
@@ -86,33 +86,35 @@ impl fmt::Display for HistoryEvent {
         match &self.kind {
             EventKind::Started => f.write_str("starts"),
             EventKind::Stopped => f.write_str("stops"),
-            EventKind::Paused(until) => write!(f, "stands still until {until}"),
+            EventKind::Paused(until) => write!(f, "is frozen until {until}"),
             EventKind::Resumed => f.write_str("goes on"),
             EventKind::Claims(epoch, Time::NEVER) => write!(f, "leads, {}", number(epoch)),
             EventKind::Claims(epoch, until) => write!(f, "leads until {until}, {}", number(epoch)),
-            EventKind::Yields => f.write_str("leads no more"),
-            EventKind::TaskStarted(epoch) => write!(f, "task begins, {}", number(epoch)),
-            EventKind::TaskEnded(epoch) => write!(f, "task gone, {}", number(epoch)),
+            EventKind::Yields => f.write_str("no longer leads"),
+            EventKind::TaskStarted(epoch) => write!(f, "task starts, {}", number(epoch)),
+            EventKind::TaskEnded(epoch) => write!(f, "task ended, {}", number(epoch)),
             EventKind::TermEnded(reason) => write!(f, "term over: {reason}"),
-            EventKind::SeesLeader(Some(leader)) => write!(f, "sees {leader} lead"),
-            EventKind::SeesLeader(None) => f.write_str("sees nobody lead"),
+            EventKind::SeesLeader(Some(leader)) => write!(f, "sees leader {leader}"),
+            EventKind::SeesLeader(None) => f.write_str("sees no leader"),
             EventKind::Granted { epoch, to, .. } => {
                 write!(f, "grants the lease to {to}, epoch {epoch}")
             }
             EventKind::LeaseRuns(epoch, from, duration) => {
                 write!(
                     f,
-                    "counts the lease of epoch {epoch} from {from} for {duration:?}"
+                    "lease of epoch {epoch} runs from {from} for {duration:?}"
                 )
             }
-            EventKind::LeaseGivenUp(epoch) => write!(f, "epoch {epoch} is given up"),
-            EventKind::Wrote { epoch, taken: true } => write!(f, "write taken, {}", number(epoch)),
+            EventKind::LeaseGivenUp(epoch) => write!(f, "lease of epoch {epoch} is released"),
+            EventKind::Wrote { epoch, taken: true } => {
+                write!(f, "write accepted, {}", number(epoch))
+            }
             EventKind::Wrote { epoch, .. } => write!(f, "write refused, {}", number(epoch)),
             EventKind::Fault(fault) => write!(f, "FAULT: {fault}"),
             EventKind::FaultsOver => f.write_str("no more faults"),
             EventKind::Failed(why) => write!(f, "gives up: {why}"),
-            EventKind::MessageFlood => f.write_str("nothing but messages"),
-            EventKind::RunEnded => f.write_str("the end"),
+            EventKind::MessageFlood => f.write_str("too many messages"),
+            EventKind::RunEnded => f.write_str("end of the run"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A machine: its clocks, its disk, its process and that process's task.
+//! A host: its clocks, its disk, its process and the task of the process.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,53 +15,53 @@ pub(super) struct Host {
     pub(super) clock: Clock,
     pub(super) rng: Rng,
     pub(super) process: Option<Box<dyn Process>>,
-    /// Which start of it: what is for an earlier one does not happen.
+    /// Counts its starts: inputs for an earlier one are dropped.
     pub(super) incarnation: u64,
-    /// Whether its machine runs, and refuses connections when the process does not.
+    /// Whether the machine runs. It refuses connections while the process does not run.
     pub(super) machine_up: bool,
-    /// Whether it was taken away for good.
+    /// Whether the process never starts again.
     pub(super) gone: bool,
     pub(super) pause: Option<Pause>,
-    /// What has come while it stood still.
+    /// Inputs that came while the process was frozen.
     pub(super) backlog: Vec<Scheduled>,
     pub(super) disk: Disk,
     pub(super) uplink: Uplink,
     pub(super) task: Option<RunningTask>,
     pub(super) tasks: u64,
-    /// When it is woken next.
+    /// When the process wakes next.
     pub(super) wake_at: Option<Time>,
-    /// What it last held to be so.
+    /// The last claim of the process to lead, and its end.
     pub(super) claim: Option<(Option<Epoch>, Time)>,
     pub(super) seen_leader: Option<NodeId>,
 }
 
-/// A process that stands still.
+/// A process that is frozen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
     pub(super) until: Time,
-    /// Whether its task goes on: then it is only its runtime that is kept busy.
+    /// Whether its task goes on, because only its runtime is kept busy.
     pub(super) task_goes_on: bool,
 }
 
-/// A task that is going.
+/// A task that runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunningTask {
     pub(super) number: u64,
     pub(super) epoch: Option<Epoch>,
 }
 
-/// What a machine keeps, and what is on its way there.
+/// The state on disk, and the writes that are pending.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     pub(super) durable: Option<DurableState>,
     pub(super) pending: VecDeque<DurableState>,
-    /// When the last of those is there. One disk writes one thing after the other.
+    /// When the last pending write is done. A disk executes one write after the other.
     pub(super) busy_until: Time,
-    /// How long a write takes, where that was set.
+    /// How long a write takes, if a fault has set it.
     pub(super) takes: Option<Duration>,
 }
 
-/// All machines, in the order of their numbers, which follow each other.
+/// All hosts, in the order of their numbers, which are consecutive.
 #[derive(Debug)]
 pub(super) struct Hosts(Vec<Host>);
 
@@ -120,7 +120,7 @@ impl Host {
         }
     }
 
-    /// Whether its process takes part in anything now.
+    /// Whether its process runs and is not frozen.
     pub(super) fn is_awake(&self) -> bool {
         self.process.is_some() && self.pause.is_none()
     }

@@ -1,4 +1,4 @@
-//! What faults do to the world.
+//! The effects of faults.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl World {
             }),
             Fault::ClockRate(who, ppm) => {
                 self.each(*who, |host, now| host.clock.set_rate(now, *ppm));
-                // What was to happen by the clock happens at another time now.
+                // Timers of the host are due at another true time now.
                 for node in self.resolve(*who) {
                     self.reschedule_wake(node);
                 }
@@ -88,6 +88,11 @@ impl World {
             Fault::TaskEnds(who, end) => {
                 for node in self.resolve(*who) {
                     self.end_task(node, Duration::ZERO, *end);
+                }
+            }
+            Fault::Algorithm(target, algorithm) => {
+                for node in self.resolve(*target) {
+                    self.factory.set_algorithm(node, *algorithm);
                 }
             }
             Fault::Break(period) => self.send_input(Target::Store, &ProcessInput::Break(*period)),
@@ -118,7 +123,7 @@ impl World {
         self.drive(node, ProcessInput::Wake);
     }
 
-    /// Nobody can be told anything who stands still.
+    /// Hands an input to the target unless it is frozen.
     fn send_input(&mut self, who: Target, input: &ProcessInput) {
         for node in self.resolve(who) {
             if self.hosts.get(node).is_some_and(|it| it.is_awake()) {
@@ -154,8 +159,8 @@ impl World {
         self.execute_all(node, &mut effects);
     }
 
-    /// The process is gone, and its task with it. Of what was on its way to the disk a part may have
-    /// arrived, in its order.
+    /// Ends the process with its task. A part of the pending writes may have reached the disk, in their
+    /// order.
     fn crash(&mut self, node: NodeId, machine_up: bool) {
         let now = self.now;
         let Some(host) = self.hosts.get_mut(node) else {
@@ -183,7 +188,7 @@ impl World {
         }
         self.record(node, EventKind::Stopped);
         if machine_up {
-            // Its connections break off.
+            // Its connections break.
             let others: Vec<NodeId> = self.hosts.nodes().collect();
             let is_store = self.factory.is_store(node);
             for other in others.into_iter().filter(|&other| other != node) {
@@ -194,9 +199,9 @@ impl World {
         }
     }
 
-    /// The process has left by itself.
+    /// The process exits by itself.
     pub(super) fn exit(&mut self, node: NodeId) {
-        // What it wanted to be written is.
+        // Its pending writes are done.
         if let Some(host) = self.host(node)
             && let Some(last) = host.disk.pending.drain(..).next_back()
         {
@@ -242,7 +247,7 @@ impl World {
         }
         let pause = host.pause.take();
         host.wake_at = None;
-        // What waited in the sockets comes before what time has brought about.
+        // Messages that waited in the sockets come before timers.
         let backlog = std::mem::take(&mut host.backlog);
         if pause.is_some_and(|pause| !pause.task_goes_on) {
             self.record(node, EventKind::Resumed);
@@ -253,7 +258,7 @@ impl World {
         self.drive(node, ProcessInput::Wake);
     }
 
-    /// Everything is well from here on.
+    /// Ends all faults.
     pub(super) fn end_faults(&mut self) {
         self.network.calm();
         let nodes: Vec<NodeId> = self.hosts.nodes().collect();

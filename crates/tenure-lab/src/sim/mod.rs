@@ -1,9 +1,9 @@
-//! A simulation by discrete events: machines with clocks, disks and tasks, and the ways between them.
+//! A discrete-event simulation of hosts with clocks, disks and tasks, and of the network between them.
 //!
-//! What runs on the machines are the state machines of `tenure_core` themselves, and beside them the
-//! least that a driver must be ([`Process`]). Time is virtual: a [`World`] goes from one event to the
-//! next. All chance comes from a seed, and nothing depends on an address, a hash or a real clock, so a
-//! seed gives the same [`Event`]s and the same trace everywhere.
+//! A host runs a [`Process`]: a state machine of `tenure_core` with a minimal driver, a store, or an
+//! algorithm to compare with. Time is virtual: a [`World`] advances from one event to the next. All
+//! randomness comes from a seed, and nothing depends on an address, a hash or a real clock. So a seed
+//! gives the same [`HistoryEvent`]s and the same trace on every machine.
 
 mod rng;
 mod time;
@@ -13,14 +13,19 @@ mod payload;
 mod process;
 mod uplink;
 
+mod config;
 mod history;
 mod host;
 mod queue;
 mod traffic;
+
 mod world;
 
+mod deliver;
+mod execute;
 mod inject;
 
+pub use config::{TaskStop, WorldConfig};
 pub use history::{EventKind, HistoryEvent};
 pub use network::{Latency, Link, Network};
 pub use payload::{Payload, RequestId};
@@ -31,7 +36,7 @@ pub use rng::Rng;
 pub use time::{Clock, Time};
 pub use traffic::{Traffic, TrafficLog, TrafficSum};
 pub use uplink::Sending;
-pub use world::{TaskStop, World, WorldConfig};
+pub use world::World;
 
 #[cfg(test)]
 mod tests;

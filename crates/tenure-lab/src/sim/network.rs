@@ -1,4 +1,4 @@
-//! What lies between the machines.
+//! The network between the hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,14 +8,14 @@ use tenure_core::NodeId;
 
 use super::{Rng, Sending};
 
-/// How long a message takes.
+/// The latency of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// Always so long.
+    /// Always this time.
     Constant(Duration),
-    /// At least the first, below the second, all alike.
+    /// Uniform between the two.
     Uniform(Duration, Duration),
-    /// At least the first, and then exponentially distributed with the second as mean.
+    /// The first, and an exponentially distributed time with the second as its mean.
     Exponential(Duration, Duration),
 }
 
@@ -29,21 +29,21 @@ impl Latency {
     }
 }
 
-/// One way from one machine to another. Messages on it overtake each other as their latencies say.
+/// A link from one host to another. Messages may overtake each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// How long a message takes.
+    /// The latency.
     pub latency: Latency,
     /// How many messages in a million are lost.
     pub loss: u32,
-    /// How many in a million come a second time.
+    /// How many in a million arrive twice.
     pub repeats: u32,
-    /// How many in a million are late, and by how much at most, the repeated ones too.
+    /// How many in a million are late, repeated ones included, and by how much at most.
     pub late: (u32, Duration),
 }
 
 impl Default for Link {
-    /// A quiet local network: half a millisecond to a millisecond and a half, nothing is lost.
+    /// A quiet local network: 0.5 to 1.5 ms, without losses.
     fn default() -> Self {
         Self {
             latency: Latency::Uniform(Duration::from_micros(500), Duration::from_micros(1_500)),
@@ -69,48 +69,48 @@ impl fmt::Display for Link {
     }
 }
 
-/// All ways between the machines.
+/// All links between the hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// What holds for ways that are not set by themselves.
+    /// The links that are not set separately.
     pub everywhere: Link,
-    /// How machines send.
+    /// How hosts send.
     pub sending: Sending,
     links: BTreeMap<(NodeId, NodeId), Link>,
-    /// Messages of one kind that go another way than the rest.
+    /// Links for messages of one kind.
     kinds: BTreeMap<(&'static str, NodeId, NodeId), Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }
 
 impl Network {
-    /// Sets one way by itself.
+    /// Sets one link.
     pub fn set(&mut self, from: NodeId, to: NodeId, link: Link) {
         self.links.insert((from, to), link);
     }
 
-    /// Sets the way of one kind of message by itself.
+    /// Sets the link for messages of one kind.
     pub fn set_kind(&mut self, kind: &'static str, from: NodeId, to: NodeId, link: Link) {
         self.kinds.insert((kind, from, to), link);
     }
 
-    /// Nothing gets from the one to the other any more.
+    /// Cuts the link from one host to another.
     pub fn cut(&mut self, from: NodeId, to: NodeId) {
         self.cuts.insert((from, to));
     }
 
-    /// Everything gets everywhere again.
+    /// Restores all links.
     pub fn heal(&mut self) {
         self.cuts.clear();
     }
 
-    /// All ways are alike and as they were at first, and open.
+    /// Restores all links and the default latencies.
     pub(super) fn calm(&mut self) {
         self.heal();
         self.kinds.clear();
         self.everywhere = Link::default();
     }
 
-    /// Whether anything gets from the one to the other.
+    /// Whether the link is not cut.
     #[must_use]
     pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
         self.cuts.is_empty() || !self.cuts.contains(&(from, to))
@@ -128,7 +128,7 @@ impl Network {
         self.links.get(&(from, to)).unwrap_or(&self.everywhere)
     }
 
-    /// After how long a message of this kind arrives: never, once, or twice.
+    /// When a message of this kind arrives: never, once, or twice.
     pub(super) fn deliveries(
         &self,
         kind: &'static str,
@@ -149,7 +149,7 @@ impl Network {
     }
 }
 
-/// After how long a message arrives, and its copy.
+/// The delays of a message and of its copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deliveries {
     pub(super) first: Option<Duration>,

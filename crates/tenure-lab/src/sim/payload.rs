@@ -1,4 +1,4 @@
-//! What goes between machines.
+//! The messages between hosts.
 
 use std::io::{self, Write};
 
@@ -10,59 +10,59 @@ use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
 use crate::baseline::{PublishedMessage, classic, ring, textbook};
 use crate::detector::Attendance;
 
-/// One message.
+/// A message.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// A candidate asks the store.
+    /// A request of a candidate to the store.
     StoreRequest {
-        /// Which of the candidate's requests it is.
-        call: RequestId,
-        /// Who asks.
+        /// Identifies the request.
+        id: RequestId,
+        /// The candidate.
         candidate: CandidateId,
-        /// What for.
+        /// The request.
         request: Request,
     },
-    /// The store answers.
+    /// The answer of the store.
     StoreReply {
-        /// Which request.
-        call: RequestId,
-        /// What.
+        /// The request.
+        id: RequestId,
+        /// The answer.
         answer: Answer,
     },
-    /// A candidate closes the connection of a request: it has given up waiting for the answer.
+    /// A candidate closes the connection of a request, since it no longer waits for the answer.
     CloseConnection {
-        /// Which request.
-        call: RequestId,
+        /// The request.
+        id: RequestId,
     },
-    /// A member says something to another one about the election.
+    /// A message of a member about the election.
     Peer(Incarnation, bully::PeerMessage),
-    /// The same, about who is alive.
+    /// A message of a failure detector.
     Detector(Incarnation, detector::DetectorMessage),
     /// A message of Bully_FD as it was published.
     Published(Incarnation, PublishedMessage),
     /// An attendance list.
     Attendance(Incarnation, Attendance),
-    /// Garcia-Molina's algorithm.
+    /// A message of Garcia-Molina's algorithm.
     Classic(classic::ClassicMessage),
-    /// The textbook's.
+    /// A message of the textbook's algorithm.
     Textbook(textbook::TextbookMessage),
-    /// That of Chang and Roberts.
+    /// A message of the algorithm of Chang and Roberts.
     Ring(ring::RingMessage),
-    /// A leader's task writes something; with its epoch, if its way of electing has such a thing.
+    /// A write of a leader's task, with its epoch if the algorithm has epochs.
     Write(Option<Epoch>),
 }
 
-/// One request of a candidate: in which of its lives, and the how-manieth.
+/// Identifies a request of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId {
-    /// Which start of the candidate.
+    /// The start of the candidate.
     pub incarnation: u64,
-    /// The keeper's number.
+    /// The number that the machine gave it.
     pub attempt: u64,
 }
 
 impl Payload {
-    /// What kind of message it is, as one word.
+    /// Its kind, as one word.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         use bully::{PeerMessage, QuorumMessage};
@@ -112,19 +112,19 @@ impl Payload {
         }
     }
 
-    /// Whether it is about who is alive, and not about who leads.
+    /// Whether it is a message of a failure detector.
     #[must_use]
     pub const fn is_detection(&self) -> bool {
         matches!(self, Self::Detector(..) | Self::Attendance(..))
     }
 
-    /// Whether somebody said it. A connection that is closed is no message.
+    /// Whether it counts as a message. Closing a connection does not.
     #[must_use]
     pub const fn is_message(&self) -> bool {
         !matches!(self, Self::CloseConnection { .. })
     }
 
-    /// The size of its body as JSON, without the head of the request or the answer that carries it.
+    /// The size of its body as JSON, without HTTP headers.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -154,7 +154,7 @@ impl Payload {
                     })),
                 }
             }
-            // A view of the lease, or a problem that says as much.
+            // A view of the lease, or a problem of about the same size.
             Self::StoreReply { .. } => 300,
             Self::CloseConnection { .. } => 0,
             Self::Peer(_, message) => size(message),
@@ -169,7 +169,7 @@ impl Payload {
     }
 }
 
-/// Counts what would be written.
+/// Counts bytes.
 struct Counter(u64);
 
 impl Write for Counter {
@@ -185,7 +185,7 @@ impl Write for Counter {
 
 fn size(message: &impl Serialize) -> u64 {
     let mut counter = Counter(0);
-    // Counting can't fail, and all of these have a form in JSON.
+    // Counting cannot fail, and all messages can be serialized.
     let _ = serde_json::to_writer(&mut counter, message);
     counter.0
 }

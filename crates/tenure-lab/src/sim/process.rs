@@ -1,4 +1,4 @@
-//! What runs on a machine.
+//! The interface of a process in the simulation.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,112 +9,113 @@ use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
 use super::uplink::Uplink;
 use super::{Payload, Rng, Sending, Time};
+use crate::contestant::Algorithm;
 
-/// A process: a state machine of the library with the least around it that a driver must be, or a
-/// store, or an algorithm to compare with.
+/// A process: a state machine of the library with a minimal driver, a store, or an algorithm to compare
+/// with.
 pub trait Process: fmt::Debug {
-    /// Something happens.
+    /// Handles an input.
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput);
 
     /// When to wake it at the latest, by its own clock.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether it holds itself to lead at `now`, by its own clock.
+    /// Whether it leads at `now` in its own opinion, by its own clock.
     fn claim(&self, now: Instant) -> Option<LeadershipClaim>;
 }
 
-/// What a process that leads holds to be so.
+/// The opinion of a process that it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadershipClaim {
-    /// The number of its term, where its way of electing has such a thing.
+    /// The epoch of its term, if its algorithm has epochs.
     pub epoch: Option<Epoch>,
-    /// Until when it leads without hearing from anybody; `None` if for ever.
+    /// Until when it leads without a renewal; `None`: for ever.
     pub until: Option<Instant>,
 }
 
-/// What happens to a process.
+/// An input of a process.
 #[derive(Clone, Debug)]
 pub enum ProcessInput {
     /// Time has passed.
     Wake,
-    /// A message has come.
+    /// A message.
     Message {
-        /// From whom.
+        /// The sender.
         from: NodeId,
-        /// What.
+        /// The message.
         payload: Payload,
         /// How long it was under way.
         age: Duration,
     },
-    /// This machine is there and nobody listens on it: a connection was refused, or broke off.
+    /// A connection to this host was refused or broken: the host is up and its process is not.
     Refused(NodeId),
-    /// The oldest [`Effect::Write`] not yet acknowledged is on disk.
+    /// The oldest pending [`ProcessEffect::Write`] is on disk.
     Written,
-    /// The term's task is gone.
+    /// The task has ended.
     TaskEnded(TaskEnd),
-    /// Give up the term or the campaign, and compete again.
+    /// Resign from the term or the campaign, and campaign again.
     Resign(EndReason),
-    /// Give up the term or the campaign, for good.
+    /// Resign for good.
     Leave,
-    /// Somebody breaks the lease, and lets it run for so long.
+    /// An operator breaks the lease, which runs on for this period.
     Break(Duration),
 }
 
-/// What a process wants done.
+/// An effect that a process asks for.
 #[derive(Clone, Debug)]
 pub enum ProcessEffect {
-    /// Send this.
+    /// Send this message.
     Send(NodeId, Payload),
-    /// Write this to disk, and say [`Input::Written`] then.
+    /// Write this to disk; [`ProcessInput::Written`] reports the end.
     Write(DurableState),
-    /// A term began: start the task.
+    /// Start the task of a term.
     StartTask(Option<Epoch>),
     /// Tell the task to stop.
     CancelTask(EndReason),
     /// Abort the task.
     AbortTask,
-    /// The term is over and its task is gone.
+    /// The term is over and its task has ended.
     TermEnded(EndReason),
-    /// It has left: end the process.
+    /// Exit the process.
     Exit,
-    /// Somebody was seen to lead, or nobody.
+    /// The process sees this leader, or none.
     SeesLeader(Option<NodeId>),
-    /// The store has granted the lease, and will not forget it.
+    /// The store has granted the lease durably.
     Granted {
-        /// The number of the term.
+        /// The epoch of the term.
         epoch: Epoch,
-        /// To whom.
+        /// The holder.
         to: NodeId,
         /// Stands for the lease id.
         id: u64,
         /// When.
         at: Instant,
     },
-    /// The store counts a lease of this duration from then on.
+    /// The lease of this epoch runs for this duration from then on.
     LeaseRuns(Epoch, Instant, Duration),
-    /// The store was told that the term is over, or to break it.
+    /// The holder has released the lease, or an operator has broken it.
     LeaseGivenUp(Epoch),
-    /// The process can't go on, for this reason.
+    /// The process gives up, for this reason.
     Failed(String),
 }
 
-/// What a machine keeps when its process ends.
+/// The state of a host that outlives its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DurableState {
-    /// A member's record.
+    /// A member's hard state.
     Member(bully::HardState),
     /// A store's lease.
     Lease(Box<Stored>),
-    /// How often the process has started.
+    /// The number of starts.
     Starts(u64),
 }
 
-/// The process's surroundings at one moment.
+/// The environment of a process while it handles an input.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// By its clock that only goes forward.
+    /// The time of its monotonic clock.
     pub now: Instant,
-    /// By its wall clock.
+    /// The time of its wall clock.
     pub wall: UnixMillis,
     /// Its random numbers.
     pub rng: &'a mut Rng,
@@ -123,17 +124,17 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Wants this done.
+    /// Asks for this effect.
     pub fn emit(&mut self, effect: ProcessEffect) {
         self.effects.push(effect);
     }
 
-    /// Wants this sent.
+    /// Sends this message.
     pub fn send(&mut self, to: NodeId, payload: Payload) {
         self.emit(ProcessEffect::Send(to, payload));
     }
 
-    /// When all that it wants sent is out, by its clock.
+    /// When its last message has left the host, by its clock.
     #[must_use]
     pub fn sent(&self) -> Instant {
         let (sending, now, mut line) = self.uplink;
@@ -147,20 +148,23 @@ impl Context<'_> {
     }
 }
 
-/// Which processes there are.
+/// Makes the processes of a simulation.
 pub trait ProcessFactory {
-    /// On which machines processes run.
+    /// The hosts.
     fn machines(&self) -> Vec<NodeId>;
 
-    /// Whether this machine is a store: it does not compete.
+    /// Whether this host runs the store, which does not compete.
     fn is_store(&self, node: NodeId) -> bool;
 
-    /// Whether this machine's clock goes on while it is suspended: that of a candidate does.
+    /// Whether the clock of this host goes on while it is suspended, as that of a candidate does.
     fn counts_suspensions(&self, node: NodeId) -> bool {
         !self.is_store(node)
     }
 
-    /// Starts the process of this machine, with what the machine has kept; `life` counts its starts.
+    /// The host elects by this algorithm from its next start on.
+    fn set_algorithm(&mut self, _node: NodeId, _algorithm: Algorithm) {}
+
+    /// Starts the process of this host with its state on disk; `incarnation` counts its starts.
     fn start(
         &self,
         node: NodeId,
@@ -169,6 +173,6 @@ pub trait ProcessFactory {
         context: &mut Context<'_>,
     ) -> Box<dyn Process>;
 
-    /// How long a task may take that was told to stop, and then one that was aborted.
+    /// The stop grace of a task, and then the allowance of an aborted one.
     fn stop_allowances(&self) -> (Duration, Duration);
 }

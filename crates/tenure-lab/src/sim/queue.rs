@@ -1,12 +1,11 @@
-//! What is due, in the order of time and then of its making.
+//! A queue in the order of time and then of insertion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Time;
 
-/// A queue of a million entries is mostly waiting for memory, so the heap holds as little as it can: the
-/// entries themselves stay where they are.
+/// With a million entries memory accesses dominate, so the heap is small and the entries do not move.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     heap: BinaryHeap<Reverse<(Time, u64, usize)>>,
@@ -37,7 +36,7 @@ impl<T> Queue<T> {
         self.heap.push(Reverse((at, self.count, slot)));
     }
 
-    /// The next one, if it is due by then.
+    /// The next entry, if it is due by `end`.
     pub(super) fn pop_until(&mut self, end: Time) -> Option<(Time, T)> {
         let Reverse((at, _, slot)) = *self.heap.peek()?;
         if at > end {
@@ -55,7 +54,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_due_comes_in_the_order_of_time_and_then_of_its_making() {
+    fn entries_come_in_the_order_of_time_and_then_of_insertion() {
         let at = |secs| Time::after(Duration::from_secs(secs));
         let mut queue = Queue::default();
         for (secs, name) in [(2, "c"), (1, "a"), (2, "d"), (1, "b"), (3, "e")] {

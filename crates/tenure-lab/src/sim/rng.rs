@@ -1,4 +1,4 @@
-//! Chance, from a seed.
+//! Random numbers from a seed.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use tenure_core::random::{Random, SplitMix64};
 pub struct Rng(SplitMix64);
 
 impl Rng {
-    /// The stream number `stream` of this seed. Streams of one seed don't follow each other's numbers,
-    /// so that what draws from one does not change what another one gives.
+    /// Stream `stream` of this seed. Streams are independent: draws from one do not change another.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Self::from_seed(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
@@ -29,13 +28,13 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `end`; zero if that is zero.
+    /// A number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         let product = u128::from(self.next_u64()) * u128::from(end);
         (product >> 64) as u64
     }
 
-    /// Whether something happens whose chance is so many in a million.
+    /// True with a probability of `per_million` in a million.
     pub fn happens(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < u64::from(per_million)
     }
@@ -45,11 +44,11 @@ impl Rng {
         least + Duration::from_nanos(self.below(nanos(end.saturating_sub(least))))
     }
 
-    /// One of these.
+    /// A random element.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If the slice is empty.
     pub fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

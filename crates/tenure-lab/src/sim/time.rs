@@ -8,15 +8,15 @@ use tenure_core::{Instant, UnixMillis};
 
 use super::rng::nanos;
 
-/// True time since the run began. Nobody in the simulation can read it.
+/// True time since the beginning of the run. No process can read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// After all others.
+    /// Later than all other times.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// So long after the beginning.
+    /// This long after the beginning.
     #[must_use]
     pub fn after(duration: Duration) -> Self {
         Self(nanos(duration))
@@ -51,25 +51,25 @@ impl fmt::Display for Time {
     }
 }
 
-/// The wall clocks at the beginning of every run.
+/// The time of all wall clocks at the beginning of a run.
 const WALL_AT_BEGINNING: u64 = 1_700_000_000_000;
 
 const MILLION: i128 = 1_000_000;
 
-/// A machine's clocks: one that only goes forward, a little too fast or too slow, and one for the
-/// wall, which may be set.
+/// The clocks of a host: a monotonic one, which may be too fast or too slow, and a wall clock, which
+/// may be set.
 #[derive(Clone, Debug)]
 pub struct Clock {
     /// The last moment at which the rate changed, in true time and by this clock.
     anchor: (u64, u64),
     /// How much faster than true time, in millionths.
     ppm: i64,
-    /// How far the wall clock was set off.
+    /// The offset of the wall clock.
     wall_off_ms: i64,
 }
 
 impl Clock {
-    /// A clock that shows `origin` when the run begins, and gains so many millionths.
+    /// A clock that shows `origin` at the beginning and gains `ppm` millionths.
     #[must_use]
     pub fn new(origin: Duration, ppm: i64) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Clock {
         }
     }
 
-    /// What it shows.
+    /// The time that it shows.
     #[must_use]
     pub fn read(&self, time: Time) -> Instant {
         let passed = i128::from(time.0.saturating_sub(self.anchor.0));
@@ -98,23 +98,23 @@ impl Clock {
         Time(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
-    /// Goes at another rate from now on.
+    /// Changes its rate from now on.
     pub fn set_rate(&mut self, now: Time, ppm: i64) {
         self.anchor = (now.0, self.read(now).as_nanos());
         self.ppm = ppm;
     }
 
-    /// Goes on from what it showed at `stopped`: it stood still since then.
+    /// Continues from the time that it showed at `stopped`.
     pub fn stood_still(&mut self, stopped: Time, now: Time) {
         self.anchor = (now.0, self.read(stopped).as_nanos());
     }
 
-    /// Sets the wall clock forward, or back.
+    /// Sets the wall clock forward or back.
     pub fn set_wall(&mut self, by_ms: i64) {
         self.wall_off_ms += by_ms;
     }
 
-    /// What the wall clock shows.
+    /// The time that the wall clock shows.
     #[must_use]
     pub fn wall(&self, time: Time) -> UnixMillis {
         let right = WALL_AT_BEGINNING + time.0 / 1_000_000;

@@ -1,31 +1,31 @@
-//! How much was sent.
+//! Counts of messages.
 
 use std::collections::BTreeMap;
 use std::ops::Sub;
 
 use super::{Payload, Time};
 
-/// How much was sent since the beginning.
+/// The messages since the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Messages, by kind.
     pub kinds: BTreeMap<&'static str, u64>,
-    /// Messages about who leads.
+    /// Messages of elections.
     pub election: u64,
-    /// Messages about who is alive.
+    /// Messages of failure detectors.
     pub detection: u64,
-    /// The bytes of all bodies; zero where they were not counted.
+    /// The bytes of all bodies; 0 if they are not counted.
     pub bytes: u64,
 }
 
-/// What was sent until when, where bytes are counted. A line for each message.
+/// The messages over time, if bytes are counted: running totals, one entry per message.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficLog(Vec<(Time, TrafficSum)>);
 
-/// Messages, and the bytes of their bodies.
+/// A number of messages, and the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficSum {
-    /// Messages about who leads.
+    /// Messages of elections.
     pub election: u64,
     /// Their bytes.
     pub election_bytes: u64,
@@ -47,7 +47,7 @@ impl TrafficLog {
         self.0.push((now, sum));
     }
 
-    /// What was sent from then on and until then, at both moments too.
+    /// The messages between two times, both included.
     #[must_use]
     pub fn between(&self, from: Time, until: Time) -> TrafficSum {
         let sum = |lines: usize| match lines.checked_sub(1) {
@@ -83,7 +83,7 @@ impl Traffic {
     }
 }
 
-/// What was sent between an earlier moment and this one.
+/// The messages since an earlier count.
 impl Sub<&Self> for Traffic {
     type Output = Self;
 
@@ -109,7 +109,7 @@ mod tests {
     use crate::baseline::ring;
 
     #[test]
-    fn a_ledger_counts_what_was_sent_at_both_ends_of_a_time_and_between() {
+    fn a_log_counts_the_messages_between_two_times_and_at_both() {
         let mut traffic_log = TrafficLog::default();
         let at = |secs| Time::after(Duration::from_secs(secs));
         for secs in [1, 2, 2, 3, 5] {

@@ -1,31 +1,31 @@
-//! A machine's line out: how long it is busy with each message.
+//! The uplink of a host: how long each message occupies it.
 
 use std::time::Duration;
 
 use super::Time;
 
-/// How machines send.
+/// How hosts send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// Everything at once.
+    /// All messages at once.
     #[default]
     AtOnce,
-    /// One message after the other, each so long.
+    /// One message after the other; each takes this time.
     OneByOne(Duration),
-    /// The same to many at once, different things one after the other, each so long.
+    /// The same message to many at once, different ones one after the other; each takes this time.
     Multicast(Duration),
 }
 
-/// What is on its way out of a machine.
+/// The messages that leave a host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uplink {
     free: Time,
-    /// When the last message was given to it, and its kind.
+    /// When the last message was enqueued, and its kind.
     last: Option<(Time, &'static str)>,
 }
 
 impl Uplink {
-    /// One more message; how long until it is out.
+    /// Enqueues a message and returns how long it takes until it has left.
     pub(super) fn enqueue(&mut self, sending: Sending, now: Time, kind: &'static str) -> Duration {
         let takes = match sending {
             Sending::AtOnce => return Duration::ZERO,

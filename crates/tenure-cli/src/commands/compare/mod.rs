@@ -219,6 +219,10 @@ fn about(way: Algorithm) -> String {
             let with = if quorum { "with" } else { "without" };
             format!("peers {with} a quorum, failure detector: {detector}")
         }
+        Algorithm::Joint { quorum, .. } => {
+            let with = if quorum { "with" } else { "without" };
+            format!("a lease in a store, and peers {with} a quorum")
+        }
         Algorithm::Published => "Bully_FD as it was published".into(),
         Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),
         Algorithm::Textbook => "the Bully algorithm of textbooks".into(),

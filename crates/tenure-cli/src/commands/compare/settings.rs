@@ -22,7 +22,7 @@ pub(super) fn contestants(files: &[PathBuf]) -> anyhow::Result<Vec<(Contestant, 
 
 fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
     let (name, term) = (file.display().to_string(), *config.timings());
-    let bully = match config.strategy() {
+    let (bully, joint) = match config.strategy() {
         Strategy::Lease => {
             let lease = Contestant::new(Algorithm::Lease);
             return Ok(Contestant {
@@ -31,26 +31,27 @@ fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
                 ..lease
             });
         }
-        Strategy::Bully(bully) => bully,
+        Strategy::Bully(bully) => (bully, false),
+        Strategy::Both(bully) => (bully, true),
         other => {
             let why = match other {
                 Strategy::Static => "it has no election",
                 Strategy::AzureBlob(_) => {
                     "the simulated store is a lease store; compare \"lease\" with these timings"
                 }
-                _ => {
-                    "the simulation does not have it; compare its parts, \"lease\" and \"bully\", or real processes \
-                     (--live)"
-                }
+                _ => "the simulation does not have it",
             };
             return Err(names::not_comparable(&name, other, why));
         }
     };
     let plan = bully.plan(&term)?;
     let (rules, detection) = (plan.settings, plan.detection);
-    let way = Algorithm::Bully {
-        detector: DetectorKind::Of(detection.by()),
-        quorum: rules.guarantee() == GroupGuarantee::Quorum,
+    let detector = DetectorKind::Of(detection.by());
+    let quorum = rules.guarantee() == GroupGuarantee::Quorum;
+    let algorithm = if joint {
+        Algorithm::Joint { detector, quorum }
+    } else {
+        Algorithm::Bully { detector, quorum }
     };
     let timings = rules.timings();
     Ok(Contestant {
@@ -62,6 +63,6 @@ fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
         },
         preempt: rules.preempt(),
         detection: detection.options(),
-        ..Contestant::new(way)
+        ..Contestant::new(algorithm)
     })
 }

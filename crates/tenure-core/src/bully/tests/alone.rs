@@ -26,8 +26,8 @@ fn started(settings: GroupSettings, record: HardState) -> PeerCandidate {
         wall: UnixMillis::new(1_000),
     };
     let mut node = PeerCandidate::new(settings, record, started);
-    node.campaign(at(0), &mut Rng(0));
-    node.handle_message(at(0), PeerInput::Persisted, &mut Rng(0));
+    node.campaign(at(0), &mut SplitMix64::new(0));
+    node.handle_message(at(0), PeerInput::Persisted, &mut SplitMix64::new(0));
     node
 }
 
@@ -46,13 +46,13 @@ fn hear(
     node.handle_message(
         at(millis),
         PeerInput::Message { from, message },
-        &mut Rng(0),
+        &mut SplitMix64::new(0),
     );
     drain(node)
 }
 
 fn written(node: &mut PeerCandidate, millis: u64) -> Vec<Output<PeerEffect>> {
-    node.handle_message(at(millis), PeerInput::Persisted, &mut Rng(0));
+    node.handle_message(at(millis), PeerInput::Persisted, &mut SplitMix64::new(0));
     drain(node)
 }
 
@@ -210,7 +210,7 @@ fn a_lease_counts_from_when_the_votes_were_asked_for() {
 fn a_candidate_that_reaches_no_member_raises_no_epoch() {
     let mut node = member_of(3, 2, HardState::default());
     for look in 0..200 {
-        node.handle_timeout(at(look * 300), &mut Rng(look));
+        node.handle_timeout(at(look * 300), &mut SplitMix64::new(look));
     }
     let raised = drain(&mut node).into_iter().any(|output| {
         matches!(
@@ -238,7 +238,7 @@ fn a_better_member_takes_over_only_when_it_is_asked_to_and_after_the_hold_down()
             };
             let mut said = hear(&mut node, second * 1_000, 3, renew);
             said.extend(written(&mut node, second * 1_000));
-            node.handle_timeout(at(second * 1_000 + 500), &mut Rng(second));
+            node.handle_timeout(at(second * 1_000 + 500), &mut SplitMix64::new(second));
             said.extend(drain(&mut node));
             if said.contains(&to(3, QuorumMessage::TransferRequest { epoch })) {
                 asked = asked.or(Some(second));
@@ -269,7 +269,7 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
         round,
         verdict: Verdict::Down,
     };
-    node.handle_message(at(1), down, &mut Rng(0));
+    node.handle_message(at(1), down, &mut SplitMix64::new(0));
     let began = written(&mut node, 2);
     let led = began.iter().find_map(|output| match output {
         Output::Term(TermEvent::Began(epoch)) => Some(*epoch),
@@ -285,13 +285,17 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
         let epoch = epoch(number);
         let message = PeerMessage::Norm { election, epoch };
         let from = other;
-        node.handle_message(at(3), PeerInput::Message { from, message }, &mut Rng(0));
+        node.handle_message(
+            at(3),
+            PeerInput::Message { from, message },
+            &mut SplitMix64::new(0),
+        );
         drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Superseded)))
     };
     assert!(!meet(led.get() - 1), "its own is greater");
     assert!(meet(led.get() + 1));
     assert!(!meet(led.get() + 1), "it is ending already");
-    node.task_ended(at(4), TaskEnd::Returned, &mut Rng(0));
+    node.task_ended(at(4), TaskEnd::Returned, &mut SplitMix64::new(0));
     let ended = Output::Term(TermEvent::Ended(led, EndReason::Superseded));
     assert!(drain(&mut node).contains(&ended));
 }
@@ -309,7 +313,7 @@ fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {
         "{began:?}"
     );
     node.state.persist();
-    node.resign(at(2), EndReason::Resigned, &mut Rng(0));
+    node.resign(at(2), EndReason::Resigned, &mut SplitMix64::new(0));
     assert!(drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Resigned))));
 }
 
@@ -377,7 +381,7 @@ fn a_candidate_defers_to_a_better_one_three_times_and_not_for_ever() {
                 }
             }
         }
-        node.handle_timeout(at(look * 300), &mut Rng(look));
+        node.handle_timeout(at(look * 300), &mut SplitMix64::new(look));
     }
     panic!("it never stood in {rounds} rounds");
 }
@@ -475,8 +479,8 @@ fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks()
     for from in [3, 4] {
         hear(&mut node, 1, from, reply(bound, true, 1));
     }
-    node.handle_timeout(at(500), &mut Rng(0));
-    node.handle_timeout(at(600), &mut Rng(0));
+    node.handle_timeout(at(500), &mut SplitMix64::new(0));
+    node.handle_timeout(at(600), &mut SplitMix64::new(0));
     for speaks in [false, true] {
         let mut node = node.clone();
         if speaks {
@@ -508,7 +512,7 @@ fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
     hear(&mut node, 1, 2, reply(Some(millis(40)), true, 1));
     hear(&mut node, 1, 3, reply(Some(millis(90)), true, 1));
     assert_eq!(node.poll_timeout(), Some(at(41)));
-    node.handle_timeout(at(41), &mut Rng(0));
+    node.handle_timeout(at(41), &mut SplitMix64::new(0));
     // After any answer: not at once, and not after a lifetime and its jitter.
     for (bound, from, to) in [(Duration::ZERO, 52, 52), (Duration::MAX, 492, 592)] {
         let mut node = node.clone();
@@ -557,7 +561,11 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
         ),
     ] {
         let from = NodeId(from);
-        node.handle_message(at(10), PeerInput::Message { from, message }, &mut Rng(0));
+        node.handle_message(
+            at(10),
+            PeerInput::Message { from, message },
+            &mut SplitMix64::new(0),
+        );
         said = drain(&mut node);
         said.extend(written(&mut node, 10));
     }
@@ -614,7 +622,11 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
         drain(&mut node);
         for (from, message) in [(2, halt(2)), then] {
             let from = NodeId(from);
-            node.handle_message(at(10), PeerInput::Message { from, message }, &mut Rng(0));
+            node.handle_message(
+                at(10),
+                PeerInput::Message { from, message },
+                &mut SplitMix64::new(0),
+            );
         }
         let mut said = drain(&mut node);
         while said
@@ -657,7 +669,7 @@ fn a_follower_could_lead_although_it_reached_no_member_when_it_started() {
         })
     };
     for look in 0..4 {
-        node.handle_timeout(at(look * 600), &mut Rng(look));
+        node.handle_timeout(at(look * 600), &mut SplitMix64::new(look));
     }
     assert!(!could_lead(&mut node, 2_000));
     let epoch = epoch(7_000);

@@ -1,19 +1,16 @@
-//! Members: alone, together in a random world, and in every order of events.
+//! Members: one alone, several at rest, and all orders of events. `tenure-lab` simulates groups of them.
 
 mod alone;
 mod model;
 mod peace;
-mod together;
-mod world;
 
 use core::time::Duration;
 
 use super::*;
 use crate::detector::Verdict;
 use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
-use crate::lease::candidate::{
-    EndReason, TaskEnd, Timings as TermTimings, TimingsOptions as TermOptions,
-};
+use crate::lease::candidate::{EndReason, TaskEnd, Timings as TermTimings};
+use crate::random::SplitMix64;
 use crate::{Epoch, Instant, Random, UnixMillis};
 
 const fn millis(millis: u64) -> Duration {
@@ -27,28 +24,4 @@ fn members(count: u32) -> Membership {
         priority: id,
     };
     Membership::new((1..=count).map(member)).unwrap()
-}
-
-/// Random numbers that are the same for the same seed (SplitMix64).
-#[derive(Clone, Debug)]
-struct Rng(u64);
-
-impl Random for Rng {
-    fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-}
-
-impl Rng {
-    fn below(&mut self, end: u64) -> u64 {
-        self.next_u64() % end.max(1)
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
 }

@@ -62,9 +62,11 @@ pub(in super::super) fn contestants(
 }
 
 fn of_name(name: &str) -> anyhow::Result<LiveContestant> {
-    let way = Contestant::of_name(name).map_err(names::unknown)?.algorithm;
+    let simulated = Contestant::of_name(name).map_err(names::unknown)?;
+    let way = simulated.algorithm;
+    let named = name.contains('@').then(|| simulated.term.lease_duration());
     let mut settings = Table::new();
-    settings.insert("lease_duration".into(), millis(LEASE));
+    settings.insert("lease_duration".into(), millis(named.unwrap_or(LEASE)));
     let bully = match way {
         Algorithm::Bully { detector, quorum } => {
             detector_name(detector).map(|detector| (detector, quorum))

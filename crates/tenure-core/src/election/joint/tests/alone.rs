@@ -13,7 +13,7 @@ use crate::lease::candidate::Request;
 struct Bench {
     both: Joint,
     now: u64,
-    random: Rng,
+    random: SplitMix64,
     /// The newest request to the store.
     request: Option<(u64, Request)>,
     /// Its term events.
@@ -28,7 +28,7 @@ impl Bench {
         let mut bench = Self {
             both: Joint::new(lease_candidate(), node),
             now: 0,
-            random: Rng(1),
+            random: SplitMix64::new(1),
             request: None,
             said: Vec::new(),
             refused: None,
@@ -39,7 +39,7 @@ impl Bench {
         bench
     }
 
-    fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut Rng)) {
+    fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut SplitMix64)) {
         act(&mut self.both, at(self.now), &mut self.random);
         while let Some(output) = self.both.poll_output() {
             match output {

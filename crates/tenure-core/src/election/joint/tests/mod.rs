@@ -1,18 +1,17 @@
-//! A candidate that needs two halves: by itself, and among others while the strategy is changed.
+//! A candidate that needs two halves. `tenure-lab` simulates groups of them.
 
 mod alone;
-mod rolling;
-mod world;
 
 use core::time::Duration;
 
 use super::*;
+use crate::UnixMillis;
 use crate::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, GroupTimingsOptions, HardState, Member,
     Membership, Started,
 };
 use crate::lease::candidate::TimingsOptions;
-use crate::{Random, UnixMillis};
+use crate::random::SplitMix64;
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -59,28 +58,4 @@ fn node(
 
 fn lease_candidate() -> LeaseCandidate {
     LeaseCandidate::new(*timings().term())
-}
-
-/// Random numbers that are the same for the same seed (SplitMix64).
-#[derive(Clone, Debug)]
-struct Rng(u64);
-
-impl Random for Rng {
-    fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-}
-
-impl Rng {
-    fn below(&mut self, end: u64) -> u64 {
-        self.next_u64() % end.max(1)
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
 }

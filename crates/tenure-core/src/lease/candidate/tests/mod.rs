@@ -6,7 +6,6 @@ mod health;
 mod losses;
 
 mod properties;
-mod together;
 
 use alloc::borrow::ToOwned;
 use alloc::format;

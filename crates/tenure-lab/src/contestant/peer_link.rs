@@ -1,0 +1,264 @@
+//! A member's failure detector and messages.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tenure_core::bully::{PeerEffect, PeerInput};
+use tenure_core::detector::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Verdict};
+use tenure_core::{Incarnation, Instant, NodeId};
+
+use super::machine::Machine;
+use crate::detector::SimDetector;
+use crate::fault::Mutation;
+use crate::sim::{Context, DurableState, Payload, ProcessEffect};
+
+#[derive(Debug)]
+pub(super) struct PeerLink {
+    incarnation: Incarnation,
+    detector: SimDetector,
+    /// When to wake the detector. With many peers it is expensive to ask it, and for a detector that
+    /// watches no member a message can only make it later.
+    detector_due: Option<Instant>,
+    watches: bool,
+    asked: bool,
+    message_lifetime: Duration,
+    mutation: Option<Mutation>,
+    state: MutationState,
+    candidacy: Candidacy,
+    /// Until its start is on disk the member neither sends nor receives: it might forget that start.
+    pub(super) begun: bool,
+}
+
+/// What mutations need to keep.
+#[derive(Debug, Default)]
+struct MutationState {
+    /// With [`Mutation::StaleDownList`]: the down list, and the members that had a recovery notice.
+    listed: BTreeSet<NodeId>,
+    notified: BTreeSet<NodeId>,
+    /// With [`Mutation::LateVerdict`]: when to report which member as down, and for which question.
+    late: BTreeSet<(Instant, NodeId, u64)>,
+}
+
+/// With [`Mutation::LateVerdict`]: the longest delay. It affects every other verdict.
+const LATE: Duration = Duration::from_secs(4);
+
+impl PeerLink {
+    pub(super) fn new(
+        incarnation: Incarnation,
+        detector: SimDetector,
+        watches: bool,
+        message_lifetime: Duration,
+        mutation: Option<Mutation>,
+    ) -> Self {
+        Self {
+            incarnation,
+            detector,
+            detector_due: None,
+            watches,
+            asked: false,
+            message_lifetime,
+            mutation,
+            state: MutationState::default(),
+            candidacy: Candidacy::default(),
+            begun: false,
+        }
+    }
+
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let late = self.state.late.first().map(|(due, ..)| *due);
+        [self.detector_due, late].into_iter().flatten().min()
+    }
+
+    pub(super) fn handle_timeout(&mut self, context: &Context<'_>) {
+        self.detector.handle_timeout(context.now);
+    }
+
+    pub(super) fn handle_refused(&mut self, context: &Context<'_>, node: NodeId) {
+        self.detector
+            .handle_input(context.now, DetectorInput::Refused(node));
+    }
+
+    /// Asks the detector when it is due next, unless a message cannot have changed that.
+    pub(super) fn update_due(&mut self, is_message: bool) {
+        if std::mem::take(&mut self.asked) || self.watches || !is_message {
+            self.detector_due = self.detector.poll_timeout();
+        }
+    }
+
+    pub(super) fn handle_message(
+        &mut self,
+        context: &mut Context<'_>,
+        machine: &mut Machine,
+        (from, payload, age): (NodeId, Payload, Duration),
+    ) {
+        if age > self.message_lifetime && !self.has(Mutation::AckOfAny) {
+            return;
+        }
+        let input = match payload {
+            Payload::Detector(incarnation, message) => {
+                if message == DetectorMessage::Recovered {
+                    self.state.listed.remove(&from);
+                }
+                DetectorInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                }
+            }
+            Payload::Peer(incarnation, message) => {
+                let input = PeerInput::Message { from, message };
+                machine.handle_peers(context.now, input, context.rng);
+                DetectorInput::Heard { from, incarnation }
+            }
+            Payload::Attendance(incarnation, list) => {
+                let sender = (from, incarnation);
+                return self.detector.handle_list(context.now, sender, list);
+            }
+            _ => return,
+        };
+        self.detector.handle_input(context.now, input);
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        context: &mut Context<'_>,
+        machine: &mut Machine,
+        effect: PeerEffect,
+    ) {
+        let input = match effect {
+            PeerEffect::Send { to, message } => {
+                return context.send(to, Payload::Peer(self.incarnation, message));
+            }
+            PeerEffect::Persist(record) => {
+                context.emit(ProcessEffect::Write(DurableState::Member(record)));
+                if self.has(Mutation::SayBeforeDisk) {
+                    machine.handle_peers(context.now, PeerInput::Persisted, context.rng);
+                }
+                return;
+            }
+            PeerEffect::Ask { node, round } if self.state.listed.contains(&node) => {
+                return answer(context, machine, (node, round), Verdict::Down);
+            }
+            PeerEffect::Ask { node, round } => {
+                self.asked = true;
+                DetectorInput::Ask { node, ask: round }
+            }
+            PeerEffect::Watch(node) if self.watches => DetectorInput::Watch(node),
+            PeerEffect::Watch(_) => return,
+            PeerEffect::Unwatch(node) => DetectorInput::Unwatch(node),
+        };
+        self.detector.handle_input(context.now, input);
+    }
+
+    /// Executes the next output of the detector, if it has one.
+    pub(super) fn poll_detector(
+        &mut self,
+        context: &mut Context<'_>,
+        machine: &mut Machine,
+    ) -> bool {
+        let stands = machine
+            .peers()
+            .is_some_and(|it| it.is_candidate(context.now));
+        let candidacy = if stands {
+            Candidacy::Candidate
+        } else {
+            Candidacy::NonCandidate
+        };
+        if self.candidacy != candidacy {
+            self.candidacy = candidacy;
+            self.detector
+                .handle_input(context.now, DetectorInput::Candidacy(candidacy));
+        }
+        if let Some((to, list)) = self.detector.poll_list() {
+            context.send(to, Payload::Attendance(self.incarnation, list));
+            return true;
+        }
+        let Some(output) = self.detector.poll_output() else {
+            return false;
+        };
+        let suspected = match output {
+            DetectorOutput::Send { to, message } => {
+                if !self.withholds(to, &message) {
+                    context.send(to, Payload::Detector(self.incarnation, message));
+                }
+                return true;
+            }
+            DetectorOutput::Answer {
+                ask, node, verdict, ..
+            } => {
+                self.handle_verdict(context, machine, (node, ask), verdict);
+                return true;
+            }
+            DetectorOutput::Trusted(node) => {
+                machine.handle_peers(context.now, PeerInput::Alive(node), context.rng);
+                return true;
+            }
+            DetectorOutput::Suspected(node) | DetectorOutput::Restarted(node, _) => node,
+        };
+        machine.handle_peers(context.now, PeerInput::Suspected(suspected), context.rng);
+        // A member that has restarted has lost its state, and is up.
+        if matches!(output, DetectorOutput::Restarted(..)) {
+            machine.handle_peers(context.now, PeerInput::Alive(suspected), context.rng);
+        }
+        true
+    }
+
+    /// Whether a mutation keeps this message from being sent.
+    fn withholds(&mut self, to: NodeId, message: &DetectorMessage) -> bool {
+        if *message != DetectorMessage::Recovered {
+            return false;
+        }
+        let again = !self.state.notified.insert(to);
+        (again && self.has(Mutation::StaleDownList)) || self.has(Mutation::NoNotice)
+    }
+
+    fn handle_verdict(
+        &mut self,
+        context: &mut Context<'_>,
+        machine: &mut Machine,
+        (node, round): (NodeId, u64),
+        verdict: Verdict,
+    ) {
+        let down = verdict == Verdict::Down;
+        if down && self.has(Mutation::StaleDownList) {
+            self.state.listed.insert(node);
+        }
+        if down && self.has(Mutation::LateVerdict) && context.rng.happens(500_000) {
+            let due = context.now + context.rng.between(Duration::ZERO, LATE);
+            self.state.late.insert((due, node, round));
+        } else {
+            answer(context, machine, (node, round), verdict);
+        }
+    }
+
+    /// Reports the verdicts that [`Mutation::LateVerdict`] has held back until now.
+    pub(super) fn report_late(&mut self, context: &mut Context<'_>, machine: &mut Machine) {
+        let due = |late: &BTreeSet<(Instant, NodeId, u64)>, now| {
+            late.first().is_some_and(|(due, ..)| *due <= now)
+        };
+        while due(&self.state.late, context.now)
+            && let Some((_, node, round)) = self.state.late.pop_first()
+        {
+            answer(context, machine, (node, round), Verdict::Down);
+        }
+    }
+}
+
+fn answer(
+    context: &mut Context<'_>,
+    machine: &mut Machine,
+    (node, round): (NodeId, u64),
+    verdict: Verdict,
+) {
+    let answer = PeerInput::Answer {
+        node,
+        round,
+        verdict,
+    };
+    machine.handle_peers(context.now, answer, context.rng);
+}

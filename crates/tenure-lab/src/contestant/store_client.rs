@@ -1,0 +1,178 @@
+//! A candidate's requests to the store.
+
+use std::time::Duration;
+
+use tenure_core::lease::LeaseId;
+use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::{CandidateId, Epoch, Instant, NodeId};
+
+use crate::fault::Mutation;
+use crate::sim::{Context, Payload, RequestId};
+
+/// Sends one request at a time, as the library does.
+#[derive(Debug)]
+pub(super) struct StoreClient {
+    name: CandidateId,
+    store: NodeId,
+    incarnation: u64,
+    mutation: Option<Mutation>,
+    in_flight: Option<InFlight>,
+    /// With [`Mutation::FreshIdOnRetry`]: the last lease id.
+    fresh: Option<LeaseId>,
+    /// With [`Mutation::GrantOfAnyEpoch`]: the epoch that the machine asked for.
+    wanted: Option<Epoch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    attempt: u64,
+    sent: Instant,
+    times_out: Instant,
+}
+
+/// An answer to the request in flight.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) attempt: u64,
+    pub(super) sent: Instant,
+    pub(super) answer: Answer,
+}
+
+/// The candidate id of this node.
+fn name_of(node: NodeId) -> CandidateId {
+    let name = format!("candidate-{node}");
+    name.parse().expect("visible characters")
+}
+
+/// The node of this candidate id. Among peers the id is only the number.
+pub(super) fn node_of(name: &CandidateId) -> Option<NodeId> {
+    let number = name.as_str().rsplit('-').next()?;
+    number.parse().ok().map(NodeId)
+}
+
+impl StoreClient {
+    pub(super) fn new(
+        me: NodeId,
+        store: NodeId,
+        incarnation: u64,
+        mutation: Option<Mutation>,
+    ) -> Self {
+        Self {
+            name: name_of(me),
+            store,
+            incarnation,
+            mutation,
+            in_flight: None,
+            fresh: None,
+            wanted: None,
+        }
+    }
+
+    pub(super) const fn store(&self) -> NodeId {
+        self.store
+    }
+
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// When the request in flight fails without an answer.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.in_flight.map(|it| it.times_out)
+    }
+
+    pub(super) fn send(
+        &mut self,
+        context: &mut Context<'_>,
+        attempt: u64,
+        mut request: Request,
+        timeout: Duration,
+    ) {
+        let in_flight = InFlight {
+            attempt,
+            sent: context.now,
+            times_out: context.now + timeout,
+        };
+        if let Some(given_up) = self.in_flight.replace(in_flight) {
+            self.close(context, given_up.attempt);
+        }
+        if self.has(Mutation::FreshIdOnRetry) {
+            self.replace_id(&mut request, attempt);
+        }
+        if let Request::Acquire { min_epoch, .. } = &mut request
+            && self.has(Mutation::GrantOfAnyEpoch)
+        {
+            self.wanted = min_epoch.take();
+        }
+        let payload = Payload::StoreRequest {
+            id: self.id(attempt),
+            candidate: self.name.clone(),
+            request,
+        };
+        context.send(self.store, payload);
+    }
+
+    /// Handles an answer. The answer to an earlier start or to a request that was given up has no
+    /// reader.
+    pub(super) fn handle_answer(&mut self, id: RequestId, answer: Answer) -> Option<Answered> {
+        let is_awaited = id.incarnation == self.incarnation
+            && self.in_flight.is_some_and(|it| it.attempt == id.attempt);
+        let in_flight = self.in_flight.take_if(|_| is_awaited)?;
+        let answer = match (answer, self.wanted) {
+            (Answer::Held(_), Some(wanted)) => Answer::Held(wanted),
+            (answer, _) => answer,
+        };
+        Some(Answered {
+            attempt: in_flight.attempt,
+            sent: in_flight.sent,
+            answer,
+        })
+    }
+
+    /// Fails the request in flight if its time is over.
+    pub(super) fn handle_timeout(&mut self, context: &mut Context<'_>) -> Option<Answered> {
+        let is_over = self.in_flight.is_some_and(|it| context.now >= it.times_out);
+        is_over
+            .then(|| self.fail(context, "no answer in time"))
+            .flatten()
+    }
+
+    /// Closes the connection of the request in flight, so that its outcome is unknown.
+    pub(super) fn fail(&mut self, context: &mut Context<'_>, why: &str) -> Option<Answered> {
+        let InFlight { attempt, sent, .. } = self.in_flight.take()?;
+        self.close(context, attempt);
+        let answer = Answer::Unknown(why.into());
+        Some(Answered {
+            attempt,
+            sent,
+            answer,
+        })
+    }
+
+    fn close(&self, context: &mut Context<'_>, attempt: u64) {
+        let id = self.id(attempt);
+        context.send(self.store, Payload::CloseConnection { id });
+    }
+
+    const fn id(&self, attempt: u64) -> RequestId {
+        RequestId {
+            incarnation: self.incarnation,
+            attempt,
+        }
+    }
+
+    fn replace_id(&mut self, request: &mut Request, attempt: u64) {
+        match (request, self.fresh) {
+            (Request::Acquire { lease_id, .. }, _) => {
+                let high = u64::from(node_of(&self.name).map_or(0, |node| node.0));
+                let low = (self.incarnation << 32) | attempt;
+                *lease_id = LeaseId::from_random_bits(high, low);
+                self.fresh = Some(*lease_id);
+            }
+            (Request::Renew(lease_id) | Request::Release { lease_id, .. }, Some(fresh)) => {
+                *lease_id = fresh;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A task starts in a term that is valid at that moment.
+
+use std::collections::BTreeMap;
+
+use tenure_core::NodeId;
+
+use super::Promises;
+use crate::sim::{EventKind, HistoryEvent, Time};
+
+pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
+    // Tasks whose process has not claimed leadership yet. It does so at the same instant.
+    let mut started: BTreeMap<NodeId, Time> = BTreeMap::new();
+    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    for event in history {
+        if let Some((node, at)) = started.iter().find(|(_, at)| **at < event.at) {
+            return Err((
+                *at,
+                format!("the task of {node} begins without a valid term"),
+            ));
+        }
+        match event.kind {
+            EventKind::TaskStarted(_) => {
+                if claims
+                    .get(&event.node)
+                    .is_none_or(|until| *until <= event.at)
+                {
+                    started.insert(event.node, event.at);
+                }
+            }
+            EventKind::Claims(_, until) => {
+                claims.insert(event.node, until);
+                if event.at < until {
+                    started.remove(&event.node);
+                }
+            }
+            EventKind::Yields => {
+                claims.remove(&event.node);
+            }
+            EventKind::Stopped => {
+                claims.remove(&event.node);
+                started.remove(&event.node);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{PROMISES, claims, epoch, history};
+    use super::*;
+
+    #[test]
+    fn a_task_that_starts_without_a_claim_is_found() {
+        let starts = (1, 1, EventKind::TaskStarted(Some(epoch(1))));
+        let ends = (9, 0, EventKind::RunEnded);
+        let in_term = history([starts.clone(), (1, 1, claims(1, 10)), ends.clone()]);
+        assert_eq!(check(&in_term, &PROMISES), Ok(()));
+        let late = history([starts.clone(), (2, 1, claims(1, 10)), ends.clone()]);
+        assert!(check(&late, &PROMISES).is_err());
+        let over = history([starts, (1, 1, claims(1, 1)), ends]);
+        assert!(check(&over, &PROMISES).is_err());
+    }
+}

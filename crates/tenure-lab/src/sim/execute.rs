@@ -1,0 +1,179 @@
+//! Executes the effects of processes, and runs their tasks.
+
+use std::time::Duration;
+
+use tenure_core::election::TaskEnd;
+use tenure_core::{Epoch, Instant, NodeId};
+
+use super::host::RunningTask;
+use super::world::Scheduled;
+use super::{DurableState, EventKind, Payload, ProcessEffect, TaskStop, Time, World};
+
+/// The longest time of a write to a disk, if no fault sets another one.
+const WRITE: Duration = Duration::from_millis(4);
+
+impl World {
+    pub(super) fn execute(&mut self, node: NodeId, effect: ProcessEffect) {
+        match effect {
+            ProcessEffect::Send(to, payload) => self.send(node, to, payload),
+            ProcessEffect::Write(stable) => self.write(node, stable),
+            ProcessEffect::StartTask(epoch) => self.start_task(node, epoch),
+            ProcessEffect::CancelTask(reason) => {
+                self.log(|now| {
+                    format!(
+                        "{:>12} {node:>3} task told to stop: {reason}",
+                        now.to_string()
+                    )
+                });
+                let (grace, _) = self.factory.stop_allowances();
+                let takes = match self.config.task {
+                    TaskStop::Takes(takes) => takes,
+                    TaskStop::Slowest => return,
+                    TaskStop::Any => self.rng.between(Duration::ZERO, grace * 2),
+                };
+                self.end_task(node, takes, TaskEnd::Returned);
+            }
+            ProcessEffect::AbortTask => {
+                self.log(|now| format!("{:>12} {node:>3} task aborted", now.to_string()));
+                let (_, allowance) = self.factory.stop_allowances();
+                let takes = match self.config.task {
+                    TaskStop::Takes(takes) => takes.min(allowance),
+                    TaskStop::Slowest => allowance,
+                    TaskStop::Any => self.rng.between(Duration::ZERO, allowance),
+                };
+                self.end_task(node, takes, TaskEnd::Aborted);
+            }
+            ProcessEffect::TermEnded(reason) => self.record(node, EventKind::TermEnded(reason)),
+            ProcessEffect::Exit => self.exit(node),
+            ProcessEffect::SeesLeader(leader) => {
+                if let Some(host) = self.host(node)
+                    && host.seen_leader != leader
+                {
+                    host.seen_leader = leader;
+                    self.record(node, EventKind::SeesLeader(leader));
+                }
+            }
+            ProcessEffect::Granted { epoch, to, id, at } => {
+                let at = self.when(node, at);
+                self.record(node, EventKind::Granted { epoch, to, id, at });
+            }
+            ProcessEffect::LeaseRuns(epoch, from, duration) => {
+                let from = self.when(node, from);
+                self.record(node, EventKind::LeaseRuns(epoch, from, duration));
+            }
+            ProcessEffect::LeaseGivenUp(epoch) => self.record(node, EventKind::LeaseGivenUp(epoch)),
+            ProcessEffect::Failed(why) => self.record(node, EventKind::Failed(why)),
+        }
+    }
+
+    pub(super) fn when(&self, node: NodeId, instant: Instant) -> Time {
+        let host = self.hosts.get(node);
+        host.map_or(self.now, |host| host.clock.when(instant))
+    }
+
+    pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
+        if !payload.is_message() {
+            // Closing a connection costs nothing worth counting.
+        } else if self.config.count_bytes {
+            let bytes = payload.bytes();
+            self.traffic.count(&payload, bytes);
+            self.traffic_log.record(self.now, &payload, bytes);
+        } else {
+            self.traffic.count(&payload, 0);
+        }
+        let kind = payload.kind();
+        let way = (self.network).deliveries(kind, (from, to), &mut self.network_rng);
+        let open = self.network.is_open(from, to);
+        let fate = match (open, way.first, way.second) {
+            (false, ..) => " (cut off)",
+            (_, None, None) => " (lost)",
+            (_, None, Some(_)) | (_, Some(_), None) => "",
+            (_, Some(_), Some(_)) => " (comes twice)",
+        };
+        self.log(|now| {
+            format!(
+                "{:>12} {from:>3} -> {to} {payload:?}{fate}",
+                now.to_string()
+            )
+        });
+        if !open {
+            return;
+        }
+        let sent = self.now;
+        let out = match self.hosts.get_mut(from) {
+            Some(host) => host.uplink.enqueue(self.network.sending, sent, kind),
+            None => Duration::ZERO,
+        };
+        let arrival = |payload| Scheduled::Arrival {
+            from,
+            to,
+            sent,
+            payload,
+        };
+        if let Some(second) = way.second {
+            self.after(out + second, arrival(payload.clone()));
+        }
+        if let Some(first) = way.first {
+            self.after(out + first, arrival(payload));
+        }
+    }
+
+    pub(super) fn write(&mut self, node: NodeId, stable: DurableState) {
+        let now = self.now;
+        let Some(host) = self.hosts.get_mut(node) else {
+            return;
+        };
+        let takes = host.disk.takes.unwrap_or_else(|| {
+            let least = WRITE / 8;
+            host.rng.between(least, WRITE)
+        });
+        let done = host.disk.busy_until.max(now) + takes;
+        host.disk.busy_until = done;
+        host.disk.pending.push_back(stable);
+        let incarnation = host.incarnation;
+        self.at(done, Scheduled::Written(node, incarnation));
+    }
+
+    pub(super) fn start_task(&mut self, node: NodeId, epoch: Option<Epoch>) {
+        let Some(host) = self.hosts.get_mut(node) else {
+            return;
+        };
+        host.tasks += 1;
+        let number = host.tasks;
+        host.task = Some(RunningTask { number, epoch });
+        self.record(node, EventKind::TaskStarted(epoch));
+        if self.config.writes_every.is_some() {
+            self.after(Duration::ZERO, Scheduled::TaskWrite(node, number));
+        }
+    }
+
+    pub(super) fn task_write(&mut self, node: NodeId, number: u64) {
+        let Some(every) = self.config.writes_every else {
+            return;
+        };
+        let Some(host) = self.hosts.get(node) else {
+            return;
+        };
+        let Some(task) = host.task.filter(|task| task.number == number) else {
+            return;
+        };
+        let pause = host.pause.filter(|pause| !pause.task_goes_on);
+        if pause.is_none() {
+            let receiver = NodeId(u32::MAX);
+            let way = self
+                .network
+                .deliveries("write", (node, receiver), &mut self.network_rng);
+            for pause in [way.first, way.second].into_iter().flatten() {
+                self.after(pause, Scheduled::WriteArrival(node, task.epoch));
+            }
+        }
+        let pause = self.rng.between(every / 2, every * 3 / 2);
+        self.after(pause, Scheduled::TaskWrite(node, number));
+    }
+
+    pub(super) fn end_task(&mut self, node: NodeId, pause: Duration, end: TaskEnd) {
+        if let Some(task) = self.hosts.get(node).and_then(|host| host.task) {
+            self.after(pause, Scheduled::TaskEnd(node, task.number, end));
+        }
+    }
+}
