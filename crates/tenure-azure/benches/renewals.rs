@@ -1,8 +1,8 @@
-//! What a renewal through the face of Azure Blob leases costs the server in processor time, against a
-//! native one of the same leases in the same process.
+//! The processor time of a renewal through the Azure protocol, against a native one of the same leases in
+//! the same process.
 //!
-//! Requests look as the SDK for Python sends them. Without a signature, which only this benchmark can
-//! do, is the face alone; with Shared Key is what clients do.
+//! Requests are those of the SDK for Python. Requests without a signature, which only this benchmark can
+//! send, measure the protocol alone; clients use Shared Key.
 
 #[path = "../../tenure-server/benches/support/mod.rs"]
 mod support;
@@ -25,7 +25,7 @@ const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 #[derive(Clone, Copy)]
-enum Face {
+enum Client {
     Native,
     Unsigned,
     SharedKey,
@@ -48,17 +48,18 @@ fn main() {
         .build()
         .expect("a runtime");
     runtime.block_on(make(&server));
-    let faces = [
-        ("native", Face::Native),
-        ("Azure's face, unsigned", Face::Unsigned),
-        ("Azure's face, Shared Key", Face::SharedKey),
+    let clients = [
+        ("native", Client::Native),
+        ("Azure, unsigned", Client::Unsigned),
+        ("Azure, Shared Key", Client::SharedKey),
     ];
-    let mut all = faces.map(|(name, face)| (name, face, Samples::default(), Samples::default()));
+    let mut all =
+        clients.map(|(name, client)| (name, client, Samples::default(), Samples::default()));
     // The first round warms up.
     for round in 0..=rounds {
-        for (_, face, micros, rate) in &mut all {
+        for (_, client, micros, rate) in &mut all {
             let requests: Arc<[Vec<u8>]> =
-                (0..LEASES).map(|number| renewal(*face, number)).collect();
+                (0..LEASES).map(|number| renewal(*client, number)).collect();
             let before = server.cpu();
             let began = Instant::now();
             let done = runtime.block_on(load(&server, &requests, began + length));
@@ -71,7 +72,7 @@ fn main() {
     }
     let mut rows = vec![
         [
-            "face",
+            "protocol",
             "processor time of one, us",
             "ratio",
             "renewals a second",
@@ -93,7 +94,7 @@ fn main() {
     );
 }
 
-/// Has each blob made and leased.
+/// Creates and leases each blob.
 async fn make(server: &Child) {
     let mut connection = Connection::open(server.address).await;
     let container = put("/devstoreaccount1/bench?restype=container", "");
@@ -128,8 +129,8 @@ fn put(target: &str, headers: &str) -> String {
 }
 
 /// A whole request.
-fn renewal(face: Face, number: u64) -> Vec<u8> {
-    if let Face::Native = face {
+fn renewal(client: Client, number: u64) -> Vec<u8> {
+    if let Client::Native = client {
         let body = proof(number);
         let length = body.len();
         let path = format!("/v1/namespaces/devstoreaccount1.bench/leases/lease-{number:07}/renew");
@@ -152,7 +153,7 @@ fn renewal(face: Face, number: u64) -> Vec<u8> {
          (Linux-6.1-x86_64)\r\nconnection: keep-alive\r\n",
     );
     headers += &service.replace('\n', "\r\n");
-    if let Face::SharedKey = face {
+    if let Client::SharedKey = client {
         let text =
             format!("PUT\n\n\n\n\n\n\n\n\n\n\n\n{service}/devstoreaccount1{path}\ncomp:lease");
         let key = BASE64_STANDARD.decode(KEY).expect("a key");
@@ -163,7 +164,7 @@ fn renewal(face: Face, number: u64) -> Vec<u8> {
     put(&format!("{path}?comp=lease"), &headers).into_bytes()
 }
 
-/// Renews leases here and there until then. Returns how many.
+/// Renews leases in no order until then. Returns their number.
 async fn load(server: &Child, requests: &Arc<[Vec<u8>]>, until: Instant) -> u64 {
     let done = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();

@@ -1,18 +1,18 @@
-//! Each call of the HTTP API, as a client sees it.
+//! Each operation of the HTTP API, as a client sees it.
 
 mod common;
 
 use common::{Api, answer, assert_ok, assert_refused, id, in_memory, minute};
 use serde_json::{Value, json};
 
-/// No lease id anywhere in an answer for observers.
+/// Checks that a response for observers has no lease id.
 fn assert_secret(view: &Value) {
     assert!(view.get("lease_id").is_none(), "{view}");
     assert!(!view.to_string().contains("6f1c9a64"), "{view}");
 }
 
 #[tokio::test]
-async fn an_acquire_answers_with_the_whole_view_and_the_lease_id() {
+async fn an_acquire_returns_the_whole_view_and_the_lease_id() {
     let server = in_memory();
     let body = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1),
         "metadata": {"address": "10.0.0.1:80"}});
@@ -38,7 +38,7 @@ async fn an_acquire_answers_with_the_whole_view_and_the_lease_id() {
 }
 
 #[tokio::test]
-async fn a_store_makes_a_lease_id_for_who_has_none() {
+async fn the_store_makes_a_lease_id_if_the_request_has_none() {
     let api = in_memory().api;
     let body = json!({"holder": "c1", "duration_ms": "infinite"});
     let (_, view) = api.post("job", "acquire", body).await;
@@ -51,7 +51,7 @@ async fn a_store_makes_a_lease_id_for_who_has_none() {
 }
 
 #[tokio::test]
-async fn nobody_else_ever_sees_a_lease_id() {
+async fn only_the_holder_sees_the_lease_id() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let metadata = json!({"lease_id": id(1), "metadata": {"a": "b"}});
@@ -73,7 +73,7 @@ async fn nobody_else_ever_sees_a_lease_id() {
 }
 
 #[tokio::test]
-async fn a_held_lease_is_refused_with_who_holds_it() {
+async fn the_refusal_of_a_held_lease_names_the_holder() {
     let api = in_memory().api;
     let (_, granted) = api.acquire("job", 1).await;
     let refused = api.acquire("job", 2).await;
@@ -82,14 +82,14 @@ async fn a_held_lease_is_refused_with_who_holds_it() {
     assert_eq!(problem["holder"], "c1");
     assert_eq!(problem["epoch"], granted["epoch"]);
     assert!(problem["remaining_ms"].as_u64().unwrap() > 59_000);
-    // The holder itself may ask again: it renews.
+    // A repeated acquire of the holder renews.
     let (status, again) = api.acquire("job", 1).await;
     assert_eq!((status, &again["epoch"]), (200, &granted["epoch"]));
     assert_eq!(again["revision"], granted["revision"]);
 }
 
 #[tokio::test]
-async fn a_late_duplicate_of_the_holders_acquire_undoes_nothing() {
+async fn a_late_duplicate_of_the_holders_acquire_changes_nothing() {
     let api = in_memory().api;
     let mut body = json!({"holder": "c1", "duration_ms": 1_500, "lease_id": id(1),
         "metadata": {"version": "1"}});
@@ -109,7 +109,7 @@ async fn a_late_duplicate_of_the_holders_acquire_undoes_nothing() {
 }
 
 #[tokio::test]
-async fn a_released_lease_goes_to_the_next_with_a_greater_epoch() {
+async fn a_released_lease_is_granted_with_a_greater_epoch() {
     let api = in_memory().api;
     let (_, first) = api.acquire("job", 1).await;
     let (status, released) = api.release("job", 1).await;
@@ -124,7 +124,7 @@ async fn a_released_lease_goes_to_the_next_with_a_greater_epoch() {
 }
 
 #[tokio::test]
-async fn a_changed_lease_id_is_told_and_takes_over() {
+async fn a_changed_lease_id_is_returned_and_holds_the_lease() {
     let api = in_memory().api;
     let (_, granted) = api.acquire("job", 1).await;
     let change = json!({"lease_id": id(1), "proposed_lease_id": id(2)});
@@ -162,7 +162,7 @@ async fn a_break_needs_no_body_and_may_have_a_period() {
 }
 
 #[tokio::test]
-async fn a_lease_handed_over_goes_to_nobody_else() {
+async fn a_lease_that_is_handed_over_is_granted_only_to_the_successor() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let hand_over = json!({"lease_id": id(1), "to": "c3", "within_ms": 60_000});
@@ -194,7 +194,7 @@ async fn an_epoch_can_be_verified() {
 }
 
 #[tokio::test]
-async fn metadata_are_replaced_by_the_holder_only() {
+async fn only_the_holder_replaces_the_metadata() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let put = async |number: u32| {
@@ -266,9 +266,9 @@ async fn a_list_comes_in_pages_in_order_of_names() {
     assert_eq!(none, json!({"leases": [], "next": null}));
 }
 
-/// A client reads no answer of any size; a page must fit into what it takes.
+/// A client limits the size of a response, and a page must fit.
 #[tokio::test]
-async fn a_page_of_large_leases_is_shorter_than_asked_for() {
+async fn a_page_of_large_leases_is_shorter_than_requested() {
     let api = in_memory().api;
     // Six bytes each in JSON.
     let said = "\u{1}".repeat(2_600);
@@ -296,7 +296,7 @@ async fn a_page_of_large_leases_is_shorter_than_asked_for() {
 }
 
 #[tokio::test]
-async fn a_deleted_lease_is_unknown_and_made_again_above_its_epochs_and_not_for_its_old_ids() {
+async fn a_deleted_lease_is_created_again_with_greater_epochs_and_not_for_old_lease_ids() {
     let api = in_memory().api;
     let (_, first) = api.acquire("job", 1).await;
     assert_refused(&api.delete("job").await, 409, "lease_held");
@@ -314,7 +314,7 @@ async fn a_deleted_lease_is_unknown_and_made_again_above_its_epochs_and_not_for_
 }
 
 #[tokio::test]
-async fn a_lock_delay_keeps_a_broken_lease_from_everybody() {
+async fn a_broken_lease_is_not_granted_during_its_lock_delay() {
     let api = in_memory().api;
     let mut body = minute(1);
     body["lock_delay_ms"] = json!(60_000);
@@ -330,7 +330,7 @@ async fn a_lock_delay_keeps_a_broken_lease_from_everybody() {
 }
 
 #[tokio::test]
-async fn a_server_says_that_it_lives_and_is_ready() {
+async fn a_server_is_live_and_ready() {
     let Api { origin, http } = in_memory().api;
     for path in ["/livez", "/readyz"] {
         let response = http.get(format!("{origin}{path}")).send().await.unwrap();

@@ -34,12 +34,12 @@ async fn each_of_a_thousand_leases_is_renewed_in_one_request() {
         assert!(view["remaining_ms"].as_u64() > before["remaining_ms"].as_u64());
         assert_eq!(view.get("lease_id"), None);
     }
-    // A renewal is no change.
+    // A renewal is not a change.
     assert_eq!(results[999]["revision"], before["revision"]);
 }
 
 #[tokio::test]
-async fn each_renewal_succeeds_or_fails_by_itself_in_order() {
+async fn each_renewal_succeeds_or_fails_independently_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let api = start(Config::embedded(folder.path())).api;
     assert_ok(&api.acquire("mine", 1).await);
@@ -83,7 +83,7 @@ async fn each_renewal_succeeds_or_fails_by_itself_in_order() {
 }
 
 #[tokio::test]
-async fn a_thousand_are_taken_and_one_more_is_refused_with_both_numbers() {
+async fn a_thousand_renewals_are_accepted_and_one_more_is_refused() {
     let api = in_memory().api;
     let taken = renew_many(&api, &renewals(0..1_000)).await;
     assert_ok(&taken);
@@ -99,7 +99,7 @@ async fn a_thousand_are_taken_and_one_more_is_refused_with_both_numbers() {
 }
 
 #[tokio::test]
-async fn the_body_has_a_limit_of_its_own() {
+async fn the_body_of_many_renewals_has_its_own_limit() {
     let api = in_memory().api;
     let url = format!("{}/v1/namespaces/ns/renew", api.origin);
     let send = async |bytes: usize| {

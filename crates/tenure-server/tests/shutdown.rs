@@ -1,4 +1,4 @@
-//! A shutdown is orderly: nobody hangs, nothing is lost.
+//! A shutdown is graceful: no client hangs, nothing is lost.
 
 mod common;
 
@@ -10,7 +10,7 @@ use tenure_server::Config;
 use tokio::time::{Instant, timeout};
 
 #[tokio::test]
-async fn those_who_wait_are_told_at_once_and_the_server_ends() {
+async fn waiters_get_a_response_at_once_and_the_server_ends() {
     let server = in_memory();
     let api = server.api.clone();
     let (_, held) = api.acquire("job", 1).await;
@@ -22,7 +22,7 @@ async fn those_who_wait_are_told_at_once_and_the_server_ends() {
         let request = api.http.get(url).send();
         tokio::spawn(async move { request.await.unwrap() })
     };
-    // The poll is in when a change would wake it; here it is enough that it is on its way.
+    // The poll has begun when a change would wake it; here it is enough that it was sent.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let begun = Instant::now();
     let ended = server.begin_stop();
@@ -39,7 +39,7 @@ async fn those_who_wait_are_told_at_once_and_the_server_ends() {
 }
 
 #[tokio::test]
-async fn a_server_ends_though_clients_keep_their_connections() {
+async fn a_server_ends_although_clients_keep_their_connections() {
     let server = in_memory();
     let address = server
         .api
@@ -48,14 +48,14 @@ async fn a_server_ends_though_clients_keep_their_connections() {
         .unwrap()
         .to_owned();
     let _silent = tokio::net::TcpStream::connect(&address).await.unwrap();
-    // The pool keeps this one.
+    // The pool keeps this connection.
     assert_ok(&server.api.acquire("job", 1).await);
     timeout(SOON, server.stop()).await.unwrap().unwrap();
     assert!(tokio::net::TcpStream::connect(&address).await.is_err());
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_a_shutdown() {
+async fn acknowledged_changes_survive_a_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(Config::embedded(folder.path()));
     let (_, granted) = server.api.acquire("job", 1).await;
@@ -75,7 +75,7 @@ async fn what_was_acknowledged_is_there_after_a_shutdown() {
 }
 
 #[tokio::test]
-async fn a_folder_is_free_for_the_next_store_as_soon_as_serve_has_returned() {
+async fn the_directory_is_free_when_serve_returns() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..3 {
         let server = start(Config::embedded(folder.path()));

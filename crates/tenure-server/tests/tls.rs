@@ -55,7 +55,7 @@ fn serve(tls: Tls, change: impl FnOnce(&mut Limits)) -> Running {
     served(server.with_tls(tls))
 }
 
-/// Somebody with connections of their own, who trusts this certificate alone.
+/// A client with its own connections that trusts only this certificate.
 fn client(running: &Running, made: &CertifiedKey<KeyPair>) -> Api {
     let root = Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
     Api {
@@ -77,13 +77,13 @@ async fn leases_are_held_over_tls() {
     assert_ok(&api.acquire("a", 1).await);
     assert_ok(&api.renew("a", 1).await);
     assert_refused(&api.acquire("a", 2).await, 409, "lease_held");
-    // Who trusts somebody else is not served.
+    // A client that trusts another certificate is not served.
     let other = client(&running, &make());
     assert!(other.http.get(other.url("a", "")).send().await.is_err());
 }
 
 #[tokio::test]
-async fn a_request_without_tls_gets_no_answer_to_it() {
+async fn a_request_without_tls_gets_no_response() {
     let running = serve(Files::of(&make()).open(), |_| {});
     let mut stream = connect(&running).await;
     let request = b"GET /livez HTTP/1.1\r\nhost: store\r\n\r\n";
@@ -95,7 +95,7 @@ async fn a_request_without_tls_gets_no_answer_to_it() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_is_cut_off_and_in_nobody_s_way() {
+async fn a_missing_handshake_is_cut_off_and_delays_nobody() {
     let made = make();
     let limit = Duration::from_millis(500);
     let running = serve(Files::of(&made).open(), |limits| {
@@ -106,7 +106,7 @@ async fn a_handshake_that_does_not_come_is_cut_off_and_in_nobody_s_way() {
     for _ in 0..20 {
         silent.push(connect(&running).await);
     }
-    // Half of a hello: what is said there is not what counts.
+    // Half of a hello: it does not count as a handshake.
     silent[0]
         .write_all(&[0x16, 0x03, 0x01, 0x02])
         .await
@@ -128,7 +128,7 @@ async fn a_connection_counts_before_its_handshake() {
         limits.request_time = Duration::from_secs(1);
     });
     let silent = connect(&running).await;
-    // Until it is known that the other one sits.
+    // Until the other connection has its permit.
     let until = Instant::now() + SOON;
     loop {
         let api = client(&running, &made);
@@ -138,7 +138,7 @@ async fn a_connection_counts_before_its_handshake() {
         }
         assert!(Instant::now() < until, "{answer:?}");
     }
-    // Its seat is free when it is gone.
+    // Its permit is free when it is closed.
     drop(silent);
     loop {
         let api = client(&running, &made);
@@ -152,21 +152,21 @@ async fn a_connection_counts_before_its_handshake() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_keeps_no_server_from_its_end() {
+async fn a_missing_handshake_does_not_delay_a_shutdown() {
     let made = make();
     let running = serve(Files::of(&made).open(), |_| {});
     let silent = connect(&running).await;
-    // It was let in before this one.
+    // It was accepted before this one.
     assert_ok(&client(&running, &made).acquire("a", 1).await);
     let began = Instant::now();
     running.stop().await.unwrap();
-    // Requests that are under way have 5 s, a handshake is none.
+    // Running requests have 5 s, but not a handshake.
     assert!(began.elapsed() < Duration::from_secs(4));
     drop(silent);
 }
 
 #[tokio::test]
-async fn another_certificate_is_shown_to_new_connections_and_a_wrong_one_to_nobody() {
+async fn new_connections_get_a_new_certificate_and_never_a_wrong_one() {
     let (old, new) = (make(), make());
     let files = Files::of(&old);
     let tls = files.open();
@@ -174,7 +174,7 @@ async fn another_certificate_is_shown_to_new_connections_and_a_wrong_one_to_nobo
     let early = client(&running, &old);
     assert_ok(&early.acquire("a", 1).await);
     assert_eq!(tls.reload(), Ok(false));
-    // Half of a change: the key is not the certificate's.
+    // Half of a change: the key does not belong to the certificate.
     fs::write(files.certificate(), new.cert.pem()).unwrap();
     assert_eq!(tls.reload().unwrap_err().setting(), "key");
     assert_ok(&client(&running, &old).renew("a", 1).await);
@@ -183,12 +183,12 @@ async fn another_certificate_is_shown_to_new_connections_and_a_wrong_one_to_nobo
     assert_ok(&client(&running, &new).renew("a", 1).await);
     let late = client(&running, &old);
     assert!(late.http.get(late.url("a", "")).send().await.is_err());
-    // Who was there before goes on.
+    // An open connection continues.
     assert_ok(&early.renew("a", 1).await);
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_with_its_name() {
+fn an_error_in_a_file_of_tls_names_the_file() {
     let (made, other) = (make(), make());
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
@@ -230,7 +230,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_name() {
         assert_eq!(error.setting(), setting, "{told}");
         assert!(reason.contains(part), "{part}: {told}");
         assert!(told.contains(&format!("{setting}.pem")), "{told}");
-        // Nothing of the key.
+        // The message has no part of the key.
         assert!(!told.contains(&key[60..80]), "{told}");
     }
     let files = Files::of(&made);

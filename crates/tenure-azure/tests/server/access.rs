@@ -1,4 +1,4 @@
-//! Who may use the face.
+//! Accounts, keys and permissions.
 
 use chrono::{Duration, Utc};
 use reqwest::Method;
@@ -12,7 +12,7 @@ const FIRST: &str = "Zmlyc3QgZmlyc3QgZmlyc3QgZmlyc3Q=";
 const SECOND: &str = "c2Vjb25kIHNlY29uZCBzZWNvbmQgc2U=";
 
 #[tokio::test]
-async fn without_the_face_there_is_none() {
+async fn without_the_protocol_its_paths_are_unknown() {
     let running = native_only();
     let request = running
         .api
@@ -22,7 +22,7 @@ async fn without_the_face_there_is_none() {
 }
 
 #[tokio::test]
-async fn the_store_s_own_paths_stay_its_own() {
+async fn native_paths_stay_native() {
     let (running, _az) = in_memory();
     for path in ["/", "/v1", "/v1/nothing"] {
         let request = running.api.request(Method::GET, path);
@@ -54,7 +54,7 @@ async fn an_unknown_account_is_refused_like_a_wrong_signature() {
         let text = answer.text();
         let (code, _) = text.split_once("RequestId").unwrap();
         texts.push(code.to_owned());
-        // Also where the path is wrong, nothing else is told.
+        // Also for a wrong path the refusal tells nothing else.
         who.get("/NOT?comp=list", &[])
             .await
             .assert_refused(403, "AuthenticationFailed");
@@ -71,7 +71,7 @@ async fn an_unknown_account_is_refused_like_a_wrong_signature() {
 }
 
 #[tokio::test]
-async fn both_keys_of_an_account_are_good_and_another_account_s_are_not() {
+async fn both_keys_of_an_account_are_valid_and_those_of_another_are_not() {
     let accounts = vec![
         AzureAccount::new("one", [FIRST, SECOND]).unwrap(),
         AzureAccount::new("two", [KEY]).unwrap(),
@@ -92,7 +92,7 @@ async fn both_keys_of_an_account_are_good_and_another_account_s_are_not() {
         };
         az.get("/?comp=list", &[]).await.assert(status);
     }
-    // Accounts don't see each other's containers.
+    // An account does not see the containers of another.
     let one = Az {
         account: "one".into(),
         key: FIRST.into(),
@@ -131,7 +131,7 @@ async fn a_request_that_was_signed_long_ago_or_altered_is_refused() {
 }
 
 #[test]
-fn accounts_that_can_t_be_are_refused_without_telling_a_key() {
+fn invalid_accounts_are_refused_without_showing_a_key() {
     let wrong = |name, keys: &[&str]| AzureAccount::new(name, keys.iter().copied()).unwrap_err();
     let bad_key = wrong("good", &["c2hvcnQ="]);
     assert!(matches!(&bad_key, AzureConfigError::Key { number: 1, .. }));
@@ -172,7 +172,7 @@ fn accounts_that_can_t_be_are_refused_without_telling_a_key() {
 }
 
 #[tokio::test]
-async fn over_the_limit_of_connections_a_renewal_is_served_and_nothing_else() {
+async fn over_the_limit_of_connections_only_a_renewal_is_served() {
     let limits = Limits {
         max_connections: 1,
         ..Limits::default()
@@ -187,7 +187,7 @@ async fn over_the_limit_of_connections_a_renewal_is_served_and_nothing_else() {
         ("x-ms-proposed-lease-id", &holder),
     ];
     az.put("/leases/b?comp=lease", &acquire).await.assert(201);
-    // The first client's connection stays, and this one's is one too many.
+    // The connection of the first client stays, and this one is over the limit.
     let late = Az {
         http: reqwest::Client::builder().http1_only().build().unwrap(),
         ..az.clone()

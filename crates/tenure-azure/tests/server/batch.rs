@@ -37,7 +37,7 @@ async fn batch(az: &Az, target: &str, parts: &[String]) -> Answer {
     az.send(Method::POST, target, &kind, body.as_bytes()).await
 }
 
-/// The statuses and codes of the parts of an answer, in the order of their ids.
+/// The statuses and codes of the parts of a response, in the order of their ids.
 fn outcomes(answer: &Answer) -> Vec<(u16, String)> {
     let kind = answer.assert(202).header("content-type");
     let boundary = kind.strip_prefix("multipart/mixed; boundary=").unwrap();
@@ -76,7 +76,7 @@ fn refused(status: u16, code: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn each_deletion_of_a_batch_has_an_answer_of_its_own() {
+async fn each_deletion_of_a_batch_has_its_own_response() {
     let (_running, az) = in_memory();
     for container in ["con", "other"] {
         az.put(&format!("/{container}?restype=container"), &[])
@@ -133,7 +133,7 @@ async fn each_deletion_of_a_batch_has_an_answer_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_batch_deletes_blobs_of_its_container_and_nothing_else() {
+async fn a_batch_deletes_only_blobs_of_its_container() {
     let (_running, az) = in_memory();
     for container in ["con", "other"] {
         az.put(&format!("/{container}?restype=container"), &[])

@@ -1,4 +1,4 @@
-//! Blobs that are put in blocks.
+//! Blobs that clients put in blocks.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn put_block(az: &Az, block: &str, headers: &[(&str, &str)], body: &[u8]) 
     az.send(Method::PUT, &target, headers, body).await
 }
 
-/// Makes the blob of these blocks, each with where it is looked for.
+/// Makes the blob of these blocks, each with the place to take it from.
 async fn commit(az: &Az, headers: &[(&str, &str)], blocks: &[(&str, &str)]) -> Answer {
     let entry = |(source, block): &(&str, &str)| format!("<{source}>{block}</{source}>");
     let entries: String = blocks.iter().map(entry).collect();
@@ -48,7 +48,7 @@ async fn a_blob_is_made_of_blocks_in_the_order_of_the_list() {
     container(&az).await;
     put_block(&az, "AAAA", &[], b"one ").await.assert(201);
     put_block(&az, "AAAB", &[], b"two ").await.assert(201);
-    // A block of the same id is replaced.
+    // A block with the same id is replaced.
     put_block(&az, "AAAA", &[], b"three").await.assert(201);
     // There is no blob yet.
     az.get(BLOB, &[]).await.assert_refused(404, "BlobNotFound");
@@ -74,7 +74,7 @@ async fn a_blob_is_made_of_blocks_in_the_order_of_the_list() {
         (blob.header("content-type"), blob.header("x-ms-meta-a")),
         ("text/x", "b")
     );
-    // The same list again, as by a client that lost the answer.
+    // The same list again, as from a client that lost the response.
     commit(&az, &headers, &[("Latest", "AAAB"), ("Latest", "AAAA")])
         .await
         .assert(201);
@@ -90,7 +90,7 @@ async fn a_blob_is_made_of_blocks_in_the_order_of_the_list() {
     let blob = az.get(BLOB, &[]).await;
     assert_eq!(blob.text(), "threethree!");
     assert_eq!(blob.header("content-type"), "application/octet-stream");
-    // What was not in the list is gone.
+    // Blocks that were not in the list are dropped.
     let gone = commit(&az, &[], &[("Latest", "AAAB")]).await;
     gone.assert_refused(400, "InvalidBlockList");
     assert_eq!(az.get(BLOB, &[]).await.text(), "threethree!");
@@ -128,13 +128,13 @@ async fn blocks_are_listed_as_committed_and_uncommitted() {
         answer.header("etag"),
         az.head(BLOB, &[]).await.header("etag")
     );
-    // A whole blob has no blocks, and takes the place of those that are not part of it.
+    // A blob that is put as a whole has no blocks, and drops the uncommitted ones.
     az.put_block(BLOB, &[], b"whole").await.assert(201);
     assert!(!list("all").await.contains("<Name>"));
 }
 
 #[tokio::test]
-async fn blocks_and_their_lists_need_the_lease_as_other_writes_do() {
+async fn blocks_and_block_lists_need_the_lease_like_other_writes() {
     let (_running, az) = in_memory();
     container(&az).await;
     let (own, other) = (id(1), id(2));
@@ -171,7 +171,7 @@ async fn blocks_and_their_lists_need_the_lease_as_other_writes_do() {
         (&*blob.text(), blob.header("x-ms-lease-state")),
         ("3", "leased")
     );
-    // Blocks change nothing, so a lease that was broken stays its last holder's until the blob changes.
+    // Blocks change nothing, so the last holder can use a broken lease until the blob changes.
     lease(&az, "break", &[("x-ms-lease-break-period", "0")]).await;
     put_block(&az, "AAAA", &[], b"4").await.assert(201);
     let state = async || {
@@ -181,7 +181,7 @@ async fn blocks_and_their_lists_need_the_lease_as_other_writes_do() {
             .to_owned()
     };
     assert_eq!(state().await, "broken");
-    // Nor does a list that is refused.
+    // A refused list does not change it either.
     let unknown = commit(&az, &[], &[("Latest", "AAAZ")]).await;
     unknown.assert_refused(400, "InvalidBlockList");
     assert_eq!(state().await, "broken");
@@ -208,7 +208,7 @@ async fn a_block_list_has_the_conditions_of_a_write() {
     commit(&az, &[("if-match", etag)], &latest)
         .await
         .assert(201);
-    // Nor does a page blob become one of blocks.
+    // A page blob does not become a block blob either.
     let page = [
         ("x-ms-blob-type", "PageBlob"),
         ("x-ms-blob-content-length", "512"),
@@ -221,7 +221,7 @@ async fn a_block_list_has_the_conditions_of_a_write() {
 }
 
 #[tokio::test]
-async fn a_block_is_the_one_that_was_hashed() {
+async fn a_block_must_match_its_hash() {
     let (_running, az) = in_memory();
     container(&az).await;
     let md5 = [("content-md5", "hBotaJrYa9FhFEdFPCLG/A==")];
@@ -233,7 +233,7 @@ async fn a_block_is_the_one_that_was_hashed() {
 }
 
 #[tokio::test]
-async fn blocks_go_with_their_blob_and_their_container() {
+async fn blocks_are_dropped_with_their_blob_and_their_container() {
     let (_running, az) = in_memory();
     for gone in [BLOB, "/con?restype=container"] {
         container(&az).await;
@@ -247,7 +247,7 @@ async fn blocks_go_with_their_blob_and_their_container() {
 }
 
 #[tokio::test]
-async fn uncommitted_blocks_are_taken_up_to_their_limits() {
+async fn uncommitted_blocks_are_accepted_up_to_their_limits() {
     let (_running, az) = with(|config| {
         config.max_blob_bytes = 2048;
         config.max_uncommitted_bytes = 8192;
@@ -258,12 +258,12 @@ async fn uncommitted_blocks_are_taken_up_to_their_limits() {
     assert_eq!(put("AAAA", 2049).await.outcome(), too_large);
     put("AAAA", 2048).await.assert(201);
     put("AAAB", 2048).await.assert(201);
-    // Twice the size of a blob may be there, and half of that is committed.
+    // Uncommitted blocks may have twice the size of a blob. Half of that is committed.
     assert_eq!(put("AAAC", 1).await.outcome(), too_large);
     put("AAAB", 2048).await.assert(201);
     let both = commit(&az, &[], &[("Latest", "AAAA"), ("Latest", "AAAB")]).await;
     assert_eq!(both.outcome(), too_large);
-    // Those of all blobs have a limit, too, until some of them are committed.
+    // The blocks of all blobs have a limit, too, until some of them are committed.
     let put_other = async |name: &str| {
         let target = format!("/con/{name}?comp=block&blockid=AAAA");
         az.send(Method::PUT, &target, &[], &[0; 2048]).await
@@ -277,7 +277,7 @@ async fn uncommitted_blocks_are_taken_up_to_their_limits() {
 }
 
 #[tokio::test]
-async fn uncommitted_blocks_are_forgotten_some_time_after_the_last_one() {
+async fn uncommitted_blocks_expire_some_time_after_the_last_one() {
     let (_running, az) = with(|config| config.uncommitted_time = Duration::from_secs(1));
     container(&az).await;
     put_block(&az, "AAAA", &[], b"1").await.assert(201);
@@ -291,7 +291,7 @@ async fn uncommitted_blocks_are_forgotten_some_time_after_the_last_one() {
 }
 
 #[tokio::test]
-async fn what_was_committed_is_there_after_a_restart_and_blocks_are_not() {
+async fn committed_blobs_survive_a_restart_and_uncommitted_blocks_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let open = || start(Config::embedded(folder.path()), development());
     let (running, az) = open();

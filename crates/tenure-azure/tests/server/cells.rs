@@ -1,5 +1,5 @@
-//! Every cell of the state tables of Azure Blob leases, over HTTP. Those on expired leases wait together
-//! for leases that really expire.
+//! Every cell of the state tables of Azure Blob leases, over HTTP. The cells on expired leases share one
+//! wait for leases that really expire.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::client::{Answer, Az, in_memory};
 use crate::common::id;
 
-/// What a lease is on.
+/// The resource of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Blob,
@@ -167,8 +167,7 @@ const OK: (u16, &str) = (200, "");
 const CREATED: (u16, &str) = (201, "");
 const ACCEPTED: (u16, &str) = (202, "");
 
-/// Per state of [`STATES`]: what comes of the operation, and the state afterwards, if it is another
-/// one.
+/// For each state of [`STATES`]: the result of the operation, and the state afterwards, if it changes.
 type Row = (&'static str, [((u16, &'static str), &'static str); 6]);
 
 const LEASE_TABLE: [Row; 13] = [
@@ -396,7 +395,7 @@ async fn every_lease_operation_does_in_every_state_what_azure_documents() {
 }
 
 #[tokio::test]
-async fn every_use_does_in_every_state_what_azure_documents() {
+async fn every_access_does_in_every_state_what_azure_documents() {
     let (_running, az) = in_memory();
     az.put("/cells?restype=container", &[]).await.assert(201);
     let mut cells = JoinSet::new();
@@ -419,7 +418,7 @@ async fn every_use_does_in_every_state_what_azure_documents() {
                 cells.spawn(async move {
                     let thing = prepared(az, on, number, state).await;
                     let answer = thing.do_use(what, given).await;
-                    // A container's lease guards its deletion only.
+                    // The lease of a container protects it only from deletion.
                     let reads = what == "read" || (on == On::Container && what == "metadata");
                     let held = matches!(state, "fixed" | "infinite" | "breaking");
                     let expected = match given {
@@ -437,7 +436,7 @@ async fn every_use_does_in_every_state_what_azure_documents() {
                         gone.assert_refused(404, &format!("{on:?}NotFound"));
                         return;
                     }
-                    // Who changes what an ended lease is on, ends also what was left of the lease.
+                    // A change of the resource also ends an expired or broken lease.
                     let cleared = answer.status < 300 && !reads && !held;
                     let then = if cleared { "available" } else { shown(state) };
                     assert_eq!(

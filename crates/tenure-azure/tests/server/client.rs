@@ -1,4 +1,4 @@
-//! A client that signs like the SDKs do, and shows everything that it is told.
+//! A client that signs like the SDKs, and returns everything of a response.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub const ACCOUNT: &str = "devstoreaccount1";
 pub const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// What was answered.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -39,11 +39,11 @@ pub fn development() -> AzureConfig {
     AzureConfig::new(vec![AzureAccount::development()])
 }
 
-/// A store with the face, and a client of both.
+/// A store with the protocol, and a client of both protocols.
 pub fn start(config: Config, azure: AzureConfig) -> (Running, Az) {
     let engine = config.engine.clone();
     let store = Store::open(config).expect("a store");
-    let azure = Azure::open(&store, engine.data_dir(), azure).expect("a face");
+    let azure = Azure::open(&store, engine.data_dir(), azure).expect("the protocol");
     let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
     let running = served(server.with_protocol(azure));
     let az = Az {
@@ -122,7 +122,7 @@ impl Az {
         }
     }
 
-    /// What the header `Authorization` of such a request must be.
+    /// The header `Authorization` of such a request.
     pub fn signature(
         &self,
         method: &Method,

@@ -1,5 +1,5 @@
-//! Garbage at every operation: it is told what is wrong, in the service's words, and never that the store
-//! is at fault, which would have clients ask again.
+//! Garbage at every operation: the response has a code of the service and the reason, and never blames the
+//! store, because clients would retry then.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -11,7 +11,7 @@ use tenure_server::Config;
 use crate::client::{development, start};
 use crate::common::SOON;
 
-/// Method, target and headers, all right as they are.
+/// Method, target and headers of valid requests.
 const OPERATIONS: &[(&str, &str, &[&str])] = &[
     ("GET", "?comp=list", &[]),
     ("PUT", "/new?restype=container", &[]),
@@ -116,7 +116,7 @@ const VALUES: &[&[u8]] = &[
     b"\xff\xfe",
     b"SharedKey devstoreaccount1:AAAA",
     b"Bearer a.b.c",
-    // The same header twice.
+    // A duplicate header.
     b"15\r\n+: 16",
 ];
 
@@ -204,7 +204,7 @@ fn request(method: &str, target: &str, headers: &[&[u8]], body: &str) -> Vec<u8>
     bytes
 }
 
-/// It is an answer of the service, and if it is a refusal, one that says why.
+/// The response has the form of the service, and a refusal has a reason.
 #[track_caller]
 fn check(request: &[u8], answer: &Raw) {
     let Raw { status, head, body } = answer;
@@ -249,9 +249,9 @@ fn check(request: &[u8], answer: &Raw) {
 }
 
 #[tokio::test]
-async fn garbage_at_every_operation_is_refused_in_the_service_s_words() {
+async fn garbage_at_every_operation_is_refused_with_a_code_of_the_service() {
     let config = AzureConfig {
-        // What is wrong is looked at only where somebody may ask.
+        // The error is only looked for after authentication.
         unguarded: true,
         ..development()
     };
@@ -308,7 +308,7 @@ async fn garbage_at_every_operation_is_refused_in_the_service_s_words() {
 }
 
 #[tokio::test]
-async fn other_ways_to_write_a_request_are_answered_too() {
+async fn other_forms_of_a_request_get_a_response_too() {
     let config = AzureConfig {
         unguarded: true,
         ..development()
@@ -347,7 +347,7 @@ async fn other_ways_to_write_a_request_are_answered_too() {
             400,
         ),
         (format!("OPTIONS * HTTP/1.1\r\n{host}"), 405),
-        // A body whose length nobody says, and one that is larger than what may be.
+        // A body of unknown length, and one over the limit.
         (
             format!(
                 "PUT /devstoreaccount1/con/b HTTP/1.1\r\n{put}transfer-encoding: chunked\r\n\r\nzz\r\n"
@@ -369,7 +369,7 @@ async fn other_ways_to_write_a_request_are_answered_too() {
         );
         check(text.as_bytes(), &answer);
     }
-    // Of two headers none counts.
+    // Of two headers neither counts.
     let twice = format!(
         "PUT /devstoreaccount1/con/b?comp=lease HTTP/1.1\r\nhost: store\r\n{ID}\r\n{}\r\nx-ms-lease-action: renew\r\n\
          content-length: 0\r\nconnection: close\r\n\r\n",
@@ -379,7 +379,7 @@ async fn other_ways_to_write_a_request_are_answered_too() {
     check(twice.as_bytes(), &answer);
     assert_eq!(answer.status, 400, "{}", answer.body);
     assert!(answer.body.contains("twice"), "{}", answer.body);
-    // The store's own paths keep the store's own words.
+    // Native paths keep native errors.
     let native = exchange(origin, b"GET /v1/nothing HTTP/1.0\r\n\r\n").await;
     assert!(
         native.head.contains("application/problem+json"),

@@ -1,4 +1,4 @@
-//! What clients rely on that were written for the service itself, apart from leases.
+//! Behaviour that clients of the service rely on, apart from leases.
 
 use tenure_server::Config;
 
@@ -27,7 +27,7 @@ async fn acquire(az: &Az, number: u32) {
 }
 
 #[tokio::test]
-async fn the_holder_may_write_a_blob_that_should_be_new() {
+async fn the_holder_may_write_a_blob_that_must_be_new() {
     let (_running, az) = with_blob(b"0").await;
     let create = async |lease: Option<u32>| {
         let lease = lease.map(id);
@@ -46,7 +46,7 @@ async fn the_holder_may_write_a_blob_that_should_be_new() {
     assert_eq!(az.get(BLOB, &[]).await.body, b"0");
     create(Some(1)).await.assert(201);
     assert_eq!(az.get(BLOB, &[]).await.body, b"1");
-    // While the lease is breaking, too, and not when it is broken.
+    // Also while the lease is breaking, but not when it is broken.
     let break_in = async |period| {
         let headers = [
             ("x-ms-lease-action", "break"),
@@ -62,7 +62,7 @@ async fn the_holder_may_write_a_blob_that_should_be_new() {
 }
 
 #[tokio::test]
-async fn answers_have_the_headers_that_clients_require() {
+async fn responses_have_the_headers_that_clients_require() {
     let (_running, az) = with_blob(b"0").await;
     let has = |answer: &Answer, status, name: &str, value: &str| {
         assert_eq!(answer.assert(status).header(name), value, "{name}");
@@ -101,7 +101,7 @@ async fn answers_have_the_headers_that_clients_require() {
 }
 
 #[tokio::test]
-async fn an_empty_header_of_a_lease_or_a_condition_is_none() {
+async fn an_empty_header_of_a_lease_or_a_condition_is_ignored() {
     let (_running, az) = with_blob(b"0").await;
     let headers = [
         ("x-ms-lease-action", "acquire"),
@@ -129,7 +129,7 @@ async fn an_empty_header_of_a_lease_or_a_condition_is_none() {
 }
 
 #[tokio::test]
-async fn a_page_has_at_most_5000_results_whatever_is_asked_for() {
+async fn a_page_has_at_most_5000_results() {
     let (_running, az) = with_blob(b"0").await;
     for (asked, shown) in [
         ("5000", "5000"),
@@ -145,7 +145,7 @@ async fn a_page_has_at_most_5000_results_whatever_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_range_that_is_not_there_is_told_the_size() {
+async fn the_refusal_of_a_range_names_the_size() {
     let (_running, az) = with_blob(b"0123456789").await;
     let part = az.get(BLOB, &[("x-ms-range", "bytes=10-")]).await;
     part.assert_refused(416, "InvalidRange");
@@ -161,7 +161,7 @@ async fn a_range_that_is_not_there_is_told_the_size() {
 }
 
 #[tokio::test]
-async fn the_hash_of_a_range_is_told_if_it_is_asked_for() {
+async fn the_hash_of_a_range_is_returned_on_request() {
     // Of "body", and of "od".
     const WHOLE: &str = "hBotaJrYa9FhFEdFPCLG/A==";
     const PART: &str = "r8foqY91dV5RPZ1erYiOHQ==";
@@ -208,7 +208,7 @@ async fn the_hash_of_a_range_is_told_if_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_client_of_an_old_version_signs_that_it_has_no_body() {
+async fn a_client_of_an_old_version_signs_an_empty_body() {
     let (_running, az) = in_memory();
     for (version, container) in [("2014-02-14", "old"), ("2015-02-21", "new")] {
         let headers = [("x-ms-version", version)];
@@ -220,7 +220,7 @@ async fn a_client_of_an_old_version_signs_that_it_has_no_body() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_parameter_or_why_a_credential_is_none() {
+async fn a_refusal_names_the_parameter_or_the_reason() {
     let (_running, mut az) = with_blob(b"0").await;
     let list = "/con?restype=container&comp=list&maxresults=none";
     let text = az.get(list, &[]).await.text();
@@ -244,13 +244,13 @@ async fn a_refusal_names_the_parameter_or_why_a_credential_is_none() {
     };
     let told = detail(&unsigned);
     assert!(told.contains("signature") && !told.contains(&right) && !told.contains("SharedKey "));
-    // The same as of an account that is not there.
+    // The same as for an unknown account.
     az.account = "nobody".into();
     assert_eq!(detail(&az.get(BLOB, &[]).await), told);
 }
 
 #[tokio::test]
-async fn a_client_that_sends_all_of_a_refused_body_first_reads_the_answer() {
+async fn a_client_that_sends_a_whole_refused_body_first_gets_the_response() {
     let (running, _az) = in_memory();
     let body = vec![0; 8 << 20];
     let mut wire = Wire::connect(&running.api).await;

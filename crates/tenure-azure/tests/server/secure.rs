@@ -1,4 +1,4 @@
-//! Shared access signatures and bearer tokens, and what they have to do with TLS and addresses.
+//! Shared access signatures and bearer tokens, with TLS and addresses.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn sign(text: &str) -> String {
     BASE64_STANDARD.encode(hmac::sign(&key, text.as_bytes()))
 }
 
-/// A query with all of it, signed.
+/// A signed query with these parameters.
 fn query(pairs: &[(&str, &str)], text: &str) -> String {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let pairs = pairs.iter().chain([&("sig", "")]).map(|(name, value)| {
@@ -66,7 +66,7 @@ const PROTOCOL: (u16, &str) = (403, "AuthorizationProtocolMismatch");
 const OK: (u16, &str) = (200, "");
 
 #[tokio::test]
-async fn a_signature_for_some_addresses_is_taken_from_those_alone() {
+async fn a_signature_for_certain_addresses_is_valid_only_there() {
     let (_running, az) = in_memory();
     let list = async |sas: String| {
         let url = format!("{}/{ACCOUNT}?comp=list&{sas}", az.origin);
@@ -84,10 +84,10 @@ async fn a_signature_for_some_addresses_is_taken_from_those_alone() {
         let (status, code) = list(account_sas(addresses, "")).await;
         assert_eq!((status, &*code), expected, "{addresses}");
     }
-    // Written in another way it is refused, and never overlooked.
+    // In another spelling it is refused, and never ignored.
     let hidden = account_sas("10.0.0.1", "").replace("sip=", "%73ip=");
     assert_eq!(list(hidden).await.1, ELSEWHERE.1);
-    // A proxy's address is not the client's.
+    // The address of a proxy is not that of the client.
     let config = AzureConfig {
         behind_tls: true,
         ..development()
@@ -102,7 +102,7 @@ async fn a_signature_for_some_addresses_is_taken_from_those_alone() {
 }
 
 #[tokio::test]
-async fn a_service_sas_says_what_headers_its_reader_sees() {
+async fn a_service_sas_overrides_content_headers() {
     let (_running, az) = in_memory();
     az.put("/con?restype=container", &[]).await.assert(201);
     az.put_block("/con/b", &[], b"x").await.assert(201);
@@ -138,7 +138,7 @@ async fn a_service_sas_says_what_headers_its_reader_sees() {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["cache-control"], "no-store");
     assert_eq!(response.headers()["content-type"], "text/x");
-    // Who only signs in another way gets what is kept.
+    // A client with a key gets the stored headers.
     let plain = az.get("/con/b?rsct=text/x", &[]).await;
     assert_eq!(
         plain.assert(200).header("content-type"),
@@ -151,14 +151,14 @@ async fn a_service_sas_says_what_headers_its_reader_sees() {
 }
 
 #[tokio::test]
-async fn over_tls_bearer_tokens_are_taken_and_what_is_for_https_only() {
+async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
     const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
     let set = r#"{"keys": [{"kty": "oct", "alg": "HS256",
         "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let path = folder.path().join("both.pem");
-    // Both may stand in one file.
+    // Both may be in one file.
     fs::write(&path, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
     let tls = Tls::open(&path, &path).unwrap();
     let config = AzureConfig {
@@ -173,7 +173,7 @@ async fn over_tls_bearer_tokens_are_taken_and_what_is_for_https_only() {
         let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
         server.with_protocol(azure)
     };
-    // Without the TLS that it counts on it is not served.
+    // It needs TLS and is not served without.
     let bare = timeout(SOON, open().serve(std::future::pending())).await;
     assert!(matches!(bare, Ok(Err(ServeError::Io(_)))), "{bare:?}");
 
@@ -198,7 +198,7 @@ async fn over_tls_bearer_tokens_are_taken_and_what_is_for_https_only() {
     };
     let (status, text) = with(&token).await;
     assert_eq!(status, 200);
-    // What it is told of the account is an address that it can use.
+    // The URL of the account in the response works.
     assert!(
         text.contains(&format!("ServiceEndpoint=\"{origin}/{ACCOUNT}/\"")),
         "{text}"

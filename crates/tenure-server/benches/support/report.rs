@@ -17,6 +17,10 @@ impl Samples {
         Self(rounds.map(|(sample, base)| sample / base).collect())
     }
 
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }

@@ -37,7 +37,7 @@ pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
 
 pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
     let request = LeaseRequest::of(&call)?;
-    let face = &call.service;
+    let service = &call.service;
     let (key, conditions) = match &call.resource {
         Resource::Blob { container, blob } => (
             blob_key(&call.account, container, blob)?,
@@ -52,7 +52,7 @@ pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
     // write, so it does not wait.
     let _lock = match request.operation {
         Operation::Renew(..) => None,
-        _ => Some(face.blobs.read_lock().await),
+        _ => Some(service.blobs.read_lock().await),
     };
     let version = version(&call)?;
     let stamp = version.stamp;

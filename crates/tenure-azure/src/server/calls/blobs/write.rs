@@ -170,9 +170,9 @@ pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
         container: call.container().to_owned(),
         name: call.blob().to_owned(),
     };
-    let face = &call.service;
-    face.blobs.change(&face.store, &lock, change).await?;
-    face.blobs.staged().discard(&call.target());
+    let service = &call.service;
+    service.blobs.change(&service.store, &lock, change).await?;
+    service.blobs.staged().discard(&call.target());
     let mut response = Response::default();
     *response.status_mut() = StatusCode::ACCEPTED;
     let permanent = HeaderName::from_static("x-ms-delete-type-permanent");
@@ -204,8 +204,8 @@ async fn write(call: &Call, lock: &WriteLock, blob: impl FnOnce(Stamp) -> Blob) 
         name: call.blob().to_owned(),
         blob: Arc::new(blob(stamp)),
     };
-    let face = &call.service;
-    face.blobs.change(&face.store, lock, change).await
+    let service = &call.service;
+    service.blobs.change(&service.store, lock, change).await
 }
 
 /// The length of a page blob, which has no body.

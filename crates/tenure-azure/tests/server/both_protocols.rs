@@ -1,4 +1,4 @@
-//! One lease through both faces, and what the store adds.
+//! One lease through both protocols, and the extensions of the store.
 
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ async fn with_id(az: &Az, target: &str, action: &str, number: u32) -> crate::cli
 }
 
 #[tokio::test]
-async fn a_lease_that_was_taken_through_one_face_is_seen_and_refused_through_the_other() {
+async fn a_lease_acquired_through_one_protocol_is_held_for_both() {
     let (running, az) = with_blob().await;
     let api = &running.api;
     let cases = [
@@ -51,7 +51,7 @@ async fn a_lease_that_was_taken_through_one_face_is_seen_and_refused_through_the
         let post = async |verb: &str, body| {
             answer(api.http.post(url(verb)).json(&body).send().await.unwrap()).await
         };
-        // Through Azure's face first.
+        // Through the Azure protocol first.
         let granted = acquire(&az, target, 1).await;
         let epoch: u64 = granted.assert(201).header("tenure-epoch").parse().unwrap();
         let refused = post("/acquire", minute(2)).await;
@@ -66,7 +66,7 @@ async fn a_lease_that_was_taken_through_one_face_is_seen_and_refused_through_the
         let renewed = post("/renew", json!({"lease_id": id(1)})).await;
         assert_eq!(renewed.0, 200, "{}", renewed.1);
         with_id(&az, target, "release", 1).await.assert(200);
-        // And then the other way.
+        // Then through the native API.
         assert_eq!(post("/acquire", minute(3)).await.0, 200);
         acquire(&az, target, 4)
             .await
@@ -80,7 +80,7 @@ async fn a_lease_that_was_taken_through_one_face_is_seen_and_refused_through_the
         assert_eq!(first["reason"], "client request id my-end");
         assert_eq!(first["end"], "released");
     }
-    // A blob that somebody holds natively is not written.
+    // A blob with a native holder is not written.
     az.put_block("/leases/leader", &[], b"x")
         .await
         .assert_refused(412, "LeaseIdMissing");
@@ -92,7 +92,7 @@ async fn a_lease_that_was_taken_through_one_face_is_seen_and_refused_through_the
 }
 
 #[tokio::test]
-async fn who_waits_natively_is_granted_when_the_blob_s_lease_is_released() {
+async fn a_native_waiter_is_granted_the_lease_of_a_blob_when_it_is_released() {
     let (running, az) = with_blob().await;
     let target = "/leases/leader?comp=lease";
     acquire(&az, target, 1).await.assert(201);
@@ -118,7 +118,7 @@ async fn who_waits_natively_is_granted_when_the_blob_s_lease_is_released() {
 }
 
 #[tokio::test]
-async fn of_twenty_who_compete_one_wins() {
+async fn one_of_twenty_contenders_wins() {
     let (_running, az) = with_blob().await;
     let mut competing = JoinSet::new();
     for number in 0..20 {
@@ -137,7 +137,7 @@ async fn of_twenty_who_compete_one_wins() {
 }
 
 #[tokio::test]
-async fn an_epoch_is_told_while_its_term_goes_on_and_grows() {
+async fn a_running_term_shows_its_epoch_and_epochs_grow() {
     let (_running, az) = with_blob().await;
     let target = "/leases/leader?comp=lease";
     let epoch = |answer: &crate::client::Answer| answer.header("tenure-epoch").parse::<u64>().ok();
@@ -151,7 +151,7 @@ async fn an_epoch_is_told_while_its_term_goes_on_and_grows() {
 }
 
 #[tokio::test]
-async fn a_deleted_blob_s_lease_is_gone_and_its_epochs_are_not_granted_again() {
+async fn deleting_a_blob_deletes_its_lease_and_epochs_still_grow() {
     let (running, az) = with_blob().await;
     let target = "/leases/leader?comp=lease";
     let first = acquire(&az, target, 1)

@@ -1,4 +1,4 @@
-//! Renewals go past the router, and are answered as through it.
+//! The fast path of renewals responds like the route.
 
 mod common;
 
@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Status, headers but the date, and the body but what passes with time.
+/// Status, headers without the date, and the body without the remaining time.
 async fn sent(api: &Api, path: &str, content_type: &str, body: &str) -> (u16, HeaderMap, Value) {
     let request = api.request("POST".parse().unwrap(), path);
     let request = request
@@ -22,13 +22,13 @@ async fn sent(api: &Api, path: &str, content_type: &str, body: &str) -> (u16, He
         assert!(left.as_u64().unwrap() > 50_000);
         *left = Value::Null;
     }
-    // Its length goes with it.
+    // The length depends on it.
     headers.remove("content-length");
     (status, headers, body)
 }
 
 #[tokio::test]
-async fn a_renewal_is_answered_alike_on_either_way() {
+async fn a_renewal_has_the_same_response_on_the_fast_path_and_the_route() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let json = "application/json";

@@ -1,4 +1,4 @@
-//! What survives a restart, and what is refused.
+//! Blobs after a restart, and damage.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ async fn acquire(az: &Az, number: u32) -> u16 {
 }
 
 #[tokio::test]
-async fn containers_blobs_and_their_leases_are_there_after_a_restart() {
+async fn containers_blobs_and_their_leases_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (running, az) = start(Config::embedded(folder.path()), development());
     fill(&az).await;
@@ -74,7 +74,7 @@ async fn containers_blobs_and_their_leases_are_there_after_a_restart() {
         .assert_refused(404, "BlobNotFound");
     let container = az.get("/leases?restype=container", &[]).await;
     assert_eq!(container.header("x-ms-meta-of"), "c");
-    // ETags go on from where they were.
+    // ETags continue.
     let lease = id(1);
     let put = az
         .put_block("/leases/a%2Fb", &[("x-ms-lease-id", &lease)], b"body")
@@ -84,7 +84,7 @@ async fn containers_blobs_and_their_leases_are_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn damaged_blobs_are_refused_with_the_file_s_name() {
+async fn the_refusal_of_damaged_blobs_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let (running, az) = start(Config::embedded(folder.path()), development());
     fill(&az).await;
@@ -129,12 +129,12 @@ async fn damaged_blobs_are_refused_with_the_file_s_name() {
     ));
 }
 
-/// A folder as it would be if the store were killed now.
+/// A copy of the directory, as after a kill of the store.
 fn as_killed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
-        // SQLite makes its index of a log anew.
+        // SQLite creates its index of the log again.
         if !entry.file_name().to_string_lossy().ends_with("-shm") {
             fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }
@@ -143,7 +143,7 @@ fn as_killed(folder: &Path) -> TempDir {
 }
 
 #[tokio::test]
-async fn a_log_that_is_damaged_before_its_end_is_refused_and_a_torn_end_is_not() {
+async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let (_running, az) = start(Config::embedded(folder.path()), development());
     fill(&az).await;
@@ -154,7 +154,7 @@ async fn a_log_that_is_damaged_before_its_end_is_refused_and_a_torn_end_is_not()
     let (_running, az) = start(Config::embedded(whole.path()), development());
     az.get("/leases/last", &[]).await.assert(200);
 
-    // Nobody was told of what a power cut tore.
+    // A torn change was never acknowledged.
     let torn = as_killed(folder.path());
     let bytes = fs::read(log(&torn)).unwrap();
     fs::write(log(&torn), &bytes[..bytes.len() - 100]).unwrap();
@@ -185,7 +185,7 @@ async fn a_log_that_is_damaged_before_its_end_is_refused_and_a_torn_end_is_not()
 }
 
 #[tokio::test]
-async fn a_log_or_a_database_that_is_lost_is_noticed() {
+async fn a_lost_log_or_database_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let (running, az) = start(Config::embedded(folder.path()), development());
     fill(&az).await;
@@ -216,7 +216,7 @@ async fn a_log_or_a_database_that_is_lost_is_noticed() {
     };
     assert_missing(&lose("blobs.db-wal"), "blobs.db-wal");
     assert_missing(&lose("blobs.db"), "blobs.db");
-    // Also after the log was moved into the database, some hundreds of changes later.
+    // Also some hundreds of changes later, after the log was moved into the database.
     let log = folder.path().join("blobs.db-wal");
     let database = folder.path().join("blobs.db");
     let before = fs::metadata(&database).unwrap().len();
@@ -227,12 +227,12 @@ async fn a_log_or_a_database_that_is_lost_is_noticed() {
     assert!(fs::metadata(&database).unwrap().len() > before && log.exists());
     az.put_block("/leases/last", &[], b"x").await.assert(201);
     assert_missing(&lose("blobs.db-wal"), "blobs.db-wal");
-    // An older database in its place, too.
+    // Also an older database in its place.
     let older = lose("blobs.db-wal");
     let whole = as_killed(folder.path());
     assert!(open(&whole).is_ok());
 
-    // After a stop in order no log is needed, but the database is.
+    // After a graceful shutdown the log is not needed, but the database is.
     running.stop().await.unwrap();
     drop(az);
     let stopped = as_killed(folder.path());
@@ -245,7 +245,7 @@ async fn a_log_or_a_database_that_is_lost_is_noticed() {
     )
     .unwrap();
     assert!(open(&stopped).is_err(), "the database is an older one");
-    // A mark that is none is not overlooked, and nothing is restored over one.
+    // An invalid watermark is refused, and so is a restore over it.
     fs::write(stopped.path().join("BLOBS"), "x").unwrap();
     assert!(open(&stopped).is_err());
     let other = tempfile::tempdir().unwrap();
@@ -262,7 +262,7 @@ async fn a_log_or_a_database_that_is_lost_is_noticed() {
 }
 
 #[tokio::test]
-async fn blobs_are_taken_up_to_their_limits() {
+async fn blobs_are_accepted_up_to_their_limits() {
     let config = AzureConfig {
         max_blob_bytes: 4096,
         max_total_bytes: 10 * 1024,
@@ -289,7 +289,7 @@ async fn blobs_are_taken_up_to_their_limits() {
         az.put_block("/leases/c", &[], &[0; 4096]).await.outcome(),
         too_large
     );
-    // What replaces something smaller or larger counts once, and what goes gives its room back.
+    // A replacement counts once, and a deletion frees its bytes.
     az.put_block("/leases/a", &[], &[1; 4096]).await.assert(201);
     az.delete("/leases/b", &[]).await.assert(202);
     az.put_block("/leases/c", &[], &[0; 3072]).await.assert(201);
@@ -305,7 +305,7 @@ async fn blobs_are_taken_up_to_their_limits() {
 }
 
 #[tokio::test]
-async fn a_backup_has_the_blobs_and_a_restore_brings_them_back() {
+async fn a_backup_has_the_blobs_and_a_restore_restores_them() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let file = folder.path().join("backup");
@@ -319,7 +319,7 @@ async fn a_backup_has_the_blobs_and_a_restore_brings_them_back() {
     az.put_block("/leases/later", &[], b"").await.assert(201);
     backup(&data, &file, Existing::Replace).unwrap();
     running.stop().await.unwrap();
-    // Over a store nothing is restored.
+    // A restore over a store is refused.
     let over = restore(&file, &data);
     assert!(matches!(over, Err(RestoreError::StoreThere { .. })));
 
@@ -338,7 +338,7 @@ async fn a_backup_has_the_blobs_and_a_restore_brings_them_back() {
     az.get("/leases/later", &[]).await.assert(200);
     running.stop().await.unwrap();
 
-    // A restore that was cut short after the leases were there.
+    // A restore that was interrupted after the leases were restored.
     fs::rename(other.join("blobs.db"), other.join("blobs.db.restoring")).unwrap();
     let (_running, az) = start(Config::embedded(&other), development());
     az.get("/leases/later", &[]).await.assert(200);
