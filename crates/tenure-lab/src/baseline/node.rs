@@ -50,7 +50,7 @@ impl BaselineNode {
         Self {
             me,
             members,
-            timings: timings,
+            timings,
             incarnation,
             detector: detector.expect("the lab's own parameters"),
             asked: BTreeSet::new(),

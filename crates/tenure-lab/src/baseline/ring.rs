@@ -68,7 +68,7 @@ impl Ring {
         let mut node = BaselineNode::new(me, members, timings, Incarnation(1));
         node.set_leader(context, Some(leader));
         Self {
-            node: node,
+            node,
             taking_part: None,
         }
     }
