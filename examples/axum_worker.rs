@@ -43,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
     // Metadata of the leader: followers redirect clients to this address.
     let address = arguments.next().unwrap_or(here);
     let config = Config::from_env()?.with_metadata([(ADDRESS.into(), address)].into());
-    let candidate = Arc::new(Candidate::connect(config).await?);
+    let candidate = Arc::new(Candidate::start(config).await?);
 
     let state = AppState {
         leader: watch_address(candidate.observe(), candidate.id().clone()),

@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
         program: arguments.next().context(usage)?,
         arguments: arguments.collect(),
     };
-    let candidate = Candidate::connect(Config::from_env()?).await?;
+    let candidate = Candidate::start(Config::from_env()?).await?;
     let shutdown = tenure::shutdown_signal()?;
     candidate
         .run_while_leader(shutdown, |leadership| cron.clone().lead(leadership))

@@ -8,7 +8,7 @@
 //! curl http://127.0.0.1:8090/entries
 //! ```
 //!
-//! A leader stamps its requests with `tenure::fence::Fenced`; a script under `tenure run` with
+//! A leader adds its epoch with `tenure::fence::Fenced`; a script under `tenure run` with
 //! `curl -H "tenure-epoch: $TENURE_EPOCH"`.
 
 use std::fs::{self, File};

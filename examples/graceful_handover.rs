@@ -33,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
         .zip(arguments.next())
         .context("usage: graceful_handover INBOX OUTBOX")?;
 
-    let candidate = Candidate::connect(Config::from_env()?).await?;
+    let candidate = Candidate::start(Config::from_env()?).await?;
     let worker = Worker { inbox, outbox };
     let shutdown = tenure::shutdown_signal()?;
     // The candidate renews the lease until the task has ended and then releases it, so the next

@@ -11,3 +11,8 @@
 //! | `cron` | a program that the leader runs once per period |
 //! | `backup.sh` | a shell script under `tenure run` that checks its epoch |
 //! | `azure_leader.py` | the leader election pattern with an Azure SDK, against a store or Azure |
+
+/// The programs in the README compile with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,7 +10,7 @@ use tenure::{Candidate, Config, Leadership};
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt::init();
-    let candidate = Candidate::connect(Config::new("clock".parse()?)).await?;
+    let candidate = Candidate::start(Config::new("clock".parse()?)).await?;
     let shutdown = tenure::shutdown_signal()?;
     candidate.run_while_leader(shutdown, print_the_time).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The comparison, as a user starts it: in simulated time, and of real processes.
+//! `tenure compare`: in simulated time and with real processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{Process, command, run};
 use tenure_tests::wait_for;
 
-/// A live comparison of three candidates whose temporary files are below this folder.
+/// Starts a live comparison of three candidates with its temporary files below this directory.
 fn live(folder: &TempDir, arguments: &[&str]) -> Process {
     let mut command = command(&["compare", "--live", "--candidates", "3"]);
     Process::spawn(command.args(arguments).env("TMPDIR", folder.path()))
 }
 
-/// The living processes that have something of this folder among their arguments, or in their
-/// environment: those that a leader starts have it there.
+/// The living processes with this directory in their arguments or in their environment, as the
+/// processes that a leader starts have it.
 fn processes_below(folder: &Path) -> Vec<PathBuf> {
     let folder = folder.to_str().unwrap();
     let is_below = |process: &PathBuf| {
@@ -38,20 +38,20 @@ fn is_empty(folder: &TempDir) -> bool {
     folder.path().read_dir().unwrap().next().is_none()
 }
 
-/// Waits until the leader and all that it has started stand still.
+/// Waits until the leader and all its descendants are frozen.
 fn wait_for_frozen(folder: &TempDir) {
     let is_frozen = |process: &PathBuf| {
         let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
         stat.contains(") T ")
     };
-    wait_for("a frozen leader with all that it has started", || {
+    wait_for("a frozen leader with its descendants", || {
         let processes = processes_below(folder.path());
         let frozen = processes.iter().filter(|process| is_frozen(process));
         (frozen.count() >= 3).then_some(())
     });
 }
 
-/// Whether there can be network namespaces here.
+/// Whether this machine can have network namespaces.
 fn has_namespaces(test: &str) -> bool {
     let is_allowed = Command::new("unshare").args(["--net", "true"]).status();
     let is_allowed = is_allowed.is_ok_and(|status| status.success());
@@ -68,8 +68,7 @@ fn interfaces() -> Vec<String> {
     names
 }
 
-/// What a run is measured by, as the forms of output call it: fields, columns of the table, columns of
-/// the page.
+/// The names of the figures of a run: fields, columns of the wide table, columns of the page.
 const FIGURES: &[(&str, &str, &str)] = &[
     ("first_leader", "FIRST LEADER", "first leader, s"),
     (
@@ -88,11 +87,7 @@ const FIGURES: &[(&str, &str, &str)] = &[
         "messages/election",
     ),
     ("bytes_per_election", "KB", "kB/election"),
-    (
-        "messages_at_rest",
-        "REST: MESSAGES/MIN",
-        "messages/min at rest",
-    ),
+    ("messages_at_rest", "MESSAGES/MIN", "messages/min at rest"),
     ("bytes_at_rest", "KB/MIN", "kB/min at rest"),
     ("cpu_at_rest", "CPU AT REST", "CPU at rest, %"),
 ];
@@ -102,7 +97,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
+fn a_killed_leader_is_followed_by_another_one_without_overlap() {
     let folder = tempfile::tempdir().unwrap();
     let pages = tempfile::tempdir().unwrap();
     let page = pages.path().join("report.html");
@@ -141,7 +136,7 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
             "{row}"
         );
         assert!(number(&row["first_leader"]["max"]) > 0.0, "{row}");
-        // The killed leader can't say good-bye, so its term must run out.
+        // The killed leader can't release its lease, which must expire.
         let without = number(&row["without_leader"]["max"]);
         assert!((0.5..60.0).contains(&without), "{row}");
         assert!(number(&row["terms"]) >= 2.0, "{row}");
@@ -168,7 +163,7 @@ fn a_killed_leader_is_followed_by_another_one_and_two_never_act() {
     for (_, _, column) in FIGURES {
         assert!(html.contains(&format!("<th>{column}</th>")), "{column}");
     }
-    // Time without a leader, who led when, and what it costs.
+    // Plots of the time without a leader, of the leaders over time, and of the cost.
     assert_eq!(html.matches("<svg").count(), 3);
     assert!(html.contains("Live: 3 candidates") && html.contains("% of a processor"));
     assert!(!html.contains("Messages according to the papers"));
@@ -190,7 +185,7 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
         "proxy"
     };
     let before = interfaces();
-    // Candidates, the store if there is one, and the leader's two watchdogs and command.
+    // Candidates, the store if there is one, and the leader's two watchdogs and its command.
     for (strategy, network, processes, signals, codes) in [
         (
             "lease",
@@ -199,7 +194,7 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
             &[Signal::SIGINT][..],
             &[130][..],
         ),
-        // The second comes while the processes are ended, or both at once.
+        // The second signal arrives while the processes are being killed, or both at once.
         (
             "bully",
             namespaces,
@@ -219,7 +214,8 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
         assert!(codes.contains(&code), "{code}: {}", live.stderr());
         assert_eq!(processes_below(folder.path()), Vec::<PathBuf>::new());
         assert!(is_empty(&folder));
-        // The kernel would end them, too, some time after this command has ended: so its own word counts.
+        // The kernel kills them as well, some time after the end of this command: so its own count
+        // is checked.
         let said = live.stderr();
         let ended = said
             .split("ended ")
@@ -228,9 +224,9 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
         let ended: usize = ended.expect("how many").parse().expect("a number");
         assert!(ended >= processes, "{said}");
         if network == "namespaces" {
-            // One for each candidate, and the switch.
-            let told = "none is left, nor any of their 4 network namespaces";
-            assert!(said.contains(told), "{said}");
+            // One for each candidate, and one for the switch.
+            let text = "none is left, nor any of their 4 network namespaces";
+            assert!(said.contains(text), "{said}");
         }
         assert_eq!(interfaces(), before);
     }
@@ -244,18 +240,19 @@ fn a_comparison_that_is_killed_takes_its_processes_with_it() {
     wait_for_frozen(&folder);
     live.signal(Signal::SIGKILL);
     let _ = live.wait();
-    wait_for("the end of all, frozen or not", || {
+    wait_for("the end of all processes, frozen or not", || {
         processes_below(folder.path()).is_empty().then_some(())
     });
 }
 
 #[test]
-fn a_restart_loop_hits_the_leader_and_the_settings_are_told_of_in_the_end() {
+fn a_restart_loop_hits_the_leader_and_the_settings_are_summarised() {
     let (folder, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mine = files.path().join("mine.toml");
     fs::write(&mine, "election = \"a/b\"\nlease_duration = \"2s\"\n").unwrap();
     let mine = mine.to_str().unwrap();
-    let mut live = live(&folder, &["--scenario", "restart-loop", "--config", mine]);
+    let arguments = ["--wide", "--scenario", "restart-loop", "--config", mine];
+    let mut live = live(&folder, &arguments);
     assert_eq!(live.wait().code(), Some(0), "{}", live.stderr());
     let said = live.stdout();
     let cells = |line: &str| {
@@ -271,31 +268,31 @@ fn a_restart_loop_hits_the_leader_and_the_settings_are_told_of_in_the_end() {
     let flaps = columns.iter().position(|column| column == "FLAPS");
     let flaps: f64 = row[flaps.unwrap()].parse().expect("a number");
     assert!(flaps >= 1.0, "{said}");
-    assert_tells(
+    assert_summary(
         &said,
         mine,
         &[
-            "promises one leader at a time",
-            "without a leader after a crash: at most 2.0 s by its settings",
-            "without a leader at worst: ",
+            "guarantee: one leader at a time",
+            "no leader after a crash: at most 2.0 s by its settings",
+            "longest time without a leader: ",
             "% of a processor",
-            "two never acted at once",
-            "choose it where there is a store",
+            "no overlap",
+            "use it where a store is available",
         ],
     );
 }
 
-/// What is told of these settings in the end has all of this.
-fn assert_tells(said: &str, name: &str, what: &[&str]) {
-    let told = said.split("\n\n").find(|part| part.starts_with(name));
-    let told = told.unwrap_or_else(|| panic!("nothing of {name}: {said}"));
-    for part in what {
-        assert!(told.contains(part), "{part}: {told}");
+/// Checks that the summary of these settings has all these parts.
+fn assert_summary(said: &str, name: &str, parts: &[&str]) {
+    let summary = said.split("\n\n").find(|part| part.starts_with(name));
+    let summary = summary.unwrap_or_else(|| panic!("no summary of {name}: {said}"));
+    for part in parts {
+        assert!(summary.contains(part), "{part}: {summary}");
     }
 }
 
 #[test]
-fn settings_are_told_of_in_the_end_of_a_simulated_comparison() {
+fn a_simulated_comparison_ends_with_a_summary_of_the_settings() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -333,31 +330,31 @@ fn settings_are_told_of_in_the_end_of_a_simulated_comparison() {
     ]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert_tells(
+    assert_summary(
         &said,
         &lease,
         &[
-            "without a leader after a crash: at most 9.0 s by its settings; measured ",
+            "no leader after a crash: at most 9.0 s by its settings; measured: ",
             "messages and ",
-            "two never acted at once",
-            "choose it where there is a store",
+            "no overlap",
+            "use it where a store is available",
         ],
     );
-    assert_tells(
+    assert_summary(
         &said,
         &quorum,
         &[
-            "nobody leads without a majority",
-            "two never acted at once",
-            "choose it where there is nothing but the members",
+            "no leader without a majority",
+            "no overlap",
+            "use it where no store is available",
             "its file names 3 members; 5 were compared",
         ],
     );
-    assert_tells(&said, &both, &["two never acted at once"]);
-    assert_tells(
+    assert_summary(&said, &both, &["no overlap"]);
+    assert_summary(
         &said,
         &pair,
-        &["as an effort", "two acted at once in: cut-leader"],
+        &["best effort", "two leaders overlapped in: cut-leader"],
     );
 }
 
@@ -380,7 +377,9 @@ fn every_figure_is_in_every_form_of_output() {
         assert_eq!(output.status.code(), Some(0), "{more:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let table = out(&["--report", page]);
+    let table = out(&["--wide", "--report", page]);
+    let narrow = out(&[]);
+    assert!(narrow.lines().all(|line| line.len() <= 110), "{narrow}");
     let rows: Vec<Value> = serde_json::from_str(&out(&["--json"])).unwrap();
     let csv = out(&["--csv"]);
     let head = csv.lines().next().unwrap();
@@ -389,19 +388,24 @@ fn every_figure_is_in_every_form_of_output() {
         assert!(rows[0].get(field).is_some(), "{field}: {}", rows[0]);
         assert!(head.contains(field), "{field}: {head}");
         assert!(html.contains(&format!("<th>{of_page}</th>")), "{of_page}");
-        // Nothing is used in simulated time.
+        // Simulated runs use no processor time.
         assert!(
             table.contains(column) || *field == "cpu_at_rest",
             "{column}: {table}"
         );
     }
     for line in csv.lines() {
-        assert_eq!(line.split(',').count(), head.split(',').count(), "{line}");
+        let (columns, cells) = (head.split(','), line.split(','));
+        assert_eq!(cells.clone().count(), columns.clone().count(), "{line}");
+        for (column, cell) in columns.zip(cells) {
+            let is_measured = column != "cpu_at_rest_percent";
+            assert!(!cell.is_empty() || !is_measured, "{column}: {line}");
+        }
     }
 }
 
 #[test]
-fn the_papers_claims_are_told_in_every_form() {
+fn the_claims_of_the_papers_are_printed_in_every_form() {
     let out = |more: &[&str]| {
         let output = run(&[&["compare", "papers"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{more:?}");
@@ -433,7 +437,7 @@ fn the_papers_claims_are_told_in_every_form() {
 }
 
 #[test]
-fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
+fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -450,7 +454,7 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
         (&["--scenario", "kil"][..], "did you mean \"kill-two\"?"),
         (&["--contestant", "buly"], "did you mean \"bully\"?"),
         (&["--config", &slip], "did you mean lease_duration?"),
-        (&["--config", &alone], "it elects nobody"),
+        (&["--config", &alone], "it has no election"),
         (&["--scenaro", "start"], "'--scenario'"),
         (&["--seeds", "3..3"], "FROM must be below TO"),
         (&["--network", "proxy"], "--live"),
@@ -459,7 +463,7 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
             "did you mean \"lease\"?",
         ),
         (&["--report", "/nonexistent/report.html"], "/nonexistent"),
-        // Before anything starts.
+        // These are refused before any process starts.
         (&["--live", "--scenario", "clock-slow"], "kill-leader"),
         (
             &["--live", "--scenario", "kill-leder"],
@@ -481,7 +485,7 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
             &["--live", "--config", &slip],
             "did you mean lease_duration?",
         ),
-        (&["--live", "--config", &alone], "elects nobody"),
+        (&["--live", "--config", &alone], "has no election"),
         (
             &["--live", "--config", &blob],
             "\"azure-blob\" can't be compared",
@@ -500,7 +504,7 @@ fn what_can_not_be_compared_is_refused_with_the_nearest_that_can() {
                 "--scenario",
                 "slow-links",
             ],
-            "made by proxies",
+            "only proxies can make",
         ),
         (
             &["--live", "--report", "/nonexistent/report.html"],

@@ -1,4 +1,4 @@
-//! The demo, as a newcomer starts it.
+//! `tenure demo`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tenure_tests::process::{Process, command, output, run};
 use tenure_tests::wait_for;
 
-/// A demo whose temporary files are below this folder.
+/// Starts a demo with its temporary files below this directory.
 fn demo(folder: &TempDir, arguments: &[&str]) -> Process {
     let mut command = command(&["demo", "--seconds", "12"]);
     Process::spawn(command.args(arguments).env("TMPDIR", folder.path()))
@@ -28,7 +28,7 @@ fn wait_for_event(demo: &Process, name: &str) {
     });
 }
 
-/// The living processes that have something of this folder among their arguments or open files.
+/// The living processes with this directory in their arguments.
 fn processes_below(folder: &Path) -> Vec<PathBuf> {
     let folder = folder.to_str().unwrap();
     let is_below = |process: &PathBuf| {
@@ -53,7 +53,7 @@ fn is_empty(folder: &TempDir) -> bool {
 }
 
 #[test]
-fn the_demo_tells_scripts_what_happened_and_that_all_was_kept() {
+fn the_demo_prints_json_events_and_keeps_its_guarantees() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = demo(&folder, &["--json"]);
     wait_for_event(&demo, "failover");
@@ -73,7 +73,7 @@ fn the_demo_tells_scripts_what_happened_and_that_all_was_kept() {
     assert_eq!(summary["overlap_ms"], 0, "{summary}");
     assert_eq!(summary["kept"], true, "{summary}");
     let refused = summary["refused_writes"].as_u64().unwrap();
-    // The frozen leader's write, unless it was frozen after it.
+    // The write of the frozen leader, unless it was frozen after the write.
     assert_eq!(refused > 0, named("refused") > 0, "{summary}");
     assert_eq!(status.code(), Some(0));
     assert!(processes_below(folder.path()).is_empty());
@@ -81,7 +81,7 @@ fn the_demo_tells_scripts_what_happened_and_that_all_was_kept() {
 }
 
 #[test]
-fn a_demo_among_peers_is_parted_too_and_all_is_kept() {
+fn a_demo_among_peers_is_also_partitioned_and_keeps_its_guarantees() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = demo(&folder, &["--json", "--strategy", "bully"]);
     wait_for_event(&demo, "leader");
@@ -110,7 +110,7 @@ fn a_demo_among_peers_is_parted_too_and_all_is_kept() {
 }
 
 #[test]
-fn an_interrupted_demo_leaves_nothing_and_tells_the_signal() {
+fn an_interrupted_demo_leaves_nothing_and_exits_with_the_code_of_the_signal() {
     for (signal, code, strategy) in [
         (Signal::SIGINT, 130, "lease"),
         (Signal::SIGINT, 130, "bully"),
@@ -154,7 +154,7 @@ fn a_killed_demo_leaves_no_processes() {
 }
 
 #[test]
-fn a_demo_that_can_not_be_is_refused_before_anything_starts() {
+fn an_impossible_demo_is_refused_before_anything_starts() {
     for (flag, value) in [
         ("--workers", "0"),
         ("--workers", "1"),
@@ -174,7 +174,7 @@ fn a_demo_that_can_not_be_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_demo_of_two_peers_is_refused_because_one_could_not_lead_alone() {
+fn a_demo_of_two_peers_is_refused_because_one_of_them_is_no_majority() {
     let output = run(&["demo", "--strategy", "bully", "--workers", "2"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -185,7 +185,7 @@ fn a_demo_of_two_peers_is_refused_because_one_could_not_lead_alone() {
 }
 
 #[test]
-fn a_demo_without_a_temporary_folder_says_so() {
+fn a_demo_without_a_temporary_directory_reports_it() {
     let mut command = command(&["demo", "--seconds", "12"]);
     let output = output(command.env("TMPDIR", "/nonexistent/folder"));
     let said = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! Every example as a newcomer starts it: as a process, with a store beside it.
+//! Every example as a new user starts it: as a process, with a store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tenure_tests::process::{self, Process};
 use tenure_tests::store::LocalStore;
 use tenure_tests::{wait_for, wait_until};
 
-/// An example that competes for `examples/{name}` at this store.
+/// The example with this name, as a candidate in `examples/{name}` at this store.
 fn example(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) -> Command {
     let tenure = process::tenure();
     let folder = tenure.parent().expect("a folder of programs");
@@ -24,7 +24,7 @@ fn example(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) 
         program.display()
     );
     let mut command = Command::new(program);
-    // Without what the environment of the tests says of candidates.
+    // Without the environment variables of the tests for candidates.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);
@@ -39,13 +39,13 @@ fn example(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) 
     command
 }
 
-/// The same, with a lease so short that a test can wait for its end.
+/// The same, with a lease duration that a test can wait for.
 fn quick(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) -> Process {
     let mut command = example(name, store, candidate, arguments);
     Process::spawn(command.env("TENURE_LEASE_DURATION", "2s"))
 }
 
-/// Waits until the process has written a line that begins with `start`, and returns its rest.
+/// Waits for a line of the process that begins with `start`, and returns the rest of it.
 fn line(process: &Process, start: &str) -> String {
     wait_for(start, || {
         let text = process.stdout();
@@ -69,7 +69,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn axum_worker_answers_everywhere_and_hands_out_on_the_leader() {
+async fn axum_worker_answers_on_every_process_and_issues_tickets_on_the_leader() {
     let store = LocalStore::start();
     let http = reqwest::Client::new();
     let start = |candidate| {
@@ -93,12 +93,12 @@ async fn axum_worker_answers_everywhere_and_hands_out_on_the_leader() {
     };
 
     let (mut first, here) = start("worker-1");
-    wait_until("worker-1 to lead", async || {
+    wait_until("leadership of worker-1", async || {
         (status(&here).await == StatusCode::OK).then_some(())
     })
     .await;
     let (mut second, there) = start("worker-2");
-    // The other one says who leads, and sends people there.
+    // The other worker names the leader, and redirects requests to it.
     wait_until("worker-2 to see the leader", async || {
         let answer = http.get(format!("{there}/leader")).send().await;
         let answer = answer.expect("an answer");
@@ -107,7 +107,7 @@ async fn axum_worker_answers_everywhere_and_hands_out_on_the_leader() {
     })
     .await;
     let (epoch, number) = ticket(&here).await;
-    wait_until("worker-2 to send people on", async || {
+    wait_until("a redirect by worker-2", async || {
         let answer = http.post(format!("{there}/tickets")).send().await;
         answer
             .expect("an answer")
@@ -121,7 +121,7 @@ async fn axum_worker_answers_everywhere_and_hands_out_on_the_leader() {
 
     first.signal(Signal::SIGKILL);
     first.wait();
-    wait_until("worker-2 to lead", async || {
+    wait_until("leadership of worker-2", async || {
         (status(&there).await == StatusCode::OK).then_some(())
     })
     .await;
@@ -131,7 +131,7 @@ async fn axum_worker_answers_everywhere_and_hands_out_on_the_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fenced_receiver_keeps_the_stale_out_also_after_a_restart() {
+async fn fenced_receiver_refuses_stale_writes_even_after_a_restart() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = folder.path().join("ledger.txt");
@@ -167,7 +167,7 @@ async fn fenced_receiver_keeps_the_stale_out_also_after_a_restart() {
 
     receiver.signal(Signal::SIGKILL);
     receiver.wait();
-    // As if the crash had cut an entry off.
+    // As after a crash in the middle of an entry.
     let torn = fs::read_to_string(&ledger).expect("a ledger") + "99 to";
     fs::write(&ledger, torn).expect("a ledger");
     let receiver = start();
@@ -179,7 +179,7 @@ async fn fenced_receiver_keeps_the_stale_out_also_after_a_restart() {
 }
 
 #[test]
-fn graceful_handover_finishes_what_it_has_begun() {
+fn graceful_handover_finishes_its_current_work() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (inbox, outbox) = (folder.path().join("inbox"), folder.path().join("outbox"));
@@ -190,7 +190,7 @@ fn graceful_handover_finishes_what_it_has_begun() {
     for file in &files {
         fs::write(inbox.join(file), file).expect("a file");
     }
-    // The default lease of 15 s: whoever is quick has not waited for it to expire.
+    // The default lease lasts 15 s: a quick successor has not waited for it to expire.
     let start = |candidate| {
         let arguments = [path(&inbox), path(&outbox)];
         Process::spawn(&mut example(
@@ -221,16 +221,16 @@ fn graceful_handover_finishes_what_it_has_begun() {
     assert!(next > epoch);
 
     line(&first, "handed over");
-    let said = first.stdout();
+    let output = first.stdout();
     assert!(
-        said.contains("done file-2") && said.ends_with("handed over\n"),
-        "{said}"
+        output.contains("done file-2") && output.ends_with("handed over\n"),
+        "{output}"
     );
     assert!(
-        !said.contains("file-3"),
-        "it has begun something new: {said}"
+        !output.contains("file-3"),
+        "it has begun new work: {output}"
     );
-    wait_for("the rest to be done", || {
+    wait_for("the end of the remaining work", || {
         (names(&outbox) == files).then_some(())
     });
     assert!(names(&inbox).is_empty());
@@ -244,7 +244,7 @@ fn graceful_handover_finishes_what_it_has_begun() {
     assert!(second.wait().success(), "{}", second.stderr());
 }
 
-/// Waits until the process hears this signal itself, by which it would be ended otherwise.
+/// Waits until the process handles this signal, which would kill it otherwise.
 fn wait_for_handler(process: &Process, signal: Signal) {
     let status = format!("/proc/{}/status", process.pid());
     wait_for("a handler", || {
@@ -256,14 +256,14 @@ fn wait_for_handler(process: &Process, signal: Signal) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_example_stops_in_order_however_it_is_told_to() {
+async fn every_example_stops_in_order_on_each_stop_signal() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| path(&folder.path().join(name)).to_owned();
     let (database, ledger) = (file("runs.db"), file("ledger"));
     let (logs, summary) = (path(folder.path()), file("summary.db"));
-    // Those that lead in this store, with what they say then; the others have the usual one, which may
-    // not be there.
+    // Those with a text lead in this store, and print the text then. The others use the default
+    // address, which may not have a store.
     let examples: [(&str, &[&str], Option<&str>); 5] = [
         ("axum_worker", &[], Some("tickets are handed out here")),
         ("cron", &[LONG, &database, "true"], Some("tick 0: ")),
@@ -273,7 +273,7 @@ async fn every_example_stops_in_order_however_it_is_told_to() {
     ];
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         for (name, arguments, leads) in examples {
-            // With the default lease of 15 s: who is not told that it is free waits for its end.
+            // The default lease lasts 15 s: without a release the next one would wait for its end.
             let mut process = Process::spawn(&mut example(name, &store, "worker", arguments));
             if let Some(text) = leads {
                 line(&process, text);
@@ -291,11 +291,11 @@ async fn every_example_stops_in_order_however_it_is_told_to() {
     }
 }
 
-/// A period so long that it does not end while a test runs.
+/// A period that does not end during a test.
 const LONG: &str = "36500d";
 
 #[test]
-fn cron_runs_a_tick_once_whoever_leads() {
+fn cron_runs_a_tick_once_across_a_change_of_leaders() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (runs, log) = (folder.path().join("runs.db"), folder.path().join("log"));
@@ -313,7 +313,7 @@ fn cron_runs_a_tick_once_whoever_leads() {
 }
 
 #[test]
-fn cron_begins_a_tick_again_that_a_dead_leader_has_not_finished() {
+fn cron_repeats_a_tick_that_a_dead_leader_has_not_finished() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (runs, log) = (folder.path().join("runs.db"), folder.path().join("log"));
@@ -326,7 +326,7 @@ fn cron_begins_a_tick_again_that_a_dead_leader_has_not_finished() {
     let start = |candidate| quick("cron", &store, candidate, &arguments);
     let mut first = start("cron-1");
     let begun = || fs::read_to_string(&log).is_ok_and(|text| !text.is_empty());
-    wait_for("the program to begin", || begun().then_some(()));
+    wait_for("the begin of the program", || begun().then_some(()));
     let second = start("cron-2");
     first.signal(Signal::SIGKILL);
     first.wait();
@@ -341,7 +341,7 @@ fn cron_begins_a_tick_again_that_a_dead_leader_has_not_finished() {
 }
 
 #[test]
-fn cron_runs_each_period_on_one_of_them() {
+fn cron_runs_each_period_on_one_process() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (runs, log) = (folder.path().join("runs.db"), folder.path().join("log"));
@@ -370,7 +370,7 @@ fn backup(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn backup_runs_under_tenure_run_and_publishes_nothing_stale() {
+fn backup_runs_under_tenure_run_and_publishes_no_stale_archive() {
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
@@ -415,7 +415,7 @@ fn backup_runs_under_tenure_run_and_publishes_nothing_stale() {
     run.signal(Signal::SIGTERM);
     run.wait();
 
-    // One that was frozen for so long that the folder has seen another leader.
+    // A backup that was frozen until the folder had an archive of another leader.
     let before = fs::read_link(&latest).expect("a link");
     let mut late = backup(&[path(&source), path(&target), "1"]);
     let mut late = Process::spawn(late.env("TENURE_EPOCH", (epoch - 1).to_string()));
@@ -438,14 +438,14 @@ fn backup_runs_under_tenure_run_and_publishes_nothing_stale() {
 }
 
 #[test]
-fn backup_publishes_nothing_past_a_fence_that_it_can_not_read() {
+fn backup_publishes_nothing_if_it_cannot_read_the_fence() {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
     for folder in [&source, &target] {
         fs::create_dir(folder).expect("a folder");
     }
     let fence = target.join("epoch");
-    // The last has more digits than a shell can count.
+    // The last one has more digits than a shell can count.
     for damaged in ["", "garbage", "7 8", "-1", "0x7", "99999999999999999999999"] {
         fs::write(&fence, damaged).expect("a file");
         let mut script = backup(&[path(&source), path(&target), "1"]);
@@ -454,8 +454,8 @@ fn backup_publishes_nothing_past_a_fence_that_it_can_not_read() {
         assert_eq!(fs::read_to_string(&fence).expect("a file"), damaged);
         assert_eq!(names(&target), ["epoch", "lock"], "{damaged:?}");
         wait_for("the reason", || {
-            let said = script.stderr();
-            (said.contains("is no epoch") || said.contains("is stale")).then_some(())
+            let output = script.stderr();
+            (output.contains("is no epoch") || output.contains("is stale")).then_some(())
         });
     }
 }

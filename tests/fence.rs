@@ -15,7 +15,7 @@ use tenure::{Candidate, Config, Epoch};
 use tenure_tests::store::LocalStore;
 use tokio::sync::Notify;
 
-/// A service that counts its calls and keeps the headers of the last one, behind a fence.
+/// A service behind a fence that counts its calls and keeps the headers of the last one.
 struct Receiver {
     address: SocketAddr,
     calls: Arc<AtomicUsize>,
@@ -77,8 +77,8 @@ async fn problem(response: Response) -> Value {
 async fn candidate(store: &LocalStore, name: &str) -> Candidate {
     let config = Config::new("billing/nightly".parse().expect("a name"))
         .with_candidate(name.parse().expect("an id"))
-        .with_servers([store.url()]);
-    Candidate::connect(config).await.expect("a candidate")
+        .with_servers([store.endpoint()]);
+    Candidate::start(config).await.expect("a candidate")
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_stale_request_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_without_one_right_epoch_is_refused() {
+async fn a_request_without_exactly_one_valid_epoch_is_refused() {
     let receiver = Receiver::start(FenceLayer::new(Gate::new())).await;
     let twice = receiver.request().header(EPOCH_HEADER, 7);
     for request in [
@@ -121,7 +121,7 @@ async fn a_request_without_one_right_epoch_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaders_stamp_their_requests_and_the_old_one_is_kept_out() {
+async fn requests_carry_the_leaders_epoch_and_those_of_an_old_leader_are_refused() {
     let store = LocalStore::start();
     let election = "billing/nightly".parse().expect("a name");
     let gate = Arc::new(Gate::new());
@@ -130,14 +130,14 @@ async fn leaders_stamp_their_requests_and_the_old_one_is_kept_out() {
     let first = candidate(&store, "first").await;
     let term = first.campaign().await.expect("a term");
     let old = (*term).clone();
-    let request = receiver.request().header(EPOCH_HEADER, "of somebody else");
+    let request = receiver.request().header(EPOCH_HEADER, "another one");
     let answer = request.fenced(&old).expect("a leader").send().await;
     assert_eq!(answer.expect("an answer").status(), StatusCode::NO_CONTENT);
     assert_eq!(receiver.header(EPOCH_HEADER), old.epoch().to_string());
     assert_eq!(receiver.header(ELECTION_HEADER), "billing/nightly");
     assert_eq!(gate.current(), old.epoch());
 
-    // Made while it led, and sent much later.
+    // Created during the term, and sent much later.
     let late = receiver.request().fenced(&old).expect("a leader");
     term.resign().await;
     let refused = receiver
@@ -159,9 +159,10 @@ async fn leaders_stamp_their_requests_and_the_old_one_is_kept_out() {
     assert_eq!(receiver.calls(), 2);
 }
 
-/// The hole of every fence at the door, and how a handler closes it.
+/// A fence in front of a handler cannot stop a request that has passed it; the handler can check
+/// again.
 #[tokio::test]
-async fn a_handler_that_was_overtaken_can_still_be_stopped() {
+async fn a_handler_can_still_refuse_a_request_that_was_overtaken() {
     let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let written = Arc::new(Mutex::new(Vec::new()));
     let (at_work, may_go, log) = (arrived.clone(), go.clone(), written.clone());

@@ -16,7 +16,7 @@ use tenure_tests::wait_until;
 
 const HOME: &str = "http://10.0.0.7:8080";
 
-/// A candidate's routes, served.
+/// The routes of a candidate on a server.
 struct Routes {
     address: SocketAddr,
     http: Client,
@@ -63,9 +63,9 @@ impl Routes {
         (answer, body)
     }
 
-    /// Waits until `/leader` names this candidate, or nobody.
+    /// Waits until `/leader` names this candidate, or none.
     async fn names(&self, leader: Option<&str>) -> (Answer, Value) {
-        wait_until("/leader to name who leads", async || {
+        wait_until("the expected answer of /leader", async || {
             let (answer, body) = self.leader().await;
             (body["leader"]["candidate"].as_str() == leader).then_some((answer, body))
         })
@@ -80,7 +80,7 @@ impl Routes {
 fn config(store: SocketAddr, name: &str) -> Config {
     Config::new("web/coordinator".parse().expect("a name"))
         .with_candidate(name.parse().expect("an id"))
-        .with_servers([store::url(store)])
+        .with_servers([store::endpoint(store)])
         .with_metadata(BTreeMap::from([(ADDRESS.into(), HOME.into())]))
 }
 
@@ -93,11 +93,11 @@ fn quick(config: Config) -> Config {
 }
 
 async fn connect(config: Config) -> Candidate {
-    Candidate::connect(config).await.expect("a candidate")
+    Candidate::start(config).await.expect("a candidate")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_leader_answers_200_and_the_others_say_where_it_is() {
+async fn the_leader_answers_200_and_the_others_answer_with_its_address() {
     let store = LocalStore::start();
     let leader = connect(config(store.address(), "worker-1")).await;
     let other = connect(config(store.address(), "worker-2")).await;
@@ -117,7 +117,7 @@ async fn the_leader_answers_200_and_the_others_say_where_it_is() {
     let whole = json!({
         "candidate": "worker-1", "epoch": epoch, "address": HOME, "metadata": {"address": HOME},
     });
-    // At once: it does not wait for the store to tell.
+    // At once, without waiting for the store.
     let (answer, body) = here.leader().await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.epoch, Some(epoch.to_string()));
@@ -144,7 +144,7 @@ async fn the_leader_answers_200_and_the_others_say_where_it_is() {
     assert_eq!(head.leader.as_deref(), Some(HOME));
     assert_eq!(head.epoch, Some(epoch.to_string()));
 
-    // Leading or not makes no difference to whether a process is alive and ready.
+    // A process is alive and ready whether it leads or not.
     for routes in [&here, &there] {
         assert_eq!(routes.status("/livez").await, StatusCode::OK);
         assert_eq!(routes.status("/readyz").await, StatusCode::OK);
@@ -157,9 +157,9 @@ async fn the_leader_answers_200_and_the_others_say_where_it_is() {
     there.names(None).await;
 }
 
-/// The one that must not be late: no answer of 200 after the term.
+/// Safety: no answer with status 200 comes after the term.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
+async fn a_leader_that_is_cut_off_answers_by_its_own_clock() {
     let store = LocalStore::start();
     let proxy = Proxy::start(store.address()).await.unwrap();
     let candidate = connect(quick(config(proxy.address(), "worker-1"))).await;
@@ -168,7 +168,7 @@ async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
     assert_eq!(routes.status("/leader").await, StatusCode::OK);
 
     proxy.set(ProxyMode::Hang);
-    wait_until("the term to be over", async || {
+    wait_until("the end of the term", async || {
         (!term.is_valid()).then_some(())
     })
     .await;
@@ -176,7 +176,7 @@ async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
     let (answer, body) = routes.leader().await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(answer.epoch, None);
-    // What the store said last names this very candidate: nobody is sent here by that.
+    // The last answer of the store names this candidate, and must not be used.
     assert_eq!(
         (&body["leading"], &body["leader"]),
         (&json!(false), &json!(null))
@@ -186,7 +186,7 @@ async fn a_leader_that_is_cut_off_says_so_by_its_own_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_gone_makes_the_leader_unknown() {
+async fn an_unreachable_store_makes_the_leader_unknown() {
     let store = LocalStore::start();
     let proxy = Proxy::start(store.address()).await.unwrap();
     let leader = connect(config(store.address(), "worker-1")).await;
@@ -210,7 +210,7 @@ async fn routes_do_not_keep_a_candidate_and_are_not_ready_without_it() {
     assert_eq!(routes.status("/leader").await, StatusCode::OK);
     drop(term);
     drop(candidate);
-    wait_until("the driver to be missed", async || {
+    wait_until("the end of readiness", async || {
         (routes.status("/readyz").await == StatusCode::SERVICE_UNAVAILABLE).then_some(())
     })
     .await;
@@ -219,12 +219,12 @@ async fn routes_do_not_keep_a_candidate_and_are_not_ready_without_it() {
         routes.status("/leader").await,
         StatusCode::SERVICE_UNAVAILABLE
     );
-    // And its lease is free.
+    // The lease is free, too.
     let _next = other.campaign().await.expect("a term");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_no_header_stays_in_the_body() {
+async fn an_address_that_is_not_a_valid_header_is_only_in_the_body() {
     let store = LocalStore::start();
     let forged = "http://10.0.0.7\r\nset-cookie: a=b";
     let forger = config(store.address(), "worker-1")
@@ -242,20 +242,20 @@ async fn an_address_that_is_no_header_stays_in_the_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_knows_its_own_term_and_what_it_is_promised() {
+async fn a_candidate_knows_its_own_term_and_its_guarantee() {
     let store = LocalStore::start();
     let candidate = connect(config(store.address(), "worker-1")).await;
     assert_eq!(candidate.guarantee(), Guarantee::FencedLease);
     assert!(candidate.leadership().is_none());
     let term = candidate.campaign().await.expect("a term");
-    let seen = candidate.leadership().expect("a term that is on");
+    let seen = candidate.leadership().expect("a running term");
     assert_eq!(seen.epoch(), term.epoch());
     term.resign().await;
     assert!(candidate.leadership().is_none() && !seen.is_valid());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_leader_proclaims_is_what_all_routes_say() {
+async fn all_routes_show_the_proclaimed_metadata() {
     let store = LocalStore::start();
     let leader = connect(config(store.address(), "worker-1")).await;
     let other = connect(config(store.address(), "worker-2")).await;
@@ -265,7 +265,7 @@ async fn what_a_leader_proclaims_is_what_all_routes_say() {
     leadership
         .proclaim(moved)
         .await
-        .expect("a store that takes it");
+        .expect("the store accepts it");
     for routes in [&here, &there] {
         wait_until("the new address", async || {
             let (_, body) = routes.leader().await;

@@ -1,4 +1,4 @@
-//! `tenure serve` over TLS, and those who speak to it.
+//! `tenure serve` over TLS, and its clients.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ fn make() -> CertifiedKey<KeyPair> {
     rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate")
 }
 
-/// That of the development account.
+/// The key of the development account.
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
@@ -70,22 +70,22 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn a_leader_is_elected_and_looked_at_over_tls() {
+fn a_leader_is_elected_and_shown_over_tls() {
     let files = Files::of(&make());
     let (_store, url) = files.serve();
     let certificate = files.path("certificate");
-    let place = ["--server", &url, "--ca-file", &certificate];
+    let server = ["--server", &url, "--ca-file", &certificate];
     let election = ["run", "--once", "--election", "tests/job"];
-    let ran = run(&[&election[..], &place, &["--", "true"]].concat());
+    let ran = run(&[&election[..], &server, &["--", "true"]].concat());
     assert!(ran.status.success(), "{ran:?}");
-    let status = run(&[&["status", "tests/job"][..], &place].concat());
+    let status = run(&[&["status", "tests/job"][..], &server].concat());
     assert!(status.status.success(), "{status:?}");
-    // The doctor finds the store. What it finds of it is not the question.
-    let doctor = run(&[&["doctor", "--json"][..], &place].concat());
+    // Only that the doctor reaches the store matters here.
+    let doctor = run(&[&["doctor", "--json"][..], &server].concat());
     let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(text.contains("\"reachable\": true"), "{text}");
 
-    // Also where it stands in a file or in the environment.
+    // The same with the setting in a file or in the environment.
     files.write(
         "tenure.toml",
         &format!("servers = [{url:?}]\nca_file = {certificate:?}\n"),
@@ -96,7 +96,7 @@ fn a_leader_is_elected_and_looked_at_over_tls() {
     let by_variable = output(by_variable.env("TENURE_CA_FILE", &certificate));
     assert!(by_variable.status.success(), "{by_variable:?}");
 
-    // By the lease of a blob, too.
+    // The same with the lease of a blob.
     let mut by_blob =
         command(&[&election[..], &["--strategy", "azure-blob", "--", "true"]].concat());
     by_blob
@@ -107,7 +107,7 @@ fn a_leader_is_elected_and_looked_at_over_tls() {
     let by_blob = output(&mut by_blob);
     assert!(by_blob.status.success(), "{by_blob:?}");
 
-    // The system does not know it, and who trusts somebody else does not trust it.
+    // The certificate is unknown to the system, and to a client that trusts another authority.
     let unknown = run(&["list", "--server", &url]);
     assert!(stderr(&unknown).contains("certificate"), "{unknown:?}");
     let other = Files::of(&make());
@@ -116,20 +116,20 @@ fn a_leader_is_elected_and_looked_at_over_tls() {
 }
 
 #[test]
-fn a_key_that_everybody_may_read_is_warned_about() {
+fn a_key_file_that_is_readable_for_others_causes_a_warning() {
     let files = Files::of(&make());
     let key = files.path("key");
     fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
     let (store, _) = files.serve();
     wait_for("a warning", || {
-        let said = store.stderr();
-        let told = said.contains(&format!("{key} has mode 0644"));
-        (told && said.contains(&format!("chmod o-rw {key}"))).then_some(())
+        let log = store.stderr();
+        let has_mode = log.contains(&format!("{key} has mode 0644"));
+        (has_mode && log.contains(&format!("chmod o-rw {key}"))).then_some(())
     });
 }
 
 #[test]
-fn a_hang_up_has_it_show_what_is_in_the_files_now() {
+fn a_sighup_reloads_the_certificate_files() {
     let (old, new) = (make(), make());
     let files = Files::of(&old);
     let trusted = Files::of(&new);
@@ -154,17 +154,17 @@ fn a_hang_up_has_it_show_what_is_in_the_files_now() {
 }
 
 #[test]
-fn files_that_can_t_be_used_are_named_with_their_setting() {
+fn invalid_files_are_reported_with_their_setting() {
     let (made, other) = (make(), make());
     let files = Files::of(&made);
     files.write("other-key", &other.signing_key.serialize_pem());
     files.write("empty", "");
     let refused = |arguments: &[&str], parts: &[&str]| {
         let refused = run(&[&["serve", "--listen", "127.0.0.1:0"][..], arguments].concat());
-        let said = stderr(&refused);
-        assert_eq!(refused.status.code(), Some(2), "{said}");
+        let output = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{output}");
         for part in parts {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(output.contains(part), "{part}: {output}");
         }
     };
     let path = |name: &str| files.path(name);
@@ -199,7 +199,7 @@ fn files_that_can_t_be_used_are_named_with_their_setting() {
     );
     refused(&["--tls-key", &key], &["tls.certificate is not set"]);
 
-    // A file is checked before anybody starts with it.
+    // `config check` checks the files before the start.
     let config = path("tenure.toml");
     let check = |text: &str| {
         files.write("tenure.toml", text);
@@ -208,14 +208,23 @@ fn files_that_can_t_be_used_are_named_with_their_setting() {
     };
     let right = format!("[tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
     assert_eq!(check(&right), (Some(0), String::new()));
-    let (code, said) = check(&right.replace("key\"", "other-key\""));
-    assert!(code == Some(2) && said.contains("tenure.toml:3"), "{said}");
-    let (code, said) = check("[tls]\ncertificat = \"x\"\n");
-    assert!(code == Some(2) && said.contains("certificat"), "{said}");
-    let (code, said) = check(&format!("ca_file = {:?}\n", path("key")));
-    assert!(code == Some(2) && said.contains("no certificate"), "{said}");
+    let (code, output) = check(&right.replace("key\"", "other-key\""));
+    assert!(
+        code == Some(2) && output.contains("tenure.toml:3"),
+        "{output}"
+    );
+    let (code, output) = check("[tls]\ncertificat = \"x\"\n");
+    assert!(code == Some(2) && output.contains("certificat"), "{output}");
+    let (code, output) = check(&format!("ca_file = {:?}\n", path("key")));
+    assert!(
+        code == Some(2) && output.contains("no certificate"),
+        "{output}"
+    );
     let none = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     files.write("garbled", none);
-    let (code, said) = check(&format!("ca_file = {:?}\n", path("garbled")));
-    assert!(code == Some(2) && said.contains("can't be used"), "{said}");
+    let (code, output) = check(&format!("ca_file = {:?}\n", path("garbled")));
+    assert!(
+        code == Some(2) && output.contains("can't be used"),
+        "{output}"
+    );
 }

@@ -28,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
         .zip(arguments.next())
         .context("usage: log_rollup DIRECTORY-OF-LOGS DATABASE")?;
 
-    let candidate = Candidate::connect(Config::new("log-rollup".parse()?)).await?;
+    let candidate = Candidate::start(Config::new("log-rollup".parse()?)).await?;
     let rollup = LogRollup {
         logs,
         database,

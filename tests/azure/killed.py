@@ -18,12 +18,12 @@ if step == "acquire":
     blob.upload_blob(b"body", metadata={"of": "me"})
     BlobLeaseClient(blob, lease_id=MINE).acquire(60)
 else:
-    # What was acknowledged is there: the body, the lease, and nobody else gets it.
+    # The acknowledged body and lease exist, and no other client gets the lease.
     assert blob.download_blob().readall() == b"body"
     assert blob.get_blob_properties().metadata == {"of": "me"}
     try:
         BlobLeaseClient(blob, lease_id=OTHER).acquire(60)
-        raise SystemExit("two hold the lease")
+        raise SystemExit("two clients hold the lease")
     except ResourceExistsError as error:
         assert error.error_code == "LeaseAlreadyPresent", error
     BlobLeaseClient(blob, lease_id=MINE).renew()

@@ -1,9 +1,10 @@
-//! The official Azure SDKs for Python and JavaScript against the store, which also dies and comes back;
-//! and the emulator, which gets the same requests.
+//! The official Azure SDKs for Python and JavaScript with the store, which also is killed and
+//! restarted; and the emulator with the same requests.
 //!
-//! They need Python and the packages of `requirements.txt`, and Node and those of `package.json`:
-//! `TENURE_AZURE_PYTHON` names an interpreter, and `TENURE_AZURE_NODE` a folder with `node_modules`, that
-//! have them (`.ci/run` makes both). Without them these tests say so and pass; where `CI=true`, they fail.
+//! They need Python with the packages of `requirements.txt`, and Node with those of `package.json`:
+//! `TENURE_AZURE_PYTHON` names an interpreter, and `TENURE_AZURE_NODE` a folder with `node_modules`
+//! (`.ci/run` makes both). Without them these tests print a message and pass; if `CI=true`, they
+//! fail.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 use tenure_tests::azurite::Azurite;
-use tenure_tests::needs::{can_run, said};
+use tenure_tests::needs::{can_run, output_of};
 use tenure_tests::process::{Process, command, output};
 use tenure_tests::wait_for;
 
@@ -22,18 +23,18 @@ const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/files.py");
 const PATTERN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/azure/pattern.js");
 const ELECTION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/azure_leader.py");
 
-/// An interpreter that has the SDK, for this test.
+/// An interpreter with the SDK, for this test.
 fn python(test: &str) -> Option<String> {
     let named = std::env::var("TENURE_AZURE_PYTHON").ok();
     let python = named.unwrap_or_else(|| "python3".into());
     let has_it =
-        said(Command::new(&python).args(["-c", "import azure.storage.blob, adlfs"])).is_some();
+        output_of(Command::new(&python).args(["-c", "import azure.storage.blob, adlfs"])).is_some();
     let needs = "the packages of tests/azure/requirements.txt, in a virtual environment whose python \
                  TENURE_AZURE_PYTHON names";
     can_run(test, needs, has_it).then_some(python)
 }
 
-/// Node, where the SDK is, for this test.
+/// Node with the SDK, for this test.
 fn node(test: &str) -> Option<Command> {
     let folder = std::env::var("TENURE_AZURE_NODE").unwrap_or_else(|_| ".".into());
     let node = || {
@@ -41,7 +42,7 @@ fn node(test: &str) -> Option<Command> {
         node.env("NODE_PATH", Path::new(&folder).join("node_modules"));
         node
     };
-    let has_it = said(node().args(["-e", "require('@azure/storage-blob')"])).is_some();
+    let has_it = output_of(node().args(["-e", "require('@azure/storage-blob')"])).is_some();
     let needs =
         "the packages of tests/azure/package.json, in a folder that TENURE_AZURE_NODE names";
     can_run(test, needs, has_it).then(node)
@@ -74,13 +75,13 @@ fn assert_success(output: &Output) -> String {
 }
 
 #[test]
-fn the_official_sdk_finds_every_cell_as_azure_documents_it() {
-    let Some(python) = python("the_official_sdk_finds_every_cell_as_azure_documents_it") else {
+fn every_cell_of_azures_table_holds_for_the_official_sdk() {
+    let Some(python) = python("every_cell_of_azures_table_holds_for_the_official_sdk") else {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
     let (_store, url) = serve(folder.path(), "127.0.0.1:0");
-    // It waits for leases that really expire, which is longer than other tests wait for a process.
+    // The suite waits for real expiries, which takes longer than the usual limit for a process.
     let ran = Command::new(python).args([SUITE, &url]).output();
     let text = assert_success(&ran.expect("the suite runs"));
     let count = text
@@ -90,13 +91,14 @@ fn the_official_sdk_finds_every_cell_as_azure_documents_it() {
     assert!(count.is_some_and(|count| count > 500), "{text}");
 }
 
-/// The same requests go to the emulator: it differs where `azurite.txt` and `docs/azure.md` say so, and nowhere else.
+/// The emulator gets the same requests: it differs only where `azurite.txt` and `docs/azure.md`
+/// describe it.
 #[test]
-fn azurite_differs_only_where_the_documents_say_so() {
-    let Some(azurite) = Azurite::start("azurite_differs_only_where_the_documents_say_so") else {
+fn azurite_differs_only_where_documented() {
+    let Some(azurite) = Azurite::start("azurite_differs_only_where_documented") else {
         return;
     };
-    let Some(python) = python("azurite_differs_only_where_the_documents_say_so") else {
+    let Some(python) = python("azurite_differs_only_where_documented") else {
         return;
     };
     let url = format!("http://{}", azurite.address());
@@ -126,8 +128,8 @@ fn a_file_system_on_blobs_writes_reads_and_removes_files() {
 }
 
 #[test]
-fn over_tls_the_official_sdk_comes_with_keys_and_with_tokens() {
-    let Some(python) = python("over_tls_the_official_sdk_comes_with_keys_and_with_tokens") else {
+fn the_official_sdk_works_over_tls_with_keys_and_with_tokens() {
+    let Some(python) = python("the_official_sdk_works_over_tls_with_keys_and_with_tokens") else {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -137,7 +139,7 @@ fn over_tls_the_official_sdk_comes_with_keys_and_with_tokens() {
     let (pem, keys) = (path("both.pem"), path("keys.json"));
     let both = made.cert.pem() + &made.signing_key.serialize_pem();
     fs::write(&pem, both).expect("a file");
-    // What the program signs its tokens with.
+    // The key with which the program signs its tokens.
     let set = r#"{"keys": [{"kty": "oct", "alg": "HS256",
         "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
     fs::write(&keys, set).expect("a file");
@@ -157,10 +159,8 @@ fn over_tls_the_official_sdk_comes_with_keys_and_with_tokens() {
 }
 
 #[test]
-fn a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on() {
-    let Some(python) =
-        python("a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on")
-    else {
+fn a_holder_can_renew_after_a_kill_and_restart_of_the_store() {
+    let Some(python) = python("a_holder_can_renew_after_a_kill_and_restart_of_the_store") else {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -178,8 +178,8 @@ fn a_store_that_is_killed_between_acquire_and_renewal_lets_the_holder_go_on() {
 }
 
 #[test]
-fn the_pattern_s_sample_elects_one_leader_after_the_other() {
-    let Some(python) = python("the_pattern_s_sample_elects_one_leader_after_the_other") else {
+fn the_sample_of_the_pattern_elects_one_leader_after_the_other() {
+    let Some(python) = python("the_sample_of_the_pattern_elects_one_leader_after_the_other") else {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -197,7 +197,7 @@ fn the_pattern_s_sample_elects_one_leader_after_the_other() {
             candidates.iter().filter(|process| leads(process)).count(),
             1
         );
-        // It gives the lease up at its end.
+        // The leader releases the lease at its end.
         let mut process = candidates.remove(leader);
         process.signal(Signal::SIGTERM);
         assert!(process.wait().success(), "{}", process.stderr());
@@ -205,7 +205,7 @@ fn the_pattern_s_sample_elects_one_leader_after_the_other() {
 }
 
 #[test]
-fn the_development_account_is_for_loopback_addresses_alone() {
+fn the_development_account_works_on_loopback_addresses_only() {
     let output = output(&mut command(&[
         "serve",
         "--azure-dev",
@@ -213,15 +213,15 @@ fn the_development_account_is_for_loopback_addresses_alone() {
         "0.0.0.0:0",
     ]));
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("--azure-dev") && said.contains("loopback"),
-        "{said}"
+        stderr.contains("--azure-dev") && stderr.contains("loopback"),
+        "{stderr}"
     );
 }
 
 #[test]
-fn accounts_that_can_t_be_are_refused_without_showing_their_keys() {
+fn invalid_accounts_are_refused_without_showing_their_keys() {
     for (accounts, part) in [
         ("", "accounts is not set"),
         ("good", "has 0 keys"),
@@ -230,8 +230,11 @@ fn accounts_that_can_t_be_are_refused_without_showing_their_keys() {
     ] {
         let mut serve = command(&["serve", "--azure", "--listen", "127.0.0.1:0"]);
         let output = output(serve.env("TENURE_AZURE_ACCOUNTS", accounts));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(part) && !said.contains("c2Vjc"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(
+            stderr.contains(part) && !stderr.contains("c2Vjc"),
+            "{stderr}"
+        );
     }
 }

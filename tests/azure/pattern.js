@@ -7,7 +7,7 @@ const { BlobServiceClient, StorageSharedKeyCredential } = require("@azure/storag
 const ACCOUNT = "devstoreaccount1";
 const KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/** What a call is refused with. */
+/** The error code of a refused call. */
 async function refusal(call) {
   try {
     await call;
@@ -23,7 +23,7 @@ async function main(url) {
   const container = service.getContainerClient("pattern");
   const blob = container.getPageBlobClient("leader");
 
-  // Whoever comes first makes them, and whoever comes later finds them.
+  // The first candidate creates them, and later ones find them.
   for (const isFirst of [true, false]) {
     assert.strictEqual((await container.createIfNotExists()).succeeded, isFirst);
     assert.strictEqual((await blob.createIfNotExists(512)).succeeded, isFirst);
@@ -39,7 +39,7 @@ async function main(url) {
   const properties = await blob.getProperties();
   assert.deepStrictEqual([properties.leaseState, properties.leaseStatus], ["leased", "locked"]);
 
-  // What its leader writes, nobody else does.
+  // Only the leader may write.
   assert.strictEqual(await refusal(blob.setMetadata({ epoch: "1" })), "412 LeaseIdMissing");
   const conditions = { leaseId: one.leaseId };
   await blob.setMetadata({ epoch: "1", "of_leader": "a" }, { conditions });
@@ -64,7 +64,7 @@ async function main(url) {
   const parts = await service.getBlobBatchClient().deleteBlobs([streamed.url, `${streamed.url}2`], credential);
   assert.deepStrictEqual(parts.subResponses.map((part) => part.status), [202, 404]);
 
-  // What is too large is told so, however much of it there is.
+  // A body that is too large is refused as such, whatever its size.
   for (const size of [2, 8, 32]) {
     const upload = streamed.upload(Buffer.alloc(size << 20), size << 20);
     assert.strictEqual(await refusal(upload), "413 RequestBodyTooLarge");

@@ -72,6 +72,6 @@ for number, credential in enumerate((KEY, Signer(SECRET), sas)):
 try:
     service(Signer(b"another secret, another secret.."))\
         .get_container_client("secure-0").get_container_properties()
-    raise SystemExit("a token of another signer was taken")
+    raise SystemExit("a token of another signer was accepted")
 except HttpResponseError as error:
     assert error.status_code == 403, error

@@ -47,7 +47,7 @@ lock = threading.Lock()
 
 
 def check(what, found, *expected):
-    """One of these is right."""
+    """Checks that the result is one of the expected ones."""
     global checks
     with lock:
         checks += 1
@@ -162,7 +162,7 @@ OK = (200, None)
 CREATED = (201, None)
 ACCEPTED = (202, None)
 
-# Operation: per state, what comes of it and the state afterwards (None: as before).
+# Operation: per state, the result and the state afterwards (None: unchanged).
 #   available, fixed, infinite, breaking, broken, expired
 LEASE_TABLE = {
     "acquire, no id": (
@@ -221,7 +221,7 @@ LEASE_TABLE = {
 
 
 def usage_table(on, done):
-    """What comes of a use with A, with B and without an id, per state."""
+    """The result of an access with A, with B and without an id, per state."""
     absent = [(412, f"LeaseNotPresentWith{on}Operation")]
     mismatch = [(412, f"LeaseIdMismatchWith{on}Operation")]
     missing = [(412, "LeaseIdMissing")]
@@ -239,7 +239,7 @@ def shown(state):
 
 
 def prepared(kind, container, url):
-    """Every cell as a thing in its state, and what to do with it. Expired ones expire together."""
+    """Every cell as a blob or container in its state, and the operation. Leases expire together."""
     cells = []
     for name, (operate, outcomes) in LEASE_TABLE.items():
         for state, (expected, then) in zip(STATES, outcomes):
@@ -294,7 +294,7 @@ def run_cells(things):
 
 
 def details(container, url):
-    """What the tables don't say."""
+    """Details beyond the tables."""
     t = Thing("blob", container, url)
     before = t.client.get_blob_properties()
     lease = t.lease(A)
@@ -326,7 +326,7 @@ def details(container, url):
     for bad in ("x", A[:-1], "0" * 32):
         check(f"bad id {bad!r}", outcome(lambda hook: t.lease(bad).acquire(15, raw_response_hook=hook))[0], 400)
 
-    # Numbers that can't be.
+    # Invalid numbers.
     for duration in (0, 1, 14, 61, -2, 1000):
         check(f"duration {duration}", t.acquire(A, duration), (400, "InvalidHeaderValue"))
     for period in (-1, 61):
@@ -335,7 +335,7 @@ def details(container, url):
         check(f"duration {duration}", t.acquire(A, duration), CREATED)
     check("change and renew keep the duration", t.properties().duration, "infinite")
 
-    # Absent things.
+    # Absent blobs and containers.
     t = Thing("blob", container, url)
     t.client.delete_blob()
     for what, found in {
@@ -381,7 +381,7 @@ def details(container, url):
     t.lease(A).break_lease(0)
     check("and not when it is broken", holder(b"5"), (412, "LeaseLost"), (412, "LeaseNotPresentWithBlobOperation"))
 
-    # A container's lease guards its deletion only, and a container goes with leased blobs in it.
+    # A container's lease guards only its deletion, which also deletes leased blobs in it.
     t = Thing("container", container, url)
     t.lease(A).acquire(15)
     blob = t.client.get_blob_client("b")
@@ -396,7 +396,7 @@ def details(container, url):
     check("nothing of the lease is left", blob.get_blob_properties().lease.state, "available")
     check("nor of the container's", t.state(), "available")
 
-    # A deleted blob's lease is not the next one's.
+    # A new blob with the name of a deleted one has no lease.
     t = Thing("blob", container, url)
     t.lease(A).acquire(-1)
     t.client.delete_blob(lease=A)
@@ -404,7 +404,7 @@ def details(container, url):
     check("a new blob", t.state(), "available")
     check("renew of the old", t.renew(A), MISMATCH)
 
-    # Two containers of one name.
+    # A container that exists already.
     check("a container that is there", outcome(lambda hook: container.create_container(raw_response_hook=hook)), (409, "ContainerAlreadyExists"))
 
 
@@ -512,7 +512,7 @@ def batches(container, url):
 
 
 def refusals(container, url):
-    """Clients that send all of a body before they read get their answers, however many there are."""
+    """Clients that send the whole body before they read get their answers."""
     host = url.split("://")[1]
 
     def refused():
@@ -561,7 +561,7 @@ def lists(url):
 
 
 def contention(container, url):
-    """Twenty at once, one wins, again and again."""
+    """Twenty clients acquire at once and one succeeds, repeatedly."""
     for _ in range(5):
         thing = Thing("blob", container, url)
         start = threading.Barrier(20)

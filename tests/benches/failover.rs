@@ -1,8 +1,9 @@
-//! How long nobody leads after a leader is gone, and what five members send at rest: `tenure run`
-//! among peers as processes on this machine, with the default timings.
+//! The time without a leader after a leader is gone, and the requests of five idle members: `tenure
+//! run` among peers as processes on this machine, with the default timings.
 //!
-//! A leader that is killed closes its connections and refuses new ones: those are the hints. One that
-//! is frozen says nothing and refuses nothing, as if its machine were gone: then there are none.
+//! A killed leader closes its connections and refuses new ones, which are hints for the failure
+//! detector. A frozen leader sends and refuses nothing, as if its machine were gone: then there are
+//! no hints.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,10 +18,10 @@ use tenure_tests::process::{Process, command};
 
 const MEMBERS: usize = 5;
 
-/// Says who leads, and waits to be stopped.
+/// Writes the leader, and waits to be stopped.
 const JOB: &str = r#"echo "$TENURE_EPOCH $TENURE_CANDIDATE" >> "$0"; exec sleep 1000"#;
 
-/// Longest that anything here may take.
+/// The limit for every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const HEARTBEAT: Duration = Duration::from_millis(300);
@@ -52,7 +53,7 @@ impl Group {
         drop(ports);
         fs::write(group.path("key"), "a secret of the benchmark").expect("a key");
         group.members = (0..MEMBERS)
-            .map(|place| Some(group.member(place)))
+            .map(|index| Some(group.member(index)))
             .collect();
         group
     }
@@ -61,7 +62,7 @@ impl Group {
         self.folder.path().join(name)
     }
 
-    fn member(&self, place: usize) -> Process {
+    fn member(&self, index: usize) -> Process {
         let peers = (1..).zip(&self.addresses);
         let peers: Vec<String> = peers
             .map(|(node, address)| format!("{node}=http://{address}"))
@@ -70,15 +71,15 @@ impl Group {
         command
             .args([
                 "--node",
-                &(place + 1).to_string(),
+                &(index + 1).to_string(),
                 "--peers",
                 &peers.join(","),
             ])
             .arg("--key-file")
             .arg(self.path("key"))
             .arg("--state-dir")
-            .arg(self.path(&format!("state-{place}")))
-            .env("TENURE_BULLY_LISTEN", &self.addresses[place])
+            .arg(self.path(&format!("state-{index}")))
+            .env("TENURE_BULLY_LISTEN", &self.addresses[index])
             .env("TENURE_BULLY_QUORUM", self.quorum.to_string())
             .env("TENURE_BULLY_DETECTOR", self.detector)
             .args(["--", "sh", "-c", JOB])
@@ -86,7 +87,7 @@ impl Group {
         Process::spawn(&mut command)
     }
 
-    /// The last term: its epoch, and the leader's place.
+    /// The last term: its epoch, and the index of the leader.
     fn last(&self) -> Option<(u64, usize)> {
         let text = fs::read_to_string(self.path("journal")).ok()?;
         let line = text.get(..text.rfind('\n')?)?.lines().next_back()?;
@@ -102,27 +103,30 @@ impl Group {
             }
             sleep(Duration::from_millis(1));
         }
-        panic!("nobody leads");
+        panic!("no leader");
     }
 
-    /// Waits until everybody sees the same one lead, and says in which term.
+    /// Waits until all members know the same leader, and returns its epoch and index.
     fn settle(&self) -> (u64, usize) {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             let (epoch, leader) = self.next(0);
             let expected = format!("\"leader\":{},\"epoch\":{epoch},", leader + 1);
-            if (0..MEMBERS).all(|place| self.status(place).contains(&expected)) {
+            if (0..MEMBERS).all(|index| self.status(index).contains(&expected)) {
                 return (epoch, leader);
             }
             sleep(Duration::from_millis(50));
         }
-        let seen: Vec<String> = (0..MEMBERS).map(|place| self.status(place)).collect();
-        panic!("{:?} leads, and they don't agree: {seen:#?}", self.last());
+        let seen: Vec<String> = (0..MEMBERS).map(|index| self.status(index)).collect();
+        panic!(
+            "{:?} leads, but the members disagree: {seen:#?}",
+            self.last()
+        );
     }
 
-    fn status(&self, place: usize) -> String {
+    fn status(&self, index: usize) -> String {
         let ask = || {
-            let mut stream = TcpStream::connect(&self.addresses[place])?;
+            let mut stream = TcpStream::connect(&self.addresses[index])?;
             stream.write_all(
                 b"GET /v1/peers/job/status HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n",
             )?;
@@ -132,10 +136,10 @@ impl Group {
         ask().unwrap_or_default()
     }
 
-    /// Requests that were begun, by all.
+    /// The number of requests sent by all members.
     fn sent(&self) -> u64 {
-        let of = |place| {
-            let status = self.status(place);
+        let of = |index| {
+            let status = self.status(index);
             let (_, rest) = status.split_once("\"sent\":").expect("a counter");
             let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
             digits
@@ -146,22 +150,22 @@ impl Group {
     }
 }
 
-/// How long each of so many leaders was missed.
+/// The time without a leader, for each of `count` leaders.
 fn failovers(group: &mut Group, signal: Signal, count: u32) -> Vec<Duration> {
     let mut took = Vec::new();
     for number in 0..count {
         let (_, leader) = group.settle();
-        // Every time at another moment of the heartbeats and of the renewals.
+        // Each time at another phase of the heartbeats and renewals.
         sleep(Duration::from_millis(1_000 + u64::from(number) * 437));
         let (epoch, still) = group.next(0);
-        assert_eq!(still, leader, "leadership moved by itself");
+        assert_eq!(still, leader, "the leadership moved without a fault");
         let began = Instant::now();
         if let Some(process) = &group.members[leader] {
             process.signal(signal);
         }
         group.next(epoch);
         took.push(began.elapsed());
-        // What is frozen is killed now.
+        // The frozen process is killed now.
         group.members[leader] = None;
         group.members[leader] = Some(group.member(leader));
     }
@@ -218,11 +222,11 @@ fn main() {
         );
     }
     println!();
-    println!("| {MEMBERS} members at rest | requests | a member and heartbeat interval |");
+    println!("| {MEMBERS} idle members | requests | per member and heartbeat interval |");
     println!("|---|---|---|");
     for (quorum, detector) in [(true, "push"), (false, "push"), (false, "pull")] {
         let what = format!(
-            "{}quorum, {detector}, at rest",
+            "{}quorum, {detector}, idle",
             if quorum { "" } else { "no " }
         );
         if only.is_some_and(|only| !what.contains(only.as_str())) {
@@ -230,7 +234,7 @@ fn main() {
         }
         let group = Group::start(quorum, detector);
         group.settle();
-        // The first subscriptions to others than the leader end.
+        // The first subscriptions to members other than the leader end.
         sleep(Duration::from_secs(31));
         let (before, began) = (group.sent(), Instant::now());
         sleep(Duration::from_secs(20));

@@ -1,21 +1,21 @@
-//! The same candidates on Azurite, where it is installed.
+//! The same candidates with Azurite, if it is installed.
 
-use tenure::store::{AzureBlobClient, State};
+use tenure::store::State;
 use tenure_tests::Limit;
 use tenure_tests::azurite::Azurite;
 
-use super::{blob_at, candidate, election, lead_by_odd_name, take_turns};
+use super::{candidate, client, election, lead_by_odd_name, lead_in_turns};
 
 #[tokio::test]
-async fn candidates_take_turns_on_azurite_too() {
-    let Some(azurite) = Azurite::start("candidates_take_turns_on_azurite_too") else {
+async fn candidates_lead_one_after_the_other_with_azurite() {
+    let Some(azurite) = Azurite::start("candidates_lead_one_after_the_other_with_azurite") else {
         return;
     };
     let _limit = Limit::start();
     lead_by_odd_name(azurite.address()).await;
-    let journal = take_turns(azurite.address(), 4).await;
+    let journal = lead_in_turns(azurite.address(), 4).await;
     journal.assert_one_at_a_time();
-    let client = AzureBlobClient::new(&blob_at(azurite.address())).unwrap();
+    let client = client(azurite.address());
     let lease = async || client.lease(&election()).await.unwrap().unwrap();
     assert_eq!(lease().await.state, State::Available);
 
@@ -27,7 +27,7 @@ async fn candidates_take_turns_on_azurite_too() {
     assert_eq!(seen.holder.as_deref(), Some("leader"));
     assert_eq!(seen.epoch, Some(leadership.epoch().get()));
     assert_eq!(seen.metadata, Some(metadata.into()));
-    // Longer than it lasts without a renewal.
+    // Longer than the lease lasts without a renewal.
     tokio::time::sleep(std::time::Duration::from_secs(17)).await;
     assert!(leadership.is_valid());
     assert_eq!(lease().await.state, State::Leased);

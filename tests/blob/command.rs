@@ -1,4 +1,4 @@
-//! `tenure run` by the lease of a blob.
+//! `tenure run` with the lease of a blob.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tenure_tests::{Limit, wait_for};
 
 use super::{ELECTION, connection_string};
 
-/// Writes its epoch again and again, so that two leaders at once would be seen.
+/// Writes its epoch again and again, so that an overlap would be visible.
 const BEAT: &str = r#"env > "$0.env"; while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done"#;
 
 fn by_blob(store: &LocalStore, arguments: &[&str]) -> Command {
@@ -37,7 +37,7 @@ fn status(store: &LocalStore) -> Value {
 }
 
 #[test]
-fn a_run_by_a_blob_that_is_killed_is_followed_after_its_lease_and_no_secret_is_passed_on() {
+fn a_killed_run_by_a_blob_has_a_successor_after_its_lease_and_commands_get_no_secrets() {
     let _limit = Limit::start();
     let store = LocalStore::start_with_azure();
     let folder = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn a_run_by_a_blob_that_is_killed_is_followed_after_its_lease_and_no_secret_is_p
     let killed = Instant::now();
     first.signal(Signal::SIGKILL);
     let epoch = next(epoch);
-    // It was renewed at most a renew interval and a tenth before.
+    // The last renewal was at most a renew interval plus a tenth before.
     assert!(killed.elapsed() > Duration::from_millis(9_000));
     let lease = status(&store);
     assert_eq!(
@@ -87,7 +87,7 @@ fn a_run_by_a_blob_that_is_killed_is_followed_after_its_lease_and_no_secret_is_p
 }
 
 #[test]
-fn a_check_tells_the_blob_and_warns_of_a_signature_that_others_can_read() {
+fn a_check_shows_the_blob_and_warns_of_a_signature_over_plain_http() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     let check = |table: &str| {
@@ -97,24 +97,27 @@ fn a_check_tells_the_blob_and_warns_of_a_signature_that_others_can_read() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let told = check("");
+    let shown = check("");
     assert!(
-        told.contains("blob       /tests/job; what lets candidates in is not set"),
-        "{told}"
+        shown.contains("blob       /tests/job; no credential is set here"),
+        "{shown}"
     );
-    let told = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");
+    let shown = check("[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"");
     let blob = "blob       http://127.0.0.1:10000/devstoreaccount1/tests/job\n";
-    assert!(told.contains(blob) && !told.contains("warning"), "{told}");
-    let told = check("[azure_blob]\nurl = \"http://store/acct\"\nsas = \"sv=1&sig=c2VjcmV0\"");
     assert!(
-        told.contains("blob       http://store/acct/tests/job\nwarning    plain http"),
-        "{told}"
+        shown.contains(blob) && !shown.contains("warning"),
+        "{shown}"
     );
-    assert!(!told.contains("c2Vjc"), "{told}");
+    let shown = check("[azure_blob]\nurl = \"http://store/acct\"\nsas = \"sv=1&sig=c2VjcmV0\"");
+    assert!(
+        shown.contains("blob       http://store/acct/tests/job\nwarning    plain http"),
+        "{shown}"
+    );
+    assert!(!shown.contains("c2Vjc"), "{shown}");
 }
 
 #[test]
-fn a_wrong_key_is_told_and_what_asks_a_store_is_refused() {
+fn a_wrong_key_is_reported_and_commands_that_need_a_store_are_refused() {
     let store = LocalStore::start_with_azure();
     let mut run = command(&["run", "--election", ELECTION, "--strategy", "azure-blob"]);
     run.env("TENURE_AZURE_BLOB_ACCOUNT", "devstoreaccount1")
@@ -124,12 +127,12 @@ fn a_wrong_key_is_told_and_what_asks_a_store_is_refused() {
             format!("http://{}/devstoreaccount1", store.address()),
         );
     let refused = output(run.args(["--", "true"]));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(3), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{stderr}");
     for part in ["403 AuthenticationFailed", "is the key", "request id"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
-    assert!(!said.contains("c2Vjc"), "{said}");
+    assert!(!stderr.contains("c2Vjc"), "{stderr}");
 
     for arguments in [
         &["list"][..],
@@ -139,12 +142,12 @@ fn a_wrong_key_is_told_and_what_asks_a_store_is_refused() {
         &["handover", ELECTION, "--to", "x"],
     ] {
         let refused = output(&mut by_blob(&store, arguments));
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("az storage blob lease break"), "{said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("az storage blob lease break"), "{stderr}");
     }
-    let nobody = output(&mut by_blob(&store, &["status", ELECTION]));
-    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+    let free = output(&mut by_blob(&store, &["status", ELECTION]));
+    assert_eq!(free.status.code(), Some(3), "{free:?}");
     let well = output(&mut by_blob(&store, &["doctor"]));
     assert_eq!(well.status.code(), Some(0), "{well:?}");
 }

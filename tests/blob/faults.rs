@@ -1,4 +1,4 @@
-//! What fails between a candidate and the service, or is done there behind its back.
+//! Failures between a candidate and the service, and changes by other clients.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use tenure_tests::{Limit, wait_until};
 use tokio::net::TcpListener;
 
 use super::front::{Asked, Fate, Front};
-use super::{World, candidate, take_turns};
+use super::{World, candidate, lead_in_turns};
 
-/// The first so many requests of this kind have this fate.
+/// The first `count` requests of this kind have this fate.
 pub(super) fn first(
     what: &'static str,
     count: usize,
@@ -47,7 +47,7 @@ async fn a_leader_by_a_blob_that_is_cut_off_stops_before_another_leads() {
     drop(leadership);
     let next = follower.await.unwrap();
     assert!(next.epoch() > epoch);
-    // Of the 15 s that the lease lasts, the last 5 are there for stopping.
+    // The last 5 s of the lease's 15 s are left for stopping.
     assert!(
         lost.elapsed() > Duration::from_secs(3),
         "{:?}",
@@ -56,7 +56,7 @@ async fn a_leader_by_a_blob_that_is_cut_off_stops_before_another_leads() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_busy_is_asked_again_and_the_term_goes_on() {
+async fn a_renewal_is_retried_while_the_service_is_busy_and_the_term_continues() {
     let world = World::start();
     let busy = first("renew", 3, Fate::Refused(503, "ServerBusy"));
     let front = Front::start(world.store.address(), busy).await;
@@ -69,7 +69,7 @@ async fn a_service_that_is_busy_is_asked_again_and_the_term_goes_on() {
         (renewals.count() >= 4).then_some(())
     })
     .await;
-    wait_until("the term to be safe", async || {
+    wait_until("the end of the risk", async || {
         (!leadership.is_at_risk()).then_some(())
     })
     .await;
@@ -77,7 +77,7 @@ async fn a_service_that_is_busy_is_asked_again_and_the_term_goes_on() {
 }
 
 #[tokio::test]
-async fn an_epoch_is_written_on_condition_that_nobody_wrote_since_the_last_one_was_read() {
+async fn an_epoch_is_written_only_if_the_blob_is_unchanged_since_the_last_one_was_read() {
     let world = World::start();
     let repeated = first("metadata", 1, Fate::Repeated);
     let front = Front::start(world.store.address(), repeated).await;
@@ -91,14 +91,14 @@ async fn an_epoch_is_written_on_condition_that_nobody_wrote_since_the_last_one_w
     assert_eq!(
         epochs.len(),
         2,
-        "the second writing of the first one was refused"
+        "the repeated write of the first epoch was refused"
     );
     assert!(epochs[0] < epochs[1] && epochs[1] == leadership.epoch().get());
 }
 
-/// Of sixteen requests three are done and denied, not done, or done twice.
+/// Three of sixteen requests succeed with an error as their answer, fail, or are repeated.
 #[tokio::test]
-async fn on_a_service_that_fails_at_random_one_leads_at_a_time_and_epochs_grow() {
+async fn with_a_service_that_fails_at_random_leaders_do_not_overlap_and_epochs_increase() {
     let world = World::start();
     let seed = std::env::var("TENURE_SEED").ok();
     let seed = seed.and_then(|seed| seed.parse().ok());
@@ -118,13 +118,13 @@ async fn on_a_service_that_fails_at_random_one_leads_at_a_time_and_epochs_grow()
         }
     })
     .await;
-    take_turns(front.address, 8).await.assert_one_at_a_time();
+    lead_in_turns(front.address, 8).await.assert_one_at_a_time();
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_an_acquire_is_asked_for_again_under_the_same_id() {
+async fn an_acquire_with_a_lost_answer_is_repeated_under_the_same_id() {
     let world = World::start();
-    // So that the blob is there.
+    // Creates the blob.
     world
         .candidate("before")
         .await
@@ -144,9 +144,9 @@ async fn a_lost_answer_to_an_acquire_is_asked_for_again_under_the_same_id() {
     assert_eq!((acquired.count(), ids.len()), (2, 1), "{asked:?}");
 }
 
-/// A portal of a hotel, say.
+/// For instance the portal of a hotel's network.
 #[tokio::test]
-async fn whoever_says_yes_to_everything_elects_nobody() {
+async fn a_server_that_accepts_everything_elects_no_leader() {
     let _limit = Limit::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -158,13 +158,13 @@ async fn whoever_says_yes_to_everything_elects_nobody() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_broken_or_taken_away_ends_the_term() {
+async fn a_broken_lease_ends_the_term_and_the_candidate_can_lead_again() {
     let world = World::start();
     let leader = world.candidate("leader").await;
     let leadership = leader.campaign().await.unwrap();
     let epoch = leadership.epoch();
-    // The same lease, as the store's own API names it.
-    let store = StoreClient::new(&[world.store.url()]).unwrap();
+    // The name of the same lease in the store's own API.
+    let store = StoreClient::new(&[world.store.endpoint()]).unwrap();
     let lease: ElectionName = "devstoreaccount1.tests/job".parse().unwrap();
     let now = BreakRequest {
         break_period_ms: Some(Duration::ZERO.into()),

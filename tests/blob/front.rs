@@ -1,4 +1,4 @@
-//! A service that fails on demand, in front of one that works.
+//! A proxy that fails on demand, in front of a working service.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,40 +11,40 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use tokio::net::TcpListener;
 
-/// What was asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// `acquire`, `renew` or `release`; `metadata` for its writing; or the method.
+    /// `acquire`, `renew` or `release`; `metadata` for a write of it; otherwise the HTTP method.
     pub(crate) what: String,
-    /// The lease id, where one is given.
+    /// The lease id in the request.
     pub(crate) id: Option<String>,
-    /// The epoch that is to be written.
+    /// The epoch in the request.
     pub(crate) epoch: Option<u64>,
-    /// Whether the service is known to have done it.
+    /// Whether the request is known to have succeeded.
     pub(crate) done: bool,
-    /// Whether the candidate was sent an answer.
+    /// Whether the candidate got an answer.
     pub(crate) answered: bool,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Passes,
-    /// It is not done, and nothing answers it.
+    /// It is dropped, without an answer.
     Lost,
-    /// It is done, and the answer does not arrive.
+    /// It succeeds, and the answer is lost.
     LosesAnswer,
-    /// It is done twice, and the second answer arrives.
+    /// It is sent twice, and the second answer arrives.
     Repeated,
-    /// It is done, and answered with this.
+    /// It succeeds, and its answer is this error.
     Denied(u16, &'static str),
-    /// It is not done, and refused with this.
+    /// It is dropped, and its answer is this error.
     Refused(u16, &'static str),
 }
 
 type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
 
-/// The service, and what it was asked for. It ends with the runtime it was started on.
+/// The proxy and the requests to it. It ends with its runtime.
 pub(crate) struct Front {
     pub(crate) address: SocketAddr,
     shared: Arc<Mutex<Shared>>,
@@ -60,7 +60,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Front {
-    /// Each request has the fate that the rule says.
+    /// Starts a proxy; the rule decides the fate of each request.
     pub(crate) async fn start(
         target: SocketAddr,
         rule: impl FnMut(&Asked) -> Fate + Send + 'static,
@@ -105,14 +105,14 @@ impl Front {
         Self { address, shared }
     }
 
-    /// All that it was asked for.
+    /// All requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         lock(&self.shared).asked.clone()
     }
 }
 
 impl Shared {
-    /// Records a request, and returns its place in the record and its fate.
+    /// Records a request, and returns its index and its fate.
     fn record(&mut self, asked: Asked) -> (usize, Fate) {
         let fate = (self.rule)(&asked);
         self.asked.push(asked);

@@ -1,4 +1,4 @@
-//! Lease ids that a candidate gives up: it releases them, and never leads under them.
+//! Abandoned lease ids: a candidate releases them, and never leads under them.
 
 use std::collections::BTreeSet;
 
@@ -6,41 +6,43 @@ use super::faults::first;
 use super::front::{Asked, Fate, Front};
 use super::{World, candidate};
 
-/// Campaigns until it leads. Returns what the candidate asked for until then, and the ids that it released, in
-/// order. Fails if [`judge`] finds fault with them.
+/// Campaigns until the candidate leads. Returns its requests until then, and the released ids in
+/// order. Fails if [`check`] finds a violation.
 async fn campaign(rule: impl FnMut(&Asked) -> Fate + Send + 'static) -> (Vec<Asked>, Vec<String>) {
     let world = World::start();
-    // So that the blob is there, and the first acquire can be granted.
+    // Creates the blob, so that the first acquire can succeed.
     let before = world.candidate("before").await;
     before.campaign().await.unwrap().resign().await;
     let front = Front::start(world.store.address(), rule).await;
     let candidate = candidate("unlucky", front.address).await;
     let leadership = candidate.campaign().await.unwrap();
     let asked = front.asked();
-    match judge(&asked, leadership.epoch().get()) {
+    match check(&asked, leadership.epoch().get()) {
         Ok(()) => (asked.clone(), ids(&asked, "release")),
         Err(why) => panic!("{why}: {asked:#?}"),
     }
 }
 
-/// Judges the requests of one candidate that now leads under this epoch, however slow the machine is. The
-/// number of releases is not judged: each attempt at an acquire may run out of time, and so may each release,
-/// which is sent again then.
-fn judge(asked: &[Asked], leading: u64) -> Result<(), String> {
+/// Checks the requests of a candidate that now leads under this epoch, on a machine of any speed.
+/// The number of releases is not checked: each acquire may time out, and so may each release, which
+/// is then repeated.
+fn check(asked: &[Asked], leading: u64) -> Result<(), String> {
     let written = || asked.iter().filter(|asked| asked.epoch.is_some());
     if !written().is_sorted_by(|a, b| a.epoch < b.epoch) {
-        return Err("the epochs do not grow".into());
+        return Err("the epochs do not increase".into());
     }
     let last = written().next_back();
     let Some(leader) = last.filter(|last| last.epoch == Some(leading)) else {
-        return Err("it does not lead under the last epoch".into());
+        return Err("the candidate does not lead under the last epoch".into());
     };
     let acquires = || asked.iter().filter(|asked| asked.what == "acquire");
     let released: BTreeSet<String> = ids(asked, "release").into_iter().collect();
     for acquire in acquires().filter(|acquire| acquire.done) {
         let id = acquire.id.as_ref().ok_or("an acquire has no id")?;
         match (acquire.id == leader.id, released.contains(id)) {
-            (true, true) => return Err(format!("it leads under {id}, which it released")),
+            (true, true) => {
+                return Err(format!("the candidate leads under {id}, which it released"));
+            }
             (false, false) => return Err(format!("{id} was granted and never released")),
             _ => {}
         }
@@ -50,7 +52,7 @@ fn judge(asked: &[Asked], leading: u64) -> Result<(), String> {
         let mut acquires = acquires().filter(has_id);
         if !acquires.clone().any(|acquire| acquire.done) && acquires.any(|acquire| acquire.answered)
         {
-            return Err(format!("{id} was refused, and released nevertheless"));
+            return Err(format!("{id} was refused, but released"));
         }
         let of_id = asked.iter().filter(has_id);
         let mut later = of_id.skip_while(|asked| asked.what != "release");
@@ -68,7 +70,7 @@ fn ids(asked: &[Asked], what: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_epoch_whose_writing_was_not_acknowledged_is_never_led_under() {
+async fn a_candidate_never_leads_under_an_epoch_without_an_acknowledged_write() {
     let (asked, released) = campaign(first("metadata", 2, Fate::LosesAnswer)).await;
     let written = ids(&asked, "metadata");
     assert_ne!(written[0], written[1], "{asked:#?}");
@@ -77,10 +79,10 @@ async fn an_epoch_whose_writing_was_not_acknowledged_is_never_led_under() {
     }
 }
 
-/// The time of the attempt is over before the epoch is written, so the service sees the grant, and no writing
+/// The attempt times out before the epoch is written, so the service gets the acquire, and no write
 /// under this id before the release.
 #[tokio::test]
-async fn a_lease_that_was_granted_and_whose_epoch_was_not_written_in_time_is_given_up() {
+async fn a_granted_lease_is_released_if_its_epoch_is_not_written_in_time() {
     let (asked, released) = campaign(first("HEAD", 1, Fate::Lost)).await;
     let given_up = asked.iter().find(|asked| asked.what == "HEAD");
     let given_up = given_up.and_then(|asked| asked.id.clone()).expect("an id");
@@ -89,7 +91,7 @@ async fn a_lease_that_was_granted_and_whose_epoch_was_not_written_in_time_is_giv
 }
 
 #[tokio::test]
-async fn a_release_that_is_not_answered_is_sent_again_under_the_same_id() {
+async fn a_release_without_an_answer_is_repeated_under_the_same_id() {
     let mut denied = first("metadata", 1, Fate::Denied(500, "InternalError"));
     let mut unanswered = first("release", 1, Fate::LosesAnswer);
     let rule = move |asked: &Asked| match denied(asked) {
@@ -101,9 +103,9 @@ async fn a_release_that_is_not_answered_is_sent_again_under_the_same_id() {
     assert_eq!(released[0], released[1], "{asked:#?}");
 }
 
-/// The candidate can't know that no acquire arrived: the service may have granted the lease.
+/// The candidate cannot know that no acquire arrived: the service may have granted the lease.
 #[tokio::test]
-async fn an_id_of_whose_acquires_none_was_answered_for_a_lease_duration_is_given_up() {
+async fn an_id_is_released_after_a_lease_duration_without_an_answer_to_its_acquires() {
     let mut given_up = false;
     let rule = move |asked: &Asked| {
         given_up |= asked.what == "release";
@@ -119,11 +121,11 @@ async fn an_id_of_whose_acquires_none_was_answered_for_a_lease_duration_is_given
     assert!(!asked.iter().any(granted), "{asked:#?}");
 }
 
-/// A request in a made-up history: what is asked for, its id, and `+` if it is done and answered, `-` if it
-/// is refused, `?` if it is done and not answered, `!` if neither.
+/// A request in a made-up history: its kind, its id, and `+` if it succeeds and is answered, `-` if
+/// it is refused, `?` if it succeeds without an answer, `!` if neither.
 fn request(text: &str) -> Asked {
     let [what, id, end] = text.split(' ').collect::<Vec<_>>()[..] else {
-        panic!("three words, and not {text}");
+        panic!("expected three words: {text}");
     };
     Asked {
         what: what.trim_end_matches(char::is_numeric).into(),
@@ -137,7 +139,7 @@ fn request(text: &str) -> Asked {
 }
 
 #[test]
-fn made_up_histories_of_ids_that_are_given_up_wrongly_are_found() {
+fn violations_in_made_up_histories_of_abandoned_ids_are_found() {
     let leads = "acquire y +, metadata7 y +";
     for (history, fault) in [
         ("acquire x +, metadata5 x ?, release x +", None),
@@ -147,16 +149,16 @@ fn made_up_histories_of_ids_that_are_given_up_wrongly_are_found() {
         ("acquire x -", None),
         (
             "acquire x +, metadata8 x ?, release x +",
-            Some("the epochs do not grow"),
+            Some("the epochs do not increase"),
         ),
         ("acquire x ?", Some("x was granted and never released")),
         (
             "acquire y +, release y +",
-            Some("it leads under y, which it released"),
+            Some("the candidate leads under y, which it released"),
         ),
         (
             "acquire x -, release x -",
-            Some("x was refused, and released nevertheless"),
+            Some("x was refused, but released"),
         ),
         (
             "acquire x +, release x +, acquire x -",
@@ -165,9 +167,9 @@ fn made_up_histories_of_ids_that_are_given_up_wrongly_are_found() {
     ] {
         let history = format!("{history}, {leads}");
         let asked: Vec<Asked> = history.split(", ").map(request).collect();
-        let judged = judge(&asked, 7);
-        assert_eq!(judged.err().as_deref(), fault, "{history}");
+        let checked = check(&asked, 7);
+        assert_eq!(checked.err().as_deref(), fault, "{history}");
     }
     let asked: Vec<Asked> = leads.split(", ").map(request).collect();
-    assert!(judge(&asked, 6).is_err());
+    assert!(check(&asked, 6).is_err());
 }

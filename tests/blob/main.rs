@@ -1,5 +1,6 @@
-//! Candidates by the lease of a blob, on a store that speaks this protocol, and on Azurite where that is
-//! installed (`TENURE_AZURITE` names it). Azure's shortest lease has 15 seconds, so these tests take long.
+//! Candidates with the lease of a blob, on a store with the Azure API, and on Azurite if it is
+//! installed (`TENURE_AZURITE` names it). Azure's shortest lease lasts 15 seconds, so these tests
+//! are slow.
 
 mod azurite;
 mod command;
@@ -12,13 +13,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tenure::backend::LeaseService;
 use tenure::config::{AzureAccount, AzureBlob, Strategy};
-use tenure::store::{AzureBlobClient, LeaseView};
+use tenure::store::LeaseView;
 use tenure::{Candidate, Config, ElectionName, Leadership, Timings, TimingsOptions};
 use tenure_tests::Limit;
 use tenure_tests::store::LocalStore;
 
-/// What the tests compete for: the blob `job` in the container `tests`.
+/// The election of the tests: the blob `job` in the container `tests`.
 const ELECTION: &str = "tests/job";
 
 const ACCOUNT: &str = "devstoreaccount1";
@@ -43,7 +45,7 @@ fn blob_at(address: SocketAddr) -> AzureBlob {
     blob(account.expect("an account"))
 }
 
-/// Azure's shortest lease: renewed every 5 s, given up after 10 s.
+/// Azure's shortest lease, with renewals every 5 s and a renew deadline of 10 s.
 fn config(name: &str, blob: AzureBlob) -> Config {
     let timings = Timings::new(&TimingsOptions {
         cool_down: Some(Duration::from_millis(300)),
@@ -55,22 +57,28 @@ fn config(name: &str, blob: AzureBlob) -> Config {
         .with_strategy(Strategy::AzureBlob(blob))
 }
 
+/// A client of the blob's lease.
+fn client(address: SocketAddr) -> LeaseService {
+    let service = LeaseService::from_config(&config("observer", blob_at(address)));
+    service.expect("a client").expect("a lease service")
+}
+
 async fn candidate(name: &str, address: SocketAddr) -> Candidate {
-    let candidate = Candidate::connect(config(name, blob_at(address))).await;
+    let candidate = Candidate::start(config(name, blob_at(address))).await;
     candidate.expect("a candidate")
 }
 
-/// A store, and a look at the blob that nothing disturbs.
+/// A store, and a client for its blobs without faults.
 struct World {
     store: LocalStore,
-    client: AzureBlobClient,
+    client: LeaseService,
     _limit: Limit,
 }
 
 impl World {
     fn start() -> Self {
         let store = LocalStore::start_with_azure();
-        let client = AzureBlobClient::new(&blob_at(store.address())).expect("a client");
+        let client = client(store.address());
         Self {
             store,
             client,
@@ -87,7 +95,7 @@ impl World {
     }
 }
 
-/// Who worked when, under which epoch.
+/// The terms: their epochs and times.
 #[derive(Clone, Default)]
 struct Journal(Arc<Mutex<Vec<Entry>>>);
 
@@ -106,7 +114,7 @@ impl Journal {
             .clone()
     }
 
-    /// Works for so long, or until it must stop.
+    /// Works for this long, or until the leadership is lost.
     async fn work(self, leadership: Leadership, time: Duration) {
         let epoch = leadership.epoch().get();
         let begun = Entry {
@@ -122,10 +130,10 @@ impl Journal {
         }
         let mut entries = lock();
         let entry = entries.iter_mut().find(|entry| entry.epoch == epoch);
-        entry.expect("it has begun").ended = Some(Instant::now());
+        entry.expect("an entry").ended = Some(Instant::now());
     }
 
-    /// Fails if two worked at once, or an epoch did not grow.
+    /// Fails if two terms overlapped, or an epoch did not increase.
     fn assert_one_at_a_time(&self) {
         for pair in self.entries().windows(2) {
             assert!(pair[0].epoch < pair[1].epoch, "{pair:?}");
@@ -138,19 +146,19 @@ impl Journal {
     }
 }
 
-/// Leads by a blob whose name is not the same in a URL.
+/// Leads with a blob whose name needs escapes in a URL.
 async fn lead_by_odd_name(address: SocketAddr) {
     let account = AzureAccount::with_connection_string(&connection_string(address));
     let odd = AzureBlob::new(account.expect("an account"), "tests", "of me/a b+ä%2F?#~");
-    let candidate = Candidate::connect(config("odd", odd.expect("a blob"))).await;
+    let candidate = Candidate::start(config("odd", odd.expect("a blob"))).await;
     let candidate = candidate.expect("a candidate");
-    let leadership = candidate.campaign().await.expect("nothing refuses it");
+    let leadership = candidate.campaign().await.expect("a term");
     assert!(leadership.is_valid());
     leadership.resign().await;
 }
 
-/// Three candidates take turns until there were so many terms.
-async fn take_turns(address: SocketAddr, terms: usize) -> Journal {
+/// Three candidates lead one after the other, until there were this many terms.
+async fn lead_in_turns(address: SocketAddr, terms: usize) -> Journal {
     let journal = Journal::default();
     let (stop, _) = tokio::sync::watch::channel(false);
     let mut candidates = tokio::task::JoinSet::new();
@@ -164,7 +172,7 @@ async fn take_turns(address: SocketAddr, terms: usize) -> Journal {
             let ran = candidate.run_while_leader(shutdown, |leadership| {
                 journal.clone().work(leadership, Duration::from_millis(300))
             });
-            ran.await.expect("nothing refuses it");
+            ran.await.expect("no refusal");
         });
     }
     tenure_tests::wait_until("the terms", async || {

@@ -1,4 +1,4 @@
-//! Clocks that don't go alike.
+//! Clocks with different speeds.
 
 use tenure_tests::group::{Group, LEASE};
 use tenure_tests::needs::preload;
@@ -9,10 +9,10 @@ use super::group;
 /// Compiled into a library that is loaded before the C library.
 const CLOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bully/fast.c");
 
-/// Members 2, 3 and 4, so that a majority's promises end early; and it is one of them that leads next.
+/// Members 2, 3 and 4: the promises of a majority end early, and one of these members leads next.
 #[test]
-fn clocks_that_are_five_per_cent_fast_make_no_second_leader() {
-    let test = "clocks_that_are_five_per_cent_fast_make_no_second_leader";
+fn clocks_that_are_five_per_cent_fast_cause_no_second_leader() {
+    let test = "clocks_that_are_five_per_cent_fast_cause_no_second_leader";
     let mut group = group();
     let Some(library) = preload(test, CLOCKS, group.folder()) else {
         return;
@@ -30,20 +30,20 @@ fn clocks_that_are_five_per_cent_fast_make_no_second_leader() {
     let leader = group.start_all_under(1);
     let others = Group::all_but(&[1]);
     let cut = now();
-    group.part(&[1], &others);
+    group.partition(&[1], &others);
     let next = group.next_leader(leader.epoch);
     let first = group.receiver().next_leader(leader.epoch);
     let last = group.receiver().last_of("1", leader.epoch);
     eprintln!(
-        "{next:?} acted {:?} after the cut, 1 for the last time {:?} after it",
+        "{next:?} acted {:?} after the cut; the last action of 1 was {:?} after it",
         first.before - cut,
         last.before - cut
     );
     group.heal();
     group.wait_until_follows(1, next.member);
-    // And now a fast one is the leader that is cut off: it steps down early.
+    // Then a leader with a fast clock is cut off: it steps down early.
     let others = Group::all_but(&[next.member]);
-    group.part(&[next.member], &others);
+    group.partition(&[next.member], &others);
     let third = group.settled(next.epoch, &others);
     assert!(others.contains(&third.member));
     group.receiver().assert_one_at_a_time();

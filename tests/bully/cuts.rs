@@ -1,4 +1,4 @@
-//! Networks that are parted.
+//! Partitioned networks.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn a_leader_that_is_cut_off_from_the_majority_steps_down_and_the_majority_elects
     let others = Group::all_but(&[leader.member]);
     let (with_it, majority) = others.split_at(1);
     let cut = now();
-    group.part(&[leader.member, with_it[0]], majority);
+    group.partition(&[leader.member, with_it[0]], majority);
     let next = group.settled(leader.epoch, majority);
     assert!(majority.contains(&next.member), "{next:?}");
     group.wait_until_stepped_down(leader.member);
@@ -25,10 +25,10 @@ fn a_leader_that_is_cut_off_from_the_majority_steps_down_and_the_majority_elects
         .last_of(&leader.member.to_string(), leader.epoch);
     assert!(
         last.before < cut + LEASE,
-        "it acted for {:?}",
+        "the old leader acted for {:?}",
         last.before - cut
     );
-    // The two that are left have nobody to lead them, and take nothing from the others.
+    // The minority of two has no leader, and does not affect the others.
     group.heal();
     group.wait_until_follows(leader.member, next.member);
     group.wait_until_follows(with_it[0], next.member);
@@ -37,12 +37,12 @@ fn a_leader_that_is_cut_off_from_the_majority_steps_down_and_the_majority_elects
 }
 
 #[test]
-fn a_leader_that_hears_nobody_steps_down_and_the_others_elect() {
+fn a_leader_that_receives_nothing_steps_down_and_the_others_elect() {
     one_way_cut(|group, leader, other| group.cut_one_way(other, leader));
 }
 
 #[test]
-fn a_leader_that_nobody_hears_steps_down_and_the_others_elect() {
+fn a_leader_whose_messages_are_lost_steps_down_and_the_others_elect() {
     one_way_cut(|group, leader, other| group.cut_one_way(leader, other));
 }
 
@@ -63,11 +63,11 @@ fn one_way_cut(cut: impl Fn(&Group, u32, u32)) {
         .last_of(&leader.member.to_string(), leader.epoch);
     assert!(
         last.before < begin + LEASE,
-        "it acted for {:?}",
+        "the old leader acted for {:?}",
         last.before - begin
     );
-    // Half of what it says arrives: that disturbs nobody.
-    group.look_on(A_WHILE);
+    // Half of its messages arrive, which disturbs no other member.
+    group.let_pass(A_WHILE);
     assert_eq!(group.last_leader(), next);
     group.heal();
     group.wait_until_follows(leader.member, next.member);
@@ -75,10 +75,10 @@ fn one_way_cut(cut: impl Fn(&Group, u32, u32)) {
     group.receiver().assert_one_at_a_time();
 }
 
-/// What is left from the renew deadline to the end of the lease is less than answers are late: a
-/// leader that counted from those would lead for too long.
+/// The time from the renew deadline to the end of the lease is shorter than the delay of answers: a
+/// leader that counted from the answers would lead for too long.
 #[test]
-fn a_leader_whose_answers_are_late_counts_from_when_it_asked() {
+fn a_leader_among_peers_with_late_answers_counts_from_its_requests() {
     let mut group = group();
     for (name, value) in [
         ("TENURE_LEASE_DURATION", "6s"),
@@ -96,62 +96,65 @@ fn a_leader_whose_answers_are_late_counts_from_when_it_asked() {
     let others = Group::all_but(&[1]);
     let late = Duration::from_millis(750);
     for &other in &others {
-        // The best of them promises last, so when it may stand all the others may vote.
+        // The best of the others promises last, so when it may become a candidate, all others may
+        // vote.
         let request = Duration::from_millis(if other == 2 { 50 } else { 0 });
         group.link(1, other).delay(request, late);
     }
-    // A round that was asked when answers were late, and all of them have just come.
+    // Waits for a round whose requests were sent after the delay began, and whose answers have all
+    // arrived.
     let at_rest = || -> Option<Vec<u64>> {
         let replies = others.iter().map(|&other| group.link(1, other).at_rest());
         replies.collect()
     };
-    let before = wait_for("nothing to be under way", at_rest);
-    wait_for("late answers of all", || {
+    let before = wait_for("no request in flight", at_rest);
+    wait_for("late answers of all members", || {
         let all_late = |(now, before): (&u64, &u64)| *now >= before + 2;
         at_rest()?.iter().zip(&before).all(all_late).then_some(())
     });
-    group.part(&[1], &others);
+    group.partition(&[1], &others);
     let next = group.receiver().next_leader(leader.epoch);
     group.wait_until_stepped_down(1);
     let last = group.receiver().last_of("1", leader.epoch);
     eprintln!(
-        "{:?} after the last act of the old one",
+        "{:?} after the last action of the old leader",
         next.at.saturating_sub(last.before)
     );
     group.receiver().assert_one_at_a_time();
 }
 
 #[test]
-fn cuts_around_a_minority_do_nothing_to_the_leader() {
+fn cuts_around_a_minority_do_not_affect_the_leader() {
     let mut group = group();
     group.set("TENURE_LEASE_DURATION", "6s");
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
     let others = Group::all_but(&[leader.member]);
     let (majority, minority) = others.split_at(2);
-    // First between the two alone, then from everybody, for longer than a term without renewals.
-    group.part(&minority[..1], &minority[1..]);
-    group.look_on(Duration::from_secs(2));
+    // First between these two only, then between them and all others, for longer than a term
+    // without renewals.
+    group.partition(&minority[..1], &minority[1..]);
+    group.let_pass(Duration::from_secs(2));
     let rest = [&[leader.member], majority].concat();
-    group.part(minority, &rest);
-    group.look_on(Duration::from_secs(7));
+    group.partition(minority, &rest);
+    group.let_pass(Duration::from_secs(7));
     group.heal();
     for &member in &others {
         group.wait_until_follows(member, leader.member);
     }
-    group.look_on(Duration::from_secs(1));
+    group.let_pass(Duration::from_secs(1));
     assert_eq!(group.leaders(), [leader]);
     group.receiver().assert_one_at_a_time();
 }
 
 #[test]
-fn a_network_that_is_cut_here_and_there_has_one_leader_at_a_time_and_one_in_the_end() {
+fn under_random_cuts_leaders_do_not_overlap_and_one_leads_in_the_end() {
     let seed = std::env::var("TENURE_SEED").ok();
     let seed: u64 = seed.map_or_else(|| std::process::id().into(), |seed| seed.parse().unwrap());
-    eprintln!("TENURE_SEED={seed} cuts in the same places");
+    eprintln!("TENURE_SEED={seed} repeats these cuts");
     let mut random = seed;
     let mut below = |limit: u64| {
-        // The constants of Knuth's MMIX; the high bits are the better ones.
+        // The constants of Knuth's MMIX; the high bits are the more random ones.
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -161,10 +164,10 @@ fn a_network_that_is_cut_here_and_there_has_one_leader_at_a_time_and_one_in_the_
     group.start_all();
     let _ = group.settled(0, &MEMBERS);
     for _ in 0..12 {
-        // In two, and a few links more in one direction.
+        // Two halves, plus a few cuts in one direction.
         let mut ones = MEMBERS.to_vec();
         ones.retain(|_| below(2) == 0);
-        group.part(&ones, &Group::all_but(&ones));
+        group.partition(&ones, &Group::all_but(&ones));
         for from in MEMBERS {
             for to in Group::all_but(&[from]) {
                 if below(8) == 0 {
@@ -172,10 +175,10 @@ fn a_network_that_is_cut_here_and_there_has_one_leader_at_a_time_and_one_in_the_
                 }
             }
         }
-        group.look_on(Duration::from_millis(300 + below(1_200)));
+        group.let_pass(Duration::from_millis(300 + below(1_200)));
         if below(2) == 0 {
             group.heal();
-            group.look_on(Duration::from_millis(below(1_000)));
+            group.let_pass(Duration::from_millis(below(1_000)));
         }
     }
     group.heal();

@@ -1,4 +1,4 @@
-//! Members that can't write down what they promise.
+//! Members that cannot write their promises to disk.
 
 use std::fs;
 
@@ -9,13 +9,13 @@ use tenure_tests::wait_for;
 use super::group;
 
 #[test]
-fn members_on_a_full_disk_promise_nothing_until_there_is_room() {
-    let test = "members_on_a_full_disk_promise_nothing_until_there_is_room";
+fn members_on_a_full_disk_make_no_promises_until_there_is_space() {
+    let test = "members_on_a_full_disk_make_no_promises_until_there_is_space";
     let Some(disk) = SmallDisk::mount(test, 256) else {
         return;
     };
     let mut group = group();
-    // With the leader and one more there are two that can write: no majority.
+    // Only the leader and one more member can write: no majority.
     let full = [3, 4, 5];
     for member in full {
         let state = disk.path().join(format!("state-{member}"));
@@ -26,17 +26,13 @@ fn members_on_a_full_disk_promise_nothing_until_there_is_room() {
         || full.map(|member| fs::read(disk.path().join(format!("state-{member}/record"))).unwrap());
     let ballast = disk.fill();
     let before = records();
-    // What they have promised is on disk, so they go on with it.
-    group.look_on(A_WHILE);
+    // Their current promises are on disk, so they keep them.
+    group.let_pass(A_WHILE);
     assert_eq!(group.last_leader(), leader);
 
     group.kill(&[1]);
-    group.look_on(A_WHILE);
-    assert_eq!(
-        group.last_leader(),
-        leader,
-        "they promised what is not on disk"
-    );
+    group.let_pass(A_WHILE);
+    assert_eq!(group.last_leader(), leader, "a promise is not on disk");
     wait_for("a member that can't write", || {
         let stuck = |&&member: &&u32| {
             let stderr = group.member(member).stderr();
@@ -44,14 +40,14 @@ fn members_on_a_full_disk_promise_nothing_until_there_is_room() {
         };
         full.iter().find(stuck)
     });
-    assert_eq!(records(), before, "what was promised before stands");
+    assert_eq!(records(), before, "earlier promises are unchanged");
 
     fs::remove_file(ballast).unwrap();
     let next = group.settled(leader.epoch, &Group::all_but(&[1]));
     assert_ne!(next.member, 1);
     group.start(1);
     group.wait_until_follows(1, next.member);
-    // And it can be read again.
+    // The state can be read again.
     group.kill(&MEMBERS);
     group.start_all();
     let _ = group.settled(next.epoch, &MEMBERS);

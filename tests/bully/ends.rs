@@ -1,4 +1,4 @@
-//! Members that are told to stop.
+//! Members that are stopped.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use tenure_tests::group::MEMBERS;
 use super::group;
 
 #[test]
-fn a_leader_that_is_told_to_stop_gives_way_before_its_promises_end() {
+fn a_leader_that_is_stopped_is_succeeded_before_its_promises_end() {
     let mut group = group();
-    // Its command has a fifteenth of this to stop in, and does not until it is killed.
+    // The command has a fifteenth of this to stop, and ignores SIGTERM until it is killed.
     group.set("TENURE_LEASE_DURATION", "15s");
     group.set("TENURE_STOP_GRACE", "1s");
     group.start_all();
@@ -19,10 +19,10 @@ fn a_leader_that_is_told_to_stop_gives_way_before_its_promises_end() {
     group.member(leader.member).signal(Signal::SIGTERM);
     let _ = group.next_leader(leader.epoch);
     let took = begin.elapsed();
-    // Without a release it is nearly all of the lease, and an election.
+    // Without a release, the gap is nearly the whole lease duration plus an election.
     assert!(
         took < Duration::from_secs(8),
-        "the next one led after {took:?}"
+        "the next leader acted after {took:?}"
     );
     assert!(group.end_of(leader.member).success());
     group.receiver().assert_one_at_a_time();

@@ -1,6 +1,6 @@
-/* A machine whose clocks are fast by $FAST_PER_CENT: the ones that a lease is counted on, from
- * $FAST_SINCE (nanoseconds) on. Waiting for sockets takes its timeout on that clock, too, and so
- * do the timers of Tokio, which rest on it; else promises would end early and nobody would look. */
+/* A machine whose lease clocks are fast by $FAST_PER_CENT per cent, from $FAST_SINCE (nanoseconds)
+ * on. Waiting for sockets, and so the timers of Tokio, use the same clock: otherwise promises would
+ * end early without a timer that notices it. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdlib.h>

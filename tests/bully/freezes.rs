@@ -1,4 +1,4 @@
-//! Leaders that are frozen, and go on later.
+//! Leaders that are frozen, and resume later.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tenure_tests::process::descendants;
 use super::group;
 
 #[test]
-fn a_leader_that_is_frozen_past_its_lease_finds_that_it_leads_no_more() {
+fn a_leader_that_is_frozen_past_its_lease_steps_down_when_it_resumes() {
     let mut group = group();
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
-    // Its command is not frozen, and has to be gone before the next one leads.
+    // The command is not frozen, and must be gone before the next leader acts.
     group.member(leader.member).signal(Signal::SIGSTOP);
     let next = group.settled(leader.epoch, &Group::all_but(&[leader.member]));
     assert_ne!(next.member, leader.member);
@@ -26,7 +26,7 @@ fn a_leader_that_is_frozen_past_its_lease_finds_that_it_leads_no_more() {
 }
 
 #[test]
-fn what_a_leader_writes_that_was_frozen_with_its_command_is_refused() {
+fn writes_of_a_leader_that_was_frozen_with_its_command_are_refused() {
     let mut group = group();
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
@@ -43,8 +43,8 @@ fn what_a_leader_writes_that_was_frozen_with_its_command_is_refused() {
         acts.iter().filter(|act| !act.accepted).count()
     };
     let before = stale();
-    group.look_on(Duration::from_millis(500));
-    assert_eq!(stale(), before, "the old command goes on");
+    group.let_pass(Duration::from_millis(500));
+    assert_eq!(stale(), before, "the old command still writes");
     eprintln!("{before} stale writes were refused");
     assert_eq!(group.last_leader(), next);
     group.receiver().assert_fence_held();
@@ -52,7 +52,7 @@ fn what_a_leader_writes_that_was_frozen_with_its_command_is_refused() {
 
 fn signal(processes: &[Pid], signal: Signal) {
     for &process in processes {
-        // A watchdog that goes on may have killed the command before that does.
+        // A watchdog that resumes may have killed the command before it gets its signal.
         let _ = kill(process, signal);
     }
 }

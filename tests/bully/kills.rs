@@ -14,7 +14,7 @@ fn when_the_leader_is_killed_another_member_leads_with_a_greater_epoch() {
     group.kill(&[leader.member]);
     let next = group.next_leader(leader.epoch);
     assert_ne!(next.member, leader.member);
-    // It comes back with what it had promised, and leaves the leader alone.
+    // It restarts with its old promises, and does not disturb the leader.
     group.start(leader.member);
     group.wait_until_follows(leader.member, next.member);
     assert_eq!(group.next_leader(leader.epoch), next);
@@ -30,15 +30,15 @@ fn when_the_leader_and_the_next_are_killed_a_third_leads() {
     group.kill(&[leader.member, best_left]);
     let next = group.next_leader(leader.epoch);
     assert!(![leader.member, best_left].contains(&next.member));
-    // Three of five are just enough, and two are not.
+    // Three of five are a majority, and two are not.
     group.kill(&[next.member]);
-    group.look_on(A_WHILE);
+    group.let_pass(A_WHILE);
     assert_eq!(group.last_leader(), next);
     group.receiver().assert_one_at_a_time();
 }
 
 #[test]
-fn a_best_member_that_comes_and_goes_moves_nothing() {
+fn restarts_of_the_best_member_do_not_move_the_leadership() {
     let mut group = group();
     group.set("TENURE_LEASE_DURATION", "6s");
     let others = Group::all_but(&[1]);
@@ -46,17 +46,17 @@ fn a_best_member_that_comes_and_goes_moves_nothing() {
         group.start(member);
     }
     let leader = group.settled(0, &others);
-    for life in 0..5 {
+    for round in 0..5 {
         group.start(1);
-        if life % 2 == 0 {
+        if round % 2 == 0 {
             group.wait_until_follows(1, leader.member);
         }
-        group.look_on(Duration::from_millis(100 * life));
+        group.let_pass(Duration::from_millis(100 * round));
         group.kill(&[1]);
     }
     group.start(1);
     group.wait_until_follows(1, leader.member);
-    group.look_on(Duration::from_secs(2));
+    group.let_pass(Duration::from_secs(2));
     assert_eq!(group.leaders(), [leader]);
     group.receiver().assert_one_at_a_time();
 }
@@ -68,7 +68,7 @@ fn a_leader_that_is_killed_and_starts_again_at_once_leads_under_a_greater_epoch(
     let mut leader = group.settled(0, &MEMBERS);
     for _ in 0..5 {
         // The others have promised to it, and it need not wait for itself. But the command of its
-        // last life has to be gone.
+        // last run must be gone.
         group.kill(&[leader.member]);
         group.start(leader.member);
         leader = group.settled(leader.epoch, &MEMBERS);
@@ -77,7 +77,7 @@ fn a_leader_that_is_killed_and_starts_again_at_once_leads_under_a_greater_epoch(
 }
 
 #[test]
-fn when_all_are_killed_and_start_again_epochs_go_on() {
+fn epochs_increase_after_a_restart_of_all_members() {
     let mut group = group();
     let mut epoch = 0;
     for _ in 0..2 {
@@ -91,13 +91,13 @@ fn when_all_are_killed_and_start_again_epochs_go_on() {
 }
 
 #[test]
-fn members_that_start_again_keep_to_what_they_promised_before() {
+fn members_keep_their_promises_across_a_restart() {
     let mut group = group();
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
-    // It can't be told that they have gone, and goes on until its lease ends.
+    // The leader gets no message that they are gone, and leads until its lease ends.
     let others = Group::all_but(&[leader.member]);
-    group.part(&[leader.member], &others);
+    group.partition(&[leader.member], &others);
     group.kill(&others);
     for &member in &others {
         group.start(member);

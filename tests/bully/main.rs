@@ -1,5 +1,5 @@
-//! `tenure run` among peers: five processes, and what may happen to them and to the network between
-//! them. What their commands do is judged at a fenced receiver.
+//! `tenure run` among peers: five processes, with faults of the processes and of the network
+//! between them. A fenced receiver checks the actions of their commands.
 
 mod clocks;
 mod cuts;
@@ -15,7 +15,7 @@ mod wrong;
 
 use tenure_tests::group::Group;
 
-/// Five members that are not started yet.
+/// Five members that are not running yet.
 fn group() -> Group {
     Group::new(env!("CARGO_BIN_EXE_tenure-test-worker"))
 }

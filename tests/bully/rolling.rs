@@ -1,4 +1,4 @@
-//! Changing a group's strategy while it works, one member after the other.
+//! Changing the strategy of a running group, one member after the other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use tenure_tests::wait_for;
 
 use super::three::free_addresses;
 
-/// A store, three members, and a fenced receiver that judges what they do.
+/// A store, three members, and a fenced receiver that checks their actions.
 struct Group {
     folder: TempDir,
     store: StoreProcess,
@@ -63,7 +63,7 @@ impl Group {
         self.members.insert(node, Process::spawn(&mut command));
     }
 
-    /// Waits until somebody leads, from now on, and says who.
+    /// Waits for an action of a leader from now on, and returns the leader.
     fn led(&self) -> usize {
         let begin = now();
         wait_for("a leader", || {
@@ -75,8 +75,8 @@ impl Group {
         })
     }
 
-    /// Starts all again with this strategy, one after the other, the leader last: that one is killed, the
-    /// others are told to stop. Between two of them somebody leads.
+    /// Restarts all members with this strategy, one after the other, the leader last: the leader is
+    /// killed, the others are stopped. There is a leader after each restart.
     fn roll(&mut self, strategy: &str) {
         let leader = self.led();
         let others = (1..=3).filter(|node| *node != leader);
@@ -95,21 +95,18 @@ impl Group {
 }
 
 #[test]
-fn from_a_lease_to_peers_and_back_one_leads_at_a_time_and_epochs_increase() {
+fn from_a_lease_to_peers_and_back_leaders_do_not_overlap_and_epochs_increase() {
     let mut group = Group::start("lease");
     for strategy in ["both", "bully", "both", "lease"] {
         group.roll(strategy);
         let acts = group.receiver.acts();
         let last = acts.last().unwrap();
-        eprintln!(
-            "by {strategy}: {} leads, epoch {}",
-            last.candidate, last.epoch
-        );
+        eprintln!("{strategy}: {} leads, epoch {}", last.candidate, last.epoch);
     }
     group.receiver.assert_one_at_a_time();
     let acts = group.receiver.acts();
     let refused = acts.iter().find(|act| !act.accepted);
-    assert_eq!(refused, None, "a leader acted that was not the last one");
+    assert_eq!(refused, None, "an old leader acted");
     let mut epochs: Vec<u64> = acts.iter().map(|act| act.epoch).collect();
     assert!(epochs.is_sorted());
     epochs.dedup();
@@ -118,7 +115,7 @@ fn from_a_lease_to_peers_and_back_one_leads_at_a_time_and_epochs_increase() {
 }
 
 #[test]
-fn without_the_store_one_is_elected_waits_for_the_lease_and_does_not_lead() {
+fn without_the_store_a_peer_is_elected_but_waits_for_the_lease_and_does_not_lead() {
     let group = Group::start("both");
     group.led();
     let peers = (1..).zip(&group.addresses);
@@ -127,9 +124,9 @@ fn without_the_store_one_is_elected_waits_for_the_lease_and_does_not_lead() {
         .collect();
     let peers = peers.join(",");
     let show = || run(&["peers", "--election", "tests/job", "--peers", &peers]);
-    wait_for("all to agree", || show().status.success().then_some(()));
+    wait_for("agreement", || show().status.success().then_some(()));
     group.store.process.signal(Signal::SIGKILL);
-    let shown = wait_for("one to wait for the lease", || {
+    let shown = wait_for("a member that waits for the lease", || {
         let shown = show();
         let table = String::from_utf8(shown.stdout.clone()).unwrap();
         table.contains("elected").then_some(shown)

@@ -1,4 +1,4 @@
-//! Three members as processes, for what does not need five and a network that fails.
+//! Three member processes, for tests that need neither five members nor a failing network.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,21 +10,21 @@ use tempfile::TempDir;
 use tenure_tests::process::{Process, command};
 use tenure_tests::wait_for;
 
-/// Writes who leads and its epoch again and again, so that two leaders at once would be seen. It takes
-/// no notice of SIGTERM: only the end of its term stops it.
+/// Writes the epoch and the leader again and again, so that an overlap would be visible. It ignores
+/// SIGTERM: only the end of its term stops it.
 const BEAT: &str =
     r#"trap '' TERM; while :; do echo "$TENURE_EPOCH $TENURE_CANDIDATE" >> "$0"; sleep 0.02; done"#;
 
-/// Addresses of this machine that nobody listens on.
+/// Unused addresses of this machine.
 pub(super) fn free_addresses(count: usize) -> Vec<String> {
-    // All are taken before any is given back, so they differ.
+    // All listeners exist before any is dropped, so the addresses differ.
     let ports = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
     let ports: Vec<TcpListener> = ports.collect();
     let addresses = ports.iter().map(|port| port.local_addr().unwrap());
     addresses.map(|address| address.to_string()).collect()
 }
 
-/// Three members, and a folder for what they write.
+/// Three members, and a folder for their output.
 pub(super) struct Group {
     pub(super) folder: TempDir,
     pub(super) peers: String,
@@ -82,7 +82,7 @@ impl Group {
         self.members.insert(node, process);
     }
 
-    /// Epoch and leader, beat by beat.
+    /// The epochs and leaders of all lines so far.
     pub(super) fn beats(&self) -> Vec<(u64, u32)> {
         let text = fs::read_to_string(self.folder.path().join("journal")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -93,7 +93,7 @@ impl Group {
         whole.lines().map(beat).collect()
     }
 
-    /// Waits for the first beat of an epoch above this one.
+    /// Waits for the first line with an epoch above this one.
     pub(super) fn next_leader(&self, above: u64) -> (u64, u32) {
         wait_for("the next leader's command", || {
             self.beats().into_iter().find(|(epoch, _)| *epoch > above)

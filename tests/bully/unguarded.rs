@@ -1,4 +1,4 @@
-//! Without a quorum: two leaders are possible, and find each other.
+//! Without a quorum: two leaders are possible, and resolve the conflict.
 
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ fn without_a_quorum_two_leaders_merge_and_stale_writes_are_refused() {
     group.set("TENURE_BULLY_QUORUM", "false");
     let first = group.start_all_under(1);
     let (with_it, others) = ([1, 2], [3, 4, 5]);
-    group.part(&with_it, &others);
+    group.partition(&with_it, &others);
     let second = group.settled(first.epoch, &others);
     assert!(others.contains(&second.member), "{second:?}");
-    // Nobody has told the first one: it acts on, and the fence keeps it out.
-    group.look_on(Duration::from_secs(1));
+    // The first leader does not know of the second: it still acts, and the fence refuses its
+    // writes.
+    group.let_pass(Duration::from_secs(1));
     let refused = |group: &Group, member: u32| {
         let acts = group.receiver().acts();
         let of = acts
@@ -26,15 +27,15 @@ fn without_a_quorum_two_leaders_merge_and_stale_writes_are_refused() {
         of.filter(|act| !act.accepted).count()
     };
     let stale = refused(&group, 1);
-    assert!(stale > 0, "1 leads on without a quorum");
+    assert!(stale > 0, "1 still leads without a quorum");
 
     group.heal();
     group.wait_until_stepped_down(second.member);
-    // The worse one follows, and the better one's writes are accepted again.
+    // The member with the lower priority follows, and the writes of the other are accepted again.
     let last = group.settled(second.epoch, &MEMBERS);
     assert_eq!(last.member, 1);
     eprintln!(
-        "{stale} stale writes refused while parted, {} in all; {:?}",
+        "{stale} stale writes refused during the partition, {} in total; {:?}",
         refused(&group, 1) + refused(&group, second.member),
         overlap(&group.receiver().acts())
     );

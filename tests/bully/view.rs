@@ -1,4 +1,4 @@
-//! What members show of themselves, and what they never show.
+//! The status that members show, and the secrets that they never show.
 
 use std::fs;
 use std::process::Output;
@@ -16,9 +16,9 @@ impl Group {
         run(&[&base, flags].concat())
     }
 
-    /// Waits until all agree, and says on whom.
+    /// Waits until all members agree, and returns the leader.
     fn agreed(&self) -> Value {
-        wait_for("all to agree", || {
+        wait_for("agreement", || {
             let output = self.peers(&["--json"]);
             output
                 .status
@@ -37,7 +37,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn the_members_views_are_shown_and_the_exit_code_says_whether_they_agree() {
+fn peers_shows_all_views_and_its_exit_code_shows_whether_they_agree() {
     let group = Group::start();
     let (epoch, leader) = group.next_leader(0);
     let agreed = group.agreed();
@@ -65,10 +65,10 @@ fn the_members_views_are_shown_and_the_exit_code_says_whether_they_agree() {
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.contains(&epoch.to_string()), "{table}");
 
-    // A member that is gone is a row that says why; the others agree.
+    // A member that is gone has a row with the reason; the others agree.
     let gone = if leader == 1 { 2 } else { 1 };
     group.members[&gone].signal(Signal::SIGKILL);
-    wait_for("a row that says why", || {
+    wait_for("a row with the reason", || {
         let table = stdout(&group.peers(&[]));
         let row = table
             .lines()
@@ -76,7 +76,7 @@ fn the_members_views_are_shown_and_the_exit_code_says_whether_they_agree() {
         row.contains("can't reach it").then_some(())
     });
     assert_eq!(group.agreed()["leader"], leader);
-    // Without a majority they agree on nobody.
+    // Without a majority they agree that there is no leader.
     for member in group.members.values() {
         let _ = nix::sys::signal::kill(member.pid(), Signal::SIGSTOP);
     }
@@ -86,7 +86,7 @@ fn the_members_views_are_shown_and_the_exit_code_says_whether_they_agree() {
 }
 
 #[test]
-fn of_another_group_and_of_the_settings_the_command_says_what_is_wrong() {
+fn peers_reports_another_group_and_wrong_settings() {
     let group = Group::start();
     group.agreed();
     let peers = [
@@ -105,32 +105,32 @@ fn of_another_group_and_of_the_settings_the_command_says_what_is_wrong() {
     let none = run(&["peers", "--election", "tests/job"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("bully.peers is not set"), "{none:?}");
-    // There is no store to ask.
+    // There is no store to send requests to.
     for asked in [&["status", "tests/job"][..], &["doctor"]] {
         let asked = output(command(asked).env("TENURE_STRATEGY", "bully"));
         assert_eq!(asked.status.code(), Some(2), "{asked:?}");
         assert!(stderr(&asked).contains("tenure peers"), "{asked:?}");
     }
-    // From a configuration file, as for tenure run.
+    // From a configuration file, as for `tenure run`.
     let config = group.folder.path().join("tenure.toml");
     let text = format!(
         "election = \"tests/job\"\n[bully]\npeers = {:?}",
         group.peers
     );
     fs::write(&config, text).unwrap();
-    // The last one may begin to answer only now, and know no leader yet.
-    wait_for("all to agree", || {
+    // The last member may have just started, and know no leader yet.
+    wait_for("agreement", || {
         let from_file = run(&["peers", "--config", config.to_str().unwrap()]);
         from_file.status.success().then_some(())
     });
 }
 
 #[test]
-fn two_processes_with_one_number_both_refuse_to_lead_and_say_why() {
+fn two_processes_with_one_node_id_both_refuse_to_lead_and_name_the_reason() {
     let mut group = Group::start();
     let led = group.next_leader(0);
     group.agreed();
-    // A follower, which has no command to be stopped first.
+    // A follower, which has no command to stop first.
     let node = if led.1 == 1 { 2 } else { 1 };
     let mut double = group.command(node, &[]);
     double
@@ -144,18 +144,18 @@ fn two_processes_with_one_number_both_refuse_to_lead_and_say_why() {
     for process in [first, &mut double] {
         let code = process.wait().code();
         assert_eq!(code, Some(3), "{}", process.stderr());
-        let told = wait_for("the reason", || {
-            let told = process.stderr();
-            told.contains("tenure: ").then_some(told)
+        let shown = wait_for("the reason", || {
+            let shown = process.stderr();
+            shown.contains("tenure: ").then_some(shown)
         });
         let words = [
             "this member takes no part in the election: member ".to_owned(),
-            format!("two processes say that they are start 1 of member {node}"),
+            format!("two processes claim to be start 1 of member {node}"),
             "stop one of the two".to_owned(),
         ];
-        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        assert!(words.iter().all(|word| shown.contains(word)), "{shown}");
     }
-    // The others go on.
+    // The other members are not affected.
     assert_eq!(group.agreed()["leader"], led.1);
     assert_eq!(group.beats().last(), Some(&led));
 }
@@ -163,7 +163,7 @@ fn two_processes_with_one_number_both_refuse_to_lead_and_say_why() {
 const SECRET: &str = "a secret of the environment";
 
 #[test]
-fn a_key_in_the_environment_is_used_and_shown_nowhere() {
+fn a_key_in_the_environment_is_used_and_never_shown() {
     let show = output(command(&["config", "show"]).env("TENURE_BULLY_KEY", SECRET));
     assert!(stdout(&show).contains("TENURE_BULLY_KEY"), "{show:?}");
     let mut run = command(&["run", "--election", "tests/job", "--strategy", "bully"]);
@@ -198,7 +198,7 @@ fn a_key_in_the_environment_is_used_and_shown_nowhere() {
 }
 
 #[test]
-fn a_check_of_peers_prints_what_follows_and_what_to_look_at() {
+fn a_check_of_peers_prints_derived_values_and_warnings() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("tenure.toml");
     let text = r#"
@@ -213,7 +213,7 @@ fn a_check_of_peers_prints_what_follows_and_what_to_look_at() {
         let path = config.to_str().unwrap();
         run(&[&["config", "check", path], flags].concat())
     };
-    let told = stdout(&check(text, &[]));
+    let shown = stdout(&check(text, &[]));
     for words in [
         "1, 2, 3, 4, best first",
         "3 of 4; 1 may be away",
@@ -222,7 +222,7 @@ fn a_check_of_peers_prints_what_follows_and_what_to_look_at() {
         "warning    no key",
         "warning    plain http beyond this machine (http://10.0.0.1:7500/)",
     ] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(shown.contains(words), "{words}: {shown}");
     }
     let json: Value = serde_json::from_slice(&check(text, &["--json"]).stdout).unwrap();
     let peers = &json["peers"];
@@ -231,9 +231,9 @@ fn a_check_of_peers_prints_what_follows_and_what_to_look_at() {
         (&3.into(), &15_000.into())
     );
     assert_eq!(peers["warnings"].as_array().unwrap().len(), 3);
-    // What would break the safety argument is refused with both numbers.
+    // A value that would break the safety argument is refused with both numbers.
     let wrong = check(&format!("{text}\nmessage_lifetime = \"4s\""), &[]);
     assert_eq!(wrong.status.code(), Some(2));
-    let told = stderr(&wrong);
-    assert!(told.contains("4s") && told.contains("5s"), "{told}");
+    let shown = stderr(&wrong);
+    assert!(shown.contains("4s") && shown.contains("5s"), "{shown}");
 }

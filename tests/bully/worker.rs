@@ -1,5 +1,5 @@
 //! A leader's command, for the tests of elections among peers: it acts at the receiver every few
-//! milliseconds, for as long as it runs.
+//! milliseconds, as long as it runs.
 //!
 //! Argument: the receiver.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tenure_tests::receiver::{Link, now};
 
-/// How often it acts.
+/// The interval of its actions.
 const PACE: Duration = Duration::from_millis(5);
 
 fn main() {
@@ -19,7 +19,8 @@ fn main() {
     let epoch = epoch.parse().expect("a number");
     let mut link = Link::connect(receiver.parse().expect("an address"), &member);
     loop {
-        // That it runs is all that it knows: so it takes itself for the leader at this instant.
+        // The command only knows that it is running: so it considers itself the leader at this
+        // instant.
         let at = now();
         link.act(epoch, at, at);
         sleep(PACE);

@@ -1,4 +1,4 @@
-//! What can't be.
+//! Invalid configurations and states.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tenure_tests::process::{command, output};
 use super::group;
 use super::three::free_addresses;
 
-/// What a member says that can not start.
+/// The stderr of a member that cannot start.
 fn refusal(run: &mut std::process::Command) -> String {
     let output = output(run);
     assert!(!output.status.success());
@@ -15,7 +15,7 @@ fn refusal(run: &mut std::process::Command) -> String {
 }
 
 #[test]
-fn what_can_not_be_is_refused_with_its_name() {
+fn invalid_settings_are_refused_with_their_names() {
     let group = group();
     let mut run = group.run(1);
     let key = group.folder().join("key");
@@ -26,7 +26,7 @@ fn what_can_not_be_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_state_folder_that_can_not_be_used_is_told_once() {
+fn an_unusable_state_folder_is_reported_once() {
     let group = group();
     let file = group.folder().join("file");
     fs::write(&file, "").unwrap();
@@ -40,7 +40,7 @@ fn a_state_folder_that_can_not_be_used_is_told_once() {
 }
 
 #[test]
-fn a_promise_that_is_damaged_or_gone_is_an_error_of_data() {
+fn a_damaged_or_missing_state_file_is_a_data_error() {
     let state = tempfile::tempdir().unwrap();
     let address = &free_addresses(1)[0];
     let mut alone = command(&["run", "--election", "tests/job", "--strategy", "bully"]);

@@ -1,4 +1,4 @@
-//! `tenure backup` and `tenure restore`, beside a store that runs as a process of its own.
+//! `tenure backup` and `tenure restore`, with a store that runs.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn a_store_is_backed_up_under_load_killed_and_restored_elsewhere() {
     let mut store = StoreProcess::start(&data);
     let address = store.address();
     let kept = acquire(address, "tests/kept", "leader");
-    // Somebody acquires and releases all the time, until the store is killed.
+    // A client acquires and releases until the store is killed.
     let busy = thread::spawn(move || {
         let mut last = 0;
         loop {
@@ -61,19 +61,19 @@ fn a_store_is_backed_up_under_load_killed_and_restored_elsewhere() {
     let mut revision = 0;
     for _ in 0..5 {
         let before = acquire(address, "tests/mark", "marker");
-        let told = json_of(&backup(&data, &file, &["--force", "--json"]));
+        let contents = json_of(&backup(&data, &file, &["--force", "--json"]));
         release(&store, "tests/leases/mark", &before);
-        assert!(told["revision"].as_u64() >= before["revision"].as_u64());
-        assert!(told["last_epoch"].as_u64() >= before["epoch"].as_u64());
-        assert!(told["revision"].as_u64() > Some(revision), "{told}");
-        revision = told["revision"].as_u64().unwrap();
-        assert_eq!(told["longest_ms"], 60_000);
+        assert!(contents["revision"].as_u64() >= before["revision"].as_u64());
+        assert!(contents["last_epoch"].as_u64() >= before["epoch"].as_u64());
+        assert!(contents["revision"].as_u64() > Some(revision), "{contents}");
+        revision = contents["revision"].as_u64().unwrap();
+        assert_eq!(contents["longest_ms"], 60_000);
     }
     store.process.signal(Signal::SIGKILL);
     store.process.wait();
     let last = busy.join().unwrap();
 
-    // The backups did the log no harm.
+    // The backups have not damaged the log.
     let mut store = StoreProcess::start(&data);
     let (_, view) = ask(store.address(), "GET", "tests/leases/kept", &Value::Null);
     assert_eq!(view["epoch"], kept["epoch"]);
@@ -86,10 +86,10 @@ fn a_store_is_backed_up_under_load_killed_and_restored_elsewhere() {
     assert!(store.process.wait().success());
 
     let elsewhere = folder.path().join("elsewhere");
-    let told = json_of(&restore(&file, &elsewhere, &["--json"]));
-    assert_eq!(told["revision"].as_u64(), Some(revision));
-    assert!(told["epochs_above"].as_u64() > Some(last));
-    assert!(told["revisions_above"].as_u64() > told["revision"].as_u64());
+    let contents = json_of(&restore(&file, &elsewhere, &["--json"]));
+    assert_eq!(contents["revision"].as_u64(), Some(revision));
+    assert!(contents["epochs_above"].as_u64() > Some(last));
+    assert!(contents["revisions_above"].as_u64() > contents["revision"].as_u64());
     let store = StoreProcess::start(&elsewhere);
     let proof = json!({"lease_id": kept["lease_id"]});
     let (status, view) = ask(store.address(), "POST", "tests/leases/kept/renew", &proof);
@@ -102,7 +102,7 @@ fn a_store_is_backed_up_under_load_killed_and_restored_elsewhere() {
 }
 
 #[test]
-fn what_was_done_is_told_to_people() {
+fn backup_and_restore_print_a_summary() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let file = folder.path().join("leases.backup");
@@ -121,7 +121,7 @@ fn what_was_done_is_told_to_people() {
     let said = stdout(&restore(&file, &elsewhere, &[]));
     for part in [
         "elsewhere: 1 leases",
-        "epochs go on above",
+        "epochs continue above",
         "old store is stopped",
         "1m",
     ] {
@@ -130,7 +130,7 @@ fn what_was_done_is_told_to_people() {
 }
 
 #[test]
-fn what_can_not_be_done_is_told_with_a_code() {
+fn an_impossible_backup_or_restore_has_an_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let file = folder.path().join("leases.backup");
@@ -169,7 +169,7 @@ fn what_can_not_be_done_is_told_with_a_code() {
         &["leases.backup", "damaged"],
     );
 
-    // A restore that was cut short.
+    // An interrupted restore.
     fs::write(elsewhere.join("leases.db.restoring"), "").unwrap();
     let listen = [
         "serve",

@@ -1,4 +1,4 @@
-//! A wall clock that is far off.
+//! A wall clock that is wrong by decades.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use tenure_tests::wait_for;
 
 use super::{acquire, address_of, ask};
 
-/// Compiled into a library that is loaded before the C library.
+/// The source of a library that is loaded before the C library.
 const WALL_CLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/support/wall.c");
 
-/// From now to a time before 1970, and to one after 9999, in seconds.
+/// Offsets from now to times before 1970 and after 9999, in seconds.
 const BEFORE_1970: i64 = -3_000_000_000;
 const AFTER_9999: i64 = 300_000_000_000;
 
@@ -44,16 +44,16 @@ impl Clock {
             .arg(data_dir)
             .env("LD_PRELOAD", &self.library)
             .env("WALL_CLOCK_AHEAD", &self.off_by)
-            // The HTTP library makes a date when a thread serves its first connection, and fails if there
-            // is none for the time; it goes on with the old one when time goes back.
+            // The HTTP library formats the date when a thread serves its first connection, and fails
+            // if the time has no date; it keeps the old date when time goes back.
             .env("TOKIO_WORKER_THREADS", "1");
         Process::spawn(&mut serve)
     }
 }
 
 #[test]
-fn a_wall_clock_that_goes_before_1970_takes_nothing_from_those_who_wait() {
-    let test = "a_wall_clock_that_goes_before_1970_takes_nothing_from_those_who_wait";
+fn a_wall_clock_before_1970_takes_nothing_from_waiters() {
+    let test = "a_wall_clock_before_1970_takes_nothing_from_waiters";
     let folder = tempfile::tempdir().unwrap();
     let Some(clock) = Clock::in_folder(test, folder.path()) else {
         return;
@@ -79,7 +79,7 @@ fn a_wall_clock_that_goes_before_1970_takes_nothing_from_those_who_wait() {
     assert_eq!(renew(), 200);
     let new = acquire(address, "tests/new", "first");
     assert!(new["epoch"].as_u64() >= Some(1), "{new}");
-    // The HTTP library serves nobody then; afterwards all is as it was.
+    // The HTTP library serves no requests at this time, and works again afterwards.
     clock.set(AFTER_9999);
     thread::sleep(Duration::from_millis(1_200));
     clock.set(0);
@@ -90,8 +90,8 @@ fn a_wall_clock_that_goes_before_1970_takes_nothing_from_those_who_wait() {
 }
 
 #[test]
-fn a_store_is_not_started_with_a_wall_clock_that_http_has_no_date_for() {
-    let test = "a_store_is_not_started_with_a_wall_clock_that_http_has_no_date_for";
+fn a_store_does_not_start_with_a_wall_clock_that_http_has_no_date_for() {
+    let test = "a_store_does_not_start_with_a_wall_clock_that_http_has_no_date_for";
     let folder = tempfile::tempdir().unwrap();
     let Some(clock) = Clock::in_folder(test, folder.path()) else {
         return;

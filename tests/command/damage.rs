@@ -1,4 +1,4 @@
-//! A damaged data directory is refused, and left as it is.
+//! A damaged data directory is refused and not changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +11,7 @@ use tenure_tests::process::{StoreProcess, run};
 
 use super::{acquire, stderr};
 
-/// The folder of a store that has granted leases and ended well.
+/// The data directory of a store that has granted leases and stopped cleanly.
 fn used_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut store = StoreProcess::start(folder.path());
@@ -23,7 +23,7 @@ fn used_folder() -> TempDir {
     folder
 }
 
-/// Everything in a folder but what only says that a store uses it.
+/// All files of a directory except those that only mark its use by a store.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     folder
         .read_dir()
@@ -37,7 +37,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Damages the folder, and expects a store to say so of this file, twice.
+/// Damages a data directory, and expects that a store refuses it twice and names this file.
 fn refuses(file: &str, damage: impl FnOnce(&Path)) {
     let folder = used_folder();
     damage(&folder.path().join(file));
@@ -89,7 +89,7 @@ fn a_database_with_an_overwritten_page_is_refused() {
 fn a_database_with_one_changed_number_is_refused() {
     refuses("leases.db", |path| {
         let mut bytes = fs::read(path).unwrap();
-        // Wherever it stands: some of it may be in room that nobody reads any more.
+        // All occurrences: some may be in unused parts of the file.
         for at in 0..bytes.len() - 6 {
             if bytes[at..].starts_with(b"holder") {
                 bytes[at] ^= 1;
@@ -110,12 +110,12 @@ fn a_database_that_is_gone_is_refused() {
 }
 
 #[test]
-fn a_format_of_nobody_is_refused() {
+fn an_unknown_format_is_refused() {
     refuses("FORMAT", |path| fs::write(path, "shopping list\n").unwrap());
 }
 
 #[test]
-fn a_folder_that_is_none_is_refused() {
+fn a_data_directory_that_is_a_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");
     fs::write(&file, "words").unwrap();

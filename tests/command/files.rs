@@ -1,4 +1,4 @@
-//! A store that may open few files, or no more of them.
+//! A store with few open files, or without more of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use tenure_tests::wait_for;
 
 use super::{acquire, address_of, ask};
 
-/// A connection that is kept.
+/// A connection that stays open.
 struct Kept(TcpStream);
 
 impl Kept {
@@ -84,7 +84,7 @@ fn a_store_with_few_files_renews_over_new_connections_among_silent_ones() {
     let lease_id = acquire(address, "tests/job", "first")["lease_id"].clone();
     let mut kept = Kept::connect(address);
     assert_eq!(kept.ask("GET", "job", &Value::Null).0, 200);
-    // More than there are places and files.
+    // More than connections and files are available.
     let silent: Vec<_> = (0..400)
         .map_while(|_| TcpStream::connect_timeout(&address, Duration::from_secs(3)).ok())
         .collect();
@@ -123,7 +123,7 @@ fn allow_files(store: &Process, files: &str) {
     assert!(limited.unwrap().success());
 }
 
-/// How long it has kept processors busy, in ticks of 10 ms.
+/// Its processor time, in ticks of 10 ms.
 fn ticks(store: &Process) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", store.pid())).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -133,8 +133,8 @@ fn ticks(store: &Process) -> u64 {
 }
 
 #[test]
-fn a_store_that_may_open_no_more_files_goes_on_and_recovers() {
-    let test = "a_store_that_may_open_no_more_files_goes_on_and_recovers";
+fn a_store_that_runs_out_of_files_continues_and_recovers() {
+    let test = "a_store_that_runs_out_of_files_continues_and_recovers";
     if !can_run(test, "prlimit, on Linux", has_program("prlimit")) {
         return;
     }
@@ -144,7 +144,7 @@ fn a_store_that_may_open_no_more_files_goes_on_and_recovers() {
     let lease_id = acquire(address, "tests/job", "first")["lease_id"].clone();
     let mut kept = Kept::connect(address);
     kept.change();
-    // Up to the greatest number, all are in use.
+    // All numbers up to the greatest one are in use.
     let mut silent = Vec::new();
     let most = wait_for("files without a gap", || {
         silent.push(TcpStream::connect(address).unwrap());
@@ -157,7 +157,7 @@ fn a_store_that_may_open_no_more_files_goes_on_and_recovers() {
 
     let (status, history) = kept.ask("GET", "job/history", &Value::Null);
     assert_eq!(status, 200, "{history}");
-    // The log is moved into the database after some 16 MB, and `RUNNING` is written after that.
+    // A checkpoint of the log follows after some 16 MB, and then `RUNNING` is written.
     let running = folder.path().join("RUNNING");
     let text = || fs::read_to_string(&running).unwrap();
     let before = text();
@@ -166,7 +166,7 @@ fn a_store_that_may_open_no_more_files_goes_on_and_recovers() {
         let said = store.stderr();
         assert!(!said.contains("RUNNING"), "{said}");
     }
-    // If it can't be written, that is told once, and it is written later.
+    // A failed write is logged once, and repeated later.
     fs::remove_file(&running).unwrap();
     fs::create_dir(&running).unwrap();
     let is_told = || store.stderr().contains("RUNNING can't be written");
@@ -184,7 +184,7 @@ fn a_store_that_may_open_no_more_files_goes_on_and_recovers() {
     kept.change();
     assert!(text() > before);
 
-    // A connection that can't be accepted is waited for without haste.
+    // After a failed accept the store waits before it accepts again.
     let body = json!({"lease_id": lease_id});
     let renewing = thread::spawn(move || {
         let answer = ask(address, "POST", "tests/leases/job/renew", &body);

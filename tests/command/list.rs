@@ -56,7 +56,7 @@ fn leases_are_json_for_scripts_with_the_field_names_of_the_api() {
 }
 
 #[test]
-fn only_names_that_begin_so_are_listed() {
+fn only_names_with_the_prefix_are_listed() {
     let (_store, address) = memory_store();
     for name in ["tests/billing.a", "tests/billing.b", "tests/other"] {
         acquire(address, name, "worker");
@@ -106,7 +106,7 @@ fn all_pages_are_listed_and_a_reader_may_leave_early() {
 }
 
 #[test]
-fn a_full_disk_below_stdout_is_told() {
+fn a_full_disk_behind_stdout_is_reported() {
     let (_store, address) = memory_store();
     let url = format!("http://{address}");
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();

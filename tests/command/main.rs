@@ -1,4 +1,4 @@
-//! The command as processes: hosting a store, and looking at one.
+//! The command as processes: serving a store, and reading its leases.
 
 mod backup;
 mod clock;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tenure_tests::process::Process;
 use tenure_tests::wait_for;
 
-/// Asks a store; returns the status and the body.
+/// Sends a request to a store; returns the status and the body.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
     let patience = Some(Duration::from_secs(30));
@@ -44,7 +44,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> (u16, Val
     (status, serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Takes a lease for a minute; fails if it is not granted.
+/// Acquires a lease for a minute; fails if it is not granted.
 fn acquire(address: SocketAddr, lease: &str, holder: &str) -> Value {
     let body = json!({"holder": holder, "duration_ms": 60_000});
     let path = lease.replacen('/', "/leases/", 1) + "/acquire";
@@ -53,14 +53,14 @@ fn acquire(address: SocketAddr, lease: &str, holder: &str) -> Value {
     view
 }
 
-/// A store in memory, on a free port, and its address.
+/// A store in memory on a free port, and its address.
 fn memory_store() -> (Process, SocketAddr) {
     let mut process = Process::start(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
     let address = address_of(&mut process);
     (process, address)
 }
 
-/// Waits for the line that a store prints.
+/// Waits for the line that a store prints at its start.
 fn address_of(store: &mut Process) -> SocketAddr {
     wait_for("the store to listen", || {
         assert!(!store.has_ended(), "{}", store.stderr());

@@ -1,4 +1,4 @@
-//! Files that other users may read or change.
+//! Warnings about files that other users can read or change.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_data_folder_that_others_may_change_is_warned_about() {
+fn a_warning_is_logged_for_a_data_directory_that_others_can_change() {
     let folder = tempfile::tempdir().unwrap();
     let said = |mode: u32| {
         set_mode(folder.path(), mode);
@@ -40,7 +40,7 @@ fn a_data_folder_that_others_may_change_is_warned_about() {
 }
 
 #[test]
-fn keys_that_everybody_may_read_are_warned_about() {
+fn a_warning_is_logged_for_keys_that_all_users_can_read() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("peers.key");
     fs::write(&key, "a secret of some thirty-two bytes, or more").unwrap();

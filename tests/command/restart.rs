@@ -40,7 +40,7 @@ fn epochs_go_on_over_kills_of_the_store() {
         let proof = json!({"lease_id": granted["lease_id"]});
         let (status, _) = ask(store.address(), "POST", "tests/leases/job/release", &proof);
         assert_eq!(status, 200);
-        // What was acknowledged is on disk.
+        // Acknowledged changes are on disk.
         store.process.signal(Signal::SIGKILL);
         store.process.wait();
     }

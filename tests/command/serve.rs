@@ -1,4 +1,4 @@
-//! `tenure serve`: how it begins and how it ends.
+//! `tenure serve`: start and stop.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use tenure_tests::wait_for;
 use super::{acquire, address_of, ask, memory_store, stderr};
 
 #[test]
-fn it_prints_one_line_when_it_is_ready() {
+fn a_store_prints_one_line_when_it_is_ready() {
     let folder = tempfile::tempdir().unwrap();
     let store = StoreProcess::start(&folder.path().join("data"));
     acquire(store.address(), "tests/job", "first");
@@ -25,7 +25,7 @@ fn it_prints_one_line_when_it_is_ready() {
 }
 
 #[test]
-fn signals_end_it_well_and_promptly_while_others_wait() {
+fn signals_end_a_store_cleanly_while_clients_wait() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let folder = tempfile::tempdir().unwrap();
         let mut store = StoreProcess::start(folder.path());
@@ -45,18 +45,18 @@ fn signals_end_it_well_and_promptly_while_others_wait() {
         let begin = Instant::now();
         store.process.signal(signal);
         let (status, _) = waiting.join().unwrap();
-        assert_eq!(status, 503, "who waits is told");
+        assert_eq!(status, 503, "a waiter gets a response");
         let told = begin.elapsed();
         assert!(told < Duration::from_secs(1), "{signal}: {told:?}");
         assert_eq!(store.process.wait().code(), Some(0), "{signal}");
-        // A connection that hangs in the middle of a request is given some seconds.
+        // A connection in the middle of a request gets some seconds.
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(8), "{signal}: {took:?}");
     }
 }
 
 #[test]
-fn it_ends_at_once_when_nobody_wants_anything() {
+fn an_idle_store_ends_at_once() {
     let (mut store, address) = memory_store();
     acquire(address, "tests/job", "first");
     let begin = Instant::now();
@@ -72,7 +72,7 @@ fn a_store_whose_log_nobody_reads_works_on_and_tells_what_it_dropped() {
     let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
     let mut store = Process::spawn_unread(&mut serve, writer);
     let address = address_of(&mut store);
-    // Some 2.5 kB of log for each term; a MiB is kept.
+    // Some 2.5 kB of log for each term; the buffer has a MiB.
     let (holder, reason) = ("\"".repeat(256), "\"".repeat(512));
     for _ in 0..600 {
         let lease_id = acquire(address, "tests/job", &holder)["lease_id"].clone();
@@ -81,16 +81,16 @@ fn a_store_whose_log_nobody_reads_works_on_and_tells_what_it_dropped() {
         assert_eq!(status, 200, "{view}");
     }
     store.read_stderr(reader);
-    let told = wait_for("a word on what was dropped", || {
+    let dropped_line = wait_for("the number of dropped lines", || {
         let said = store.stderr();
         let line = said.lines().find(|line| line.contains("were dropped"))?;
         Some(line.to_owned())
     });
-    let (_, dropped) = told.split_once("dropped=").unwrap();
+    let (_, dropped) = dropped_line.split_once("dropped=").unwrap();
     let dropped: usize = dropped.parse().unwrap();
     let said = store.stderr();
     let of_terms = said.lines().filter(|line| line.contains("lease=\"job\""));
-    assert_eq!(of_terms.count() + dropped, 2 * 600, "{told}");
+    assert_eq!(of_terms.count() + dropped, 2 * 600, "{dropped_line}");
 
     acquire(address, "tests/later", "first");
     wait_for("the next line", || {
@@ -114,7 +114,7 @@ fn a_command_ends_though_nobody_reads_its_last_words() {
 }
 
 #[test]
-fn it_makes_room_for_its_connections_as_far_as_it_may() {
+fn a_store_raises_the_limit_of_open_files_as_far_as_it_can() {
     let serve = |limits: &str| {
         let line = format!(
             "{limits}; export TENURE_MAX_WAITING=100 TENURE_MAX_CONNECTIONS=400; \
@@ -132,10 +132,10 @@ fn it_makes_room_for_its_connections_as_far_as_it_may() {
         let soft = files.unwrap().split_whitespace().next().unwrap();
         (soft.parse::<u64>().unwrap(), store)
     };
-    // A tenth for those over the limit, and some.
+    // A tenth for connections over the limit, and 64 other files.
     let (files, mut store) = serve("ulimit -Sn 100");
     assert_eq!(files, 400 + 40 + 64, "{}", store.stderr());
-    // What it has to say was said when it has ended.
+    // All log lines are written when it has ended.
     store.signal(Signal::SIGTERM);
     store.wait();
     let said = store.stderr();
@@ -202,7 +202,7 @@ fn the_memory_engine_leaves_nothing_behind() {
 }
 
 #[test]
-fn listening_for_everybody_is_warned_about() {
+fn a_warning_is_logged_for_an_address_that_is_not_loopback() {
     let store = Process::start(&["serve", "--engine", "memory", "--listen", "0.0.0.0:0"]);
     wait_for("a warning", || {
         store.stderr().contains("no authentication").then_some(())

@@ -1,4 +1,4 @@
-//! Settings of `tenure serve`: a wrong one is refused with its place.
+//! Settings of `tenure serve`: a wrong one is refused with its origin.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use tenure_tests::process::{Process, command, output, run};
 
 use super::{acquire, address_of, stderr};
 
-/// What `tenure serve` says to this file, which it must refuse.
+/// The error of `tenure serve` for this file, which it must refuse.
 fn refused(text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tenure.toml");
@@ -46,7 +46,7 @@ fn a_bad_value_is_refused_with_file_line_key_and_value() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_refused_with_its_line() {
+fn a_file_that_is_not_toml_is_refused_with_its_line() {
     let said = refused("[serve]\nlisten = \n");
     assert!(
         said.contains("tenure.toml") && said.contains("line 2"),
@@ -82,7 +82,7 @@ fn a_bad_variable_is_refused_with_its_value() {
 }
 
 #[test]
-fn a_folder_whose_name_is_no_utf8_is_refused_and_not_renamed() {
+fn a_folder_whose_name_is_not_utf8_is_refused_and_not_renamed() {
     let folder = tempfile::tempdir().unwrap();
     let name = OsStr::from_bytes(b"\xff-data");
     let mut by_flag = command(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
@@ -101,7 +101,7 @@ fn a_folder_whose_name_is_no_utf8_is_refused_and_not_renamed() {
 fn flags_override_the_environment_which_overrides_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tenure.toml");
-    // For a candidate and a store.
+    // Settings of a candidate and of a store.
     let text = "election = \"a/b\"\nlease_duration = \"5s\"\n\n[serve]\n\
         listen = \"127.0.0.1:0\"\nengine = \"of-the-file\"\n";
     fs::write(&file, text).unwrap();

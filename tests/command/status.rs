@@ -10,7 +10,7 @@ use tenure_tests::process::{command, output, run};
 
 use super::{acquire, ask, memory_store, stderr, stdout};
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn nowhere() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
@@ -60,7 +60,7 @@ fn a_lease_is_shown_to_scripts_with_the_field_names_of_the_api() {
 }
 
 #[test]
-fn a_lease_that_nobody_knows_is_exit_code_3() {
+fn an_unknown_lease_is_exit_code_3() {
     let (_store, address) = memory_store();
     let url = format!("http://{address}");
     for arguments in [["status", "tests/job"], ["break", "tests/job"]] {
@@ -72,7 +72,7 @@ fn a_lease_that_nobody_knows_is_exit_code_3() {
 }
 
 #[test]
-fn a_store_that_can_not_be_reached_is_named_with_exit_code_69() {
+fn an_unreachable_store_is_named_with_exit_code_69() {
     let url = nowhere();
     for arguments in [&["list"][..], &["status", "a/b"], &["break", "a/b"]] {
         let output = run(&[arguments, &["--server", &url]].concat());
@@ -83,7 +83,7 @@ fn a_store_that_can_not_be_reached_is_named_with_exit_code_69() {
 }
 
 #[test]
-fn what_is_no_store_is_told_from_one() {
+fn a_server_that_is_not_a_store_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -140,7 +140,7 @@ fn a_break_leaves_the_holder_the_period() {
 }
 
 #[test]
-fn without_a_period_a_break_and_a_hand_over_leave_the_holder_all_that_its_lease_has_left() {
+fn without_a_period_a_break_and_a_handover_leave_the_holder_the_rest_of_its_lease() {
     let (_store, address) = memory_store();
     let url = format!("http://{address}");
     for arguments in [
@@ -158,7 +158,7 @@ fn without_a_period_a_break_and_a_hand_over_leave_the_holder_all_that_its_lease_
 }
 
 #[test]
-fn a_period_below_the_lease_s_duration_is_taken_with_a_warning_that_tells_what_is_safe() {
+fn a_period_below_the_duration_of_the_lease_is_accepted_with_a_warning() {
     let (_store, address) = memory_store();
     let url = format!("http://{address}");
     let warned = |number: usize, verb: &str, flags: &[&str]| {
@@ -188,7 +188,7 @@ fn a_period_below_the_lease_s_duration_is_taken_with_a_warning_that_tells_what_i
 }
 
 #[test]
-fn an_infinite_lease_is_broken_with_a_period_and_a_warning_only() {
+fn an_infinite_lease_is_broken_only_with_a_period_and_with_a_warning() {
     let (_store, address) = memory_store();
     let url = format!("http://{address}");
     let body = json!({"holder": "a", "duration_ms": "infinite"});
@@ -255,7 +255,7 @@ fn impossible_names_and_periods_are_refused() {
 }
 
 #[test]
-fn what_a_holder_says_of_itself_can_not_steer_the_terminal() {
+fn metadata_of_a_holder_can_not_steer_the_terminal() {
     let (_store, address) = memory_store();
     let metadata = json!({"note": "\u{1b}[2J\nstate     available"});
     let body = json!({"holder": "a", "duration_ms": 60_000, "metadata": metadata});

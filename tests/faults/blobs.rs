@@ -9,11 +9,11 @@ use tenure_tests::process::Process;
 use tenure_tests::{wait_for, wait_until};
 use tokio::runtime::Runtime;
 
-/// What the account of emulators, whose key everybody has, lets its bearer do until 2099.
+/// A signature of the emulators' account, whose key is public. It is valid until 2099.
 const SIGNATURE: &str = "sv=2021-12-02&ss=b&srt=co&sp=rwdl&se=2099-01-01T00:00:00Z&\
                          sig=5h8o%2FEro8bMVR2%2FH%2FC4i%2BhydWKLVDHzsOT8qnTpiyxA%3D";
 
-/// A store with the Azure face, and its address.
+/// A store with the Azure API, and its address.
 fn serve(folder: &str) -> (Process, String) {
     let arguments = [
         "serve",
@@ -47,7 +47,7 @@ impl Blobs {
         Self { http, url }
     }
 
-    /// Status, error code and body; a path ends with what begins a query.
+    /// Returns status, error code and body. A path ends with `?` or `&`, where a query begins.
     async fn ask(
         &self,
         method: Method,
@@ -90,10 +90,10 @@ impl Blobs {
 }
 
 #[test]
-fn a_full_disk_stops_changes_of_blobs_but_no_renewals_and_passes() {
+fn a_full_disk_stops_changes_of_blobs_but_not_renewals_and_the_store_recovers() {
     const ID: (&str, &str) = ("x-ms-lease-id", "00000000-0000-4000-8000-000000000001");
     const RENEW: [(&str, &str); 2] = [("x-ms-lease-action", "renew"), ID];
-    let test = "a_full_disk_stops_changes_of_blobs_but_no_renewals_and_passes";
+    let test = "a_full_disk_stops_changes_of_blobs_but_not_renewals_and_the_store_recovers";
     let Some(disk) = SmallDisk::mount(test, 2_048) else {
         return;
     };
@@ -113,7 +113,7 @@ fn a_full_disk_stops_changes_of_blobs_but_no_renewals_and_passes() {
         assert_eq!(blobs.lease(&acquire).await, 201);
         let ballast = disk.fill();
         let mut kept = vec![("held".to_owned(), b"held".to_vec())];
-        // What room the log has left is used up first.
+        // The free space in the log is used up first.
         let mut refused = None;
         for number in 0..200_u8 {
             let (name, body) = (format!("blob-{number}"), vec![number; 20_000]);
@@ -144,7 +144,7 @@ fn a_full_disk_stops_changes_of_blobs_but_no_renewals_and_passes() {
         for (name, body) in kept {
             assert_eq!(blobs.get(&name).await, (200, body), "{name}");
         }
-        assert_eq!(blobs.get(&refused).await.0, 404, "nor is it there now");
+        assert_eq!(blobs.get(&refused).await.0, 404, "it is still absent");
         assert_eq!(blobs.lease(&RENEW).await, 200);
     });
 }

@@ -1,10 +1,10 @@
-//! A candidate as a process of its own, for the tests of faults: while it leads it acts at the
-//! receiver, and it says how its terms end.
+//! A candidate process for the tests of faults. While it leads it acts at the receiver, and it
+//! reports the end of each term.
 //!
-//! Arguments: receiver, store, election, candidate, timings in milliseconds (the lease duration, or
-//! also renew interval, renew deadline and stop grace), and a file: when that is there it is removed,
-//! and the process freezes between its check and its act. If the environment names a strategy, it is a
-//! configuration, which the arguments override.
+//! Arguments: receiver, store, election, candidate, timings in milliseconds (the lease duration,
+//! optionally with renew interval, renew deadline and stop grace), and a file: if that exists, the
+//! process removes it and freezes between its check and its action. If the environment names a
+//! strategy, the environment is the configuration, and the arguments override it.
 
 use std::fs;
 use std::io::Read;
@@ -17,7 +17,7 @@ use tenure::{Candidate, Config, Leadership, Timings, TimingsOptions};
 use tenure_tests::receiver::{Link, now};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How often the leader acts.
+/// The interval of the leader's actions.
 const PACE: Duration = Duration::from_millis(10);
 
 #[tokio::main]
@@ -27,7 +27,7 @@ async fn main() {
         panic!("six arguments");
     };
     let receiver = receiver.parse().expect("an address");
-    end_with(receiver);
+    exit_with(receiver);
     let link = Arc::new(Mutex::new(Link::connect(receiver, id)));
     let mut timings = timings
         .split(',')
@@ -41,15 +41,15 @@ async fn main() {
         ..Default::default()
     };
     let config = match std::env::var_os("TENURE_STRATEGY") {
-        Some(_) => Config::from_env().expect("a right configuration"),
+        Some(_) => Config::from_env().expect("a valid configuration"),
         None => Config::new(election.parse().expect("an election")),
     };
     let config = config
         .with_candidate(id.parse().expect("a candidate id"))
         .with_servers([store.parse().expect("a URL")])
-        .with_timings(Timings::new(&options).expect("possible timings"));
-    let candidate = Candidate::connect(config).await.expect("a candidate");
-    let mut terminate = signal(SignalKind::terminate()).expect("a signal to listen to");
+        .with_timings(Timings::new(&options).expect("valid timings"));
+    let candidate = Candidate::start(config).await.expect("a candidate");
+    let mut terminate = signal(SignalKind::terminate()).expect("a signal handler");
     loop {
         let task = |leadership| lead(leadership, link.clone(), freeze.clone());
         let term = candidate.run_one_term(
@@ -73,13 +73,13 @@ async fn lead(leadership: Leadership, link: Arc<Mutex<Link>>, freeze: String) {
     loop {
         let before = now();
         if !leadership.is_valid() {
-            // The clock said it first; what it was is said in a moment.
+            // The clock noticed the end first; `lost` returns when the reason is known.
             leadership.lost().await;
             break;
         }
         let after = now();
         if fs::remove_file(&freeze).is_ok() {
-            raise(Signal::SIGSTOP).expect("a signal to send");
+            raise(Signal::SIGSTOP).expect("a signal");
         }
         lock(&link).act(leadership.epoch().get(), before, after);
         tokio::select! {
@@ -90,8 +90,8 @@ async fn lead(leadership: Leadership, link: Arc<Mutex<Link>>, freeze: String) {
     lock(&link).note(&format!("stopped {}", leadership.epoch()));
 }
 
-/// A test that is killed leaves no candidates behind.
-fn end_with(receiver: SocketAddr) {
+/// Exits when the receiver is gone, so that a killed test leaves no candidates behind.
+fn exit_with(receiver: SocketAddr) {
     let mut stream = TcpStream::connect(receiver).expect("a receiver");
     std::thread::spawn(move || {
         let _ = stream.read(&mut [0]);

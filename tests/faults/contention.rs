@@ -1,4 +1,4 @@
-//! Many who want one lease, and answers that are lost.
+//! Contention for one lease, and lost answers.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use super::{Answer, Bench, Client, ELECTION, LEASE, id};
 const CANDIDATES: u64 = 50;
 const HAND_OVERS: u64 = 200;
 
-/// One who waits.
+/// A waiting client.
 struct Waiter {
     priority: u64,
-    /// Which place in the order of arrival.
+    /// The position in the order of arrival.
     arrived: u64,
     number: u64,
     answer: JoinHandle<Answer>,
@@ -47,10 +47,10 @@ fn two_hundred_hand_overs_among_fifty_candidates_keep_the_order() {
                 .unwrap();
             let next = queue.remove(next);
             let begin = Instant::now();
-            // Who gives up acts up to the very question.
+            // The holder acts until the moment of its release.
             held.act();
             client.release(ELECTION, holder).await.unwrap();
-            // A wake-up that was lost would be made up for by nothing for a minute.
+            // A lost wake-up would not be repeated within a minute.
             let granted = tokio::time::timeout(Duration::from_secs(10), next.answer).await;
             let (status, view) = granted.expect("a wake-up").unwrap().unwrap();
             slowest = slowest.max(begin.elapsed());
@@ -63,10 +63,10 @@ fn two_hundred_hand_overs_among_fifty_candidates_keep_the_order() {
         }
         eprintln!("{HAND_OVERS} hand-overs, the slowest took {slowest:?}");
     });
-    bench.judge();
+    bench.verify();
 }
 
-/// One who holds, and acts at the receiver.
+/// A holder that acts at the receiver.
 struct Held {
     link: Link,
     epoch: u64,
@@ -81,11 +81,11 @@ impl Held {
 
     fn act(&mut self) {
         let now = now();
-        assert!(self.link.act(self.epoch, now, now), "the fence refused");
+        assert!(self.link.act(self.epoch, now, now), "refused by the fence");
     }
 }
 
-/// Lets one more wait, and returns when it does.
+/// Adds a waiter, and returns when it waits.
 async fn enqueue(client: &Client, number: u64, waiters: u64) -> Waiter {
     let priority = [100, 7, 100, 50][number as usize % 4];
     let body = json!({"lease_id": id(number), "holder": format!("c{number}"),
@@ -94,7 +94,7 @@ async fn enqueue(client: &Client, number: u64, waiters: u64) -> Waiter {
         let client = client.clone();
         async move { client.post(ELECTION, "acquire", body).await }
     });
-    tenure_tests::wait_until("one more to wait", async || {
+    tenure_tests::wait_until("another waiter", async || {
         let (_, view) = client.view(ELECTION).await?;
         (view["waiters"] == waiters).then_some(())
     })
@@ -108,7 +108,7 @@ async fn enqueue(client: &Client, number: u64, waiters: u64) -> Waiter {
 }
 
 #[test]
-fn an_acquire_whose_answer_is_lost_is_granted_once_and_costs_no_lease() {
+fn an_acquire_with_a_lost_answer_is_granted_once() {
     let bench = Bench::new();
     let proxy = bench
         .runtime
@@ -127,7 +127,7 @@ fn an_acquire_whose_answer_is_lost_is_granted_once_and_costs_no_lease() {
             client.release("tests/lossy", number).await.unwrap();
         }
         assert!(epochs.is_sorted());
-        // Each turn makes two revisions: one grant and one release.
+        // Each round makes two revisions: one grant and one release.
         let revisions = epochs
             .windows(2)
             .map(|pair| pair[1].1.unwrap() - pair[0].1.unwrap());
@@ -138,8 +138,9 @@ fn an_acquire_whose_answer_is_lost_is_granted_once_and_costs_no_lease() {
 }
 
 #[test]
-fn candidates_whose_grants_are_all_lost_once_follow_each_other_without_losing_a_lease() {
-    /// Who asked under another id, or not again, would wait for the end of the lease.
+fn candidates_whose_grants_are_each_lost_once_lead_one_after_the_other() {
+    /// A candidate that retries with another id, or not at all, would wait for the end of the
+    /// lease.
     const LEASE: &str = "20000";
     const AT_MOST: Duration = Duration::from_secs(8);
     const COUNT: usize = 4;
@@ -153,32 +154,34 @@ fn candidates_whose_grants_are_all_lost_once_follow_each_other_without_losing_a_
     while candidates.len() > 1 {
         let leader = led[led.len() - 1].clone();
         bench.wait_for_waiters(candidates.len() as u64 - 1);
-        let place = candidates
+        let index = candidates
             .iter()
             .position(|(id, _)| *id == leader.candidate);
-        let (_, mut old) = candidates.remove(place.expect("one who has not led yet"));
+        let (_, mut old) = candidates.remove(index.expect("a candidate that has not led yet"));
         old.signal(Signal::SIGTERM);
         let stopped = bench.receiver.note(&leader.candidate, "stopped");
         let next = bench.receiver.next_leader(leader.epoch);
         let gap = next.at.saturating_sub(stopped.at);
-        eprintln!("another led {gap:?} after the task ended, though its grant was lost");
+        eprintln!(
+            "the next leader acted {gap:?} after the task ended, although its grant was lost"
+        );
         assert!(gap < AT_MOST, "{gap:?}");
         assert!(old.wait().success());
         led.push(next);
     }
-    // Each was granted once, and each answer with a grant was lost.
+    // Each candidate was granted once, and each answer with a grant was lost.
     assert_eq!(bench.tap.lost_grants(), COUNT);
     let calls = bench.tap.calls();
     let asked = |call: &&Call| matches!(call.what, What::Acquire { .. });
-    let told = calls.iter().filter(asked).filter_map(granted);
-    let mut told: Vec<u64> = told.collect();
-    told.dedup();
+    let epochs_in_answers = calls.iter().filter(asked).filter_map(granted);
+    let mut epochs_in_answers: Vec<u64> = epochs_in_answers.collect();
+    epochs_in_answers.dedup();
     let epochs: Vec<u64> = led.iter().map(|act| act.epoch).collect();
-    assert_eq!(told, epochs);
-    bench.judge();
+    assert_eq!(epochs_in_answers, epochs);
+    bench.verify();
 }
 
-/// The epoch that it was granted.
+/// The epoch of the grant in this call's answer.
 fn granted(call: &Call) -> Option<u64> {
     match &call.answer {
         Some((_, history::Answer::Done(seen))) => seen.epoch,
@@ -200,13 +203,13 @@ fn a_candidate_whose_first_answer_is_lost_leads_well_before_the_lease_would_have
     assert_eq!(proxy.replies_to_lose(), 0);
     let calls = bench.tap.calls();
     let asked = Duration::from_nanos(calls[0].sent.as_nanos());
-    eprintln!("led {:?} after it first asked", act.at - asked);
+    eprintln!("led {:?} after its first request", act.at - asked);
     assert!(act.at - asked < LEASE, "{:?}", act.at - asked);
-    // One grant: as long as anybody knows the lease is that one's.
+    // One grant: the lease keeps the epoch.
     let calls = bench.tap.calls();
     let mut epochs = calls.iter().filter_map(granted).collect::<Vec<_>>();
     epochs.dedup();
     assert_eq!(epochs, [act.epoch]);
     assert_eq!(bench.status()["epoch"], act.epoch);
-    bench.judge();
+    bench.verify();
 }

@@ -1,4 +1,4 @@
-//! Data directories that are not as they were written: flipped bytes and cut-off files, everywhere.
+//! Damaged data directories: flipped bytes and truncated files, everywhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,11 +17,11 @@ use super::{Answer, Client, id};
 
 const LEASES: u64 = 8;
 
-/// The lease that was acquired last. A log whose last transaction is damaged is the log of a store
-/// whose power was cut before that transaction was acknowledged: no program can tell them apart.
+/// The lease that was acquired last. A log whose last transaction is damaged looks like the log of
+/// a store that lost power before it acknowledged that transaction: no program can tell them apart.
 const LAST: &str = "lease-9";
 
-/// A data directory, and what was acknowledged of every lease in it, by name.
+/// A data directory, and the acknowledged state of every lease in it, by name.
 struct Written {
     folder: TempDir,
     acknowledged: BTreeMap<String, Value>,
@@ -29,7 +29,7 @@ struct Written {
 
 #[derive(Clone, Copy, PartialEq)]
 enum End {
-    /// Stopped in order: everything is in the database.
+    /// Stopped in order: all changes are in the database.
     Stopped,
     /// Killed: the last changes are in the log.
     Killed,
@@ -38,7 +38,7 @@ enum End {
 fn write(end: End) -> Written {
     let folder = tempfile::tempdir().unwrap();
     let runtime = Runtime::new().unwrap();
-    // Two runs: what the first one wrote is in the database in any case.
+    // Two runs, so that the changes of the first are in the database in any case.
     for run in [1..=LEASES / 2, LEASES / 2 + 1..=LEASES + 1] {
         let mut store = StoreProcess::start(folder.path());
         let client = Client::new(store.address());
@@ -59,7 +59,7 @@ fn write(end: End) -> Written {
             nix::sys::signal::SIGTERM
         };
         if is_last {
-            let acknowledged = runtime.block_on(all(&client));
+            let acknowledged = runtime.block_on(read_all(&client));
             store.process.signal(signal);
             store.process.wait();
             return Written {
@@ -73,11 +73,11 @@ fn write(end: End) -> Written {
     unreachable!("the second run is the last")
 }
 
-/// An epoch that no clock comes to.
+/// An epoch that no clock reaches.
 const FAR: u64 = 4_500_000_000_000;
 
-/// Lets the store remember what it does not show: a lock delay, for whom a lease is kept, an id that was
-/// changed, and the epoch of a lease that was deleted.
+/// Makes the store remember state that views do not show: a lock delay, a reservation, a changed
+/// id, and the epoch of a deleted lease.
 async fn remember(client: &Client, run: u64) {
     let acquire = |name: &'static str, more: Value| async move {
         let name = format!("tests/{name}-{run}");
@@ -85,34 +85,34 @@ async fn remember(client: &Client, run: u64) {
         body.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        done(client.post(&name, "acquire", body).await);
+        expect_ok(client.post(&name, "acquire", body).await);
         name
     };
     let barred = acquire("barred", json!({"lock_delay_ms": 600_000})).await;
-    done(
+    expect_ok(
         client
             .post(&barred, "break", json!({"break_period_ms": 0}))
             .await,
     );
     let kept = acquire("kept", json!({})).await;
     let to = json!({"lease_id": id(100), "to": "heir", "within_ms": 600_000});
-    done(client.post(&kept, "handover", to).await);
+    expect_ok(client.post(&kept, "handover", to).await);
     let changed = acquire("changed", json!({"metadata": {"a": "b"}})).await;
     let ids = json!({"lease_id": id(100), "proposed_lease_id": id(101)});
-    done(client.post(&changed, "change", ids).await);
+    expect_ok(client.post(&changed, "change", ids).await);
     let forgotten = acquire("forgotten", json!({"min_epoch": FAR + run})).await;
-    done(client.release(&forgotten, 100).await);
+    expect_ok(client.release(&forgotten, 100).await);
     let deleted = client.ask(Method::DELETE, &forgotten, "", None).await;
     // There is no body.
     assert_eq!(deleted, None);
 }
 
-fn done(answer: Answer) {
-    let (status, said) = answer.unwrap();
-    assert_eq!(status, 200, "{said}");
+fn expect_ok(answer: Answer) {
+    let (status, body) = answer.unwrap();
+    assert_eq!(status, 200, "{body}");
 }
 
-/// Asks for what only a store that remembers all of it refuses and grants.
+/// Sends requests whose answers depend on all of the remembered state.
 async fn assert_remembered(client: &Client, damage: &Damage) {
     let refused = |answer: Answer| answer.unwrap().1["code"].as_str().map(str::to_owned);
     for number in 1..=LEASES {
@@ -133,21 +133,21 @@ async fn assert_remembered(client: &Client, damage: &Damage) {
         assert!(refused(client.renew(&changed, 100).await).is_some());
         for name in ["barred", "kept"] {
             let name = format!("tests/{name}-{run}");
-            let (status, said) = client.acquire(&name, 102).await.unwrap();
-            assert_eq!(status, 409, "{damage:?}: {said}");
+            let (status, body) = client.acquire(&name, 102).await.unwrap();
+            assert_eq!(status, 409, "{damage:?}: {body}");
         }
         let name = format!("tests/forgotten-{run}");
-        let (status, said) = client.acquire(&name, 102).await.unwrap();
-        assert_eq!(status, 200, "{damage:?}: {said}");
+        let (status, body) = client.acquire(&name, 102).await.unwrap();
+        assert_eq!(status, 200, "{damage:?}: {body}");
         assert!(
-            said["epoch"].as_u64() > Some(FAR + run),
-            "{damage:?}: {said}"
+            body["epoch"].as_u64() > Some(FAR + run),
+            "{damage:?}: {body}"
         );
     }
 }
 
-/// Everything that the store says, but for what time alone changes.
-async fn all(client: &Client) -> BTreeMap<String, Value> {
+/// All answers of the store, without the values that change with time.
+async fn read_all(client: &Client) -> BTreeMap<String, Value> {
     let store = client.store;
     let url = format!("http://{store}/v1/namespaces/tests/leases?limit=1000");
     let answer = client.http.get(url).send().await.unwrap();
@@ -167,7 +167,7 @@ async fn all(client: &Client) -> BTreeMap<String, Value> {
     leases
 }
 
-/// What to do to a file.
+/// A damage to a file.
 #[derive(Clone, Debug)]
 struct Damage {
     file: PathBuf,
@@ -175,13 +175,14 @@ struct Damage {
     is_flip: bool,
 }
 
-/// The files of a folder, with so many damages each, spread evenly and different in every file.
+/// Damages for the files of a folder: this many for each, spread evenly and different in every
+/// file.
 fn damages(folder: &Path, per_file: usize, is_flip: bool) -> Vec<Damage> {
     let mut damages = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let length = usize::try_from(entry.metadata().unwrap().len()).unwrap();
-        // An odd step meets all parts of pages and records.
+        // With an odd step the damages hit all parts of pages and records.
         let step = (length / per_file).max(1) | 1;
         damages.extend((0..length).step_by(step).map(|at| Damage {
             file: entry.file_name().into(),
@@ -193,8 +194,8 @@ fn damages(folder: &Path, per_file: usize, is_flip: bool) -> Vec<Damage> {
     damages
 }
 
-/// Starts a store on every damaged copy. It refuses and names the damaged file, or says what was
-/// acknowledged.
+/// Starts a store on every damaged copy. It must refuse with the name of the damaged file, or serve
+/// the acknowledged state.
 fn every_damage_is_refused_or_harmless(written: &Written, damages: &[Damage]) {
     let next = AtomicUsize::new(0);
     let refused = AtomicUsize::new(0);
@@ -212,7 +213,7 @@ fn every_damage_is_refused_or_harmless(written: &Written, damages: &[Damage]) {
     });
     let (refused, all) = (refused.into_inner(), damages.len());
     eprintln!("{all} damages, {refused} refused");
-    // Much of a database is room that nobody reads.
+    // Much of a database is unused space.
     assert!(
         refused > all / 20,
         "{refused} of {all} damages were noticed"
@@ -235,7 +236,7 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
     }
     let folder = copy.path().to_str().unwrap();
     let mut store = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data-dir", folder]);
-    let address = wait_for("the store to start or to refuse", || {
+    let address = wait_for("the start or the refusal of the store", || {
         let line = store.stdout();
         if let Some(url) = line.strip_prefix("listening on http://") {
             return url
@@ -248,35 +249,36 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
         assert_eq!(store.wait().code(), Some(65), "{damage:?}");
         let file = copy.path().join(&damage.file);
         let reason = wait_for("the reason", || {
-            let said = store.stderr();
-            said.contains(folder).then_some(said)
+            let text = store.stderr();
+            text.contains(folder).then_some(text)
         });
         let names = reason.contains(file.to_str().unwrap());
-        assert!(names, "{damage:?} is told as: {reason}");
+        assert!(names, "{damage:?} the reason is: {reason}");
         return true;
     };
-    let mut said = runtime.block_on(all(&Client::new(address)));
+    let mut served = runtime.block_on(read_all(&Client::new(address)));
     let mut acknowledged = written.acknowledged.clone();
     if damage.file == Path::new("leases.db-wal") {
-        // The log's end may be damaged as by a power cut.
+        // The end of the log may look as after a power cut.
         if damage.is_flip {
-            said.remove(LAST);
+            served.remove(LAST);
             acknowledged.remove(LAST);
         } else {
-            // Cut off between two transactions it is the log of a store that was killed earlier.
-            let is_earlier = said.len() >= LEASES as usize / 2
-                && said.iter().all(|(name, view)| {
+            // Truncated between two transactions, the log is that of a store that was killed
+            // earlier.
+            let is_earlier = served.len() >= LEASES as usize / 2
+                && served.iter().all(|(name, view)| {
                     match acknowledged.get(name) {
                         Some(word) => word["revision"].as_u64() >= view["revision"].as_u64(),
-                        // It was deleted later.
+                        // The lease was deleted later.
                         None => name.starts_with("forgotten"),
                     }
                 });
-            assert!(is_earlier, "{damage:?}: {said:?}");
+            assert!(is_earlier, "{damage:?}: {served:?}");
             return false;
         }
     }
-    assert_eq!(said, acknowledged, "{damage:?}");
+    assert_eq!(served, acknowledged, "{damage:?}");
     runtime.block_on(assert_remembered(&Client::new(address), damage));
     false
 }
@@ -296,7 +298,7 @@ fn a_flipped_byte_is_refused_or_harmless_after_a_kill() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_is_refused_or_harmless() {
+fn a_truncated_file_is_refused_or_harmless() {
     for end in [End::Stopped, End::Killed] {
         let written = write(end);
         let damages = damages(written.folder.path(), 30, false);

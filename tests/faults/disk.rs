@@ -1,5 +1,4 @@
-//! Disks that are slow, that fail and that are full, and a store that is killed in the middle of
-//! writing.
+//! Slow, failing and full disks, and a store that is killed while it writes.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -21,14 +20,14 @@ use super::{Answer, Client, id};
 /// The calls that make a change durable.
 const SYNC: &str = "fsync,fdatasync";
 
-/// The calls that write it before.
+/// The calls that write a change before the sync.
 const WRITE: &str = "pwrite64";
 
 fn has_strace(test: &str) -> bool {
     can_run(test, "strace", has_program("strace"))
 }
 
-/// A store on a disk that a test spoils.
+/// A store with a faulty disk.
 struct Bench {
     runtime: Runtime,
     folder: TempDir,
@@ -49,28 +48,28 @@ impl Bench {
         }
     }
 
-    /// From now on these calls of the store fare so, for its log: that is where changes go. `how` is in
-    /// the words of `strace --inject`.
+    /// From now on these calls of the store on its log, to which changes go, have this fault. `how`
+    /// has the syntax of `strace --inject`.
     fn inject(&self, calls: &str, how: &str) -> Process {
         let log = self.folder.path().join("leases.db-wal");
         self.inject_where(&["-P", log.to_str().unwrap()], calls, how)
     }
 
-    /// The same, for all files.
+    /// The same for all files.
     fn inject_anywhere(&self, calls: &str, how: &str) -> Process {
         self.inject_where(&[], calls, how)
     }
 
-    fn inject_where(&self, place: &[&str], calls: &str, how: &str) -> Process {
+    fn inject_where(&self, filter: &[&str], calls: &str, how: &str) -> Process {
         let pid = self.store.process.pid().to_string();
         let mut strace = Command::new("strace");
-        strace.args(place);
+        strace.args(filter);
         strace.args(["-f", "-p", &pid, "-e"]);
         strace.arg(format!("trace={calls}"));
         strace.args(["-e", &format!("inject={calls}:{how}")]);
         let strace = Process::spawn(&mut strace);
         let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-        wait_for("strace to hold the store", || {
+        wait_for("strace to attach to the store", || {
             let held = |task: fs::DirEntry| {
                 let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
                 !status.contains("TracerPid:\t0")
@@ -90,16 +89,16 @@ impl Bench {
         self.runtime.block_on(self.client.release(&name, number))
     }
 
-    /// Starts the store again, and looks at what was acknowledged.
+    /// Starts the store again and checks the acknowledged changes.
     fn restart_and_check(&mut self, acknowledged: &[(u64, Value)]) {
         self.store = StoreProcess::start(self.folder.path());
         self.client = Client::new(self.store.address());
-        for (number, said) in acknowledged {
+        for (number, acked) in acknowledged {
             let name = format!("tests/lease-{number}");
             let (status, view) = self.runtime.block_on(self.client.view(&name)).unwrap();
-            assert_eq!(status, 200, "lease {number} is forgotten: {said}");
+            assert_eq!(status, 200, "lease {number} is forgotten: {acked}");
             for field in ["state", "holder", "epoch", "revision"] {
-                assert_eq!(view[field], said[field], "{said} has become {view}");
+                assert_eq!(view[field], acked[field], "{acked} has become {view}");
             }
         }
         let (status, view) = self.acquire(1_000).unwrap();
@@ -107,9 +106,9 @@ impl Bench {
     }
 }
 
-/// Grants and releases until the store does not answer any more. Returns the last word on each
-/// lease; one whose last question was not answered is left out, because either may be true.
-fn work_until_it_dies(bench: &Bench) -> Vec<(u64, Value)> {
+/// Acquires and releases until the store stops answering. Returns the last answer for each lease. A
+/// lease whose last request has no answer is left out, since the change may or may not be stored.
+fn work_until_the_store_dies(bench: &Bench) -> Vec<(u64, Value)> {
     let mut acknowledged: Vec<(u64, Value)> = Vec::new();
     for number in 1..=60 {
         match bench.acquire(number) {
@@ -124,10 +123,10 @@ fn work_until_it_dies(bench: &Bench) -> Vec<(u64, Value)> {
             }
         }
     }
-    panic!("the store lives on");
+    panic!("the store still runs");
 }
 
-fn what_was_acknowledged_is_there_after_a_kill_at(calls: &str, test: &str) {
+fn check_that_acknowledged_changes_survive_a_kill_at(calls: &str, test: &str) {
     if !has_strace(test) {
         return;
     }
@@ -135,7 +134,7 @@ fn what_was_acknowledged_is_there_after_a_kill_at(calls: &str, test: &str) {
     for n in 1..=12 {
         let mut bench = Bench::new();
         let _strace = bench.inject(calls, &format!("signal=KILL:when={n}"));
-        let acknowledged = work_until_it_dies(&bench);
+        let acknowledged = work_until_the_store_dies(&bench);
         assert_eq!(bench.store.process.wait().signal(), Some(9));
         most = most.max(acknowledged.len());
         bench.restart_and_check(&acknowledged);
@@ -147,18 +146,18 @@ fn what_was_acknowledged_is_there_after_a_kill_at(calls: &str, test: &str) {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_kill_at_any_sync() {
-    let test = "what_was_acknowledged_is_there_after_a_kill_at_any_sync";
-    what_was_acknowledged_is_there_after_a_kill_at(SYNC, test);
+fn acknowledged_changes_survive_a_kill_at_any_sync() {
+    let test = "acknowledged_changes_survive_a_kill_at_any_sync";
+    check_that_acknowledged_changes_survive_a_kill_at(SYNC, test);
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_kill_at_any_write() {
-    let test = "what_was_acknowledged_is_there_after_a_kill_at_any_write";
-    what_was_acknowledged_is_there_after_a_kill_at(WRITE, test);
+fn acknowledged_changes_survive_a_kill_at_any_write() {
+    let test = "acknowledged_changes_survive_a_kill_at_any_write";
+    check_that_acknowledged_changes_survive_a_kill_at(WRITE, test);
 }
 
-/// Several clients at once, whose changes share commits. Returns the last word on each lease.
+/// Several clients at once, whose changes share commits. Returns the last answer for each lease.
 fn work_together(bench: &Bench) -> Vec<(u64, Value)> {
     let work = |first: u64| {
         let client = bench.client.clone();
@@ -166,27 +165,28 @@ fn work_together(bench: &Bench) -> Vec<(u64, Value)> {
             let mut acknowledged = Vec::new();
             for number in first..first + 8 {
                 let name = format!("tests/lease-{number}");
-                let mut said = client.acquire(&name, number).await.unwrap();
+                let mut answer = client.acquire(&name, number).await.unwrap();
                 if number % 3 == 0 {
-                    said = client.release(&name, number).await.unwrap();
+                    answer = client.release(&name, number).await.unwrap();
                 }
-                assert_eq!(said.0, 200, "{}", said.1);
-                acknowledged.push((number, said.1));
+                assert_eq!(answer.0, 200, "{}", answer.1);
+                acknowledged.push((number, answer.1));
             }
             acknowledged
         })
     };
     let clients: Vec<_> = (0..6).map(|client| work(1 + 10 * client)).collect();
-    let said = clients.into_iter();
-    said.flat_map(|client| bench.runtime.block_on(client).unwrap())
+    let clients = clients.into_iter();
+    clients
+        .flat_map(|client| bench.runtime.block_on(client).unwrap())
         .collect()
 }
 
-/// In the end a store moves its log into the database, and notes that nothing is in the log: each sync of
-/// each of these files fares so, one after the other.
+/// At its end a store moves its log into the database, and marks the log as empty. Each sync of
+/// these files has the fault, one after the other.
 #[test]
-fn what_was_acknowledged_is_there_whatever_sync_goes_wrong_at_the_end() {
-    let test = "what_was_acknowledged_is_there_whatever_sync_goes_wrong_at_the_end";
+fn acknowledged_changes_survive_a_fault_of_any_sync_at_the_end() {
+    let test = "acknowledged_changes_survive_a_fault_of_any_sync_at_the_end";
     if !has_strace(test) {
         return;
     }
@@ -206,12 +206,13 @@ fn what_was_acknowledged_is_there_whatever_sync_goes_wrong_at_the_end() {
             hit += 1;
         }
         eprintln!("{hit} syncs with {how}");
-        // At least one of the log and one of the database.
+        // At least one sync of the log and one of the database.
         assert!(hit >= 2, "{how} hit {hit} syncs");
     }
 }
 
-/// Starts a store that is killed at the n-th sync. If it comes up before, it is killed then: that is told.
+/// Starts a store that is killed at the n-th sync. If it comes up before that, it is killed then,
+/// and the result is `true`.
 fn start_and_kill_at(n: u32, folder: &Path) -> (Process, bool) {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-e", &format!("trace={SYNC}"), "-e"]);
@@ -220,7 +221,7 @@ fn start_and_kill_at(n: u32, folder: &Path) -> (Process, bool) {
     strace.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
     strace.arg(folder);
     let mut store = Process::spawn(&mut strace);
-    let is_up = wait_for("the store to come up or to die", || {
+    let is_up = wait_for("the start or the end of the store", || {
         let is_up = !store.stdout().is_empty();
         (is_up || store.has_ended()).then_some(is_up)
     });
@@ -234,10 +235,10 @@ fn start_and_kill_at(n: u32, folder: &Path) -> (Process, bool) {
     (store, is_up)
 }
 
-/// What a store that was killed has left in its log is moved at the start: each sync of that is its last.
+/// The next start moves the log that a killed store has left: each sync of that is a kill's target.
 #[test]
-fn what_was_acknowledged_is_there_after_a_kill_at_any_sync_of_the_next_start() {
-    let test = "what_was_acknowledged_is_there_after_a_kill_at_any_sync_of_the_next_start";
+fn acknowledged_changes_survive_a_kill_at_any_sync_of_the_next_start() {
+    let test = "acknowledged_changes_survive_a_kill_at_any_sync_of_the_next_start";
     if !has_strace(test) {
         return;
     }
@@ -254,12 +255,12 @@ fn what_was_acknowledged_is_there_after_a_kill_at_any_sync_of_the_next_start() {
             return;
         }
     }
-    panic!("it never came up");
+    panic!("the store never came up");
 }
 
 #[test]
-fn a_store_that_is_killed_while_it_makes_its_folder_makes_it_the_next_time() {
-    let test = "a_store_that_is_killed_while_it_makes_its_folder_makes_it_the_next_time";
+fn a_store_that_is_killed_while_it_creates_its_folder_creates_it_at_the_next_start() {
+    let test = "a_store_that_is_killed_while_it_creates_its_folder_creates_it_at_the_next_start";
     if !has_strace(test) {
         return;
     }
@@ -279,8 +280,8 @@ fn a_store_that_is_killed_while_it_makes_its_folder_makes_it_the_next_time() {
 }
 
 #[test]
-fn nothing_is_acknowledged_before_it_is_on_disk_and_renewals_do_not_wait_for_it() {
-    let test = "nothing_is_acknowledged_before_it_is_on_disk_and_renewals_do_not_wait_for_it";
+fn changes_are_acknowledged_only_when_on_disk_and_renewals_do_not_wait_for_them() {
+    let test = "changes_are_acknowledged_only_when_on_disk_and_renewals_do_not_wait_for_them";
     if !has_strace(test) {
         return;
     }
@@ -297,29 +298,32 @@ fn nothing_is_acknowledged_before_it_is_on_disk_and_renewals_do_not_wait_for_it(
         let renewed = other.renew("tests/lease-1", 1).await;
         assert_eq!(renewed.unwrap().0, 200);
         let renewed_after = begin.elapsed();
-        assert!(!granted.is_finished(), "granted before it was on disk");
+        assert!(
+            !granted.is_finished(),
+            "answered before the grant was on disk"
+        );
         assert!(renewed_after < SLOW, "a renewal waited: {renewed_after:?}");
-        // A read must not tell of it either.
+        // A read must not show the grant early either.
         let seen = other.view("tests/lease-2").await.unwrap();
         assert!(
             begin.elapsed() >= SLOW,
-            "seen before it was on disk: {seen:?}"
+            "read before the grant was on disk: {seen:?}"
         );
         assert_eq!(granted.await.unwrap().unwrap().0, 200);
     });
 }
 
 #[test]
-fn a_sync_that_fails_is_the_end_and_nothing_is_falsely_acknowledged() {
-    let test = "a_sync_that_fails_is_the_end_and_nothing_is_falsely_acknowledged";
+fn a_failed_sync_ends_the_store_without_a_false_acknowledgement() {
+    let test = "a_failed_sync_ends_the_store_without_a_false_acknowledgement";
     if !has_strace(test) {
         return;
     }
     for n in 1..=3 {
         let mut bench = Bench::new();
-        // This one fails and the next would succeed, as an operating system may do it.
+        // This sync fails and the next would succeed, as some operating systems behave.
         let _strace = bench.inject(SYNC, &format!("error=EIO:when={n}"));
-        let acknowledged = work_until_it_dies(&bench);
+        let acknowledged = work_until_the_store_dies(&bench);
         assert!(acknowledged.len() < n, "acknowledged without a sync");
         let ended = bench.store.process.wait();
         assert_eq!(ended.code(), Some(1), "{}", bench.store.process.stderr());
@@ -328,8 +332,8 @@ fn a_sync_that_fails_is_the_end_and_nothing_is_falsely_acknowledged() {
 }
 
 #[test]
-fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
-    let test = "a_full_disk_stops_changes_but_no_renewals_and_passes";
+fn a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers() {
+    let test = "a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers";
     let Some(disk) = SmallDisk::mount(test, 1_024) else {
         return;
     };
@@ -347,7 +351,7 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
     let began = Instant::now();
     let ballast = disk.fill();
     let mut acknowledged = vec![("tests/held".to_owned(), held)];
-    // What room the log has left is used up first.
+    // The free space in the log is used up first.
     let refused = (3..200).find_map(|number| {
         let name = format!("tests/lease-{number}");
         match bench.runtime.block_on(tapped.acquire(&name, number)) {
@@ -361,7 +365,7 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
     let (refused, (status, problem)) = refused.expect("a full disk");
     assert_eq!((status, &problem["code"]), (507, &"disk_full".into()));
 
-    // And what room is left for something smaller.
+    // The space that is left for smaller changes is used up, too.
     let mut refusals = 0;
     for count in 0..1_000 {
         let body = json!({"lease_id": id(1), "metadata": {"count": count.to_string()}});
@@ -374,25 +378,25 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
     }
     assert_eq!(refusals, 10, "a full disk");
 
-    // The lease that nobody renews expires, which can't be written.
+    // The lease without renewals expires, which cannot be written.
     std::thread::sleep(Duration::from_millis(1_100).saturating_sub(began.elapsed()));
-    // The expiry has no revision, so the judge of what was said is not asked about it.
+    // The expiry has no revision, so these requests bypass the history check.
     bench.runtime.block_on(reads_answer(&bench, &brief));
     let url = bench.store.url();
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["list", "--namespace", "tests"][..], "expired"),
         (&["status", "tests/brief"], "expired"),
         (&["history", "tests/brief"], "c2"),
     ] {
         let output = run(&[arguments, &["--server", &url]].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains(says), "{arguments:?}: {said}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(expected), "{arguments:?}: {text}");
     }
     let output = run(&["break", "tests/held", "--server", &url]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("the store's disk is full"), "{said}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("the store's disk is full"), "{text}");
     bench.runtime.block_on(async {
         let refusal = tapped.acquire("tests/brief", 900).await.unwrap();
         assert_eq!(refusal.0, 507, "{refusal:?}");
@@ -401,9 +405,10 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
         assert!(status == 404 || view["holder"].is_null(), "{view}");
     });
 
-    // The leader was renewed all the time, and leads on for longer than its lease.
+    // The store has renewed the leader's lease all the time, and the leader continues for longer
+    // than its lease.
     let full_since = now();
-    wait_for("the leader to go on", || {
+    wait_for("further actions of the leader", || {
         let last = bench.receiver.last_of("leader", epoch);
         (last.at > full_since + 2 * super::LEASE).then_some(())
     });
@@ -413,13 +418,13 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
         bench.receiver.notes()
     );
 
-    // A start on the full disk does without writing, or says what is the matter.
+    // A start on the full disk either works without writing, or fails with the reason.
     let address = bench.store.address().to_string();
     bench.store.process.signal(nix::sys::signal::SIGKILL);
     bench.store.process.wait();
     let data = bench.data.to_str().unwrap();
     let mut second = Process::start(&["serve", "--listen", &address, "--data-dir", data]);
-    let is_up = wait_for("the store to come up or to end", || {
+    let is_up = wait_for("the start or the end of the store", || {
         let is_up = !second.stdout().is_empty();
         (is_up || second.has_ended()).then_some(is_up)
     });
@@ -443,20 +448,20 @@ fn a_full_disk_stops_changes_but_no_renewals_and_passes() {
             (status == 200).then_some(view)
         });
         acknowledged.push(("tests/late".to_owned(), late.await));
-        for (name, said) in acknowledged {
+        for (name, acked) in acknowledged {
             let (_, view) = tapped.view(&name).await.unwrap();
-            assert_eq!(view["epoch"], said["epoch"], "{said} has become {view}");
-            assert_eq!(view["holder"], said["holder"]);
+            assert_eq!(view["epoch"], acked["epoch"], "{acked} has become {view}");
+            assert_eq!(view["holder"], acked["holder"]);
         }
         let (status, view) = tapped.view(&refused).await.unwrap();
         assert!(status == 404 || view["holder"].is_null(), "{view}");
     });
-    bench.judge();
+    bench.verify();
 }
 
 #[test]
-fn a_disk_that_the_log_has_filled_is_like_any_full_one() {
-    let test = "a_disk_that_the_log_has_filled_is_like_any_full_one";
+fn a_disk_that_the_log_has_filled_is_handled_as_a_full_disk() {
+    let test = "a_disk_that_the_log_has_filled_is_handled_as_a_full_disk";
     let Some(disk) = SmallDisk::mount(test, 1_024) else {
         return;
     };
@@ -469,13 +474,13 @@ fn a_disk_that_the_log_has_filled_is_like_any_full_one() {
         let body = json!({"lease_id": id(1), "metadata": {"filling": filling}});
         client.ask(Method::PUT, "tests/held", "/metadata", Some(body))
     };
-    // One lease again and again: it is the log that grows.
+    // Changes of a single lease: only the log grows.
     let mut described = 0;
     let (status, problem) = loop {
         match bench.runtime.block_on(describe(described + 1)).unwrap() {
             (200, _) => {
                 described += 1;
-                assert!(described < 5_000, "a disk that is never full");
+                assert!(described < 5_000, "the disk never fills up");
             }
             answer => break answer,
         }
@@ -501,20 +506,23 @@ fn a_disk_that_the_log_has_filled_is_like_any_full_one() {
     bench.tap.assert_possible();
 }
 
-/// Everything that reads answers, and the last holder's renewal is refused. All but the history show the lease as expired; the history shows no end
-/// before it is durable.
+/// Checks that all reads answer, and that a renewal by the last holder is refused. All reads but
+/// the history show the lease as expired; the history shows no end before it is durable.
 async fn reads_answer(bench: &super::Bench, brief: &Value) {
     let client = Client::new(bench.store.address());
     let (name, epoch) = ("tests/brief", &brief["epoch"]);
     let (status, view) = client.view(name).await.unwrap();
     assert_eq!((status, &view["state"]), (200, &"expired".into()), "{view}");
-    assert_eq!(view["revision"], brief["revision"], "its end has none yet");
+    assert_eq!(
+        view["revision"], brief["revision"],
+        "the expiry has no revision yet"
+    );
     let poll = format!("?after={}&wait_ms=300", brief["revision"]);
     let (status, view) = client.ask(Method::GET, name, &poll, None).await.unwrap();
     assert_eq!((status, &view["state"]), (200, &"expired".into()), "{view}");
     let asked = json!({"epoch": epoch});
-    let (status, said) = client.post(name, "verify", asked).await.unwrap();
-    assert_eq!((status, &said["current"]), (200, &false.into()), "{said}");
+    let (status, body) = client.post(name, "verify", asked).await.unwrap();
+    assert_eq!((status, &body["current"]), (200, &false.into()), "{body}");
     let (status, problem) = client.renew(name, 2).await.unwrap();
     assert_eq!(
         (status, &problem["code"]),
@@ -522,10 +530,10 @@ async fn reads_answer(bench: &super::Bench, brief: &Value) {
         "{problem}"
     );
     let history = client.ask(Method::GET, name, "/history", None).await;
-    let (status, said) = history.unwrap();
-    assert_eq!(status, 200, "{said}");
-    let [term] = &said["terms"].as_array().unwrap()[..] else {
-        panic!("{said}");
+    let (status, body) = history.unwrap();
+    assert_eq!(status, 200, "{body}");
+    let [term] = &body["terms"].as_array().unwrap()[..] else {
+        panic!("{body}");
     };
     assert_eq!((&term["epoch"], &term["end"]), (epoch, &Value::Null));
     assert_eq!(term["ended_at"], Value::Null, "{term}");

@@ -1,4 +1,4 @@
-//! Bad input over real sockets: every route, every kind of it.
+//! Bad input over real sockets, to every route.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Bench, id};
 
-/// Every route that takes a body, with one that is right.
+/// Every route with a body, and a valid one.
 const WITH_BODY: [(&str, &str, &str); 9] = [
     (
         "POST",
@@ -33,10 +33,10 @@ const WITH_BODY: [(&str, &str, &str); 9] = [
     ("PUT", "metadata", r#"{"lease_id":"ID","metadata":{}}"#),
 ];
 
-/// The one that is not of one lease.
+/// The route that is not for a single lease.
 const RENEW_MANY: &str = "renew many";
 
-/// Its path.
+/// The route's path.
 fn path_of(namespace: &str, lease: &str, verb: &str) -> String {
     match verb {
         RENEW_MANY => format!("/v1/namespaces/{namespace}/renew"),
@@ -44,8 +44,8 @@ fn path_of(namespace: &str, lease: &str, verb: &str) -> String {
     }
 }
 
-/// What is no duration, no time to wait and no priority. No limit is so high that it would be one.
-fn no_numbers() -> [Value; 9] {
+/// Invalid durations, waiting times and priorities. No limit is so high that one would be valid.
+fn invalid_numbers() -> [Value; 9] {
     [
         (-1).into(),
         0.5.into(),
@@ -59,7 +59,7 @@ fn no_numbers() -> [Value; 9] {
     ]
 }
 
-/// Which fields for durations, times to wait and priorities there are.
+/// The fields for durations, waiting times and priorities.
 const NUMBERS: [(&str, &str); 7] = [
     ("acquire", "duration_ms"),
     ("acquire", "wait_ms"),
@@ -70,7 +70,7 @@ const NUMBERS: [(&str, &str); 7] = [
     ("handover", "within_ms"),
 ];
 
-/// Every other one.
+/// All other routes.
 const WITHOUT_BODY: [(&str, &str); 9] = [
     ("GET", "/v1/namespaces/ns/leases"),
     ("GET", "/v1/namespaces/ns/leases/job"),
@@ -96,7 +96,7 @@ const CODES: [&str; 10] = [
     "request_timeout",
 ];
 
-/// An answer's status, head and body; `None` if the connection is just closed.
+/// An answer's status, head and body; `None` if the connection is closed without one.
 type Answer = Option<(u16, String, Value)>;
 
 /// Sends a whole request.
@@ -104,19 +104,19 @@ fn send(store: SocketAddr, bytes: &[u8]) -> Answer {
     exchange(store, bytes, false)
 }
 
-/// Sends something and nothing more.
-fn break_off(store: SocketAddr, bytes: &[u8]) -> Answer {
+/// Sends an incomplete request and closes the sending side.
+fn send_incomplete(store: SocketAddr, bytes: &[u8]) -> Answer {
     exchange(store, bytes, true)
 }
 
-fn exchange(store: SocketAddr, bytes: &[u8], breaks_off: bool) -> Answer {
+fn exchange(store: SocketAddr, bytes: &[u8], is_incomplete: bool) -> Answer {
     let mut stream = TcpStream::connect(store).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // A store that has heard enough may close while the rest is on its way.
+    // The store may close before it has read everything.
     let _ = stream.write_all(bytes);
-    if breaks_off {
+    if is_incomplete {
         let _ = stream.shutdown(Shutdown::Write);
     }
     let mut answer = Vec::new();
@@ -140,7 +140,7 @@ fn request(method: &str, path: &str, content_type: &str, body: &str) -> Vec<u8> 
     .into_bytes()
 }
 
-/// It was refused as a fault of who asked, in the way that all refusals are.
+/// Checks that the request was refused as a client's error, in the common format.
 fn assert_refused(what: &str, answer: Answer) {
     let (status, head, body) = answer.unwrap_or_else(|| panic!("{what}: no answer"));
     assert!((400..500).contains(&status), "{what}: {status} {body}");
@@ -207,7 +207,7 @@ fn bad_input_to_every_route_is_refused_and_leaves_the_store_working() {
         }
         for (_, field) in NUMBERS.iter().filter(|(of, _)| *of == verb) {
             let mut fields: Value = serde_json::from_str(&good).unwrap();
-            for bad in no_numbers() {
+            for bad in invalid_numbers() {
                 fields[*field] = bad;
                 let bad = fields.to_string();
                 let what = format!("{verb} {bad}");
@@ -234,7 +234,7 @@ fn bad_input_to_every_route_is_refused_and_leaves_the_store_working() {
             for path in paths {
                 let bytes = request(method, &path, json, &good);
                 match send(store, &bytes) {
-                    // What is no request line is refused by the HTTP library, without a body.
+                    // The HTTP library refuses an invalid request line, without a body.
                     Some((400, _, Value::Null)) => assert!(!path.is_ascii() || path.contains(' ')),
                     answer => assert_refused(&path, answer),
                 }
@@ -263,7 +263,7 @@ fn bad_input_to_every_route_is_refused_and_leaves_the_store_working() {
 }
 
 #[test]
-fn what_is_no_http_and_what_breaks_off_harms_nobody() {
+fn invalid_http_and_incomplete_requests_have_no_effect() {
     let bench = Bench::new();
     let store = bench.store.address();
     let path = "/v1/namespaces/ns/leases/half/acquire";
@@ -284,16 +284,16 @@ fn what_is_no_http_and_what_breaks_off_harms_nobody() {
         format!("{head}transfer-encoding: chunked\r\n\r\nffffffffffffffff1\r\n").into_bytes(),
     ];
     for bytes in &garbage {
-        if let Some((status, _, body)) = break_off(store, bytes) {
+        if let Some((status, _, body)) = send_incomplete(store, bytes) {
             assert!(
                 (400..500).contains(&status) || status == 505,
                 "{status} {body}"
             );
         }
     }
-    // Every half of a request, but none of it is the whole.
+    // Every prefix of a request.
     for end in (0..whole.len()).step_by(7) {
-        if let Some((status, _, body)) = break_off(store, &whole[..end]) {
+        if let Some((status, _, body)) = send_incomplete(store, &whole[..end]) {
             assert!((400..500).contains(&status), "{end}: {status} {body}");
         }
     }
@@ -302,7 +302,7 @@ fn what_is_no_http_and_what_breaks_off_harms_nobody() {
     works(&bench, 2);
 }
 
-/// The store still does its work.
+/// Checks that the store still works.
 fn works(bench: &Bench, number: u64) {
     let client = bench.client();
     bench.runtime.block_on(async {

@@ -10,7 +10,7 @@ use tenure_tests::wait_for;
 use super::{Bench, LEASE};
 
 #[test]
-fn a_killed_leader_is_followed_when_its_lease_has_expired() {
+fn a_killed_leader_has_a_successor_when_its_lease_has_expired() {
     let bench = Bench::new();
     let first = bench.candidate("first");
     let epoch = bench.receiver.next_leader(0).epoch;
@@ -21,9 +21,9 @@ fn a_killed_leader_is_followed_when_its_lease_has_expired() {
     assert_eq!(next.candidate, "second");
     let last = bench.receiver.last_of("first", epoch);
     let gap = next.at - last.at;
-    eprintln!("nobody led for {gap:?}, with a lease of {LEASE:?}");
+    eprintln!("no leader for {gap:?}, with a lease of {LEASE:?}");
     assert!(gap < LEASE + Duration::from_secs(3), "{gap:?}");
-    bench.judge();
+    bench.verify();
 }
 
 #[test]
@@ -40,21 +40,24 @@ fn a_leader_that_was_frozen_before_its_write_is_refused_and_steps_down_by_itself
     first.signal(Signal::SIGCONT);
     let ended = bench.receiver.note("first", "ended");
     assert!(ended.text.ends_with(&epoch.to_string()), "{ended:?}");
-    // The write that was under way came late and was refused; it was the last one.
+    // The write in flight arrived late and was refused; it was the last one.
     let acts = bench.receiver.acts();
     let stale: Vec<_> = acts.iter().filter(|act| !act.accepted).collect();
     assert_eq!(stale.len(), 1, "{stale:?}");
     assert_eq!((stale[0].epoch, &*stale[0].candidate), (epoch, "first"));
-    assert!(stale[0].before < next.after, "it was begun rightly");
-    // It goes on as a candidate, and leads again.
+    assert!(
+        stale[0].before < next.after,
+        "it began before the next term"
+    );
+    // The process remains a candidate, and leads again.
     second.signal(Signal::SIGTERM);
     let again = bench.receiver.next_leader(next.epoch);
     assert_eq!(again.candidate, "first");
-    bench.judge();
+    bench.verify();
 }
 
 #[test]
-fn a_leader_that_is_frozen_anywhere_does_not_act_under_its_old_epoch() {
+fn a_leader_frozen_at_any_point_does_not_act_under_its_old_epoch() {
     let bench = Bench::new();
     let candidates = ["first", "second"].map(|id| bench.candidate(id));
     let mut epoch = 0;
@@ -74,12 +77,12 @@ fn a_leader_that_is_frozen_anywhere_does_not_act_under_its_old_epoch() {
         });
         assert_eq!(ended.candidate, leader.candidate);
     }
-    bench.judge();
+    bench.verify();
 }
 
 #[test]
 fn a_leader_that_is_stopped_hands_over_when_its_task_has_ended() {
-    /// Somebody who had to wait for its end would be late beyond all noise.
+    /// Waiting for the end of this lease would take far longer than the limit.
     const LEASE: &str = "20000";
     const AT_MOST: Duration = Duration::from_secs(2);
     let bench = Bench::new();
@@ -94,11 +97,11 @@ fn a_leader_that_is_stopped_hands_over_when_its_task_has_ended() {
     let next = bench.receiver.next_leader(epoch);
     assert!(stopped.at < next.at, "the task ended first");
     let gap = next.at - stopped.at;
-    eprintln!("another led {gap:?} after the task ended (200 ms are aimed at)");
+    eprintln!("the next leader acted {gap:?} after the task ended (target: 200 ms)");
     assert!(gap < AT_MOST, "{gap:?}: it was not handed over");
     let ended = bench.receiver.note("first", "ended");
     assert_eq!(ended.text, format!("ended shut_down {epoch}"));
-    bench.judge();
+    bench.verify();
 }
 
 fn is_frozen(process: &Process) -> bool {

@@ -1,4 +1,4 @@
-//! A machine that is suspended: only one of its clocks goes on.
+//! A suspended machine: only one of its clocks advances.
 
 use std::fs;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn a_leader_whose_machine_was_suspended_stops_at_once() {
         .env("SUSPENDED_FOR", &clock);
     let _first = Process::spawn(&mut first);
     let epoch = bench.receiver.next_leader(0).epoch;
-    // On another machine, and it waits for nothing but its turn.
+    // This candidate is on another machine and waits in the queue.
     let _second = bench.candidate("second");
     bench.wait_for_waiters(1);
     let suspended = now();
@@ -40,14 +40,14 @@ fn a_leader_whose_machine_was_suspended_stops_at_once() {
     let took = ended.at - suspended;
     eprintln!("the term ended {took:?} after the machine woke up");
     assert!(took < Duration::from_secs(1), "{took:?}");
-    // What it checked before the machine stood still is all that it did.
+    // Only a write that was checked before the suspension may follow.
     let last = bench.receiver.last_of("first", epoch);
     assert!(
         last.before < suspended + Duration::from_millis(50),
         "{last:?}"
     );
-    // The task had no time left to say that it stops. The judge knows who took itself for the leader.
+    // The task had no time left to report its end. The checks below know the leader's actions.
     let next = bench.receiver.next_leader(epoch);
     assert_eq!(next.candidate, "second");
-    bench.judge();
+    bench.verify();
 }

@@ -1,5 +1,6 @@
-//! Leaders, stores, networks and disks that fail, as real processes and sockets. What leaders did is
-//! judged by a fenced receiver, what the store said by the history of all that it was asked.
+//! Failures of leaders, stores, networks and disks, with real processes and sockets. A fenced
+//! receiver checks the actions of leaders, and a history of all requests checks the answers of the
+//! store.
 
 mod blobs;
 mod contention;
@@ -23,17 +24,17 @@ use tenure_tests::receiver::Receiver;
 use tenure_tests::tap::Tap;
 use tokio::runtime::Runtime;
 
-/// What most tests compete for.
+/// The election of most tests.
 const ELECTION: &str = "tests/job";
 
-/// The lease duration of most tests: renewals every 500 ms, given up after a second.
+/// The lease duration of most tests: renewals come every 500 ms, the renew deadline is one second.
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// A store as a process, everything that it is asked written down, and a receiver.
+/// A store process, a tap that records all its requests, and a receiver.
 struct Bench {
     runtime: Runtime,
     folder: TempDir,
-    /// Where the store has its data.
+    /// The store's data directory.
     data: PathBuf,
     store: StoreProcess,
     tap: Tap,
@@ -47,7 +48,7 @@ impl Bench {
         Self::over(folder, data)
     }
 
-    /// With the store's data in this folder.
+    /// Starts with this data directory.
     fn on(data: PathBuf) -> Self {
         Self::over(tempfile::tempdir().unwrap(), data)
     }
@@ -67,7 +68,7 @@ impl Bench {
         }
     }
 
-    /// A candidate as a process.
+    /// Starts a candidate process.
     fn candidate(&self, id: &str) -> Process {
         Process::spawn(&mut self.candidate_command(id, self.tap.address()))
     }
@@ -76,7 +77,7 @@ impl Bench {
         self.candidate_with(id, store, &LEASE.as_millis().to_string())
     }
 
-    /// With other timings.
+    /// The same with other timings.
     fn candidate_with(&self, id: &str, store: SocketAddr, timings: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure-test-candidate"));
         command
@@ -87,12 +88,12 @@ impl Bench {
         command
     }
 
-    /// If this file is there the candidate freezes between its check and its act.
+    /// If this file exists, the candidate freezes between its check and its action.
     fn freeze_file(&self, id: &str) -> PathBuf {
         self.folder.path().join(format!("freeze-{id}"))
     }
 
-    /// Kills the store and starts it again where it was.
+    /// Kills the store and starts it again with the same data and address.
     fn restart_store(&mut self) {
         let address = self.store.address().to_string();
         self.store.process.signal(nix::sys::signal::SIGKILL);
@@ -104,7 +105,7 @@ impl Bench {
         Client::new(self.tap.address())
     }
 
-    /// What the tests' election looks like.
+    /// The current view of the tests' election.
     fn status(&self) -> Value {
         let client = self.client();
         let (status, view) = self.runtime.block_on(client.view(ELECTION)).unwrap();
@@ -113,27 +114,27 @@ impl Bench {
     }
 
     fn wait_for_waiters(&self, count: u64) {
-        tenure_tests::wait_for("candidates that wait", || {
+        tenure_tests::wait_for("waiting candidates", || {
             (self.status()["waiters"] == count).then_some(())
         });
     }
 
-    /// The judgement of both: of what leaders did, and of what the store said.
-    fn judge(&self) {
-        assert!(!self.receiver.acts().is_empty(), "nobody has led");
+    /// Checks the actions of leaders and the answers of the store.
+    fn verify(&self) {
+        assert!(!self.receiver.acts().is_empty(), "there was no leader");
         self.receiver.assert_one_at_a_time();
         self.tap.assert_possible();
     }
 }
 
-/// A client that hides nothing: no retries, no redirects, no rules.
+/// A client without retries, redirects and checks.
 #[derive(Clone)]
 struct Client {
     http: reqwest::Client,
     store: SocketAddr,
 }
 
-/// An answer's status and body; `None` if none came.
+/// An answer's status and body; `None` without an answer.
 type Answer = Option<(u16, Value)>;
 
 impl Client {
@@ -147,7 +148,7 @@ impl Client {
         Self { http, store }
     }
 
-    /// `verb` on the lease `name`, which has its namespace before it.
+    /// Sends `verb` for the lease `name`, which starts with its namespace.
     async fn ask(&self, method: Method, name: &str, verb: &str, body: Option<Value>) -> Answer {
         let (namespace, lease) = name.split_once('/').unwrap();
         let store = self.store;
@@ -170,7 +171,7 @@ impl Client {
         self.ask(Method::POST, name, &verb, Some(body)).await
     }
 
-    /// Acquires for a minute, if it need not wait.
+    /// Acquires for a minute, without waiting.
     async fn acquire(&self, name: &str, number: u64) -> Answer {
         let holder = format!("c{number}");
         let body = json!({"lease_id": id(number), "holder": holder, "duration_ms": 60_000});
@@ -188,7 +189,7 @@ impl Client {
     }
 }
 
-/// The lease id of this number.
+/// The lease id with this number.
 fn id(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012x}")
 }

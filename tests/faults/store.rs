@@ -17,8 +17,8 @@ use tenure_tests::wait_for;
 
 use super::{Bench, Client, ELECTION, LEASE, id};
 
-/// One of many: competes, holds for a while, gives up, and begins again under a new id, whatever
-/// the store is doing.
+/// A client that acquires, holds for a while, releases, and starts over under a new id, whatever
+/// the store does.
 async fn compete(client: Client, name: String, number: u64, stop: Arc<AtomicBool>) {
     for turn in 0.. {
         let own = number * 1_000 + turn;
@@ -33,10 +33,10 @@ async fn compete(client: Client, name: String, number: u64, stop: Arc<AtomicBool
         }
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(40)).await;
-            // Refused or not is for the judge of what the store said.
+            // The history check decides whether a refusal is correct.
             client.renew(&name, own).await;
         }
-        // Every third one is left to expire.
+        // Every third lease is left to expire.
         if turn % 3 != 2 {
             client.release(&name, own).await;
         }
@@ -47,8 +47,8 @@ async fn compete(client: Client, name: String, number: u64, stop: Arc<AtomicBool
 }
 
 #[test]
-fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
-    /// No outage is as long as a leader has until its renew deadline.
+fn a_store_that_is_killed_under_twenty_candidates_keeps_its_promises() {
+    /// Every outage is shorter than the renew deadline.
     const TIMINGS: &str = "6000,500,4500,200";
     let mut bench = Bench::new();
     let mut candidates: BTreeMap<String, Process> = (1..=20)
@@ -58,7 +58,7 @@ fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
             (id, Process::spawn(&mut command))
         })
         .collect();
-    // Beside them some that come and go more often than a process would.
+    // More clients, which acquire and release more often than a process would.
     let stop = Arc::new(AtomicBool::new(false));
     let others: Vec<_> = (1..=8)
         .map(|number| {
@@ -74,7 +74,7 @@ fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
         bench.wait_for_waiters(candidates.len() as u64 - 1);
         bench.restart_store();
         let restarted = Instant::default() + now();
-        // It is still its lease: it goes on, also when it has to renew.
+        // The leader still holds its lease: it continues, and its renewals succeed.
         wait_for("a renewal after the restart", || {
             let calls = bench.tap.calls();
             let since = calls.iter().filter(|call| {
@@ -82,12 +82,12 @@ fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
                     && call.sent > restarted
                     && matches!(call.what, What::Renew { .. })
             });
-            let told = since.filter_map(|call| call.answer.as_ref());
-            let told = told.map(|(_, answer)| match answer {
+            let answers = since.filter_map(|call| call.answer.as_ref());
+            let answers = answers.map(|(_, answer)| match answer {
                 Answer::Done(seen) => assert_eq!(seen.epoch, Some(epoch)),
                 Answer::Refused => panic!("the holder of {epoch} was refused"),
             });
-            told.reduce(|(), ()| ())
+            answers.reduce(|(), ()| ())
         });
         let acts = bench.receiver.acts();
         assert_eq!(acts.last().map(|act| act.epoch), Some(epoch));
@@ -101,11 +101,12 @@ fn a_store_that_is_killed_under_twenty_candidates_keeps_its_word() {
     for other in others {
         bench.runtime.block_on(other).unwrap();
     }
-    bench.judge();
+    bench.verify();
 }
 
-/// A leader whose way to the store is cut off for longer than its lease, while another has its own.
-fn stops_in_time_when_the_store(mode: ProxyMode) {
+/// Cuts a leader off from the store for longer than its lease, while another candidate stays
+/// connected.
+fn check_that_a_leader_stops_in_time(mode: ProxyMode) {
     let bench = Bench::new();
     let proxy = bench
         .runtime
@@ -123,33 +124,33 @@ fn stops_in_time_when_the_store(mode: ProxyMode) {
     assert_eq!(next.candidate, "second");
     let stopped = bench.receiver.note("first", "stopped");
     eprintln!(
-        "{mode:?}: stopped {:?} after the cut, {:?} before the next one acted",
+        "{mode:?}: stopped {:?} after the cut, {:?} before the next leader acted",
         stopped.at - cut,
         next.at.saturating_sub(stopped.at)
     );
     assert!(stopped.at < next.at, "the old leader stopped first");
     proxy.set(ProxyMode::Pass);
     bench.wait_for_waiters(1);
-    bench.judge();
+    bench.verify();
 }
 
 #[test]
 fn a_leader_stops_in_time_when_the_store_does_not_answer() {
-    stops_in_time_when_the_store(ProxyMode::Hang);
+    check_that_a_leader_stops_in_time(ProxyMode::Hang);
 }
 
 #[test]
 fn a_leader_stops_in_time_when_the_store_refuses_connections() {
-    stops_in_time_when_the_store(ProxyMode::Refuse);
+    check_that_a_leader_stops_in_time(ProxyMode::Refuse);
 }
 
-/// A leader that goes on for long: lease duration, renew interval, renew deadline, stop grace. What
-/// is left from the deadline to the end of the lease is less than answers are late.
+/// Timings of a long-lived leader: lease duration, renew interval, renew deadline, stop grace. The
+/// time from the deadline to the end of the lease is shorter than the delay of answers.
 const LONG: &str = "3000,600,2700,100";
 const LATE: Duration = Duration::from_millis(500);
 
 #[test]
-fn a_leader_whose_answers_are_late_counts_from_its_questions() {
+fn a_leader_with_late_answers_counts_from_its_requests() {
     let bench = Bench::new();
     let proxy = bench
         .runtime
@@ -162,7 +163,7 @@ fn a_leader_whose_answers_are_late_counts_from_its_questions() {
     let _second = Process::spawn(&mut second);
     bench.wait_for_waiters(1);
     bench.tap.delay_answers(LATE);
-    // When an answer has come: the store has acted on the question long before.
+    // The answer has arrived, long after the store handled the request.
     let renewals = || {
         let calls = bench.tap.calls();
         calls
@@ -179,13 +180,13 @@ fn a_leader_whose_answers_are_late_counts_from_its_questions() {
     let next = bench.receiver.next_leader(epoch);
     let stopped = bench.receiver.note("first", "stopped");
     let early = next.at.saturating_sub(stopped.at);
-    eprintln!("stopped {early:?} before the next one acted");
+    eprintln!("stopped {early:?} before the next leader acted");
     assert!(stopped.at < next.at, "the old leader stopped first");
     bench.receiver.assert_one_at_a_time();
 }
 
 #[test]
-fn a_leader_stops_in_time_when_the_store_is_frozen_and_one_leads_when_it_wakes_up() {
+fn a_leader_stops_in_time_when_the_store_is_frozen_and_one_leads_after_the_store_resumes() {
     let bench = Bench::new();
     let _candidates = ["first", "second"].map(|id| bench.candidate(id));
     let leader = bench.receiver.next_leader(0);
@@ -198,17 +199,17 @@ fn a_leader_stops_in_time_when_the_store_is_frozen_and_one_leads_when_it_wakes_u
     bench.store.process.signal(Signal::SIGCONT);
     let next = bench.receiver.next_leader(leader.epoch);
     assert!(next.before > stopped.at);
-    bench.judge();
+    bench.verify();
 }
 
 #[test]
-fn a_second_store_on_the_same_folder_is_refused_and_harms_nothing() {
+fn a_second_store_on_the_same_folder_is_refused_without_effect() {
     let bench = Bench::new();
     let client = bench.client();
     let granted = bench.runtime.block_on(client.acquire("tests/a", 1));
     let (_, granted) = granted.unwrap();
     let folder = bench.folder.path().join("store");
-    // But the log, to which the first one writes when it has nothing else to do.
+    // All files but the log: the first store writes to the log even when it is idle.
     let files = |folder| {
         let mut files = files(folder);
         files.retain(|(name, _)| name != "leases.db-wal");
@@ -242,7 +243,7 @@ fn files(folder: &std::path::Path) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_restart_shortens_no_lease() {
+fn a_restart_does_not_shorten_a_lease() {
     let mut bench = Bench::new();
     let client = bench.client();
     let ask = |number| json!({"lease_id": id(number), "holder": "c", "duration_ms": 1_000, "wait_ms": 5_000});
@@ -268,5 +269,5 @@ fn a_restart_shortens_no_lease() {
     assert!(now() - begin >= Duration::from_millis(990));
     assert!(second["epoch"].as_u64() > first["epoch"].as_u64());
     act(&mut new, &second);
-    bench.judge();
+    bench.verify();
 }

@@ -1,5 +1,5 @@
-/* The clocks of a process on a machine that was suspended: CLOCK_BOOTTIME is ahead by the seconds
- * that stand in the file $SUSPENDED_FOR, the other clocks have stood still. */
+/* The clocks of a process on a suspended machine: CLOCK_BOOTTIME is ahead by the number of seconds
+ * in the file $SUSPENDED_FOR; the other clocks have not advanced. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

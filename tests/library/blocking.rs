@@ -1,4 +1,4 @@
-//! A task that blocks the async runtime.
+//! Tasks that block the async runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ async fn a_task_that_blocks_its_runtime_keeps_its_lease() {
     let world = World::start();
     let timings = timings(1500, 300, 1000, 300);
     let config = world.config("a").with_timings(timings);
-    let candidate = Candidate::connect(config).await.unwrap();
-    // Watching opens connections on this runtime, which is about to stand still. None of them may be
-    // one that renews.
+    let candidate = Candidate::start(config).await.unwrap();
+    // The observer opens connections on this runtime, which is blocked below. No renewal may use
+    // them.
     let mut observer = candidate.observe();
     assert_eq!(observer.next().await, Observed::NoLeader);
     let client = world.client.clone();
@@ -26,7 +26,8 @@ async fn a_task_that_blocks_its_runtime_keeps_its_lease() {
         let client = client.clone();
         async move {
             let epoch = leadership.epoch().get();
-            // The store is asked from elsewhere while this thread, the only one, is blocked.
+            // Another thread reads the lease while this one, the only one of the runtime, is
+            // blocked.
             let done = Arc::new(AtomicBool::new(false));
             let asking = thread::spawn({
                 let done = done.clone();
@@ -66,8 +67,8 @@ async fn connections_of_a_blocked_runtime_are_not_used_to_renew() {
     let candidate = world
         .config("a")
         .with_timings(timings(3000, 300, 2000, 500));
-    let candidate = Candidate::connect(candidate).await.unwrap();
-    // Leaves an idle connection behind that this runtime must poll.
+    let candidate = Candidate::start(candidate).await.unwrap();
+    // Leaves an idle connection behind that only this runtime can poll.
     assert_eq!(candidate.observe().next().await, Observed::NoLeader);
     let guard = candidate.campaign().await.unwrap();
     let began = Instant::now();
@@ -78,11 +79,11 @@ async fn connections_of_a_blocked_runtime_are_not_used_to_renew() {
 }
 
 #[test]
-fn a_runtime_that_is_dropped_ends_the_term_and_the_lease_is_released() {
+fn dropping_the_runtime_ends_the_term_and_releases_the_lease() {
     let world = World::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let config = world.config("a").with_timings(long());
-    let candidate = runtime.block_on(Candidate::connect(config)).unwrap();
+    let candidate = runtime.block_on(Candidate::start(config)).unwrap();
     let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let task = |leadership: Leadership| async move {
         began.send(leadership).unwrap();
@@ -94,8 +95,8 @@ fn a_runtime_that_is_dropped_ends_the_term_and_the_lease_is_released() {
             leadership = begun.recv() => leadership.unwrap(),
         }
     });
-    // The run was given up, and its task told so.
-    // It does not stop, and is dropped with its runtime.
+    // The run was dropped, and its task is cancelled. The task does not stop, and is dropped with
+    // its runtime.
     drop(candidate);
     drop(runtime);
     let asking = tokio::runtime::Runtime::new().unwrap();

@@ -1,4 +1,4 @@
-//! Campaigns without a task, and campaigns that are given up.
+//! Campaigns without a task, and dropped campaigns.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use tenure::{Candidate, EndReason, Leadership};
 use tokio::time::timeout;
 
-use crate::world::{Reigns, World, long, ms, timings};
+use crate::world::{TaskRuns, World, long, ms, timings};
 
-/// A candidate at whose store only a release lets anyone in: its leases outlast the test.
+/// A candidate whose leases last longer than the test, so only a release lets another one in.
 async fn steady(world: &World, name: &str) -> Candidate {
     let config = world.config(name).with_timings(long());
-    Candidate::connect(config).await.unwrap()
+    Candidate::start(config).await.unwrap()
 }
 
 #[tokio::test]
@@ -85,43 +85,43 @@ async fn campaigns_of_one_candidate_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn a_campaign_that_is_dropped_waits_no_more() {
+async fn a_dropped_campaign_leaves_the_waiting_queue() {
     let world = World::start();
     let (first, second) = (steady(&world, "a").await, steady(&world, "b").await);
     let guard = first.campaign().await.unwrap();
     tokio::select! {
-        _ = second.campaign() => panic!("two lead"),
+        _ = second.campaign() => panic!("two leaders"),
         () = world.waiting(1) => {}
     }
     world.waiting(0).await;
     guard.resign().await;
     assert_eq!(world.holder().await, None);
-    // It can compete again.
+    // The candidate can campaign again.
     drop(second.campaign().await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_nothing_held() {
+async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_no_lease_behind() {
     let world = World::start();
-    // Patient with a store that is slow to take back what it granted.
+    // Timings that tolerate a store that is slow to take a grant back.
     let patient = timings(120_000, 20_000, 60_000, 20_000);
     let config = world.config("a").with_timings(patient);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     for moment in 0..60 {
-        // From before the request to after the grant, which takes a few milliseconds.
+        // From before the request until after the grant, which takes a few milliseconds.
         let patience = Duration::from_micros(moment * 150);
         if let Ok(won) = timeout(patience, candidate.campaign()).await {
             drop(won);
         }
     }
-    // Settled, and free: if it were held, this one would wait for two minutes.
+    // The lease is free: otherwise this campaign would wait for two minutes.
     let other = steady(&world, "b").await;
     other.campaign().await.unwrap().resign().await;
     world.released().await;
 }
 
 #[tokio::test]
-async fn a_candidate_that_resigns_while_it_campaigns_keeps_its_place_in_line() {
+async fn a_candidate_that_resigns_while_it_campaigns_keeps_its_place_in_the_queue() {
     let world = World::start();
     let leader = steady(&world, "leader").await;
     let (first, second) = (
@@ -129,17 +129,17 @@ async fn a_candidate_that_resigns_while_it_campaigns_keeps_its_place_in_line() {
         steady(&world, "second").await,
     );
     let guard = leader.campaign().await.unwrap();
-    let in_line = async {
-        // Kept until the other is given up.
+    let waiting_first = async {
+        // The leadership is kept until the other campaign is dropped.
         first.campaign().await.unwrap()
     };
-    let behind = async {
+    let waiting_second = async {
         world.waiting(1).await;
         tokio::select! {
-            _ = second.campaign() => panic!("it went first"),
+            _ = second.campaign() => panic!("the second candidate was granted first"),
             () = async {
                 world.waiting(2).await;
-                // There is no term to end, and nothing to wait for.
+                // There is no term to end, so this returns at once.
                 timeout(ms(5000), first.resign()).await.unwrap();
                 tokio::time::sleep(ms(300)).await;
                 guard.resign().await;
@@ -147,80 +147,80 @@ async fn a_candidate_that_resigns_while_it_campaigns_keeps_its_place_in_line() {
             } => {}
         }
     };
-    let (won, ()) = tokio::join!(in_line, behind);
+    let (won, ()) = tokio::join!(waiting_first, waiting_second);
     assert_eq!(world.held_by("first").await, won.epoch().get());
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_stops_its_task_and_releases_after_it() {
+async fn dropping_a_run_stops_its_task_and_releases_the_lease_afterwards() {
     let world = World::start();
     let candidate = steady(&world, "a").await;
-    let reigns = Reigns::default();
-    let (told, tell) = std::sync::mpsc::channel();
+    let runs = TaskRuns::default();
+    let (stopped, tell) = std::sync::mpsc::channel();
     let task = |leadership: Leadership| {
-        let (reigning, told) = (reigns.begin(&leadership), told.clone());
+        let (running, stopped) = (runs.begin(&leadership), stopped.clone());
         async move {
-            let _reigning = reigning;
-            told.send(leadership.lost().await).unwrap();
+            let _running = running;
+            stopped.send(leadership.lost().await).unwrap();
             tokio::time::sleep(ms(300)).await;
         }
     };
     tokio::select! {
         ended = candidate.run_while_leader(pending(), task) => panic!("{ended:?}"),
-        _ = reigns.begun(1) => {}
+        _ = runs.begun(1) => {}
     }
-    // Dropping the candidate as well does not cut the task's end short.
+    // Dropping the candidate as well does not shorten the end of the task.
     drop(candidate);
     let next = steady(&world, "b").await;
     let guard = next.campaign().await.unwrap();
-    drop(reigns.begin(&guard));
+    drop(runs.begin(&guard));
     assert_eq!(tell.recv().unwrap(), EndReason::Resigned);
-    reigns.assert_one_at_a_time();
+    runs.assert_one_at_a_time();
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_aborts_a_task_that_does_not_stop() {
+async fn dropping_a_run_aborts_a_task_that_does_not_stop() {
     let world = World::start();
     let timings = timings(60_000, 300, 30_000, 300);
     let config = world.config("a").with_timings(timings);
-    let candidate = Candidate::connect(config).await.unwrap();
-    let reigns = Reigns::default();
+    let candidate = Candidate::start(config).await.unwrap();
+    let runs = TaskRuns::default();
     let task = |leadership: Leadership| {
-        let reigning = reigns.begin(&leadership);
+        let running = runs.begin(&leadership);
         async move {
-            let _reigning = reigning;
+            let _running = running;
             pending::<()>().await;
         }
     };
     tokio::select! {
         ended = candidate.run_while_leader(pending(), task) => panic!("{ended:?}"),
-        _ = reigns.begun(1) => {}
+        _ = runs.begun(1) => {}
     }
-    reigns.ended(1).await;
+    runs.ended(1).await;
     world.released().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaign_that_is_given_up_leaves_the_lease_to_a_task_that_still_stops() {
+async fn a_dropped_campaign_leaves_the_lease_to_a_task_that_is_still_stopping() {
     let world = World::start();
     let candidate = steady(&world, "a").await;
-    let reigns = Reigns::default();
+    let runs = TaskRuns::default();
     let task = |leadership: Leadership| {
-        let reigning = reigns.begin(&leadership);
+        let running = runs.begin(&leadership);
         async move {
-            let _reigning = reigning;
+            let _running = running;
             leadership.lost().await;
             tokio::time::sleep(ms(1000)).await;
         }
     };
     tokio::select! {
         ended = candidate.run_while_leader(pending(), task) => panic!("{ended:?}"),
-        _ = reigns.begun(1) => {}
+        _ = runs.begun(1) => {}
     }
-    // The task of the dropped run takes its time to stop. A campaign comes and goes meanwhile.
+    // The task of the dropped run takes time to stop. A campaign starts and is dropped meanwhile.
     assert!(timeout(ms(200), candidate.campaign()).await.is_err());
     let next = Arc::new(steady(&world, "b").await);
     let guard = next.campaign().await.unwrap();
-    drop(reigns.begin(&guard));
-    reigns.assert_one_at_a_time();
+    drop(runs.begin(&guard));
+    runs.assert_one_at_a_time();
 }

@@ -3,17 +3,17 @@
 use std::future::{Future, pending};
 use std::time::Instant;
 
-use tenure::{Candidate, EndReason, Leadership, TaskResult, Term};
+use tenure::{Candidate, EndReason, Leadership, TaskResult, TermSummary};
 use tenure_tests::proxy::ProxyMode;
 
-use crate::world::{Reigns, World, brisk, leads, long, ms, obedient, timings};
+use crate::world::{TaskRuns, World, brisk, leads, long, ms, stop_when_lost, timings};
 
-/// One term of this task, in which `then` happens once the task runs.
+/// Runs one term with this task; `then` runs once the task runs.
 async fn term<Fut>(
     candidate: &Candidate,
     task: impl FnMut(Leadership) -> Fut,
     then: impl Future<Output = ()>,
-) -> Term
+) -> TermSummary
 where
     Fut: Future<Output: TaskResult> + Send + 'static,
 {
@@ -23,17 +23,17 @@ where
 
 async fn steady(world: &World) -> Candidate {
     let config = world.config("a").with_timings(long());
-    Candidate::connect(config).await.unwrap()
+    Candidate::start(config).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_term_whose_task_returns_ends_as_task_returned() {
     let world = World::start();
     let candidate = steady(&world).await;
-    let (told, epoch) = std::sync::mpsc::channel();
+    let (sender, epoch) = std::sync::mpsc::channel();
     let task = |leadership: Leadership| {
-        let told = told.clone();
-        async move { told.send(leadership.epoch()).unwrap() }
+        let sender = sender.clone();
+        async move { sender.send(leadership.epoch()).unwrap() }
     };
     let term = term(&candidate, task, async {}).await;
     assert_eq!((term.reason, term.error), (EndReason::TaskReturned, None));
@@ -64,7 +64,7 @@ async fn a_term_whose_task_panics_ends_with_its_message() {
 }
 
 #[tokio::test]
-async fn a_panic_on_the_way_to_the_task_goes_through_and_leaves_nothing_held() {
+async fn a_panic_while_the_task_is_created_propagates_and_leaves_no_lease_behind() {
     let world = World::start();
     let candidate = std::sync::Arc::new(steady(&world).await);
     let run = tokio::spawn({
@@ -92,18 +92,18 @@ async fn a_term_that_its_task_or_its_candidate_resigns_ends_as_resigned() {
     let resign = async {
         leads(&candidate).await;
         candidate.resign().await;
-        // It waits until the lease is given back.
+        // It waits until the lease is released.
         assert_eq!(world.holder().await, None);
     };
-    let second = term(&candidate, obedient, resign).await;
+    let second = term(&candidate, stop_when_lost, resign).await;
     assert_eq!((second.reason, second.error), (EndReason::Resigned, None));
     assert!(first.epoch < second.epoch);
-    // There is nothing to resign, and nothing to wait for.
+    // There is no term to resign, so this returns at once.
     candidate.resign().await;
 }
 
 #[tokio::test]
-async fn a_term_that_can_not_be_renewed_ends_as_renew_deadline() {
+async fn a_term_that_cannot_be_renewed_ends_as_renew_deadline() {
     let world = World::start();
     let proxy = world.proxy().await;
     let candidate = world.candidate_behind(&proxy, "a").await;
@@ -111,18 +111,19 @@ async fn a_term_that_can_not_be_renewed_ends_as_renew_deadline() {
         leads(&candidate).await;
         proxy.set(ProxyMode::Refuse);
     };
-    let task = |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await) };
+    let task =
+        |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await.to_string()) };
     let term = term(&candidate, task, cut).await;
-    // What ended the term stays; that the task then failed is told beside it.
+    // The first reason stays; the later error of the task is reported beside it.
     assert_eq!(term.reason, EndReason::RenewDeadline);
     assert_eq!(term.error.as_deref(), Some("renew_deadline"));
 }
 
 #[tokio::test]
-async fn a_task_whose_lease_is_broken_with_a_period_stops_within_it() {
+async fn a_task_stops_within_the_period_of_a_break() {
     let world = World::start();
-    // A long term, of which a break leaves little.
-    let candidate = Candidate::connect(
+    // A long term that a break shortens to a fraction.
+    let candidate = Candidate::start(
         world
             .config("a")
             .with_timings(timings(6000, 300, 3000, 2500)),
@@ -131,41 +132,41 @@ async fn a_task_whose_lease_is_broken_with_a_period_stops_within_it() {
     .unwrap();
     let next = world.candidate("b").await;
     let period = ms(2000);
-    for obeys in [true, false] {
-        let reigns = Reigns::default();
+    for stops_by_itself in [true, false] {
+        let runs = TaskRuns::default();
         let task = |leadership: Leadership| {
-            let reigning = reigns.begin(&leadership);
+            let running = runs.begin(&leadership);
             async move {
-                let _reigning = reigning;
+                let _running = running;
                 let reason = leadership.lost().await;
-                // Time to stop in, within the break.
+                // The time to stop is within the break period.
                 assert!(leadership.time_to_stop() <= period);
-                if !obeys {
+                if !stops_by_itself {
                     pending::<()>().await;
                 }
-                Err::<(), _>(reason)
+                Err::<(), _>(reason.to_string())
             }
         };
         let end = async {
-            reigns.begun(1).await;
+            runs.begun(1).await;
             let follow = async {
                 let guard = next.campaign().await.unwrap();
-                drop(reigns.begin(&guard));
+                drop(runs.begin(&guard));
                 guard.resign().await;
             };
             let break_it = async {
                 world.waiting(1).await;
                 let now = Instant::now();
                 world.break_lease(Some(period)).await;
-                reigns.begun(2).await;
-                assert!(obeys || reigns.all()[0].ended.unwrap() < now + period);
+                runs.begun(2).await;
+                assert!(stops_by_itself || runs.all()[0].ended.unwrap() < now + period);
             };
             tokio::join!(follow, break_it);
         };
         let term = term(&candidate, task, end).await;
         assert_eq!(term.reason, EndReason::Broken);
-        assert_eq!(term.error.as_deref(), obeys.then_some("broken"));
-        reigns.assert_one_at_a_time();
+        assert_eq!(term.error.as_deref(), stops_by_itself.then_some("broken"));
+        runs.assert_one_at_a_time();
     }
 }
 
@@ -177,7 +178,8 @@ async fn a_term_that_is_broken_at_once_ends_at_once() {
         leads(&candidate).await;
         world.break_lease(Some(ms(0))).await;
     };
-    // It ignores its end and has a grace of twenty seconds by its timings, but no lease any more.
+    // The task ignores its end and would have a stop grace of twenty seconds, but the lease is
+    // gone.
     let began = Instant::now();
     let term = term(&candidate, |_| pending::<()>(), break_it).await;
     assert_eq!((term.reason, term.error), (EndReason::Broken, None));
@@ -185,7 +187,7 @@ async fn a_term_that_is_broken_at_once_ends_at_once() {
 }
 
 #[tokio::test]
-async fn a_term_whose_lease_another_has_got_ends_as_superseded() {
+async fn a_term_whose_lease_another_candidate_holds_ends_as_superseded() {
     let world = World::start();
     let candidate = steady(&world).await;
     let other = world.candidate("b").await;
@@ -196,7 +198,7 @@ async fn a_term_whose_lease_another_has_got_ends_as_superseded() {
             world.break_lease(Some(ms(0))).await;
         };
         let (guard, ()) = tokio::join!(other.campaign(), break_it);
-        // It is kept until the first has heard of it.
+        // The leadership is kept until the first candidate knows of it.
         let guard = guard.unwrap();
         tokio::time::sleep(2 * brisk().renew_interval()).await;
         assert!(guard.is_valid());
@@ -206,28 +208,28 @@ async fn a_term_whose_lease_another_has_got_ends_as_superseded() {
 }
 
 #[tokio::test]
-async fn a_term_that_is_shut_down_ends_as_that() {
+async fn a_term_that_is_shut_down_ends_as_shut_down() {
     let world = World::start();
     let candidate = steady(&world).await;
-    let reigns = Reigns::default();
+    let runs = TaskRuns::default();
     let task = |leadership: Leadership| {
-        let reigning = reigns.begin(&leadership);
+        let running = runs.begin(&leadership);
         async move {
-            let _reigning = reigning;
+            let _running = running;
             leadership.lost().await;
         }
     };
     let shutdown = async {
-        reigns.begun(1).await;
+        runs.begun(1).await;
     };
     let term = candidate.run_one_term(shutdown, task).await;
     assert_eq!(term.unwrap().unwrap().reason, EndReason::ShutDown);
-    // Whoever comes back from a shutdown may let its process end: nothing is held any more.
+    // After a shutdown has returned, the process may exit: it holds no lease.
     assert_eq!(world.holder().await, None);
 }
 
 #[tokio::test]
-async fn a_leadership_that_is_kept_says_that_it_is_over_and_disturbs_no_later_term() {
+async fn a_leadership_value_that_outlives_its_term_is_invalid_and_does_not_affect_later_terms() {
     let world = World::start();
     let candidate = steady(&world).await;
     let guard = candidate.campaign().await.unwrap();
@@ -243,7 +245,7 @@ async fn a_leadership_that_is_kept_says_that_it_is_over_and_disturbs_no_later_te
 
     let guard = candidate.campaign().await.unwrap();
     old.resign();
-    // Commands are obeyed in order: if this one does nothing, neither did the one before.
+    // Commands run in order: if this one has no effect, neither had the one before.
     old.clone().resign();
     tokio::time::sleep(2 * long().renew_interval()).await;
     assert!(guard.is_valid() && !guard.cancellation().is_cancelled());

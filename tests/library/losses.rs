@@ -1,4 +1,4 @@
-//! A leader that can't renew, and an answer that is lost.
+//! Leaders that cannot renew, and lost answers.
 
 use std::future::pending;
 use std::sync::mpsc;
@@ -7,13 +7,13 @@ use std::time::Instant;
 use tenure::observe::Observed;
 use tenure::{Candidate, EndReason, Leadership};
 use tenure_tests::proxy::ProxyMode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
-use crate::world::{Reigns, World, brisk, long, ms, obedient, timings};
+use crate::world::{TaskRuns, World, brisk, long, ms, stop_when_lost, timings};
 
-/// What a task saw of its end.
+/// What a task observed at the end of its term.
 struct Lost {
     at_risk: Instant,
     lost: Instant,
@@ -23,29 +23,29 @@ struct Lost {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_store_hangs_is_at_risk_then_lost_before_its_lease_ends() {
-    loses_in_time(ProxyMode::Hang).await;
+    check_that_a_leader_stops_in_time(ProxyMode::Hang).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_store_refuses_connections_is_at_risk_then_lost_before_its_lease_ends() {
-    loses_in_time(ProxyMode::Refuse).await;
+    check_that_a_leader_stops_in_time(ProxyMode::Refuse).await;
 }
 
-async fn loses_in_time(mode: ProxyMode) {
+async fn check_that_a_leader_stops_in_time(mode: ProxyMode) {
     let world = World::start();
     let proxy = world.proxy().await;
     let (a, b) = (
         world.candidate_behind(&proxy, "a").await,
         world.candidate("b").await,
     );
-    let reigns = Reigns::default();
+    let runs = TaskRuns::default();
     let (ended, end) = mpsc::channel();
     let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let task = |leadership: Leadership| {
-        let reigning = reigns.begin(&leadership);
+        let running = runs.begin(&leadership);
         let (ended, began) = (ended.clone(), began.clone());
         async move {
-            let _reigning = reigning;
+            let _running = running;
             began.send(leadership.clone()).unwrap();
             leadership.at_risk().await;
             let at_risk = Instant::now();
@@ -57,7 +57,8 @@ async fn loses_in_time(mode: ProxyMode) {
                 reason,
                 was_valid,
             });
-            // It does not stop, so that it is the hard stop that makes room for another.
+            // The task does not stop, so that the hard stop must end it before another candidate
+            // leads.
             pending::<()>().await;
         }
     };
@@ -65,13 +66,13 @@ async fn loses_in_time(mode: ProxyMode) {
     let test = async {
         let leadership = begun.recv().await.unwrap();
         let next = tokio::spawn({
-            let reigns = reigns.clone();
+            let runs = runs.clone();
             async move {
                 let lead = |leadership: Leadership| {
-                    let reigning = reigns.begin(&leadership);
+                    let running = runs.begin(&leadership);
                     async move {
                         tokio::time::sleep(ms(50)).await;
-                        drop(reigning);
+                        drop(running);
                     }
                 };
                 b.run_one_term(pending(), lead).await.unwrap().unwrap()
@@ -84,33 +85,38 @@ async fn loses_in_time(mode: ProxyMode) {
         next.await.unwrap();
         proxy.set(ProxyMode::Pass);
 
-        let lost = end.try_recv().expect("it was told before another led");
+        let lost = end
+            .try_recv()
+            .expect("the task was cancelled before another candidate led");
         assert_eq!(lost.reason, EndReason::RenewDeadline);
         assert!(!lost.was_valid);
-        assert!(lost.at_risk < lost.lost, "no warning came before");
-        // Not at the first failure: at the renew deadline after the last success.
+        assert!(
+            lost.at_risk < lost.lost,
+            "there was no warning before the loss"
+        );
+        // The term ends at the renew deadline after the last success, and not at the first failure.
         assert!(lost.lost + ms(1) >= at_least);
         assert!(lost.lost < expiry);
-        // The task that ignored that was gone before the store let another in.
-        let gone = reigns.ended(1).await.ended.unwrap();
+        // The task ignored its cancellation and was gone before the store granted the next term.
+        let gone = runs.ended(1).await.ended.unwrap();
         assert!(gone < expiry);
-        // It competes again as soon as it can.
-        reigns.begun(3).await;
-        reigns.assert_one_at_a_time();
+        // The first candidate campaigns again as soon as it can.
+        runs.begun(3).await;
+        runs.assert_one_at_a_time();
     };
     tokio::select! {
-        ended = run => panic!("it stopped: {ended:?}"),
+        ended = run => panic!("the run ended: {ended:?}"),
         () = test => {}
     }
 }
 
 #[tokio::test]
-async fn a_store_that_comes_back_in_time_saves_the_term() {
+async fn a_term_survives_a_store_that_is_unreachable_for_a_short_time() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(proxy.address())]);
+    let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.set(ProxyMode::Refuse);
     guard.at_risk().await;
@@ -122,33 +128,33 @@ async fn a_store_that_comes_back_in_time_saves_the_term() {
 }
 
 #[tokio::test]
-async fn an_acquire_whose_answer_is_lost_is_asked_again_and_wins_at_once() {
+async fn an_acquire_with_a_lost_answer_is_repeated_and_succeeds_at_once() {
     let world = World::start();
     let earlier = world.candidate("earlier").await;
     earlier.campaign().await.unwrap().resign().await;
     let before = world.lease().await.unwrap();
 
     let proxy = world.proxy().await;
-    // If it competed with itself it would wait for two minutes.
+    // If the repeated request were another one's, it would wait for two minutes.
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(proxy.address())]);
+    let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(2);
     let guard = candidate.campaign().await.unwrap();
     assert_eq!(proxy.replies_to_lose(), 0);
     assert_eq!(world.held_by("a").await, guard.epoch().get());
-    // The store has made one grant of three requests.
+    // Three requests have led to one grant.
     let after = world.lease().await.unwrap();
     assert_eq!(after.revision, before.revision + 1);
 }
 
 #[tokio::test]
-async fn a_renewal_and_a_release_whose_answers_are_lost_do_no_harm() {
+async fn a_renewal_and_a_release_with_lost_answers_have_no_bad_effect() {
     let world = World::start();
     let proxy = world.proxy().await;
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(proxy.address())]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(proxy.address())]);
+    let candidate = Candidate::start(config).await.unwrap();
     let guard = candidate.campaign().await.unwrap();
     proxy.lose_replies(2);
     guard.at_risk().await;
@@ -163,37 +169,37 @@ async fn a_renewal_and_a_release_whose_answers_are_lost_do_no_harm() {
 }
 
 #[tokio::test]
-async fn a_candidate_whose_first_address_is_dead_leads_by_the_second() {
+async fn a_candidate_with_an_unreachable_first_address_leads_through_the_second() {
     let world = World::start();
-    let nobody = {
+    let unused = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
     };
     let config = world.config("a").with_timings(long());
-    let config = config.with_servers([url(nobody), world.store.url()]);
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = config.with_servers([endpoint(unused), world.store.endpoint()]);
+    let candidate = Candidate::start(config).await.unwrap();
     let mut observer = candidate.observe();
     let guard = candidate.campaign().await.unwrap();
     assert_eq!(world.held_by("a").await, guard.epoch().get());
-    // Who watches is not told of an address that another one makes up for.
+    // An observer reports no error for an address that another one replaces.
     let seen = observer.next().await;
     assert!(!matches!(seen, Observed::Unknown(_)), "{seen:?}");
 }
 
 #[tokio::test]
-async fn a_leader_goes_to_another_address_within_its_term_when_one_dies() {
+async fn a_leader_switches_to_another_address_within_its_term() {
     for mode in [ProxyMode::Refuse, ProxyMode::Hang] {
         let world = World::start();
         let (first, second) = (world.proxy().await, world.proxy().await);
-        // Room for a lost attempt in each direction on a busy machine.
+        // Time for a lost attempt in each direction on a busy machine.
         let timings = timings(6000, 500, 4000, 1000);
         let config = world.config("a").with_timings(timings);
-        let config = config.with_servers([url(first.address()), url(second.address())]);
-        let candidate = Candidate::connect(config).await.unwrap();
+        let config = config.with_servers([endpoint(first.address()), endpoint(second.address())]);
+        let candidate = Candidate::start(config).await.unwrap();
         let guard = candidate.campaign().await.unwrap();
-        for (dies, lives) in [(&first, &second), (&second, &first)] {
-            lives.set(ProxyMode::Pass);
-            dies.set(mode);
+        for (unreachable, reachable) in [(&first, &second), (&second, &first)] {
+            reachable.set(ProxyMode::Pass);
+            unreachable.set(mode);
             guard.at_risk().await;
             wait_until("safety", async || {
                 assert!(guard.is_valid());
@@ -206,7 +212,7 @@ async fn a_leader_goes_to_another_address_within_its_term_when_one_dies() {
 }
 
 #[tokio::test]
-async fn a_leader_that_was_lost_and_resigns_says_why_it_was_lost() {
+async fn a_leader_that_resigns_after_a_loss_reports_the_reason_of_the_loss() {
     let world = World::start();
     let proxy = world.proxy().await;
     let candidate = world.candidate_behind(&proxy, "a").await;
@@ -215,13 +221,13 @@ async fn a_leader_that_was_lost_and_resigns_says_why_it_was_lost() {
     assert_eq!(guard.lost().await, EndReason::RenewDeadline);
     assert!(guard.check().is_err());
     assert_eq!(guard.resign().await, EndReason::RenewDeadline);
-    // The next campaign waits for the store, and has it when it is back.
+    // The next campaign waits for the store, and succeeds when it is reachable again.
     let back = async {
         tokio::time::sleep(brisk().renew_interval()).await;
         proxy.set(ProxyMode::Pass);
     };
     let (guard, ()) = tokio::join!(candidate.campaign(), back);
     drop(guard.unwrap());
-    let term = candidate.run_one_term(std::future::ready(()), obedient);
+    let term = candidate.run_one_term(std::future::ready(()), stop_when_lost);
     assert_eq!(term.await, Ok(None));
 }

@@ -1,17 +1,17 @@
 //! The library against a store in this process, over real sockets.
 //!
-//! One file per promise. Where safety is at stake nothing is granted for slowness: what must not
-//! happen must not happen at all. Where something has only to happen at last, there is patience.
+//! One file per promise. A safety property must hold at every instant. A liveness property may take
+//! until a generous limit.
 
 mod world;
 
+mod bad_answers;
 mod blocking;
 mod campaigns;
 mod endings;
-mod ladder;
 mod losses;
 mod observing;
-mod renewers;
+mod runtimes;
 mod shutdown;
-mod strangers;
+mod step_down;
 mod together;

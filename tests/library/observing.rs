@@ -1,4 +1,4 @@
-//! Watching who leads.
+//! Observing the leader of an election.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::world::{World, long, ms};
 
-/// The next change, through the stream.
+/// The next observation from the stream.
 async fn next(observer: &mut Observer) -> Observed {
     let next = poll_fn(|context| Pin::new(&mut *observer).poll_next(context));
     let next = timeout(tenure_tests::PATIENCE, next).await;
@@ -27,7 +27,7 @@ async fn an_observer_sees_leaders_come_and_go() {
 
     let metadata = BTreeMap::from([("address".into(), "http://10.0.0.7:8080".into())]);
     let config = world.config("a").with_metadata(metadata.clone());
-    let first = Candidate::connect(config.with_timings(long())).await;
+    let first = Candidate::start(config.with_timings(long())).await;
     let first = first.unwrap();
     let guard = first.campaign().await.unwrap();
     let leader = Observed::Leader {
@@ -36,7 +36,7 @@ async fn an_observer_sees_leaders_come_and_go() {
         metadata,
     };
     assert_eq!(observer.next().await, leader);
-    // Who begins to watch is told how it stands.
+    // A new observer gets the current state first.
     assert_eq!(next(&mut first.observe()).await, leader);
 
     guard.resign().await;
@@ -63,24 +63,24 @@ async fn an_observer_sees_that_a_lease_has_expired() {
     assert!(matches!(next(&mut observer).await, Observed::Leader { .. }));
     proxy.set(ProxyMode::Hang);
     assert_eq!(next(&mut observer).await, Observed::NoLeader);
-    // The leader knew before.
+    // The leader itself has noticed it before.
     assert!(!guard.is_valid());
 }
 
 #[tokio::test]
-async fn an_observer_of_a_store_that_refuses_connections_knows_nothing_until_it_is_back() {
-    knows_nothing(ProxyMode::Refuse).await;
+async fn an_observer_reports_unknown_while_the_store_refuses_connections() {
+    check_that_the_leader_is_unknown(ProxyMode::Refuse).await;
 }
 
 #[tokio::test]
-async fn an_observer_of_a_store_that_hangs_knows_nothing_until_it_is_back() {
-    knows_nothing(ProxyMode::Hang).await;
+async fn an_observer_reports_unknown_while_the_store_hangs() {
+    check_that_the_leader_is_unknown(ProxyMode::Hang).await;
 }
 
-async fn knows_nothing(mode: ProxyMode) {
+async fn check_that_the_leader_is_unknown(mode: ProxyMode) {
     let world = World::start();
     let proxy = world.proxy().await;
-    let leader = Candidate::connect(world.config("a").with_timings(long())).await;
+    let leader = Candidate::start(world.config("a").with_timings(long())).await;
     let leader = leader.unwrap();
     let _guard = leader.campaign().await.unwrap();
     let mut observer = world.candidate_behind(&proxy, "spectator").await.observe();
@@ -89,14 +89,14 @@ async fn knows_nothing(mode: ProxyMode) {
     proxy.set(mode);
     let unknown = next(&mut observer).await;
     assert!(matches!(unknown, Observed::Unknown(_)), "{unknown:?}");
-    // It says so once, however often it tries.
+    // It reports that once, for any number of attempts.
     assert!(timeout(ms(2500), observer.next()).await.is_err());
     proxy.set(ProxyMode::Pass);
     assert_eq!(next(&mut observer).await, seen);
 }
 
 #[tokio::test]
-async fn an_observer_that_is_behind_sees_how_it_stands_when_it_reads_on() {
+async fn an_observer_that_lags_gets_the_current_state_at_its_next_read() {
     let world = World::start();
     let mut observer = world.candidate("spectator").await.observe();
     assert_eq!(next(&mut observer).await, Observed::NoLeader);
@@ -111,7 +111,7 @@ async fn an_observer_that_is_behind_sees_how_it_stands_when_it_reads_on() {
             return;
         }
     }
-    panic!("it never caught up");
+    panic!("the observer never caught up");
 }
 
 #[tokio::test]

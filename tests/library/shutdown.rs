@@ -1,4 +1,4 @@
-//! Shutting down at any time, quickly, with nothing left behind.
+//! Shutting down at any time, quickly, without leaving anything behind.
 
 use std::future::{pending, ready};
 use std::sync::Arc;
@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 
 use tenure::{Candidate, EndReason, Leadership};
 use tenure_tests::proxy::ProxyMode;
-use tenure_tests::store::url;
+use tenure_tests::store::endpoint;
 use tokio::sync::Notify;
 
-use crate::world::{Reigns, World, contrite, leads, long, ms, never, timings};
+use crate::world::{TaskRuns, World, leads, long, ms, never, timings, with_long_cool_down};
 
-/// More than any of these may take, on a machine that is busy with other things; and far less than
-/// a lease of two minutes.
+/// Limit for these tests on a busy machine; far below a lease duration of two minutes.
 const PROMPT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_shutdown_that_is_there_already_starts_nothing() {
+async fn a_shutdown_before_the_start_starts_nothing() {
     let world = World::start();
     let candidate = world.candidate("a").await;
     candidate.run_while_leader(ready(()), never).await.unwrap();
@@ -24,13 +23,13 @@ async fn a_shutdown_that_is_there_already_starts_nothing() {
 }
 
 #[tokio::test]
-async fn a_shutdown_while_it_campaigns_returns_promptly_and_leaves_nothing() {
+async fn a_shutdown_during_a_campaign_returns_promptly_and_leaves_no_lease_behind() {
     let world = World::start();
     let config = world.config("a").with_timings(long());
-    let leader = Candidate::connect(config).await.unwrap();
+    let leader = Candidate::start(config).await.unwrap();
     let guard = leader.campaign().await.unwrap();
     let config = world.config("b").with_timings(long());
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     let began = Instant::now();
     let run = candidate.run_while_leader(world.waiting(1), never);
     run.await.unwrap();
@@ -41,13 +40,13 @@ async fn a_shutdown_while_it_campaigns_returns_promptly_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
+async fn a_shutdown_releases_a_grant_whose_answer_was_lost() {
     let world = World::start();
     let proxy = world.proxy().await;
-    // Patient with a store that is slow to take the lease back.
-    let config = world.config("a").with_servers([url(proxy.address())]);
+    // Timings that tolerate a store that is slow to take the lease back.
+    let config = world.config("a").with_servers([endpoint(proxy.address())]);
     let config = config.with_timings(timings(120_000, 20_000, 60_000, 20_000));
-    let candidate = Candidate::connect(config).await.unwrap();
+    let candidate = Candidate::start(config).await.unwrap();
     proxy.lose_replies(usize::MAX);
     let shutdown = async {
         world.held_by("a").await;
@@ -61,7 +60,7 @@ async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
     };
     let run = async {
         candidate.run_while_leader(shutdown, never).await.unwrap();
-        // Whoever ends its process now leaves nothing behind.
+        // If the process exits now, no lease is left behind.
         world.holder().await
     };
     let (left, ()) = tokio::join!(run, later);
@@ -71,8 +70,8 @@ async fn a_shutdown_gives_back_what_it_was_granted_without_knowing() {
 #[tokio::test]
 async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
     let world = World::start();
-    let config = world.config("a").with_timings(contrite());
-    let candidate = Candidate::connect(config).await.unwrap();
+    let config = world.config("a").with_timings(with_long_cool_down());
+    let candidate = Candidate::start(config).await.unwrap();
     let began = Instant::now();
     let shutdown = async {
         world.held_by_anyone_once().await;
@@ -84,30 +83,30 @@ async fn a_shutdown_in_the_cool_down_does_not_wait_for_its_end() {
 }
 
 #[tokio::test]
-async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals() {
+async fn a_shutdown_without_a_reachable_store_returns_within_a_few_renew_intervals() {
     for mode in [ProxyMode::Refuse, ProxyMode::Hang] {
-        // While it campaigns, and while it leads.
+        // During a campaign and during a term.
         for leading in [false, true] {
             let world = World::start();
             let proxy = world.proxy().await;
             let config = world.config("a").with_timings(long());
-            let config = config.with_servers([url(proxy.address())]);
-            let candidate = Candidate::connect(config).await.unwrap();
+            let config = config.with_servers([endpoint(proxy.address())]);
+            let candidate = Candidate::start(config).await.unwrap();
             if !leading {
                 proxy.set(mode);
             }
-            let reigns = Reigns::default();
+            let runs = TaskRuns::default();
             let task = |leadership: Leadership| {
-                let reigning = reigns.begin(&leadership);
+                let running = runs.begin(&leadership);
                 async move {
-                    let _reigning = reigning;
+                    let _running = running;
                     leadership.lost().await;
                 }
             };
             let mut asked = Instant::now();
             let shutdown = async {
                 if leading {
-                    reigns.begun(1).await;
+                    runs.begun(1).await;
                     proxy.set(mode);
                 } else {
                     tokio::time::sleep(long().renew_interval()).await;
@@ -115,7 +114,7 @@ async fn a_shutdown_while_the_store_is_away_returns_within_a_few_renew_intervals
                 asked = Instant::now();
             };
             candidate.run_while_leader(shutdown, task).await.unwrap();
-            // A hung store takes the whole time that it is given, a busy machine some more.
+            // A hanging store uses the whole limit, and a busy machine takes a bit longer.
             let took = asked.elapsed();
             assert!(took < 4 * long().renew_interval() + ms(2000), "{took:?}");
         }
@@ -140,9 +139,10 @@ async fn a_shutdown_while_a_lost_term_ends_returns_after_it() {
         leads(&candidate).await;
         proxy.set(ProxyMode::Hang);
     };
-    // The term has a reason to end already, and it is not the shutdown; it returns all the same.
+    // The term already has another reason for its end than the shutdown; the run returns all the
+    // same.
     let shutdown = async { lost.notified().await };
     let run = candidate.run_while_leader(shutdown, task);
     let (ended, ()) = tokio::join!(tokio::time::timeout(PROMPT, run), cut);
-    ended.expect("it returns").unwrap();
+    ended.expect("the run returns").unwrap();
 }

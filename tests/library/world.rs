@@ -1,4 +1,4 @@
-//! What these tests share: a store, candidates at it, and a record of who worked when.
+//! The shared parts of these tests: a store, candidates, and a record of the runs of their tasks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use tenure::store::{BreakRequest, LeaseView, State, StoreClient};
 use tenure::{Candidate, CandidateId, Config, Epoch, Leadership, Timings, TimingsOptions};
 use tenure_tests::proxy::Proxy;
-use tenure_tests::store::{LocalStore, url};
+use tenure_tests::store::{LocalStore, endpoint};
 use tenure_tests::{Limit, wait_until};
 
-/// What all of them compete for; each test has a store of its own.
+/// The election of all candidates; each test has a store of its own.
 pub(crate) const ELECTION: &str = "tests/job";
 
-/// A store, and a way to it that nothing disturbs.
+/// A store, and a client without faults.
 pub(crate) struct World {
     pub(crate) store: LocalStore,
     pub(crate) client: StoreClient,
@@ -22,7 +22,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn start() -> Self {
         let store = LocalStore::start();
-        let client = StoreClient::new(&[store.url()]).unwrap();
+        let client = StoreClient::new(&[store.endpoint()]).unwrap();
         Self {
             store,
             client,
@@ -30,35 +30,35 @@ impl World {
         }
     }
 
-    /// A configuration that reaches the store directly, with [`brisk`] timings.
+    /// A configuration for the store without a proxy, with [`brisk`] timings.
     pub(crate) fn config(&self, name: &str) -> Config {
         Config::new(ELECTION.parse().unwrap())
             .with_candidate(name.parse().unwrap())
-            .with_servers([self.store.url()])
+            .with_servers([self.store.endpoint()])
             .with_timings(brisk())
     }
 
     pub(crate) async fn candidate(&self, name: &str) -> Candidate {
-        Candidate::connect(self.config(name)).await.unwrap()
+        Candidate::start(self.config(name)).await.unwrap()
     }
 
-    /// A candidate whose way to the store can fail.
+    /// A candidate behind a proxy that can fail.
     pub(crate) async fn candidate_behind(&self, proxy: &Proxy, name: &str) -> Candidate {
-        let config = self.config(name).with_servers([url(proxy.address())]);
-        Candidate::connect(config).await.unwrap()
+        let config = self.config(name).with_servers([endpoint(proxy.address())]);
+        Candidate::start(config).await.unwrap()
     }
 
     pub(crate) async fn proxy(&self) -> Proxy {
         Proxy::start(self.store.address()).await.unwrap()
     }
 
-    /// The lease as the store has it; `None` if nobody ever acquired it.
+    /// The lease in the store; `None` if it was never acquired.
     pub(crate) async fn lease(&self) -> Option<LeaseView> {
         let election = ELECTION.parse().unwrap();
         self.client.lease(&election).await.unwrap()
     }
 
-    /// Who holds the lease now.
+    /// The current holder and its epoch.
     pub(crate) async fn holder(&self) -> Option<(String, u64)> {
         let lease = self.lease().await?;
         lease.holder.zip(lease.epoch)
@@ -73,12 +73,12 @@ impl World {
         .await
     }
 
-    /// Waits until anyone has ever held the lease.
+    /// Waits until the lease was acquired for the first time.
     pub(crate) async fn held_by_anyone_once(&self) {
         wait_until("a lease", async || self.lease().await).await;
     }
 
-    /// Waits until so many wait for the lease in the store.
+    /// Waits until the store has this number of waiters.
     pub(crate) async fn waiting(&self, count: u64) {
         wait_until("waiters", async || {
             (self.lease().await?.waiters == count).then_some(())
@@ -86,7 +86,7 @@ impl World {
         .await;
     }
 
-    /// Waits until the lease was *given up*. One that expired or was broken never is that.
+    /// Waits until the lease was *released*. An expired or broken lease does not count.
     pub(crate) async fn released(&self) {
         wait_until("a release", async || {
             (self.lease().await?.state == State::Available).then_some(())
@@ -94,9 +94,9 @@ impl World {
         .await;
     }
 
-    /// Waits until nobody holds the lease, whatever took it from the last one.
+    /// Waits until the lease is free, for any reason.
     pub(crate) async fn free(&self) {
-        wait_until("nobody to hold the lease", async || {
+        wait_until("a free lease", async || {
             self.holder().await.is_none().then_some(())
         })
         .await;
@@ -111,7 +111,7 @@ impl World {
         self.client.break_lease(&election, &request).await.unwrap();
     }
 
-    /// An instant before which the lease can't expire if nobody renews it from now on.
+    /// An instant before which the lease cannot expire, even without renewals from now on.
     pub(crate) async fn earliest_expiry(&self) -> Instant {
         let now = Instant::now();
         let lease = self.lease().await.unwrap();
@@ -125,14 +125,13 @@ pub(crate) const fn ms(ms: u64) -> Duration {
 }
 
 /// Short, and with a wide margin between the hard stop (1 s) and the end of the lease (1.5 s), so
-/// that a busy machine is not taken for a broken promise.
+/// that a busy machine does not look like a broken promise.
 pub(crate) fn brisk() -> Timings {
     timings(1500, 300, 700, 300)
 }
 
-/// Like [`brisk`], but after a task that failed its candidate stands back for longer than any test
-/// takes.
-pub(crate) fn contrite() -> Timings {
+/// Like [`brisk`], but with a cool-down that lasts longer than any test.
+pub(crate) fn with_long_cool_down() -> Timings {
     let options = TimingsOptions {
         cool_down: Some(ms(3_600_000)),
         ..options(1500, 300, 700, 300)
@@ -140,13 +139,13 @@ pub(crate) fn contrite() -> Timings {
     Timings::new(&options).unwrap()
 }
 
-/// A lease that no test lives to see expire: whoever leads was let in by a release.
+/// A lease that does not expire during a test: each leader was granted it after a release.
 pub(crate) fn long() -> Timings {
     timings(120_000, 300, 60_000, 20_000)
 }
 
-/// Lease duration, renew interval, renew deadline and stop grace; the cool-down is as long as the
-/// renew interval.
+/// Lease duration, renew interval, renew deadline and stop grace; the cool-down equals the renew
+/// interval.
 pub(crate) fn timings(lease: u64, interval: u64, deadline: u64, grace: u64) -> Timings {
     Timings::new(&options(lease, interval, deadline, grace)).unwrap()
 }
@@ -162,95 +161,95 @@ fn options(lease: u64, interval: u64, deadline: u64, grace: u64) -> TimingsOptio
     }
 }
 
-/// Waits until this candidate leads, by its own word: the store knows it a little earlier.
+/// Waits until this candidate knows that it leads: the store knows it a little earlier.
 pub(crate) async fn leads(candidate: &Candidate) {
     let led = async || candidate.leadership().map(drop);
     wait_until("a term", led).await;
 }
 
-/// A task that does nothing until it is told to stop, and stops at once.
-pub(crate) async fn obedient(leadership: Leadership) {
+/// A task that does nothing until it is cancelled, and stops at once.
+pub(crate) async fn stop_when_lost(leadership: Leadership) {
     leadership.lost().await;
 }
 
-/// A task that must not run. Its panic goes through to the test.
+/// A task that must not run. Its panic propagates to the test.
 pub(crate) fn never(_: Leadership) -> std::future::Pending<()> {
-    panic!("it must not lead")
+    panic!("the candidate must not lead")
 }
 
-/// When which task ran.
+/// The runs of the tasks.
 #[derive(Clone, Default)]
-pub(crate) struct Reigns(Arc<Mutex<Vec<Reign>>>);
+pub(crate) struct TaskRuns(Arc<Mutex<Vec<TaskRun>>>);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Reign {
+pub(crate) struct TaskRun {
     pub(crate) candidate: CandidateId,
     pub(crate) epoch: Epoch,
     pub(crate) began: Instant,
     pub(crate) ended: Option<Instant>,
 }
 
-/// Lives as long as a task does: to be the first variable of it.
-pub(crate) struct Reigning {
-    reigns: Reigns,
+/// Exists as long as a run of a task: it must be the first variable of the task.
+pub(crate) struct RunningTask {
+    runs: TaskRuns,
     index: usize,
 }
 
-impl Reigns {
-    pub(crate) fn begin(&self, leadership: &Leadership) -> Reigning {
-        let mut reigns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = reigns.len();
-        reigns.push(Reign {
+impl TaskRuns {
+    pub(crate) fn begin(&self, leadership: &Leadership) -> RunningTask {
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = runs.len();
+        runs.push(TaskRun {
             candidate: leadership.candidate().clone(),
             epoch: leadership.epoch(),
             began: Instant::now(),
             ended: None,
         });
-        let reigns = self.clone();
-        Reigning { reigns, index }
+        let runs = self.clone();
+        RunningTask { runs, index }
     }
 
-    pub(crate) fn all(&self) -> Vec<Reign> {
+    pub(crate) fn all(&self) -> Vec<TaskRun> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// Waits until so many tasks have begun, and returns the last of them.
-    pub(crate) async fn begun(&self, count: usize) -> Reign {
-        wait_until("a task to begin", async || {
+    /// Waits until this number of runs have begun, and returns the last of them.
+    pub(crate) async fn begun(&self, count: usize) -> TaskRun {
+        wait_until("the begin of a task", async || {
             self.all().get(count - 1).cloned()
         })
         .await
     }
 
-    /// Waits until the task has ended that was number `count` to begin.
-    pub(crate) async fn ended(&self, count: usize) -> Reign {
-        wait_until("a task to end", async || {
-            let reign = self.all().get(count - 1).cloned();
-            reign.filter(|reign| reign.ended.is_some())
+    /// Waits until the run with this number has ended.
+    pub(crate) async fn ended(&self, count: usize) -> TaskRun {
+        wait_until("the end of a task", async || {
+            let run = self.all().get(count - 1).cloned();
+            run.filter(|run| run.ended.is_some())
         })
         .await
     }
 
-    /// No task began before the one before it was gone, and each has a greater epoch.
+    /// Checks that no run began before the end of the one before, and that epochs increase.
     pub(crate) fn assert_one_at_a_time(&self) {
-        let reigns = self.all();
-        for pair in reigns.windows(2) {
+        let runs = self.all();
+        for pair in runs.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
             assert!(
                 first.ended.is_some_and(|ended| ended <= second.began),
-                "two tasks at once: {first:?} {second:?}"
+                "overlapping runs: {first:?} {second:?}"
             );
             assert!(first.epoch < second.epoch, "{first:?} {second:?}");
         }
     }
 }
 
-impl Drop for Reigning {
+impl Drop for RunningTask {
     fn drop(&mut self) {
-        let mut reigns = self.reigns.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reigns[self.index].ended = Some(Instant::now());
+        let mut runs = self.runs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        runs[self.index].ended = Some(Instant::now());
     }
 }

@@ -1,4 +1,4 @@
-//! How the command is started, and what it sees.
+//! The start of the command, and its environment.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,21 +14,21 @@ use tenure_tests::wait_for;
 use super::{BEAT, Bench, ELECTION, candidate, wait_until_gone};
 
 #[test]
-fn the_command_is_told_election_candidate_and_epoch() {
+fn the_command_gets_election_candidate_and_epoch() {
     let bench = Bench::new();
-    let id = candidate("told");
+    let id = candidate("env");
     let script = r#"echo "$TENURE_ELECTION $TENURE_CANDIDATE $TENURE_EPOCH"; exec sleep 60"#;
     let leader = bench.script(&id, &[], script);
-    let told = wait_for("the command's words", || {
+    let line = wait_for("the output of the command", || {
         leader.stdout().strip_suffix('\n').map(str::to_owned)
     });
     let status = bench.status();
     assert_eq!(status["holder"], *id);
-    assert_eq!(told, format!("{ELECTION} {id} {}", status["epoch"]));
+    assert_eq!(line, format!("{ELECTION} {id} {}", status["epoch"]));
 }
 
 #[test]
-fn neither_the_command_nor_its_health_command_is_given_secrets() {
+fn neither_the_command_nor_its_health_command_gets_secrets() {
     let bench = Bench::new();
     let asked = bench.folder.path().join("asked");
     let health = format!("env > {0}.new; mv {0}.new {0}", asked.display());
@@ -46,7 +46,7 @@ fn neither_the_command_nor_its_health_command_is_given_secrets() {
     command.env("TENURE_AZURE_ACCOUNTS", "someone:c2VjcmV0");
     let leader = Process::spawn(&mut command);
     let of_health = wait_for("the health command", || fs::read_to_string(&asked).ok());
-    let of_command = wait_for("the command's words", || {
+    let of_command = wait_for("the output of the command", || {
         let words = leader.stdout();
         words.contains("TENURE_EPOCH").then_some(words)
     });
@@ -58,7 +58,7 @@ fn neither_the_command_nor_its_health_command_is_given_secrets() {
 }
 
 #[test]
-fn an_election_without_a_namespace_is_told_in_full() {
+fn the_command_gets_the_full_name_of_an_election_without_a_namespace() {
     let bench = Bench::new();
     let url = bench.store.url();
     let mut command = command(&["run", "--once", "--election", "nightly", "--server", &url]);
@@ -67,7 +67,7 @@ fn an_election_without_a_namespace_is_told_in_full() {
 }
 
 #[test]
-fn arguments_arrive_as_they_are_because_there_is_no_shell() {
+fn arguments_are_passed_unchanged_without_a_shell() {
     let bench = Bench::new();
     let arguments: [&OsStr; 9] = [
         OsStr::new("printf"),
@@ -125,7 +125,7 @@ fn standard_input_passes_through() {
 }
 
 #[test]
-fn nothing_is_needed_of_the_temporary_folder() {
+fn the_temporary_folder_need_not_exist() {
     let bench = Bench::new();
     let mut command = bench.command(&candidate("tmp"), &["--once"], &["true"]);
     let output = output(command.env("TMPDIR", "/nonexistent/folder"));
@@ -134,7 +134,7 @@ fn nothing_is_needed_of_the_temporary_folder() {
 }
 
 #[test]
-fn an_environment_that_is_no_utf8_is_passed_on() {
+fn an_environment_that_is_not_utf8_is_passed_on() {
     let bench = Bench::new();
     let program = ["printenv", "ODD"];
     let mut command = bench.command(&candidate("odd"), &["--once"], &program);
@@ -166,7 +166,7 @@ fn a_program_that_is_replaced_while_it_waits_still_leads() {
 }
 
 #[test]
-fn it_goes_on_when_nobody_reads_its_stderr_any_more() {
+fn a_run_continues_when_the_reader_of_its_stderr_is_gone() {
     let bench = Bench::new();
     let id = candidate("unread");
     let mut command = bench.command(&id, &["--once"], &["sh", "-c", "sleep 1; exit 4"]);
@@ -184,7 +184,7 @@ fn it_goes_on_when_nobody_reads_its_stderr_any_more() {
     wait_until_gone(&id);
 }
 
-/// This command as `nohup` starts it.
+/// This command, started as by `nohup`.
 fn without_hangups(command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
@@ -193,7 +193,7 @@ fn without_hangups(command: &Command) -> Command {
 }
 
 #[test]
-fn it_survives_its_terminal_under_nohup() {
+fn a_run_under_nohup_survives_its_terminal() {
     let bench = Bench::new();
     let mut plain = bench.command(&candidate("nohup"), &[], &["sh", "-c", BEAT]);
     plain.arg(bench.journal_path());
@@ -201,7 +201,7 @@ fn it_survives_its_terminal_under_nohup() {
     bench.next_epoch(0);
     run.signal(Signal::SIGHUP);
     let beats = bench.beats().len();
-    wait_for("more beats", || {
+    wait_for("more output", || {
         assert!(!run.has_ended(), "{}", run.stderr());
         (bench.beats().len() > beats + 20).then_some(())
     });
@@ -222,7 +222,7 @@ fn a_command_under_nohup_ignores_sighup_like_one_without_tenure() {
             .expect("a mask of signals")
             .trim();
         let mask = u64::from_str_radix(mask, 16).expect("a number in hexadecimal digits");
-        // Signal 1, SIGHUP. A test that runs in the background may ignore others, too.
+        // Signal 1 is SIGHUP. A test in the background may ignore others, too.
         mask & 1 == 1
     });
     assert_eq!(ignores, [true, true]);

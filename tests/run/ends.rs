@@ -1,4 +1,4 @@
-//! How a run ends, and what its exit code says.
+//! The end of a run, and its exit code.
 
 use std::process::Command;
 
@@ -27,16 +27,16 @@ fn once_passes_the_exit_code_on_and_releases_the_lease() {
 }
 
 #[test]
-fn the_history_tells_why_a_candidate_ended_its_term() {
-    let unwell = ["--health-command", "false"];
+fn the_history_shows_why_a_candidate_ended_its_term() {
+    let unhealthy = ["--health-command", "false"];
     for (flags, script, stop, reason) in [
-        (&unwell[..], "exec sleep 60", None, "unhealthy"),
+        (&unhealthy[..], "exec sleep 60", None, "unhealthy"),
         (&[], "exit 7", None, "task_failed"),
         (&["--once"], "exit 0", None, "task_returned"),
         (&[], "exec sleep 60", Some(Signal::SIGTERM), "shut_down"),
     ] {
         let bench = Bench::new();
-        let leader = bench.run(&candidate("told"), flags, &["sh", "-c", script]);
+        let leader = bench.run(&candidate("shown"), flags, &["sh", "-c", script]);
         if let Some(signal) = stop {
             wait_for("a leader", || {
                 (bench.status()["state"] == "leased").then_some(())
@@ -44,13 +44,13 @@ fn the_history_tells_why_a_candidate_ended_its_term() {
             leader.signal(signal);
         }
         let ended = wait_for("the end of a term", || bench.ended_terms().pop());
-        let told = (ended["end"].as_str(), ended["reason"].as_str());
-        assert_eq!(told, (Some("released"), Some(reason)), "{ended}");
+        let shown = (ended["end"].as_str(), ended["reason"].as_str());
+        assert_eq!(shown, (Some("released"), Some(reason)), "{ended}");
     }
 }
 
 #[test]
-fn once_tells_the_signal_that_ended_the_command() {
+fn once_reports_the_signal_that_ended_the_command() {
     let bench = Bench::new();
     for (signal, expected) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
         let script = format!("kill -{signal} $$");
@@ -61,7 +61,7 @@ fn once_tells_the_signal_that_ended_the_command() {
 }
 
 #[test]
-fn once_that_is_stopped_before_it_led_says_so() {
+fn once_reports_a_stop_before_its_term() {
     let bench = Bench::new();
     let _leader = bench.script(&candidate("leader"), &[], BEAT);
     bench.next_epoch(0);
@@ -74,7 +74,7 @@ fn once_that_is_stopped_before_it_led_says_so() {
 }
 
 #[test]
-fn once_that_loses_its_leadership_says_so() {
+fn once_reports_a_lost_leadership() {
     let bench = Bench::new();
     let id = candidate("broken");
     let mut leader = bench.script(&id, &["--once"], BEAT);
@@ -87,7 +87,7 @@ fn once_that_loses_its_leadership_says_so() {
 }
 
 #[test]
-fn once_that_is_stopped_passes_on_how_the_command_ended() {
+fn once_passes_the_exit_code_on_when_it_is_stopped() {
     let bench = Bench::new();
     let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done";
     let mut leader = bench.script(&candidate("stopped"), &["--once"], script);
@@ -98,7 +98,7 @@ fn once_that_is_stopped_passes_on_how_the_command_ended() {
     assert_eq!(leader.wait().code(), Some(9), "{}", leader.stderr());
 }
 
-/// Whether this process, and so what it starts, ignores SIGHUP.
+/// Whether this process, and therefore its children, ignores SIGHUP.
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
@@ -111,12 +111,12 @@ fn ignores_hangups() -> bool {
 }
 
 #[test]
-fn a_run_that_is_stopped_ends_well_whichever_signal_it_is() {
+fn a_run_ends_with_exit_code_0_on_each_stop_signal() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         if signal == Signal::SIGHUP && ignores_hangups() {
             skipped(
-                "a_run_that_is_stopped_ends_well_whichever_signal_it_is, for SIGHUP",
-                "it is ignored here, as under nohup, and `tenure run` keeps to that",
+                "a_run_ends_with_exit_code_0_on_each_stop_signal, for SIGHUP",
+                "it is ignored here, as under nohup, and `tenure run` keeps it ignored",
             );
             continue;
         }
@@ -132,7 +132,7 @@ fn a_run_that_is_stopped_ends_well_whichever_signal_it_is() {
 }
 
 #[test]
-fn a_run_that_is_stopped_while_the_store_is_away_ends_within_the_lease_duration() {
+fn a_run_that_is_stopped_without_a_reachable_store_ends_within_the_lease_duration() {
     let bench = Bench::new();
     let id = candidate("alone");
     let mut leader = bench.script(&id, &[], BEAT);

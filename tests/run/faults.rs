@@ -1,4 +1,4 @@
-//! Stores and runs that are killed and frozen: the command stops in time all the same.
+//! Killed and frozen stores and runs: the command stops in time in every case.
 
 use std::time::Instant;
 
@@ -8,8 +8,8 @@ use tenure_tests::wait_for;
 
 use super::{BEAT, Bench, LEASE, STUBBORN_BEAT, candidate, processes_of, wait_until_gone};
 
-/// The command is gone before the lease that was renewed before the fault has expired.
-fn command_stops_in_time_after(signal: Signal, script: &str) {
+/// Checks that the command is gone before the lease that was renewed before the fault expires.
+fn check_that_the_command_stops_in_time(signal: Signal, script: &str) {
     let bench = Bench::new();
     let id = candidate("leader");
     let lease = 2 * LEASE;
@@ -21,31 +21,31 @@ fn command_stops_in_time_after(signal: Signal, script: &str) {
     wait_until_gone(&id);
     let took = begin.elapsed();
     assert!(took < lease, "the command ran for {took:?} after {signal}");
-    assert!(!leader.has_ended(), "it campaigns on");
+    assert!(!leader.has_ended(), "the run still campaigns");
 }
 
 #[test]
 fn a_command_stops_in_time_when_the_store_is_killed() {
-    command_stops_in_time_after(Signal::SIGKILL, BEAT);
+    check_that_the_command_stops_in_time(Signal::SIGKILL, BEAT);
 }
 
 #[test]
 fn a_command_that_ignores_sigterm_stops_in_time_when_the_store_is_killed() {
-    command_stops_in_time_after(Signal::SIGKILL, STUBBORN_BEAT);
+    check_that_the_command_stops_in_time(Signal::SIGKILL, STUBBORN_BEAT);
 }
 
 #[test]
 fn a_command_stops_in_time_when_the_store_is_frozen() {
-    command_stops_in_time_after(Signal::SIGSTOP, BEAT);
+    check_that_the_command_stops_in_time(Signal::SIGSTOP, BEAT);
 }
 
 #[test]
 fn a_command_that_ignores_sigterm_stops_in_time_when_the_store_is_frozen() {
-    command_stops_in_time_after(Signal::SIGSTOP, STUBBORN_BEAT);
+    check_that_the_command_stops_in_time(Signal::SIGSTOP, STUBBORN_BEAT);
 }
 
 #[test]
-fn a_command_outlives_a_short_outage_of_the_store() {
+fn a_command_survives_a_short_outage_of_the_store() {
     let bench = Bench::new();
     let id = candidate("leader");
     let _leader = bench.script(&id, &["--lease-duration", "3s"], BEAT);
@@ -55,7 +55,7 @@ fn a_command_outlives_a_short_outage_of_the_store() {
     drop(bench.store);
     let store = StoreProcess::start_at(&data, &address);
     let bench = Bench { store, ..bench };
-    // Longer than it could have gone on without a renewal.
+    // Longer than the time without a renewal that the term could survive.
     let begin = Instant::now();
     wait_for("a lease duration", || {
         (begin.elapsed() >= 2 * LEASE + LEASE / 2).then_some(())
@@ -69,7 +69,7 @@ fn a_command_outlives_a_short_outage_of_the_store() {
 }
 
 #[test]
-fn the_whole_group_dies_with_a_run_that_is_killed() {
+fn the_whole_group_ends_with_a_killed_run() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
     let family =
@@ -81,13 +81,13 @@ fn the_whole_group_dies_with_a_run_that_is_killed() {
     leader.signal(Signal::SIGKILL);
     wait_until_gone(&first);
     let took = begin.elapsed();
-    assert!(took < LEASE / 3, "the group lived on for {took:?}");
+    assert!(took < LEASE / 3, "the group ran for another {took:?}");
     bench.next_epoch(epoch);
     bench.assert_one_at_a_time();
 }
 
 #[test]
-fn a_command_whose_run_is_frozen_dies_before_another_leads() {
+fn a_command_of_a_frozen_run_ends_before_another_candidate_leads() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
     let leader = bench.script(&first, &[], STUBBORN_BEAT);
@@ -96,10 +96,10 @@ fn a_command_whose_run_is_frozen_dies_before_another_leads() {
     bench.wait_for_waiters(1);
     leader.signal(Signal::SIGSTOP);
     let next = bench.next_epoch(epoch);
-    // All that is left is what the frozen run has not collected.
+    // Only processes that the frozen run has not collected are left.
     assert!(processes_of(&first).is_empty());
     leader.signal(Signal::SIGCONT);
-    wait_for("the old leader to notice", || {
+    wait_for("the end of the old term", || {
         leader.stderr().contains("leadership lost").then_some(())
     });
     assert_eq!(bench.beats().last(), Some(&next));
@@ -107,7 +107,7 @@ fn a_command_whose_run_is_frozen_dies_before_another_leads() {
 }
 
 #[test]
-fn a_watchdog_that_is_killed_takes_the_command_with_it() {
+fn a_command_ends_with_its_killed_watchdog() {
     let bench = Bench::new();
     let id = candidate("leader");
     let mut leader = bench.script(&id, &["--once"], "echo $PPID; exec sleep 60");
@@ -119,7 +119,7 @@ fn a_watchdog_that_is_killed_takes_the_command_with_it() {
 }
 
 #[test]
-fn a_command_whose_watchdog_is_killed_dies_also_when_its_run_can_do_nothing() {
+fn a_command_ends_with_its_killed_watchdog_even_if_its_run_is_frozen() {
     let bench = Bench::new();
     let id = candidate("leader");
     let leader = bench.script(&id, &[], "echo $PPID; exec sleep 600");
@@ -131,7 +131,7 @@ fn a_command_whose_watchdog_is_killed_dies_also_when_its_run_can_do_nothing() {
 }
 
 #[test]
-fn a_group_that_is_frozen_dies_with_its_term() {
+fn a_frozen_group_ends_with_its_term() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
     let leader = bench.script(&first, &[], BEAT);
@@ -149,7 +149,7 @@ fn a_group_that_is_frozen_dies_with_its_term() {
 }
 
 #[test]
-fn a_run_whose_log_nobody_reads_leads_and_ends_like_any_other() {
+fn a_run_whose_log_has_no_reader_leads_and_ends_as_usual() {
     let bench = Bench::new();
     let id = candidate("unheard");
     let journal = bench.journal_path();

@@ -1,4 +1,4 @@
-//! What the command starts: its whole group ends with it.
+//! The processes that the command starts: its whole group ends with it.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn background_processes_do_not_survive_the_command() {
 }
 
 #[test]
-fn background_processes_may_end_by_themselves_before_they_are_killed() {
+fn background_processes_have_time_to_end_before_they_are_killed() {
     let bench = Bench::new();
     let id = candidate("polite");
     let script = r#"
@@ -43,14 +43,14 @@ fn background_processes_that_ignore_sigterm_are_killed() {
 }
 
 #[test]
-fn background_processes_die_with_a_run_that_is_killed_in_their_grace() {
+fn background_processes_end_with_a_run_that_is_killed_during_their_stop_grace() {
     let bench = Bench::new();
     let id = candidate("grace");
     let script = r#"
         (trap 'echo asked >> "$0"' TERM; while :; do sleep 0.01; done) &
         sleep 0.2"#;
     let mut run = bench.script(&id, &["--once"], script);
-    wait_for("the grace of the background process", || {
+    wait_for("the stop grace of the background process", || {
         (bench.journal() == ["asked"]).then_some(())
     });
     run.signal(Signal::SIGKILL);
@@ -59,17 +59,17 @@ fn background_processes_die_with_a_run_that_is_killed_in_their_grace() {
 }
 
 #[test]
-fn background_processes_of_a_run_that_is_frozen_in_their_grace_die_before_another_leads() {
+fn background_processes_of_a_run_that_is_frozen_in_their_stop_grace_end_before_another_leads() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
     let script = r#"
         (trap 'touch "$0.asked"' TERM; while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done) &
         while ! [ -s "$0" ]; do sleep 0.01; done"#;
-    // Longer than the grace: it is not the end of the term that ends them.
+    // Longer than the stop grace: they end before the end of the term.
     let leader = bench.script(&first, &["--lease-duration", "6s"], script);
     let epoch = bench.next_epoch(0);
     let _follower = bench.script(&second, &[], BEAT);
-    wait_for("the grace of the background process", || {
+    wait_for("the stop grace of the background process", || {
         bench
             .folder
             .path()
@@ -85,13 +85,13 @@ fn background_processes_of_a_run_that_is_frozen_in_their_grace_die_before_anothe
 }
 
 #[test]
-fn a_whole_family_ends_when_the_run_is_stopped() {
+fn all_descendants_end_when_the_run_is_stopped() {
     let bench = Bench::new();
     let id = candidate("family");
     let script = "sh -c 'sleep 1000; true' & sh -c 'sh -c \"sleep 1001; true\"; true' & wait";
     let mut run = bench.script(&id, &[], script);
-    // Two watchdogs, shell, two shells with a sleep, and one in between.
-    wait_for("the family", || {
+    // Two watchdogs, a shell, two shells with a sleep each, and one in between.
+    wait_for("all descendants", || {
         (processes_of(&id).len() == 8).then_some(())
     });
     run.signal(Signal::SIGTERM);
@@ -106,14 +106,14 @@ fn orphans_of_a_long_command_are_collected_while_it_runs() {
     let script =
         r#"for i in 1 2 3 4 5; do (sleep 0.05 &) ; done; sleep 0.1; echo over >> "$0"; sleep 60"#;
     let run = bench.script(&id, &[], script);
-    wait_for("the orphans' end", || {
+    wait_for("the end of the orphans", || {
         (bench.journal() == ["over"]).then_some(())
     });
     let watchers: Vec<i32> = processes_of(&id)
         .into_iter()
         .chain([run.pid().as_raw()])
         .collect();
-    wait_for("the orphans to be collected", || {
+    wait_for("the collection of the orphans", || {
         let zombies = zombies_below(&watchers);
         (zombies == 0).then_some(())
     });

@@ -1,4 +1,4 @@
-//! `tenure run`: real commands, a real store, and what may happen to them.
+//! `tenure run`: real commands, a real store, and faults of both.
 
 mod commands;
 mod ends;
@@ -20,20 +20,20 @@ use tempfile::TempDir;
 use tenure_tests::process::{Process, StoreProcess, command, run};
 use tenure_tests::wait_for;
 
-/// What the tests compete for.
+/// The election of the tests.
 const ELECTION: &str = "tests/job";
 
 /// The lease duration of the tests: the stop grace is 400 ms of it, the renew deadline a second.
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// Writes its epoch again and again, so that two leaders at once would be seen.
+/// Writes its epoch again and again, so that an overlap would be visible.
 const BEAT: &str = r#"while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done"#;
 
-/// The same, and takes no notice of SIGTERM.
+/// The same, ignoring SIGTERM.
 const STUBBORN_BEAT: &str =
     r#"trap '' TERM; while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done"#;
 
-/// A store, and a folder for what commands write.
+/// A store, and a folder for the output of commands.
 struct Bench {
     folder: TempDir,
     store: StoreProcess,
@@ -46,7 +46,7 @@ impl Bench {
         Self { folder, store }
     }
 
-    /// `tenure run` in the tests' election, with flags and the command.
+    /// `tenure run` in the tests' election, with these flags and this command.
     fn command(&self, candidate: &str, flags: &[&str], program: &[impl AsRef<OsStr>]) -> Command {
         let mut command = command(&["run", "--election", ELECTION, "--candidate", candidate]);
         command.args(["--server", &self.store.url()]);
@@ -62,7 +62,7 @@ impl Bench {
         Process::spawn(&mut self.command(candidate, flags, program))
     }
 
-    /// A candidate whose command runs this script; `$0` is the journal.
+    /// A candidate that runs this script as its command; `$0` is the journal.
     fn script(&self, candidate: &str, flags: &[&str], script: &str) -> Process {
         let journal = self.journal_path();
         self.run(
@@ -76,43 +76,43 @@ impl Bench {
         self.folder.path().join("journal")
     }
 
-    /// The whole lines that commands have written so far.
+    /// The complete lines in the journal.
     fn journal(&self) -> Vec<String> {
         let text = fs::read_to_string(self.journal_path()).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// The epochs that [`BEAT`] has written so far.
+    /// The epochs in the journal, which [`BEAT`] has written.
     fn beats(&self) -> Vec<u64> {
         let journal = self.journal();
         journal.iter().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// Waits for the first beat of an epoch above this one, and returns that epoch.
+    /// Waits for the first line of an epoch above this one, and returns the epoch.
     fn next_epoch(&self, after: u64) -> u64 {
         wait_for("the next leader's command", || {
             self.beats().into_iter().find(|epoch| *epoch > after)
         })
     }
 
-    /// Fails if a beat came from an old leader after one from a new leader.
+    /// Fails if an old leader wrote after a new one.
     fn assert_one_at_a_time(&self) {
         let beats = self.beats();
         assert!(
             beats.is_sorted(),
-            "two commands ran at once: {:?}",
+            "overlapping commands: {:?}",
             beats.windows(2).find(|pair| pair[0] > pair[1])
         );
     }
 
-    /// What `tenure status` says of the election.
+    /// The output of `tenure status` for the election.
     fn status(&self) -> Value {
         let output = run(&["status", ELECTION, "--json", "--server", &self.store.url()]);
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    /// The terms that are over, as `tenure history` tells them.
+    /// The ended terms in the output of `tenure history`.
     fn ended_terms(&self) -> Vec<Value> {
         let output = run(&["history", ELECTION, "--json", "--server", &self.store.url()]);
         let history: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -123,7 +123,7 @@ impl Bench {
             .collect()
     }
 
-    /// Waits until so many wait for the lease.
+    /// Waits until the lease has this number of waiters.
     fn wait_for_waiters(&self, count: u64) {
         wait_for("waiters", || {
             (self.status()["waiters"] == count).then_some(())
@@ -131,14 +131,14 @@ impl Bench {
     }
 }
 
-/// A candidate id that nobody else uses.
+/// A unique candidate id.
 fn candidate(name: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{name}-{}-{number}", std::process::id())
 }
 
-/// The living processes of a candidate's commands, watchdogs too.
+/// The running processes of a candidate's commands, including watchdogs.
 fn processes_of(candidate: &str) -> Vec<i32> {
     let wanted = format!("TENURE_CANDIDATE={candidate}");
     let of_candidate = |pid: &i32| {
@@ -154,9 +154,9 @@ fn processes_of(candidate: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Waits until nothing of a candidate's commands lives.
+/// Waits until no process of a candidate's commands is left.
 fn wait_until_gone(candidate: &str) {
-    wait_for("all processes of the command to be gone", || {
+    wait_for("the end of all processes of the command", || {
         processes_of(candidate).is_empty().then_some(())
     });
 }

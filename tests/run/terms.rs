@@ -1,4 +1,4 @@
-//! Terms: one command at a time, over hand-overs.
+//! Terms: one command at a time, across handovers.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn only_one_command_runs_at_a_time_over_many_hand_overs() {
 }
 
 #[test]
-fn many_runs_take_their_turns_one_by_one() {
+fn many_runs_lead_one_after_the_other() {
     let bench = Bench::new();
     let script =
         r#"echo "begin $TENURE_EPOCH" >> "$0"; sleep 0.05; echo "end $TENURE_EPOCH" >> "$0""#;
@@ -49,7 +49,7 @@ fn many_runs_take_their_turns_one_by_one() {
 }
 
 #[test]
-fn a_command_that_ends_is_run_again_after_a_pause_however_it_ended() {
+fn a_command_that_ends_runs_again_after_a_pause_whatever_its_exit_code() {
     for end in ["exit 0", "exit 1", "kill -9 $$"] {
         let bench = Bench::new();
         let script = format!(r#"echo "$TENURE_EPOCH $(date +%s%N)" >> "$0"; {end}"#);
@@ -76,7 +76,7 @@ fn a_command_that_ends_is_run_again_after_a_pause_however_it_ended() {
 }
 
 #[test]
-fn the_lease_is_released_after_the_command_has_ended_and_not_before() {
+fn the_lease_is_released_only_after_the_command_has_ended() {
     let bench = Bench::new();
     let script = r#"
         trap 'sleep 0.2; echo "end $TENURE_EPOCH" >> "$0"; exit 0' TERM
@@ -87,7 +87,7 @@ fn the_lease_is_released_after_the_command_has_ended_and_not_before() {
             (bench.journal().len() >= count).then_some(())
         });
     };
-    // Whoever had to wait for the end of the lease would be late beyond all noise.
+    // Waiting for the end of this lease would take far longer than the limit.
     let mut first = bench.script(&candidate("first"), &["--lease-duration", "20s"], script);
     begun(1);
     let _second = bench.script(&candidate("second"), &[], script);
@@ -97,8 +97,8 @@ fn the_lease_is_released_after_the_command_has_ended_and_not_before() {
     let ended = Instant::now();
     begun(3);
     let gap = ended.elapsed();
-    eprintln!("another began {gap:?} after the command's end");
-    assert!(gap.as_secs() < 2, "{gap:?}: it was not released");
+    eprintln!("the next command began {gap:?} after the end of the first");
+    assert!(gap.as_secs() < 2, "{gap:?}: the lease was not released");
     let journal = bench.journal();
     let epoch = journal[0].strip_prefix("begin ").unwrap();
     assert_eq!(journal[1], format!("end {epoch}"), "{journal:?}");
@@ -110,7 +110,7 @@ fn the_lease_is_released_after_the_command_has_ended_and_not_before() {
 fn a_command_that_ignores_sigterm_is_killed_after_the_stop_grace() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
-    // Long enough to see the end of what was killed on a busy machine, too.
+    // Long enough to notice the end of the killed processes on a busy machine.
     let timings = ["--lease-duration", "4s", "--stop-grace", "1s"];
     let mut leader = bench.script(&first, &timings, STUBBORN_BEAT);
     let epoch = bench.next_epoch(0);
@@ -120,8 +120,14 @@ fn a_command_that_ignores_sigterm_is_killed_after_the_stop_grace() {
     leader.signal(Signal::SIGTERM);
     assert_eq!(leader.wait().code(), Some(0), "{}", leader.stderr());
     let took = begin.elapsed();
-    assert!(took.as_millis() >= 900, "{took:?}: it had its grace");
-    assert!(took.as_millis() < 4_000, "{took:?}: it was killed in time");
+    assert!(
+        took.as_millis() >= 900,
+        "{took:?}: the command had its stop grace"
+    );
+    assert!(
+        took.as_millis() < 4_000,
+        "{took:?}: the command was killed in time"
+    );
     bench.next_epoch(epoch);
     assert!(processes_of(&first).is_empty());
     bench.assert_one_at_a_time();
@@ -148,10 +154,10 @@ fn a_command_stops_before_the_break_period_is_over() {
 }
 
 #[test]
-fn a_break_of_a_long_lease_lets_nobody_in_before_the_command_has_stopped() {
+fn after_a_break_of_a_long_lease_the_next_grant_comes_after_the_command_has_stopped() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
-    // It hears of the break 12 to 16 s later, and has a second then.
+    // The leader notices the break 12 to 16 s later, and has a second left then.
     let timings = ["--lease-duration", "24s", "--stop-grace", "1s"];
     let journal = bench.journal_path();
     let program = ["sh", "-c", STUBBORN_BEAT, journal.to_str().unwrap()];

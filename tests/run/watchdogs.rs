@@ -13,14 +13,15 @@ use tenure_tests::wait_for;
 
 use super::{BEAT, Bench, candidate, processes_of, wait_until_gone};
 
-/// A command, its child, and an orphan in its group. They beat, and ignore what asks them to stop.
-const FAMILY: &str = r#"
+/// A command, its child, and an orphan in its group. They write lines, and ignore signals to stop.
+const PROCESS_TREE: &str = r#"
     trap '' TERM HUP
     beat() { while :; do echo "$TENURE_EPOCH" >> "$0"; sleep 0.02; done; }
     beat & (beat &)
     beat"#;
 
-/// Times between two failures: none, and longer ones, in which the others notice the first failure.
+/// Times between two failures: none, and longer ones, in which the other processes notice the first
+/// failure.
 const APART: [Duration; 4] = [
     Duration::ZERO,
     Duration::from_millis(1),
@@ -28,7 +29,7 @@ const APART: [Duration; 4] = [
     Duration::from_millis(60),
 ];
 
-/// How long the group is watched after another candidate has begun to lead.
+/// How long the group is observed after the next candidate leads.
 const AFTERWARDS: Duration = Duration::from_millis(500);
 
 /// One of the processes that guard a command.
@@ -49,7 +50,7 @@ impl Guard {
     }
 }
 
-/// The watchdog of a candidate that is started by this subcommand.
+/// The watchdog of a candidate that runs this subcommand.
 fn watchdog(candidate: &str, subcommand: &str) -> Pid {
     let begin = format!("tenure\0{subcommand}\0");
     let is_it = |pid: &i32| {
@@ -62,11 +63,12 @@ fn watchdog(candidate: &str, subcommand: &str) -> Pid {
     })
 }
 
-/// Freezes or kills two guards of a command, in both orders and at different times apart. Fails if a process of the
-/// command's group lives when another candidate leads.
-fn the_group_dies_before_another_leads_after(one: (Guard, Signal), other: (Guard, Signal)) {
-    // Orphans become children of this process, which is in their session. So the kernel does not wake a frozen group
-    // when its `tenure run` is killed, as it does when they become children of the system's first process.
+/// Freezes or kills two guards of a command, in both orders and with different times between. Fails
+/// if a process of the command's group is running when another candidate leads.
+fn check_that_the_group_ends_in_time(one: (Guard, Signal), other: (Guard, Signal)) {
+    // Orphans become children of this process, which is in their session. So the kernel does not
+    // resume a frozen group when its `tenure run` is killed, as it would if they became children of
+    // the init process.
     prctl::set_child_subreaper(true).unwrap();
     thread::scope(|scope| {
         for (round, apart) in APART.into_iter().enumerate() {
@@ -75,12 +77,12 @@ fn the_group_dies_before_another_leads_after(one: (Guard, Signal), other: (Guard
             } else {
                 (other, one)
             };
-            scope.spawn(move || a_group_dies_before_another_leads_after(first, apart, second));
+            scope.spawn(move || check_that_a_group_ends_in_time_after(first, apart, second));
         }
     });
 }
 
-fn a_group_dies_before_another_leads_after(
+fn check_that_a_group_ends_in_time_after(
     one: (Guard, Signal),
     apart: Duration,
     other: (Guard, Signal),
@@ -88,29 +90,29 @@ fn a_group_dies_before_another_leads_after(
     let bench = Bench::new();
     let (old, new) = (candidate("old"), candidate("new"));
     let lease = ["--lease-duration", "2s"];
-    let leader = bench.script(&old, &lease, FAMILY);
+    let leader = bench.script(&old, &lease, PROCESS_TREE);
     let epoch = bench.next_epoch(0);
     let [one, other] = [one, other].map(|(guard, signal)| (guard.pid(&leader, &old), signal));
     let _follower = bench.script(&new, &lease, BEAT);
     bench.wait_for_waiters(1);
     if apart.is_zero() {
-        // Neither of the two does anything between the first failure and the second one.
+        // Neither guard can act between the first failure and the second one.
         for (guard, _) in [one, other] {
             kill(guard, SIGSTOP).unwrap_or_else(|_| panic!("{}", leader.stderr()));
         }
     }
     kill(one.0, one.1).unwrap_or_else(|_| panic!("{}", leader.stderr()));
     thread::sleep(apart);
-    // The first failure may have ended it.
+    // The first failure may have ended this process.
     let _ = kill(other.0, other.1);
     bench.next_epoch(epoch);
     let left = processes_of(&old);
     for pid in &left {
         let _ = kill(Pid::from_raw(*pid), SIGKILL);
     }
-    assert!(left.is_empty(), "{one:?}, {other:?}: {left:?} still live");
+    assert!(left.is_empty(), "{one:?}, {other:?}: {left:?} still run");
     let begin = Instant::now();
-    wait_for("beats of the new leader", || {
+    wait_for("output of the new leader", || {
         (begin.elapsed() >= AFTERWARDS).then_some(())
     });
     bench.assert_one_at_a_time();
@@ -119,40 +121,40 @@ fn a_group_dies_before_another_leads_after(
 }
 
 #[test]
-fn a_group_dies_before_another_leads_when_its_run_is_frozen_and_its_watchdog_is_killed() {
-    the_group_dies_before_another_leads_after((Guard::Run, SIGSTOP), (Guard::First, SIGKILL));
+fn a_group_ends_before_another_candidate_leads_if_its_run_is_frozen_and_its_watchdog_is_killed() {
+    check_that_the_group_ends_in_time((Guard::Run, SIGSTOP), (Guard::First, SIGKILL));
 }
 
 #[test]
-fn a_group_dies_before_another_leads_when_its_run_is_killed_and_its_watchdog_is_frozen() {
-    the_group_dies_before_another_leads_after((Guard::Run, SIGKILL), (Guard::First, SIGSTOP));
+fn a_group_ends_before_another_candidate_leads_if_its_run_is_killed_and_its_watchdog_is_frozen() {
+    check_that_the_group_ends_in_time((Guard::Run, SIGKILL), (Guard::First, SIGSTOP));
 }
 
 #[test]
-fn a_group_dies_before_another_leads_when_its_run_and_its_watchdog_are_frozen() {
-    the_group_dies_before_another_leads_after((Guard::Run, SIGSTOP), (Guard::First, SIGSTOP));
+fn a_group_ends_before_another_candidate_leads_if_its_run_and_its_watchdog_are_frozen() {
+    check_that_the_group_ends_in_time((Guard::Run, SIGSTOP), (Guard::First, SIGSTOP));
 }
 
 #[test]
-fn a_group_dies_before_another_leads_when_its_run_and_its_watchdog_are_killed() {
-    the_group_dies_before_another_leads_after((Guard::Run, SIGKILL), (Guard::First, SIGKILL));
+fn a_group_ends_before_another_candidate_leads_if_its_run_and_its_watchdog_are_killed() {
+    check_that_the_group_ends_in_time((Guard::Run, SIGKILL), (Guard::First, SIGKILL));
 }
 
 #[test]
-fn a_group_dies_before_another_leads_when_its_run_and_its_second_watchdog_fail() {
+fn a_group_ends_before_another_candidate_leads_if_its_run_and_its_second_watchdog_fail() {
     for of_run in [SIGSTOP, SIGKILL] {
         for of_second in [SIGSTOP, SIGKILL] {
             let second = (Guard::Second, of_second);
-            the_group_dies_before_another_leads_after((Guard::Run, of_run), second);
+            check_that_the_group_ends_in_time((Guard::Run, of_run), second);
         }
     }
 }
 
 #[test]
-fn a_command_is_stopped_in_time_when_both_its_watchdogs_are_frozen() {
+fn a_command_stops_in_time_if_both_its_watchdogs_are_frozen() {
     let bench = Bench::new();
     let (old, new) = (candidate("old"), candidate("new"));
-    let mut leader = bench.script(&old, &[], FAMILY);
+    let mut leader = bench.script(&old, &[], PROCESS_TREE);
     let epoch = bench.next_epoch(0);
     let _follower = bench.script(&new, &[], BEAT);
     bench.wait_for_waiters(1);
@@ -167,10 +169,10 @@ fn a_command_is_stopped_in_time_when_both_its_watchdogs_are_frozen() {
 }
 
 #[test]
-fn a_second_watchdog_that_is_killed_takes_the_group_with_it() {
+fn a_group_ends_with_its_killed_second_watchdog() {
     let bench = Bench::new();
     let id = candidate("leader");
-    let mut leader = bench.script(&id, &["--once"], FAMILY);
+    let mut leader = bench.script(&id, &["--once"], PROCESS_TREE);
     bench.next_epoch(0);
     kill(Guard::Second.pid(&leader, &id), SIGKILL).unwrap();
     assert_eq!(leader.wait().code(), Some(137), "{}", leader.stderr());
@@ -178,7 +180,7 @@ fn a_second_watchdog_that_is_killed_takes_the_group_with_it() {
 }
 
 #[test]
-fn a_second_watchdog_outlives_the_signals_of_its_group() {
+fn a_second_watchdog_survives_signals_to_its_group() {
     let bench = Bench::new();
     let id = candidate("herd");
     let script = r#"
@@ -191,7 +193,7 @@ fn a_second_watchdog_outlives_the_signals_of_its_group() {
 }
 
 #[test]
-fn a_term_that_has_ended_leaves_no_process_and_no_zombie() {
+fn an_ended_term_leaves_no_process_and_no_zombie() {
     let bench = Bench::new();
     let id = candidate("tidy");
     let mut command = bench.command(&id, &[], &["sh", "-c", "(sleep 0.1 &); sleep 0.2; exit 3"]);
@@ -202,10 +204,10 @@ fn a_term_that_has_ended_leaves_no_process_and_no_zombie() {
 }
 
 #[test]
-fn a_run_that_was_frozen_beside_its_killed_watchdog_goes_on_as_a_candidate() {
+fn a_frozen_run_with_a_killed_watchdog_continues_as_a_candidate_when_it_resumes() {
     let bench = Bench::new();
     let id = candidate("again");
-    let leader = bench.script(&id, &["--lease-duration", "2s"], FAMILY);
+    let leader = bench.script(&id, &["--lease-duration", "2s"], PROCESS_TREE);
     let epoch = bench.next_epoch(0);
     let first = Guard::First.pid(&leader, &id);
     leader.signal(SIGSTOP);

@@ -1,14 +1,14 @@
-//! What can't work is refused before anything is competed for.
+//! Invalid input is refused before the campaign begins.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tenure_tests::process::{command, output, run};
 
-/// An address where nothing answers: whoever competes there does not end.
+/// An address without a server: a campaign there would not end.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
-/// Runs this and returns its exit code and what it says.
+/// Runs the command, and returns its exit code and stderr.
 fn refused(flags: &[&str], program: &[&str]) -> (Option<i32>, String) {
     let mut command = command(&["run", "--server", NOWHERE]);
     let output = output(command.args(flags).arg("--").args(program));
@@ -19,13 +19,13 @@ fn refused(flags: &[&str], program: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_refused_at_once() {
+fn a_command_that_does_not_exist_is_refused_at_once() {
     for program in ["no-such-command", "./no/such/command", "", "/"] {
-        let (code, said) = refused(&["--election", "a/b"], &[program]);
+        let (code, stderr) = refused(&["--election", "a/b"], &[program]);
         let expected = if program == "/" { 126 } else { 127 };
-        assert_eq!(code, Some(expected), "{program:?}: {said}");
-        assert!(said.contains(program), "{said}");
-        assert!(!said.contains("retrying"), "{said}");
+        assert_eq!(code, Some(expected), "{program:?}: {stderr}");
+        assert!(stderr.contains(program), "{stderr}");
+        assert!(!stderr.contains("retrying"), "{stderr}");
     }
 }
 
@@ -35,9 +35,9 @@ fn a_command_that_is_not_executable_is_refused_at_once() {
     let file = folder.path().join("script");
     fs::write(&file, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    let (code, said) = refused(&["--election", "a/b"], &[file.to_str().unwrap()]);
-    assert_eq!(code, Some(126), "{said}");
-    assert!(said.contains("script"), "{said}");
+    let (code, stderr) = refused(&["--election", "a/b"], &[file.to_str().unwrap()]);
+    assert_eq!(code, Some(126), "{stderr}");
+    assert!(stderr.contains("script"), "{stderr}");
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn impossible_timings_are_refused_with_both_numbers() {
         ),
     ] {
         let flags = [&["--election", "a/b"][..], &flags].concat();
-        let (code, said) = refused(&flags, &["true"]);
-        assert_eq!(code, Some(2), "{said}");
+        let (code, stderr) = refused(&flags, &["true"]);
+        assert_eq!(code, Some(2), "{stderr}");
         for number in numbers {
-            assert!(said.contains(number), "{number}: {said}");
+            assert!(stderr.contains(number), "{number}: {stderr}");
         }
     }
 }
@@ -86,36 +86,36 @@ fn bad_values_are_refused_with_flag_and_value() {
         if flag != "--election" {
             flags.extend(["--election", "a/b"]);
         }
-        let (code, said) = refused(&flags, &["true"]);
-        assert_eq!(code, Some(2), "{assignment}: {said}");
-        assert!(said.contains(value), "{assignment}: {said}");
+        let (code, stderr) = refused(&flags, &["true"]);
+        assert_eq!(code, Some(2), "{assignment}: {stderr}");
+        assert!(stderr.contains(value), "{assignment}: {stderr}");
     }
 }
 
 #[test]
-fn bad_values_of_the_environment_and_the_file_are_refused_with_their_place() {
+fn bad_values_in_the_environment_and_the_file_are_refused_with_their_origin() {
     let mut from_environment = command(&["run", "--election", "a/b", "--", "true"]);
     let output = output(from_environment.env("TENURE_LEASE_DURATION", "soon"));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        said.contains("TENURE_LEASE_DURATION") && said.contains("soon"),
-        "{said}"
+        stderr.contains("TENURE_LEASE_DURATION") && stderr.contains("soon"),
+        "{stderr}"
     );
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tenure.toml");
     fs::write(&file, "election = \"a/b\"\nlease_durations = \"5s\"\n").unwrap();
     let output = run(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("tenure.toml:2"), "{said}");
-    assert!(said.contains("did you mean lease_duration?"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("tenure.toml:2"), "{stderr}");
+    assert!(stderr.contains("did you mean lease_duration?"), "{stderr}");
 }
 
 #[test]
-fn an_election_that_is_not_named_is_asked_for() {
-    let (code, said) = refused(&[], &["true"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("--election"), "{said}");
+fn a_missing_election_is_reported_with_its_flag() {
+    let (code, stderr) = refused(&[], &["true"]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("--election"), "{stderr}");
 }

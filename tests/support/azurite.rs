@@ -5,11 +5,11 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::needs::{can_run, said};
+use crate::needs::{can_run, output_of};
 use crate::process::Process;
 use crate::wait_for;
 
-/// An emulator that forgets everything at its end. It is killed when it is dropped.
+/// An emulator in memory. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Azurite {
     address: SocketAddr,
@@ -18,11 +18,11 @@ pub struct Azurite {
 }
 
 impl Azurite {
-    /// Starts one; `None` where the test can't run.
+    /// Starts one; `None` if the test cannot run.
     ///
     /// # Panics
     ///
-    /// If it does not come up.
+    /// If it does not start.
     #[must_use]
     pub fn start(test: &str) -> Option<Self> {
         let found = find();
@@ -32,7 +32,7 @@ impl Azurite {
         let azurite = found.filter(|_| is_there)?;
         let folder = tempfile::tempdir().expect("a folder");
         let address = {
-            // It is free again when it is known.
+            // The listener is dropped here, so the port is free again.
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
             listener.local_addr().expect("an address")
         };
@@ -44,7 +44,11 @@ impl Azurite {
             .current_dir(folder.path());
         let mut process = Process::spawn(&mut emulator);
         wait_for("the emulator", || {
-            assert!(!process.has_ended(), "it has ended: {}", process.stderr());
+            assert!(
+                !process.has_ended(),
+                "the emulator has ended: {}",
+                process.stderr()
+            );
             TcpStream::connect(address).ok()
         });
         Some(Self {
@@ -54,22 +58,24 @@ impl Azurite {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// The one that `TENURE_AZURITE` names, is among the packages of `TENURE_AZURE_NODE`, or is installed.
+/// The program that `TENURE_AZURITE` names, that is among the packages of `TENURE_AZURE_NODE`, or
+/// that is installed.
 fn find() -> Option<String> {
     let named = std::env::var("TENURE_AZURITE").ok();
     let among = std::env::var("TENURE_AZURE_NODE").ok();
     let among = among.map(|folder| format!("{folder}/node_modules/.bin/azurite-blob"));
-    let works = |program: &String| said(Command::new(program).arg("--version")).is_some();
+    let works = |program: &String| output_of(Command::new(program).arg("--version")).is_some();
     let programs = [named, among, Some("azurite-blob".into())];
     let found = programs.into_iter().flatten().find(works);
-    // What `npx` would start: it installs nothing, and what it starts would outlive it.
+    // The program that `npx` would start: without an installation, and not as a child of `npx`,
+    // which it would outlive.
     let ask = ["--offline", "--no-install", "-c", "command -v azurite-blob"];
-    found.or_else(|| said(Command::new("npx").args(ask)).filter(works))
+    found.or_else(|| output_of(Command::new("npx").args(ask)).filter(works))
 }

@@ -1,5 +1,5 @@
 //! Five members of an election among peers, as `tenure run` processes, with a network between them
-//! that fails on demand. What their commands do is seen at a fenced receiver.
+//! that fails on demand. A fenced receiver records the actions of their commands.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,26 +21,28 @@ use crate::proxy::{Proxy, ProxyMode};
 use crate::receiver::{Act, Receiver};
 use crate::{Limit, wait_for};
 
-/// All of them; 1 is the best.
+/// All members; 1 has the highest priority.
 pub const MEMBERS: [u32; 5] = [1, 2, 3, 4, 5];
 
-/// The lease duration of most tests: renewals every second, given up after two, all gone after 2.8.
+/// The lease duration of most tests: renewals come every second, the renew deadline is two seconds,
+/// and the command is gone after 2.8 seconds.
 pub const LEASE: Duration = Duration::from_secs(3);
 
-/// How long a test looks on at what must not happen: longer than a promise lasts, and an election.
+/// How long a test checks that something does not happen: longer than a promise lasts, plus an
+/// election.
 pub const A_WHILE: Duration = Duration::from_secs(5);
 
-/// The port of every member: each has an address of its own.
+/// The port of every member: each member has an address of its own.
 const PORT: u16 = 7500;
 
-/// Takes no notice of SIGTERM, so that only the end of its term stops the command. What is loaded
-/// into a member must not spoil the clock of its command.
+/// Ignores SIGTERM, so that only the end of its term stops the command. A library that is preloaded
+/// into a member must not change the clock of its command.
 const COMMAND: &str = r#"trap '' TERM; unset LD_PRELOAD; exec "$0" "$1""#;
 
-/// Five members, and a link from each to each.
+/// Five members, and a link from each member to each other one.
 #[derive(Debug)]
 pub struct Group {
-    /// The first to go: the others are what they stand on.
+    /// Dropped first, since the members use the other fields.
     members: BTreeMap<u32, Process>,
     links: BTreeMap<(u32, u32), Proxy>,
     addresses: BTreeMap<u32, SocketAddr>,
@@ -54,17 +56,17 @@ pub struct Group {
 }
 
 impl Group {
-    /// Members that are not started yet, and the command that the leader is to run.
+    /// Members that are not running yet, and the command for leaders.
     ///
     /// # Panics
     ///
-    /// If there is no room for them.
+    /// If there are no resources for them.
     #[must_use]
     pub fn new(command: &str) -> Self {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("key"), "a secret of the tests\n").expect("a key");
-        // Addresses that no other process has: a member is at the same one when it starts again.
+        // Addresses that no other process uses: a restarted member has the same address.
         let group = std::process::id().wrapping_mul(16) + GROUPS.fetch_add(1, Ordering::Relaxed);
         let address = |member: u32| {
             let [.., high, low] = (group % 0xff00 + 0x100).to_be_bytes();
@@ -107,25 +109,25 @@ impl Group {
         group
     }
 
-    /// Sets a variable of the environment of all members, from their next start on. What is set last
-    /// counts.
+    /// Sets an environment variable for all members, from their next start on. A later value
+    /// replaces an earlier one.
     pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
         self.settings.push((None, name.into(), value.into()));
     }
 
-    /// Sets a variable of the environment of one member, from its next start on.
+    /// Sets an environment variable for one member, from its next start on.
     pub fn set_for(&mut self, member: u32, name: impl Into<OsString>, value: impl Into<OsString>) {
         let setting = (Some(member), name.into(), value.into());
         self.settings.push(setting);
     }
 
-    /// A folder that lasts as long as the group.
+    /// A folder that exists as long as the group.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What the leaders' commands act on.
+    /// The receiver of the leaders' commands.
     #[must_use]
     pub const fn receiver(&self) -> &Receiver {
         &self.receiver
@@ -134,7 +136,7 @@ impl Group {
     /// `tenure run` as this member.
     #[must_use]
     pub fn run(&self, member: u32) -> Command {
-        // Others are where their links begin, so that each link can be cut by itself.
+        // The peers' addresses are those of the links, so that each link can be cut separately.
         let address = |to| match self.links.get(&(member, to)) {
             Some(link) => link.address(),
             None => self.addresses[&member],
@@ -157,45 +159,45 @@ impl Group {
         run
     }
 
-    /// Starts this member (anew).
+    /// Starts this member, or starts it again.
     pub fn start(&mut self, member: u32) {
         let process = Process::spawn(&mut self.run(member));
         self.members.insert(member, process);
     }
 
-    /// Starts all of them.
+    /// Starts all members.
     pub fn start_all(&mut self) {
         for member in MEMBERS {
             self.start(member);
         }
     }
 
-    /// One of them, if it was started.
+    /// The process of a member that was started.
     ///
     /// # Panics
     ///
-    /// If it was not.
+    /// If it was not started.
     #[must_use]
     pub fn member(&self, member: u32) -> &Process {
         &self.members[&member]
     }
 
-    /// Kills these, and waits until they are gone.
+    /// Kills these members, and waits until they are gone.
     ///
     /// # Panics
     ///
-    /// If one does not run.
+    /// If one is not running.
     pub fn kill(&mut self, members: &[u32]) {
         for member in members {
             self.members[member].signal(Signal::SIGKILL);
         }
         for member in members {
-            // Dropped, it is waited for.
-            self.members.remove(member).expect("a member that runs");
+            // Dropping the process waits for its end.
+            self.members.remove(member).expect("a running member");
         }
     }
 
-    /// What a member says of itself; `None` if it does not answer.
+    /// The status of a member; `None` if it does not answer.
     #[must_use]
     pub fn status(&self, member: u32) -> Option<Value> {
         let url = format!("http://{}/v1/peers/job/status", self.addresses[&member]);
@@ -203,13 +205,15 @@ impl Group {
         self.runtime.block_on(answer)
     }
 
-    /// Starts all of them, and sees to it that this one leads. The best one needs the least help.
+    /// Starts all members, and makes this one the leader. That takes no extra step for the member
+    /// with the highest priority.
     #[must_use]
     pub fn start_all_under(&mut self, member: u32) -> Leader {
         self.start_all();
         let mut leader = self.settled(0, &MEMBERS);
         while leader.member != member {
-            // It comes back when another one leads, or it would have the votes of all.
+            // The old leader returns when another member leads; before that it would win every
+            // vote.
             self.kill(&[leader.member]);
             let _ = self.next_leader(leader.epoch);
             self.start(leader.member);
@@ -218,37 +222,37 @@ impl Group {
         leader
     }
 
-    /// Whom a member takes for the leader, itself perhaps; `None` if it does not answer, too.
+    /// The leader that a member knows, possibly itself; `None` also if the member does not answer.
     #[must_use]
     pub fn followed_by(&self, member: u32) -> Option<u32> {
         let leader = self.status(member)?["leader"].as_u64()?;
         leader.try_into().ok()
     }
 
-    /// Waits until a member follows another one.
+    /// Waits until a member follows this leader.
     pub fn wait_until_follows(&self, member: u32, leader: u32) {
-        wait_for(&format!("{member} to follow {leader}"), || {
+        wait_for(&format!("member {member} to follow {leader}"), || {
             (self.followed_by(member) == Some(leader)).then_some(())
         });
     }
 
-    /// Waits until all these follow a leader that has acted under an epoch above this one.
+    /// Waits until all these members follow a leader that has acted under an epoch above this one.
     #[must_use]
     pub fn settled(&self, above: u64, members: &[u32]) -> Leader {
-        wait_for("a leader that all know", || {
+        wait_for("a leader that all members know", || {
             let leader = self.leaders().pop().filter(|leader| leader.epoch > above)?;
             let knows = |&member: &u32| self.followed_by(member) == Some(leader.member);
             members.iter().all(knows).then_some(leader)
         })
     }
 
-    /// Waits for the first act under an epoch above this one.
+    /// Waits for the first action under an epoch above this one.
     #[must_use]
     pub fn next_leader(&self, above: u64) -> Leader {
         Leader::of(&self.receiver.next_leader(above))
     }
 
-    /// All that have acted and were let pass, in the order in which they began.
+    /// All leaders with an accepted action, in the order of their first ones.
     #[must_use]
     pub fn leaders(&self) -> Vec<Leader> {
         let mut leaders: Vec<Leader> = Vec::new();
@@ -260,35 +264,35 @@ impl Group {
         leaders
     }
 
-    /// The last one of them.
+    /// The last leader.
     ///
     /// # Panics
     ///
-    /// If nobody has acted.
+    /// If there was none.
     #[must_use]
     pub fn last_leader(&self) -> Leader {
-        *self.leaders().last().expect("somebody has acted")
+        *self.leaders().last().expect("a leader")
     }
 
-    /// Waits for the end of a member that was told to stop.
+    /// Waits for the end of a member that was stopped.
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn end_of(&mut self, member: u32) -> ExitStatus {
-        let mut process = self.members.remove(&member).expect("a member that runs");
+        let mut process = self.members.remove(&member).expect("a running member");
         process.wait()
     }
 
-    /// Waits until a member has found by itself that its term is over. It may have ended itself then,
-    /// if its command was not gone at once; whoever runs it starts it again.
+    /// Waits until a member has noticed the end of its term. The process may have exited then, if
+    /// its command did not stop at once; a supervisor would start it again.
     ///
     /// # Panics
     ///
-    /// If it does not run, or has ended for another reason.
+    /// If it is not running, or has ended for another reason.
     pub fn wait_until_stepped_down(&mut self, member: u32) {
-        let process = self.members.get_mut(&member).expect("a member that runs");
-        let has_ended = wait_for(&format!("{member} to step down by itself"), || {
+        let process = self.members.get_mut(&member).expect("a running member");
+        let has_ended = wait_for(&format!("member {member} to step down"), || {
             let has_ended = process.has_ended();
             (has_ended || process.stderr().contains("leadership lost")).then_some(has_ended)
         });
@@ -302,14 +306,14 @@ impl Group {
         }
     }
 
-    /// From now on nothing gets from one to the other, neither what it asks nor what it answers.
+    /// From now on all traffic between these two is lost if `from` has opened the connection.
     pub fn cut_one_way(&self, from: u32, to: u32) {
         self.links[&(from, to)].set(ProxyMode::HangRequests);
         self.links[&(to, from)].set(ProxyMode::HangReplies);
     }
 
-    /// From now on nothing gets from the ones to the others, in either direction.
-    pub fn part(&self, ones: &[u32], others: &[u32]) {
+    /// From now on all traffic between the two sets is lost, in both directions.
+    pub fn partition(&self, ones: &[u32], others: &[u32]) {
         for &one in ones {
             for &other in others {
                 self.links[&(one, other)].set(ProxyMode::Hang);
@@ -318,26 +322,26 @@ impl Group {
         }
     }
 
-    /// The way from one to the other: what the one asks, and what the other answers to it.
+    /// The link that carries requests from one member to the other, and their answers.
     #[must_use]
     pub fn link(&self, from: u32, to: u32) -> &Proxy {
         &self.links[&(from, to)]
     }
 
-    /// From now on everything arrives, and so does what was held up.
+    /// Ends all cuts and delays; delayed traffic arrives.
     pub fn heal(&self) {
         for link in self.links.values() {
             link.set(ProxyMode::Pass);
         }
     }
 
-    /// Looks on for so long.
-    pub fn look_on(&self, time: Duration) {
+    /// Lets this much time pass.
+    pub fn let_pass(&self, time: Duration) {
         let begin = Instant::now();
         wait_for("time to pass", || (begin.elapsed() >= time).then_some(()));
     }
 
-    /// Everyone but these.
+    /// All members but these.
     #[must_use]
     pub fn all_but(members: &[u32]) -> Vec<u32> {
         let mut all = MEMBERS.to_vec();
@@ -346,7 +350,7 @@ impl Group {
     }
 }
 
-/// Who acted, and under which epoch.
+/// The member that acted, and its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leader {
     /// The member.
@@ -356,11 +360,11 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Who did this.
+    /// The member of this action.
     ///
     /// # Panics
     ///
-    /// If it was no member.
+    /// If it is no member.
     #[must_use]
     pub fn of(act: &Act) -> Self {
         Self {

@@ -1,5 +1,6 @@
-//! What the whole-system tests share: stores, groups of members, processes, a network that fails on
-//! demand, judges of what leaders did and stores said, and waiting for a condition with a limit.
+//! The shared parts of the whole-system tests: stores, groups of members, processes, a network that
+//! fails on demand, checks of the actions of leaders and the answers of stores, and waiting for a
+//! condition with a limit.
 
 pub mod azurite;
 pub mod group;
@@ -21,14 +22,14 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How long a test waits for something that will happen. Only a test that fails waits so long.
+/// How long a test waits for an expected event. Only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until `condition` gives something.
+/// Waits until `condition` returns a value.
 ///
 /// # Panics
 ///
-/// If it does not within [`PATIENCE`], with what was waited for.
+/// If it does not within [`PATIENCE`]; the message contains `what`.
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -37,14 +38,14 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    panic!("waited for {what} in vain");
+    panic!("timed out waiting for {what}");
 }
 
-/// Waits until `condition` gives something, without blocking the runtime.
+/// Waits until `condition` returns a value, without blocking the runtime.
 ///
 /// # Panics
 ///
-/// If it does not within [`PATIENCE`], with what was waited for.
+/// If it does not within [`PATIENCE`]; the message contains `what`.
 pub async fn wait_until<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -53,11 +54,11 @@ pub async fn wait_until<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("waited for {what} in vain");
+    panic!("timed out waiting for {what}");
 }
 
-/// A limit for a whole test: while it lives, a clock runs, and when that has run down the process
-/// ends with an error. A promise that is broken so that a test would hang makes it fail.
+/// A limit for a whole test: when the time is up before the limit is dropped, the process exits
+/// with an error. So a test that would hang fails.
 #[derive(Debug)]
 pub struct Limit {
     _alive: mpsc::Sender<()>,
@@ -71,9 +72,9 @@ impl Limit {
         let test = thread::current().name().unwrap_or("a test").to_owned();
         thread::spawn(move || {
             if ended.recv_timeout(2 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                // Not print: the output of a test that hangs is never shown.
+                // Not `eprintln!`: the captured output of a hanging test is never shown.
                 let _ = writeln!(io::stderr(), "{test} hangs");
-                // Nothing is dropped by an exit, and its processes would go on for ever.
+                // An exit drops nothing, so the processes of the test would stay.
                 for started in &process::descendants(Pid::this())[1..] {
                     let _ = kill(*started, Signal::SIGKILL);
                 }

@@ -1,4 +1,4 @@
-//! What a test needs of the machine, and what it says where that is not there.
+//! The requirements of tests on the machine, and messages for missing ones.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Whether what a test needs is there. If it is not the test can't run here, which it says; where
-/// nobody reads that, it fails.
+/// Whether a test's requirement is met. If not, the test cannot run here and prints a message; in
+/// CI it fails instead.
 ///
 /// # Panics
 ///
-/// Where `CI=true`, and it is not there.
+/// If it is not met and `CI=true`.
 #[must_use]
-pub fn can_run(test: &str, needs: &str, is_there: bool) -> bool {
-    if !is_there {
+pub fn can_run(test: &str, needs: &str, is_met: bool) -> bool {
+    if !is_met {
         assert!(
             std::env::var_os("CI").is_none_or(|value| value != "true"),
             "{test} needs {needs}"
         );
         skipped(test, &format!("it needs {needs}"));
     }
-    is_there
+    is_met
 }
 
-/// Says that this was not tested, and why. It is seen also where the output of tests that pass is not:
-/// that is what they print, not what the process writes.
+/// Prints that a test was skipped, and why. It writes to stderr directly, since the captured output
+/// of passing tests is not shown.
 pub fn skipped(test: &str, why: &str) {
-    // One write, so that other tests don't write in between.
+    // One write, so that lines of other tests do not get in between.
     let line = format!("SKIPPED {test}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
@@ -42,16 +42,17 @@ pub fn has_program(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// How long a program may take to say something short: `npx` may ask the network, and that may be silent.
+/// How long a program may take for a short output: `npx` may send a request to the network without
+/// an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What this program says, if it can be started, and ends well and in time.
+/// The output of this program, if it starts and ends successfully in time.
 ///
 /// # Panics
 ///
-/// If it can't be waited for.
+/// If waiting for it fails.
 #[must_use]
-pub fn said(command: &mut Command) -> Option<String> {
+pub fn output_of(command: &mut Command) -> Option<String> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::null()).spawn().ok()?;
     let until = Instant::now() + PATIENCE;
@@ -66,11 +67,11 @@ pub fn said(command: &mut Command) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A library for `LD_PRELOAD` from a C source, in this folder; `None` where the test can't run.
+/// A library for `LD_PRELOAD` from a C source, in this folder; `None` if the test cannot run.
 ///
 /// # Panics
 ///
-/// If the source can't be compiled.
+/// If the source does not compile.
 #[must_use]
 pub fn preload(test: &str, source: &str, folder: &Path) -> Option<PathBuf> {
     let can_compile = has_program("cc") && cfg!(target_os = "linux");
@@ -86,16 +87,16 @@ pub fn preload(test: &str, source: &str, folder: &Path) -> Option<PathBuf> {
     Some(library)
 }
 
-/// A small disk; it is taken away when this is dropped.
+/// A small disk; it is unmounted when this is dropped.
 #[derive(Debug)]
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts one; `None` where the test can't run.
+    /// Mounts one; `None` if the test cannot run.
     ///
     /// # Panics
     ///
-    /// If there can't be a folder for it.
+    /// If there is no folder for it.
     #[must_use]
     pub fn mount(test: &str, kibibytes: u32) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
@@ -109,17 +110,17 @@ impl SmallDisk {
         can_run(test, "to mount a disk of its own (root)", is_mounted).then_some(Self(folder))
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// From now on there is so much room.
+    /// Changes the size of the disk.
     ///
     /// # Panics
     ///
-    /// If there is not.
+    /// If that fails.
     pub fn grow(&self, kibibytes: u32) {
         let grown = Command::new("mount")
             .args(["-o", &format!("remount,size={kibibytes}k")])
@@ -128,11 +129,11 @@ impl SmallDisk {
         assert!(grown.is_ok_and(|grown| grown.success()), "a larger disk");
     }
 
-    /// Takes all the room that there is, with a file that can be removed.
+    /// Fills all free space with a file that can be removed.
     ///
     /// # Panics
     ///
-    /// If there can't be another file.
+    /// If the file cannot be created.
     #[must_use]
     pub fn fill(&self) -> PathBuf {
         let path = self.path().join("ballast");
@@ -144,7 +145,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a process that was just killed may still have files there.
+        // Lazily: a process that was just killed may still have files open.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
@@ -154,13 +155,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_can_not_run_says_so_where_output_is_captured() {
+    fn a_skipped_test_prints_a_message_even_if_output_is_captured() {
         let inner = "TENURE_TESTS_CAN_NOT_RUN";
         if std::env::var_os(inner).is_some() {
             assert!(!can_run("journey", "a moon", false));
             return;
         }
-        let this = "needs::tests::a_test_that_can_not_run_says_so_where_output_is_captured";
+        let this = "needs::tests::a_skipped_test_prints_a_message_even_if_output_is_captured";
         let mut tests = Command::new(std::env::current_exe().unwrap());
         tests
             .args(["--exact", this])
@@ -169,7 +170,7 @@ mod tests {
         let output = tests.output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let said = "SKIPPED journey: it needs a moon";
-        assert!(stderr.lines().any(|line| line == said), "{output:?}");
+        let output_of = "SKIPPED journey: it needs a moon";
+        assert!(stderr.lines().any(|line| line == output_of), "{output:?}");
     }
 }

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use crate::wait_for;
 
-/// The command that belongs to the tests that run.
+/// The command that belongs to the running tests.
 ///
 /// # Panics
 ///
@@ -22,10 +22,10 @@ use crate::wait_for;
 #[must_use]
 pub fn tenure() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
-    let mut folder = test.parent().expect("a test lies in a folder");
-    // Tests lie in target/PROFILE/deps, binaries in target/PROFILE.
+    let mut folder = test.parent().expect("a test is in a folder");
+    // Tests are in target/PROFILE/deps, binaries in target/PROFILE.
     if folder.ends_with("deps") {
-        folder = folder.parent().expect("deps lies in a folder");
+        folder = folder.parent().expect("deps is in a folder");
     }
     let path = folder.join("tenure");
     assert!(
@@ -36,24 +36,24 @@ pub fn tenure() -> PathBuf {
     path
 }
 
-/// Runs the command to its end.
+/// Runs the command until it ends.
 ///
 /// # Panics
 ///
-/// If it can't be started, or does not end.
+/// If it does not start or does not end.
 #[must_use]
 pub fn run(arguments: &[&str]) -> Output {
     output(&mut command(arguments))
 }
 
-/// Runs this command to its end.
+/// Runs this command until it ends.
 ///
 /// # Panics
 ///
-/// If it can't be started, or does not end.
+/// If it does not start or does not end.
 pub fn output(command: &mut Command) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Ending(child.spawn().expect("the command starts"));
+    let mut child = KillOnDrop(child.spawn().expect("the command starts"));
     let read = |mut pipe: Box<dyn Read + Send>| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -76,18 +76,18 @@ pub fn output(command: &mut Command) -> Output {
     }
 }
 
-/// A process that is killed when it is dropped.
+/// A process that is killed when this is dropped.
 #[derive(Debug)]
-struct Ending(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ending {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The command with arguments, and without what the environment of the tests says of it.
+/// The command with these arguments, without the environment variables for it that the tests have.
 #[must_use]
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(tenure());
@@ -100,10 +100,10 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// A process that is killed when it is dropped. What it writes is kept.
+/// A process that is killed when this is dropped. Its output is kept.
 #[derive(Debug)]
 pub struct Process {
-    child: Ending,
+    child: KillOnDrop,
     stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
 }
@@ -113,7 +113,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it can't be started.
+    /// If it does not start.
     #[must_use]
     pub fn start(arguments: &[&str]) -> Self {
         Self::spawn(&mut command(arguments))
@@ -123,22 +123,23 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it can't be started.
+    /// If it does not start.
     #[must_use]
     pub fn spawn(command: &mut Command) -> Self {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let mut process = Self::spawn_unread(command, writer);
-        // It keeps the writing end, and then the pipe would not end with the process.
+        // The command holds the writing end, so the pipe would not end with the process.
         command.stderr(Stdio::null());
         process.read_stderr(reader);
         process
     }
 
-    /// Starts this command with this for its stderr, which nobody reads before [`Process::read_stderr`].
+    /// Starts this command with this pipe as its stderr. Nothing reads from it before
+    /// [`Process::read_stderr`].
     ///
     /// # Panics
     ///
-    /// If it can't be started.
+    /// If it does not start.
     #[must_use]
     pub fn spawn_unread(command: &mut Command, stderr: PipeWriter) -> Self {
         let mut child = command
@@ -149,31 +150,31 @@ impl Process {
         Self {
             stdout: collect(child.stdout.take().expect("a pipe")),
             stderr: Arc::default(),
-            child: Ending(child),
+            child: KillOnDrop(child),
         }
     }
 
-    /// From now on what it writes to stderr is read from this end of the pipe.
+    /// Starts reading the stderr of the process from this end of the pipe.
     pub fn read_stderr(&mut self, reader: PipeReader) {
         self.stderr = collect(reader);
     }
 
-    /// Its process id.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_raw(self.child.0.id().cast_signed())
     }
 
-    /// Sends a signal to it alone.
+    /// Sends a signal to this process only.
     ///
     /// # Panics
     ///
-    /// If it has ended and was waited for.
+    /// If the process has ended and was waited for.
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).expect("a process to signal");
     }
 
-    /// What it has written to stdout so far.
+    /// The stdout of the process so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout
@@ -182,7 +183,7 @@ impl Process {
             .clone()
     }
 
-    /// What it has written to stderr so far.
+    /// The stderr of the process so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr
@@ -191,23 +192,23 @@ impl Process {
             .clone()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     ///
     /// # Panics
     ///
     /// If it does not end.
     pub fn wait(&mut self) -> ExitStatus {
         let child = &mut self.child.0;
-        wait_for("a process to end", || {
+        wait_for("the end of a process", || {
             child.try_wait().expect("a process to wait for")
         })
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     ///
     /// # Panics
     ///
-    /// If the system does not say.
+    /// If the system call fails.
     pub fn has_ended(&mut self) -> bool {
         self.child
             .0
@@ -217,17 +218,17 @@ impl Process {
     }
 }
 
-/// A pipe that takes nothing more until somebody reads.
+/// A full pipe: writing to it blocks until something reads from it.
 ///
 /// # Panics
 ///
-/// If there is no pipe to be had.
+/// If the system has no pipe left.
 #[must_use]
 pub fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe that may be full");
     while writer.write(&[b'\n'; 4096]).is_ok() {}
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).expect("a pipe that makes wait");
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).expect("a pipe that blocks");
     (reader, writer)
 }
 
@@ -244,7 +245,7 @@ fn collect(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     text
 }
 
-/// A store as a process, on the embedded engine.
+/// A store process with the embedded engine.
 #[derive(Debug)]
 pub struct StoreProcess {
     /// The process.
@@ -257,7 +258,7 @@ impl StoreProcess {
     ///
     /// # Panics
     ///
-    /// If it does not come up.
+    /// If it does not start.
     #[must_use]
     pub fn start(data_dir: &Path) -> Self {
         Self::start_at(data_dir, "127.0.0.1:0")
@@ -267,12 +268,12 @@ impl StoreProcess {
     ///
     /// # Panics
     ///
-    /// If it does not come up.
+    /// If it does not start.
     #[must_use]
     pub fn start_at(data_dir: &Path, listen: &str) -> Self {
         let folder = data_dir.to_str().expect("a folder in UTF-8");
         let mut process = Process::start(&["serve", "--listen", listen, "--data-dir", folder]);
-        let address = wait_for("the store to listen", || {
+        let address = wait_for("the start of the store", || {
             assert!(
                 !process.has_ended(),
                 "the store has ended: {}",
@@ -287,20 +288,20 @@ impl StoreProcess {
         Self { process, address }
     }
 
-    /// Where it listens.
+    /// The address that the store listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens, for `--server`.
+    /// The URL of the store, for `--server`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 }
 
-/// Whether a process lives (and is no zombie).
+/// Whether a process is running (and is not a zombie).
 #[must_use]
 pub fn is_alive(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
@@ -312,7 +313,7 @@ pub fn is_alive(pid: i32) -> bool {
     })
 }
 
-/// A process, and all that it has started.
+/// A process and all its descendants.
 #[must_use]
 pub fn descendants(process: Pid) -> Vec<Pid> {
     let mut all = vec![process];

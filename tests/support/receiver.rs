@@ -1,7 +1,7 @@
-//! A fenced receiver: it refuses smaller epochs, and records who acted when, on one clock that all
+//! A fenced receiver: it refuses smaller epochs, and records all actions on one clock that all
 //! processes of a machine share.
 //!
-//! It is written apart from the library's own fence, so that it may judge it.
+//! It does not use the library's fence, so that it can check it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -14,12 +14,11 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::wait_for;
 
-/// The clock of everything that is recorded: it is the same in all processes, and no test makes it
-/// jump.
+/// The clock of all records: it is the same in all processes, and no test makes it jump.
 ///
 /// # Panics
 ///
-/// If the system has none.
+/// If the system has no such clock.
 #[must_use]
 pub fn now() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC)
@@ -27,35 +26,35 @@ pub fn now() -> Duration {
         .into()
 }
 
-/// One attempt to act as the leader.
+/// An attempt to act as the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// Who acted.
+    /// The candidate.
     pub candidate: String,
-    /// Under which epoch.
+    /// Its epoch.
     pub epoch: u64,
-    /// Read before the leader asked whether it leads.
+    /// The time before the candidate checked whether it leads.
     pub before: Duration,
-    /// Read after it was told that it does.
+    /// The time after that check succeeded.
     pub after: Duration,
-    /// When the receiver got it.
+    /// The time at which the receiver got the attempt.
     pub at: Duration,
-    /// Whether the fence let it pass.
+    /// Whether the fence accepted it.
     pub accepted: bool,
 }
 
-/// Something that a candidate says of itself.
+/// A message of a candidate about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Who says it.
+    /// The candidate.
     pub candidate: String,
-    /// What.
+    /// The text.
     pub text: String,
-    /// When the receiver got it.
+    /// The time at which the receiver got it.
     pub at: Duration,
 }
 
-/// The receiver, on threads of its own.
+/// The receiver, on its own threads.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
@@ -70,7 +69,7 @@ struct Table {
 }
 
 impl Receiver {
-    /// Starts one on a free port.
+    /// Starts a receiver on a free port.
     ///
     /// # Panics
     ///
@@ -90,35 +89,35 @@ impl Receiver {
         Self { address, table }
     }
 
-    /// Where it listens.
+    /// The address that the receiver listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Everything that was attempted so far.
+    /// All attempts so far.
     #[must_use]
     pub fn acts(&self) -> Vec<Act> {
         lock(&self.table).acts.clone()
     }
 
-    /// Everything that candidates said so far.
+    /// All notes so far.
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
         lock(&self.table).notes.clone()
     }
 
-    /// Waits for the first act under an epoch above this one.
+    /// Waits for the first attempt under an epoch above this one.
     #[must_use]
     pub fn next_leader(&self, above: u64) -> Act {
-        wait_for("the next leader to act", || {
+        wait_for("the next leader", || {
             let acts = self.acts();
             acts.into_iter()
                 .find(|act| act.epoch > above && act.accepted)
         })
     }
 
-    /// The last act of this candidate under this epoch.
+    /// The last attempt of this candidate under this epoch.
     ///
     /// # Panics
     ///
@@ -132,83 +131,85 @@ impl Receiver {
         of.next_back().expect("it has acted")
     }
 
-    /// Waits for a note that begins so.
+    /// Waits for a note with this beginning.
     #[must_use]
     pub fn note(&self, candidate: &str, start: &str) -> Note {
-        wait_for(&format!("{candidate} to say {start}"), || {
-            let mut notes = self.notes().into_iter();
-            notes.find(|note| note.candidate == candidate && note.text.starts_with(start))
-        })
+        wait_for(
+            &format!("a note of {candidate} that starts with {start}"),
+            || {
+                let mut notes = self.notes().into_iter();
+                notes.find(|note| note.candidate == candidate && note.text.starts_with(start))
+            },
+        )
     }
 
-    /// Fails if two leaders took themselves for the leader at once, or if the fence has let a stale
-    /// write pass.
+    /// Checks that no two terms overlapped, and that the fence accepted no stale write.
     ///
     /// # Panics
     ///
-    /// With who did.
+    /// With the violation.
     pub fn assert_one_at_a_time(&self) {
         if let Some(overlap) = overlap(&self.acts()) {
             panic!("{overlap}");
         }
     }
 
-    /// Fails if the fence has let a stale write pass, whoever led meanwhile.
+    /// Checks that the fence accepted no stale write, even if terms overlapped.
     ///
     /// # Panics
     ///
-    /// With its epoch.
+    /// With the epoch of the violation.
     pub fn assert_fence_held(&self) {
-        if let Some(stale) = let_pass(&self.acts()) {
+        if let Some(stale) = accepted_stale(&self.acts()) {
             panic!("{stale}");
         }
     }
 }
 
-/// A stale write that the fence has let pass.
+/// A stale write that the fence accepted.
 #[must_use]
-pub fn let_pass(acts: &[Act]) -> Option<String> {
+pub fn accepted_stale(acts: &[Act]) -> Option<String> {
     let mut greatest = 0;
     for act in acts {
         if act.accepted && act.epoch < greatest {
-            return Some(format!("the fence let epoch {} pass", act.epoch));
+            return Some(format!("the fence accepted epoch {}", act.epoch));
         }
         greatest = greatest.max(act.epoch);
     }
     None
 }
 
-/// Two candidates that took themselves for the leader at once, as far as is certain: a reign was
-/// believed in at least from the end of its first check to the begin of its last one. What was
-/// begun rightly and came late is no overlap: the fence is there for it.
+/// Two candidates that certainly considered themselves the leader at the same time. A term lasts at
+/// least from the end of its first check to the begin of its last one. A write whose check was
+/// before the next term, but which arrived late, is no overlap: the fence refuses it.
 #[must_use]
 pub fn overlap(acts: &[Act]) -> Option<String> {
-    let mut reigns: BTreeMap<u64, (String, Duration, Duration)> = BTreeMap::new();
+    let mut terms: BTreeMap<u64, (String, Duration, Duration)> = BTreeMap::new();
     for act in acts {
-        let reign = reigns
+        let term = terms
             .entry(act.epoch)
             .or_insert_with(|| (act.candidate.clone(), act.after, act.before));
-        if reign.0 != act.candidate {
-            let (one, other) = (&reign.0, &act.candidate);
+        if term.0 != act.candidate {
+            let (one, other) = (&term.0, &act.candidate);
             return Some(format!("{one} and {other} act under epoch {}", act.epoch));
         }
-        reign.1 = reign.1.min(act.after);
-        reign.2 = reign.2.max(act.before);
+        term.1 = term.1.min(act.after);
+        term.2 = term.2.max(act.before);
     }
-    if let Some(stale) = let_pass(acts) {
+    if let Some(stale) = accepted_stale(acts) {
         return Some(stale);
     }
     let mut until: Option<(u64, &String, Duration)> = None;
-    for (epoch, (candidate, first, last)) in &reigns {
-        if let Some((old, holder, believed)) = until
-            && believed > *first
+    for (epoch, (candidate, first, last)) in &terms {
+        if let Some((old, holder, end)) = until
+            && end > *first
         {
-            let by = believed - *first;
+            let by = end - *first;
             return Some(format!(
-                "{holder} acts under {old} {by:?} after {candidate} began under {epoch}"
+                "{holder} acts under {old} {by:?} after the begin of {candidate} under {epoch}"
             ));
         }
-        if until.is_none_or(|(.., believed)| believed < *last) {
+        if until.is_none_or(|(.., end)| end < *last) {
             until = Some((*epoch, candidate, *last));
         }
     }
@@ -219,7 +220,7 @@ fn serve(connection: &TcpStream, table: &Mutex<Table>) {
     let mut writer = connection;
     for line in BufReader::new(connection).lines().map_while(Result::ok) {
         let at = now();
-        let accepted = lock(table).take(&line, at);
+        let accepted = lock(table).handle_line(&line, at);
         let answer: &[u8] = if accepted { b"ok\n" } else { b"stale\n" };
         if writer.write_all(answer).is_err() {
             return;
@@ -228,7 +229,7 @@ fn serve(connection: &TcpStream, table: &Mutex<Table>) {
 }
 
 impl Table {
-    fn take(&mut self, line: &str, at: Duration) -> bool {
+    fn handle_line(&mut self, line: &str, at: Duration) -> bool {
         let mut words = line.splitn(3, ' ');
         let mut word = || words.next().unwrap_or_default();
         let (kind, candidate, rest) = (word(), word().to_owned(), word());
@@ -243,7 +244,7 @@ impl Table {
         }
         let numbers: Vec<u64> = rest.split(' ').flat_map(str::parse).collect();
         let [epoch, before, after] = numbers[..] else {
-            panic!("no act: {line}");
+            panic!("invalid line: {line}");
         };
         let accepted = epoch >= self.greatest;
         self.greatest = self.greatest.max(epoch);
@@ -286,7 +287,7 @@ impl Link {
         }
     }
 
-    /// Acts; `false` if the fence refuses.
+    /// Attempts to act; `false` if the fence refuses.
     ///
     /// # Panics
     ///
@@ -295,20 +296,20 @@ impl Link {
         let (before, after) = (before.as_nanos(), after.as_nanos());
         let candidate = &self.candidate;
         let line = format!("act {candidate} {epoch} {before} {after}\n");
-        self.say(&line) == "ok\n"
+        self.send(&line) == "ok\n"
     }
 
-    /// Says something.
+    /// Sends a note.
     ///
     /// # Panics
     ///
     /// If the receiver is gone.
     pub fn note(&mut self, text: &str) {
         let line = format!("note {} {text}\n", self.candidate);
-        self.say(&line);
+        self.send(&line);
     }
 
-    fn say(&mut self, line: &str) -> String {
+    fn send(&mut self, line: &str) -> String {
         let mut answer = String::new();
         let mut stream = self.reader.get_ref();
         stream.write_all(line.as_bytes()).expect("a receiver");
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn reigns_one_after_another_are_fine_and_so_is_a_late_write_that_is_refused() {
+    fn consecutive_terms_and_a_refused_late_write_are_no_overlap() {
         let late = Act {
             at: MS * 900,
             ..act("a", 1, 20, false)
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_leader_that_still_believes_in_itself_is_found() {
+    fn an_overlap_of_two_terms_is_found() {
         let acts = [
             act("a", 1, 0, true),
             act("b", 2, 500, true),
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn one_epoch_for_two_is_found() {
+    fn two_candidates_with_one_epoch_are_found() {
         let acts = [act("a", 1, 0, true), act("b", 1, 500, true)];
         assert!(
             overlap(&acts)
@@ -366,9 +367,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_write_that_passes_is_found() {
+    fn a_stale_write_that_is_accepted_is_found() {
         let acts = [act("a", 2, 0, true), act("b", 1, 500, true)];
-        assert!(overlap(&acts).unwrap().contains("let epoch 1 pass"));
+        assert!(overlap(&acts).unwrap().contains("accepted epoch 1"));
     }
 
     #[test]

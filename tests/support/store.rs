@@ -1,15 +1,16 @@
-//! A store in this process, with a runtime of its own.
+//! A store in this process, with its own runtime.
 
 use std::net::SocketAddr;
 use std::thread;
 
 use reqwest::Url;
+use tenure::store::Endpoint;
 use tenure_azure::server::{Azure, AzureAccount, AzureConfig};
 use tenure_server::{Config, Server, Store};
 use tokio::sync::oneshot;
 
-/// A store in memory, on threads of its own, so that nothing a test does to its runtime touches it.
-/// It stops when it is dropped.
+/// A store in memory, on its own threads, so that the runtime of a test does not affect it. It
+/// stops when this is dropped.
 #[derive(Debug)]
 pub struct LocalStore {
     address: SocketAddr,
@@ -18,21 +19,21 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// Starts one on a free port.
+    /// Starts a store on a free port.
     ///
     /// # Panics
     ///
-    /// If it can't.
+    /// If that fails.
     #[must_use]
     pub fn start() -> Self {
         Self::start_as(|server, _| server)
     }
 
-    /// Starts one that speaks to Azure's clients, too, for the development account.
+    /// Starts a store with the Azure API, for the development account.
     ///
     /// # Panics
     ///
-    /// If it can't.
+    /// If that fails.
     #[must_use]
     pub fn start_with_azure() -> Self {
         Self::start_as(|server, store| {
@@ -69,29 +70,43 @@ impl LocalStore {
         }
     }
 
-    /// Where it listens.
+    /// The address that the store listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens, as a client wants it.
+    /// The address for clients of this library.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        endpoint(self.address)
+    }
+
+    /// The address for other HTTP clients.
     #[must_use]
     pub fn url(&self) -> Url {
         url(self.address)
     }
 }
 
-/// A store's address as a client wants it.
+/// A store's address for clients of this library.
 ///
 /// # Panics
 ///
 /// Never: every socket address makes a URL.
 #[must_use]
+pub fn endpoint(address: SocketAddr) -> Endpoint {
+    url(address).as_str().parse().expect("an address")
+}
+
+/// The URL of this address.
+///
+/// # Panics
+///
+/// Never: every socket address forms a URL.
+#[must_use]
 pub fn url(address: SocketAddr) -> Url {
-    format!("http://{address}")
-        .parse()
-        .expect("an address makes a URL")
+    format!("http://{address}").parse().expect("a URL")
 }
 
 impl Drop for LocalStore {

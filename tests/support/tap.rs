@@ -1,4 +1,4 @@
-//! A proxy that writes down what clients ask a store and what it answers.
+//! A proxy that records the requests of clients and the answers of a store.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,8 +18,8 @@ use tokio::net::TcpListener;
 use crate::history::{Answer, Call, Seen, What, check};
 use crate::receiver::now;
 
-/// A proxy in front of a store, which may be killed and come back at its address. It ends with the
-/// runtime it was started on.
+/// A proxy in front of a store, which may be killed and start again at its address. The proxy ends
+/// with its runtime.
 #[derive(Debug)]
 pub struct Tap {
     address: SocketAddr,
@@ -28,7 +28,7 @@ pub struct Tap {
     grants: Arc<Grants>,
 }
 
-/// Answers with grants, of which the first one of each lease id may be lost.
+/// Answers with grants, of which the first for each lease id may be lost.
 #[derive(Debug, Default)]
 struct Grants {
     are_lost: AtomicBool,
@@ -36,7 +36,7 @@ struct Grants {
 }
 
 impl Tap {
-    /// Starts one in front of this address.
+    /// Starts a proxy in front of this address.
     ///
     /// # Panics
     ///
@@ -45,8 +45,8 @@ impl Tap {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let calls = Arc::<Mutex<Vec<Call>>>::default();
-        // A connection that was kept would die with a store that is killed, and take a request
-        // with it that a new one would have brought through.
+        // A kept connection would break with a killed store, and fail a request that would succeed
+        // over a new connection.
         let http = reqwest::Client::builder()
             .pool_max_idle_per_host(0)
             .no_proxy()
@@ -83,44 +83,44 @@ impl Tap {
         }
     }
 
-    /// Where it listens.
+    /// The address that the proxy listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on answers are on their way for so long.
+    /// From now on answers take this much longer.
     pub fn delay_answers(&self, by: Duration) {
         let millis = by.as_millis().try_into().unwrap_or(u64::MAX);
         self.delay.store(millis, Ordering::SeqCst);
     }
 
-    /// From now on the answer to every acquire that is granted is lost once: the store has acted, and the
-    /// connection breaks.
+    /// From now on the answer to every granted acquire is lost once: the store has granted the
+    /// lease, and the connection breaks.
     pub fn lose_grants(&self) {
         self.grants.are_lost.store(true, Ordering::SeqCst);
     }
 
-    /// How many of those were lost.
+    /// The number of lost answers.
     #[must_use]
     pub fn lost_grants(&self) -> usize {
         lock(&self.grants.lost).len()
     }
 
-    /// Everything that was asked so far.
+    /// All calls so far.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         lock(&self.calls).clone()
     }
 
-    /// Fails if what was asked and answered so far can't be true.
+    /// Checks that the requests and answers so far are possible.
     ///
     /// # Panics
     ///
-    /// With what can't be, and what led to it.
+    /// If they are not; the message contains the violation and its calls.
     pub fn assert_possible(&self) {
         let calls = self.calls();
-        assert!(!calls.is_empty(), "nobody asked the store for anything");
+        assert!(!calls.is_empty(), "the store got no request");
         if let Err((lease, violation)) = check(&calls) {
             for call in calls.iter().filter(|call| call.lease == lease) {
                 eprintln!("{call:?}");
@@ -167,9 +167,9 @@ async fn forward(
         }
         Err(error) => Err(error),
     };
-    // What was cut off is as if no answer had come.
+    // An incomplete answer counts as none.
     let Ok((status, headers, body)) = whole else {
-        let mut response = Response::new(Body::from("the store is away"));
+        let mut response = Response::new(Body::from("the store is unreachable"));
         *response.status_mut() = StatusCode::BAD_GATEWAY;
         return response;
     };
@@ -183,25 +183,31 @@ async fn forward(
         return Response::new(Body::from_stream(bytes));
     }
     let received = instant();
-    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let parsed: Value = serde_json::from_slice(&body).unwrap_or_default();
     let mut known = lock(&calls);
     if is_list {
-        known.extend(said["leases"].as_array().into_iter().flatten().map(|view| {
-            let name = |field: &str| view[field].as_str().unwrap_or_default();
-            Call {
-                lease: format!("{}/{}", name("namespace"), name("lease")),
-                what: What::Read,
-                sent,
-                answer: seen(view).map(|seen| (received, Answer::Done(seen))),
-            }
-        }));
+        known.extend(
+            parsed["leases"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|view| {
+                    let name = |field: &str| view[field].as_str().unwrap_or_default();
+                    Call {
+                        lease: format!("{}/{}", name("namespace"), name("lease")),
+                        what: What::Read,
+                        sent,
+                        answer: seen(view).map(|seen| (received, Answer::Done(seen))),
+                    }
+                }),
+        );
     }
-    let answers = said["results"].as_array();
+    let answers = parsed["results"].as_array();
     for (index, call) in known[begin..].iter_mut().take(asked.len()).enumerate() {
         let answer = match answers.and_then(|answers| answers.get(index)) {
-            // A problem has a status of its own.
+            // The body of a problem contains its status.
             Some(one) => answered(one["status"].as_u64().unwrap_or(200), one),
-            None => answered(status.as_u16().into(), &said),
+            None => answered(status.as_u16().into(), &parsed),
         };
         call.answer = answer.map(|answer| (received, answer));
     }
@@ -216,8 +222,8 @@ async fn forward(
     response
 }
 
-/// The leases and the questions, as far as the rules are about them. Deletions are not: the answer has
-/// no revision that would say when they happened.
+/// The leases and the requests that the rules of leases cover. Deletions are not among them: their
+/// answers contain no revision.
 fn asked(method: &Method, path: &str, body: &[u8]) -> Vec<(String, What)> {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let parts = path.strip_prefix("/v1/namespaces/").unwrap_or_default();
@@ -263,7 +269,7 @@ fn what(method: &str, verb: &str, body: &Value) -> Option<What> {
         ("POST", "release") => What::Release {
             lease_id: lease_id("lease_id")?,
         },
-        // Without an id an operator asks, which is a break.
+        // Without an id it is an operator's request, which works as a break.
         ("POST", "handover") => match lease_id("lease_id") {
             Some(lease_id) => What::HandOver {
                 lease_id,
@@ -284,11 +290,11 @@ fn what(method: &str, verb: &str, body: &Value) -> Option<What> {
     })
 }
 
-/// What the store said; a fault of its own leaves open what it did.
-fn answered(status: u64, said: &Value) -> Option<Answer> {
+/// The answer of the store; after an internal error its effect is unknown.
+fn answered(status: u64, body: &Value) -> Option<Answer> {
     match status {
-        200..300 => seen(said).map(Answer::Done),
-        // Over a limit, or not heard in time: that says nothing of who holds.
+        200..300 => seen(body).map(Answer::Done),
+        // Over a limit, or a timeout: that says nothing about the lease.
         408 | 429 | 500.. => None,
         _ => Some(Answer::Refused),
     }

@@ -1,5 +1,5 @@
-/* The wall clock of a machine that somebody sets: CLOCK_REALTIME is ahead by the seconds, or behind by
- * them, that stand in the file $WALL_CLOCK_AHEAD. No other clock moves. */
+/* A wall clock that was set: CLOCK_REALTIME is ahead by the number of seconds in the file
+ * $WALL_CLOCK_AHEAD, which may be negative. No other clock changes. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

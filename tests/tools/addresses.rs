@@ -1,4 +1,4 @@
-//! The addresses of a store: what may be in them is not shown, and nobody else is asked.
+//! The addresses of a store: passwords in them are not shown, and proxies are not used.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use super::{Bench, ELECTION, code, stderr, stdout};
 
 const PASSWORD: &str = "open-sesame";
 
-/// An address where nobody listens, with a user and a password.
+/// An address without a listener, with a user and a password.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -56,7 +56,7 @@ fn a_password_in_an_address_is_shown_nowhere() {
 }
 
 #[test]
-fn a_proxy_of_the_environment_is_not_asked() {
+fn a_proxy_in_the_environment_is_not_used() {
     let bench = Bench::new();
     let dead = nobody();
     let url = bench.store.url();

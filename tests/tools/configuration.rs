@@ -9,7 +9,7 @@ use tenure_tests::wait_for;
 use super::{code, json_of, stderr, stdout};
 
 #[test]
-fn the_example_configuration_is_right() {
+fn the_example_configuration_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, stdout(&run(&["config", "example"]))).unwrap();
@@ -26,7 +26,7 @@ fn the_example_configuration_is_right() {
 }
 
 #[test]
-fn a_check_of_peers_tells_the_bound_of_peers_and_not_that_of_a_lease() {
+fn a_check_of_peers_prints_the_bound_of_peers_and_not_that_of_a_lease() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     let text = "strategy = \"bully\"\n[bully]\nnode = 1\n\
@@ -43,7 +43,7 @@ fn a_check_of_peers_tells_the_bound_of_peers_and_not_that_of_a_lease() {
 }
 
 #[test]
-fn a_check_where_nobody_competes_tells_no_time_without_a_leader() {
+fn a_check_without_an_election_prints_no_time_without_a_leader() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, "strategy = \"static\"\n").unwrap();
@@ -56,7 +56,7 @@ fn a_check_where_nobody_competes_tells_no_time_without_a_leader() {
 }
 
 #[test]
-fn limits_that_contradict_each_other_are_warned_of() {
+fn a_warning_is_logged_for_limits_that_contradict_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     let text = "[serve]\nengine = \"memory\"\nlisten = \"127.0.0.1:0\"\nmax_connections = 100\n\
@@ -82,7 +82,7 @@ fn limits_that_contradict_each_other_are_warned_of() {
 }
 
 #[test]
-fn a_variable_that_nothing_knows_is_warned_of_with_the_name_that_is_like_it() {
+fn an_unknown_variable_is_reported_with_the_nearest_setting() {
     let check = |name: &str| {
         let mut check = command(&["config", "show"]);
         let output = check.env(name, "7").output().unwrap();
@@ -93,7 +93,7 @@ fn a_variable_that_nothing_knows_is_warned_of_with_the_name_that_is_like_it() {
         ("TENURE_MAX_HISTRY", "did you mean TENURE_MAX_HISTORY?"),
         ("TENURE_SERVRES", "did you mean TENURE_SERVERS?"),
         ("TENURE_BULLY_NOED", "did you mean TENURE_BULLY_NODE?"),
-        ("TENURE_OF_MY_OWN_MAKING", "is no setting"),
+        ("TENURE_OF_MY_OWN_MAKING", "is not a setting"),
     ] {
         let said = check(name);
         assert!(said.contains(name) && said.contains(told), "{said}");
@@ -147,7 +147,7 @@ fn a_store_keeps_to_the_limits_that_are_set() {
         "--",
         "true",
     ]);
-    wait_for("word of the limit", || {
+    wait_for("the log line about the limit", || {
         let told = second.stderr().contains("over_limit");
         (told || second.has_ended()).then_some(())
     });
@@ -159,7 +159,7 @@ fn a_store_keeps_to_the_limits_that_are_set() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_with_file_and_line() {
+fn a_wrong_configuration_is_reported_with_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     for (text, line) in [

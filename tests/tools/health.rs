@@ -7,7 +7,7 @@ use tenure_tests::process::{Process, run};
 use super::{Bench, ELECTION, code, stderr};
 
 #[test]
-fn a_command_that_is_not_well_loses_its_term() {
+fn an_unhealthy_command_loses_its_term() {
     let bench = Bench::new();
     let left_behind = bench.folder.path().join("left-behind");
     let slow = format!("sleep 600 & echo $! > {}; wait", left_behind.display());
@@ -53,7 +53,7 @@ fn a_command_that_is_not_well_loses_its_term() {
 }
 
 #[test]
-fn a_command_that_is_well_ends_by_itself() {
+fn a_healthy_command_ends_by_itself() {
     let bench = Bench::new();
     let seen = bench.folder.path().join("seen");
     let ask = format!("echo $TENURE_ELECTION >> {}", seen.display());

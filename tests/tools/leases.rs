@@ -1,4 +1,4 @@
-//! Handing over, and histories.
+//! Handovers and term histories.
 
 use std::time::Duration;
 
@@ -20,19 +20,22 @@ fn an_operator_hands_a_lease_over_to_the_candidate_named() {
         bench.candidate("other", &["--priority", "1"]),
         bench.candidate("heir", &[]),
     ];
-    wait_for("two that wait", || {
+    wait_for("two waiters", || {
         let view = json_of(&bench.run(&["status", ELECTION, "--json"]));
         (view["waiters"] == 2).then_some(())
     });
     let output = bench.run(&["handover", ELECTION, "--to", "heir", "--within", "2s"]);
     assert_eq!(code(&output), 0, "{output:?}");
     assert!(stdout(&output).contains("state     breaking"), "{output:?}");
-    assert!(!stderr(&output).contains("nobody waits"), "{output:?}");
+    assert!(
+        !stderr(&output).contains("no candidate waits"),
+        "{output:?}"
+    );
     bench.wait_for_leader("heir");
 }
 
 #[test]
-fn a_hand_over_warns_when_nobody_waits_and_tells_what_it_can_not() {
+fn a_handover_warns_without_waiters_and_refuses_bad_arguments() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");
@@ -41,7 +44,7 @@ fn a_hand_over_warns_when_nobody_waits_and_tells_what_it_can_not() {
     ]);
     assert_eq!(code(&output), 0, "{output:?}");
     assert_eq!(json_of(&output)["state"], "breaking");
-    assert!(stderr(&output).contains("nobody waits"), "{output:?}");
+    assert!(stderr(&output).contains("no candidate waits"), "{output:?}");
 
     let output = bench.run(&["handover", "tests/unknown", "--to", "heir"]);
     assert_eq!(code(&output), 3, "{output:?}");
@@ -55,7 +58,7 @@ fn a_hand_over_warns_when_nobody_waits_and_tells_what_it_can_not() {
 }
 
 #[test]
-fn a_hand_over_to_who_holds_the_lease_says_so() {
+fn a_handover_to_the_holder_prints_a_warning() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");
@@ -63,11 +66,11 @@ fn a_hand_over_to_who_holds_the_lease_says_so() {
     assert_eq!(code(&output), 0, "{output:?}");
     let said = stderr(&output);
     assert!(said.contains("holds the lease now"), "{said}");
-    assert!(!said.contains("nobody waits"), "{said}");
+    assert!(!said.contains("no candidate waits"), "{said}");
 }
 
 #[test]
-fn a_history_says_who_held_a_lease_and_why_it_ended() {
+fn a_history_has_the_holders_and_the_reasons_of_the_ends() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");
@@ -101,7 +104,7 @@ fn a_history_says_who_held_a_lease_and_why_it_ended() {
 }
 
 #[test]
-fn a_history_is_a_table_or_the_answer_itself() {
+fn a_history_is_a_table_or_the_json_of_the_store() {
     let terms = json!({"terms": [
         {"epoch": 8, "holder": "worker-2", "began_at": "2026-11-21T02:05:10.385Z",
          "ended_at": null, "end": null, "reason": null},

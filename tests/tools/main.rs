@@ -1,4 +1,4 @@
-//! The tools around the command, as processes: what an operator uses.
+//! The commands of operators, as processes.
 
 mod addresses;
 mod configuration;
@@ -40,7 +40,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-/// A store, and a folder beside its data.
+/// A store, and a temporary directory.
 struct Bench {
     folder: tempfile::TempDir,
     store: StoreProcess,
@@ -53,12 +53,12 @@ impl Bench {
         Self { folder, store }
     }
 
-    /// The command with these arguments, on this store.
+    /// Runs the command with these arguments on this store.
     fn run(&self, arguments: &[&str]) -> Output {
         run(&[arguments, &["--server", &self.store.url()]].concat())
     }
 
-    /// A candidate that does nothing while it leads.
+    /// Starts a candidate that does nothing while it leads.
     fn candidate(&self, id: &str, flags: &[&str]) -> Process {
         Process::spawn(&mut self.leading(id, flags, &["sleep", "600"]))
     }
@@ -78,7 +78,7 @@ impl Bench {
     }
 }
 
-/// Something that answers every request so, after a while.
+/// A server that answers every request with this function, after a delay.
 fn fake(delay: Duration, answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -8,7 +8,7 @@ use tenure_tests::process::{run, tenure};
 use super::{code, stderr, stdout};
 
 #[test]
-fn completions_are_for_what_users_see() {
+fn completions_have_no_hidden_commands() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = stdout(&run(&["completions", shell]));
@@ -35,7 +35,7 @@ fn completions_are_for_what_users_see() {
 }
 
 #[test]
-fn what_is_of_a_health_command_needs_one() {
+fn flags_of_a_health_command_require_one() {
     for flag in [
         "--health-timeout=1s",
         "--health-interval=1s",
@@ -85,7 +85,7 @@ fn manual_pages_have_every_command_and_its_options() {
 }
 
 #[test]
-fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
+fn the_help_of_every_command_is_plain_text_and_explains_it() {
     let help = stdout(&run(&["--help"]));
     for part in [
         "history",
@@ -103,8 +103,14 @@ fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
         (&["run"], "The lease is released after the group is gone"),
         (&["list"], "List the leases of a namespace"),
         (&["history"], "Newest first"),
-        (&["watch"], "The first line is the lease as it is"),
-        (&["handover"], "The holder is told as by a break"),
+        (
+            &["watch"],
+            "The first line is the current state of the lease",
+        ),
+        (
+            &["handover"],
+            "stops and releases the lease as after a break",
+        ),
         (&["doctor"], "69 if no address can be reached"),
         (&["config"], "example"),
         (&["config", "check"], "exit code is 2"),
@@ -125,7 +131,7 @@ fn the_help_of_every_command_is_plain_and_names_what_it_is_for() {
     }
 }
 
-/// What the command prints, or its `stderr`, on a terminal.
+/// The output of the command on a terminal.
 fn on_a_terminal(line: &str, no_color: &str) -> String {
     let line = format!("{} {line}", tenure().display());
     let mut script = Command::new("timeout");
@@ -138,7 +144,7 @@ fn on_a_terminal(line: &str, no_color: &str) -> String {
 }
 
 #[test]
-fn colours_are_for_terminals_and_for_those_who_want_them() {
+fn colours_are_for_terminals_without_no_color() {
     let logs = "run --strategy static --once --election ns/job -- true";
     for line in ["run --help", "nonsense", logs] {
         let coloured = on_a_terminal(line, "");

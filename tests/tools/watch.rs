@@ -1,4 +1,4 @@
-//! Watching: a line for each change, whatever becomes of the connection.
+//! `tenure watch`: a line for each change, also across lost connections.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use tenure_tests::wait_for;
 
 use super::{Bench, ELECTION, code};
 
-/// What a watch has printed in JSON.
+/// The JSON lines of a watch.
 fn lines(watch: &Process) -> Vec<Value> {
     let text = watch.stdout();
     let lines = text.lines();
@@ -25,7 +25,7 @@ fn events(watch: &Process) -> Vec<Value> {
     lines.map(|mut line| line["event"].take()).collect()
 }
 
-/// Waits until these were printed first, and nothing else before or between.
+/// Waits for these events, with no others before or between.
 fn wait_for_events(watch: &Process, expected: &[&str]) {
     wait_for(&format!("{expected:?}"), || {
         let events = events(watch);
@@ -35,7 +35,7 @@ fn wait_for_events(watch: &Process, expected: &[&str]) {
     });
 }
 
-/// A request that has no command.
+/// Sends a request that no command sends.
 async fn ask(method: &str, url: String, body: Value) -> u16 {
     let method = method.parse().unwrap();
     let request = reqwest::Client::new().request(method, url).json(&body);
@@ -43,13 +43,13 @@ async fn ask(method: &str, url: String, body: Value) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_prints_every_change_and_deletions_too() {
+async fn a_watch_prints_every_change_including_deletions() {
     let bench = Bench::new();
     let url = bench.store.url();
     let one = Process::start(&["watch", ELECTION, "--json", "--server", &url]);
     let all = Process::start(&["watch", "--namespace", "tests", "--server", &url]);
-    wait_for("word of a lease that is not there", || {
-        one.stderr().contains("nobody has ever").then_some(())
+    wait_for("the log line about a missing lease", || {
+        one.stderr().contains("no candidate has ever").then_some(())
     });
     let lease = format!("{url}/v1/namespaces/tests/leases/job");
     let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
@@ -66,8 +66,8 @@ async fn a_watch_prints_every_change_and_deletions_too() {
         (&json!("available"), &Value::Null)
     );
     assert!(!one.stdout().contains(id));
-    // The other watch may have looked when some of that had happened.
-    let text = wait_for("word of the deletion among all", || {
+    // The other watch may have started after the first changes.
+    let text = wait_for("the deletion among all leases", || {
         let text = all.stdout();
         text.contains("deleted").then_some(text)
     });
@@ -80,46 +80,52 @@ async fn a_watch_prints_every_change_and_deletions_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_loses_its_connection_goes_on_at_another_address() {
+async fn a_watch_that_loses_its_connection_continues_at_another_address() {
     let bench = Bench::new();
     let proxy = Proxy::start(bench.store.address()).await.unwrap();
     let servers = format!("http://{},{}", proxy.address(), bench.store.url());
     let watch = Process::start(&["watch", ELECTION, "--json", "--server", &servers]);
-    wait_for("word of a lease that is not there", || {
-        watch.stderr().contains("nobody has ever").then_some(())
+    wait_for("the log line about a missing lease", || {
+        watch
+            .stderr()
+            .contains("no candidate has ever")
+            .then_some(())
     });
     let _first = bench.candidate("first", &[]);
     wait_for_events(&watch, &["granted"]);
     proxy.set(ProxyMode::Refuse);
-    // Where the watch is when this happens, nobody knows; it is told once all the same.
+    // The watch prints the break once, wherever it is connected at this time.
     assert_eq!(code(&bench.run(&["break", ELECTION, "--period", "0s"])), 0);
     wait_for_events(&watch, &["granted", "broken"]);
-    let (lost, back, words) = wait_for("word of the loss and of its end", || {
-        let words = watch.stderr();
-        let lost = words.find("the store can't be asked")?;
-        Some((lost, words.find("the store answers again")?, words))
-    });
+    let (lost, back, words) = wait_for(
+        "the log lines about the lost connection and about its end",
+        || {
+            let words = watch.stderr();
+            let lost = words.find("the store can't be reached")?;
+            Some((lost, words.find("the store answers again")?, words))
+        },
+    );
     assert!(lost < back, "{words}");
 }
 
 #[test]
-fn a_watch_that_missed_too_much_looks_and_prints_what_has_changed() {
+fn a_watch_that_missed_too_much_prints_the_differences() {
     let mut bench = Bench::new();
     let first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");
-    // It would compete for the lease in the other store, too.
+    // Otherwise it competes for the lease in the other store as well.
     first.signal(Signal::SIGKILL);
     let url = bench.store.url();
     let watch = Process::start(&["watch", "--namespace", "tests", "--json", "--server", &url]);
-    wait_for("the lease as it is", || {
+    wait_for("the current state of the lease", || {
         (!events(&watch).is_empty()).then_some(())
     });
     let address = bench.store.address().to_string();
     bench.store.process.signal(Signal::SIGKILL);
     bench.store.process.wait();
-    // Another store: it knows nothing of the lease.
+    // Another store, without the lease.
     bench.store = StoreProcess::start_at(&bench.folder.path().join("another"), &address);
-    let deleted = wait_for("word of the lease that is gone", || {
+    let deleted = wait_for("the deletion of the lease", || {
         let mut lines = lines(&watch).into_iter();
         lines.find(|line| line["event"] == "deleted")
     });
@@ -145,7 +151,7 @@ async fn a_watch_prints_all_leases_of_another_store_that_did_more_meanwhile() {
     wait_for("the leases of the first store", || {
         (events(&watch).len() == 3).then_some(())
     });
-    // It hears of nothing until there is another store, with greater numbers of changes.
+    // The watch is frozen until there is another store with greater revisions.
     watch.signal(Signal::SIGSTOP);
     let address = bench.store.address().to_string();
     bench.store.process.signal(Signal::SIGKILL);
@@ -157,7 +163,7 @@ async fn a_watch_prints_all_leases_of_another_store_that_did_more_meanwhile() {
     }
     watch.signal(Signal::SIGCONT);
     wait_for(
-        "word of all leases that are there, and that are not",
+        "all leases of the other store, and the deleted ones",
         || {
             let lines = lines(&watch);
             let has = |lease: &str, deleted: bool| {
@@ -176,10 +182,10 @@ fn a_watch_prints_each_change_and_survives_a_restart_of_the_store() {
     let url = bench.store.url();
     let mut watch = Process::start(&["watch", ELECTION, "--json", "--server", &url]);
     let mut all = Process::start(&["watch", "--namespace", "tests", "--server", &url]);
-    wait_for("word of a lease that is not there", || {
+    wait_for("the log line about a missing lease", || {
         watch
             .stderr()
-            .contains("nobody has ever competed")
+            .contains("no candidate has ever competed")
             .then_some(())
     });
     let first = bench.candidate("first", &[]);
@@ -196,14 +202,14 @@ fn a_watch_prints_each_change_and_survives_a_restart_of_the_store() {
     let address = bench.store.address().to_string();
     bench.store.process.signal(Signal::SIGTERM);
     bench.store.process.wait();
-    wait_for("word of the store", || {
+    wait_for("the log line about the store", || {
         watch
             .stderr()
-            .contains("the store can't be asked")
+            .contains("the store can't be reached")
             .then_some(())
     });
     bench.store = StoreProcess::start_at(&bench.folder.path().join("store"), &address);
-    wait_for("word of the store", || {
+    wait_for("the log line about the store", || {
         watch.stderr().contains("answers again").then_some(())
     });
     first.signal(Signal::SIGTERM);
@@ -225,7 +231,7 @@ fn a_watch_prints_each_change_and_survives_a_restart_of_the_store() {
 }
 
 #[test]
-fn a_watch_ends_when_nobody_reads_and_needs_something_to_watch() {
+fn a_watch_ends_with_its_reader_and_requires_a_lease_or_a_namespace() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");

@@ -1,4 +1,4 @@
-//! What the store's folder lies on: the disk that is there, a small one, or one whose power can be cut.
+//! The disk under the store's folder: the existing one, a small one, or one whose power can be cut.
 
 use std::fs;
 use std::io;
@@ -7,37 +7,37 @@ use std::process::Command;
 
 use tenure_tests::needs::{SmallDisk, has_program};
 
-/// How large a small disk is: room for a store with some thousand changes in its log.
+/// The size of a small disk: enough for a store with several thousand changes in its log.
 const SMALL_KIB: u32 = 12 * 1_024;
 
-/// How large a disk is whose power can be cut.
+/// The size of a disk whose power can be cut.
 const LOOP_MIB: u64 = 96;
 
-/// What a store's folder lies on.
+/// The disk under the store's folder.
 #[derive(Debug)]
 pub(crate) enum Disk {
-    /// Nothing can be done to it.
+    /// The existing disk, which has no faults.
     Plain(PathBuf),
-    /// It can be filled.
+    /// A disk that can be filled.
     Small {
         disk: SmallDisk,
         ballast: Option<PathBuf>,
     },
-    /// Its power can be cut.
+    /// A disk whose power can be cut.
     Ext4(Ext4),
 }
 
-/// An ext4 file system in a file, over a loop device.
+/// An ext4 file system in a file, on a loop device.
 #[derive(Debug)]
 pub(crate) struct Ext4 {
     image: PathBuf,
     folder: PathBuf,
-    /// A program that cuts the power.
+    /// The program that cuts the power.
     cutter: PathBuf,
 }
 
 impl Disk {
-    /// The disk that is there already.
+    /// The existing disk.
     pub(crate) fn plain(folder: &Path) -> io::Result<Self> {
         let data = folder.join("data");
         fs::create_dir_all(&data)?;
@@ -53,7 +53,7 @@ impl Disk {
         })
     }
 
-    /// Where the store may have its folder.
+    /// The folder for the store's data.
     pub(crate) fn folder(&self) -> PathBuf {
         match self {
             Self::Plain(folder) => folder.join("store"),
@@ -62,14 +62,14 @@ impl Disk {
         }
     }
 
-    /// Takes all the room that is left.
+    /// Fills the free space.
     pub(crate) fn fill(&mut self) {
         if let Self::Small { disk, ballast } = self {
             *ballast = Some(disk.fill());
         }
     }
 
-    /// Gives the room back.
+    /// Frees the space again.
     pub(crate) fn make_room(&mut self) {
         if let Self::Small { ballast, .. } = self
             && let Some(ballast) = ballast.take()
@@ -78,7 +78,7 @@ impl Disk {
         }
     }
 
-    /// Copies the store's folder to where it outlives the disk.
+    /// Copies the store's folder to a place that survives the disk.
     pub(crate) fn keep(&self, to: &Path) {
         if !matches!(self, Self::Plain(_)) {
             let _ = run(Command::new("cp").arg("-a").arg(self.folder()).arg(to));
@@ -87,10 +87,10 @@ impl Disk {
 }
 
 impl Ext4 {
-    /// Makes one in this folder.
+    /// Creates one in this folder.
     pub(crate) fn make(folder: &Path) -> Result<Self, String> {
         if !["mkfs.ext4", "mount", "cc"].into_iter().all(has_program) {
-            return Err("it needs mkfs.ext4, mount and cc".into());
+            return Err("mkfs.ext4, mount and cc are needed".into());
         }
         let ext4 = Self {
             image: folder.join("disk"),
@@ -107,12 +107,12 @@ impl Ext4 {
         Ok(ext4)
     }
 
-    /// Cuts the power. What uses the disk has errors from now on.
+    /// Cuts the power. From now on, users of the disk get errors.
     pub(crate) fn cut(&self) -> Result<(), String> {
         run(Command::new(&self.cutter).arg(&self.folder))
     }
 
-    /// The power is back: the file system is as its disk is. Nothing may use it.
+    /// Mounts the file system again, from what is on its disk. It must not be in use.
     pub(crate) fn restore(&self) -> Result<(), String> {
         run(Command::new("umount").arg(&self.folder))?;
         self.mount()
@@ -138,7 +138,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() {
         Ok(())
     } else {
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{command:?}: {}", said.trim()))
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{command:?}: {}", stderr.trim()))
     }
 }

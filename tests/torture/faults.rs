@@ -1,4 +1,4 @@
-//! What is done to the store and to the way to it, by the dice.
+//! Random faults of the store and its network.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -13,26 +13,26 @@ use crate::disk::Disk;
 use crate::history::Recorder;
 use crate::server::Server;
 
-/// What can go wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Fault {
-    /// The store's process is stopped for a while (SIGSTOP).
+    /// Stop the store's process for a while (SIGSTOP).
     Stop,
-    /// It is killed and started again (SIGKILL).
+    /// Kill the store and start it again (SIGKILL).
     Kill,
-    /// It is told to end and started again (SIGTERM).
+    /// Terminate the store and start it again (SIGTERM).
     Restart,
-    /// The network delays, loses and cuts what is sent.
+    /// Delay, lose and cut network traffic.
     Network,
-    /// The store's disk is full for a while.
+    /// Fill the store's disk for a while.
     Disk,
-    /// The power of the store's disk is cut.
+    /// Cut the power of the store's disk.
     Power,
-    /// The store's wall clock is moved.
+    /// Move the store's wall clock.
     Clock,
 }
 
-/// The store, the way to it, and what it rests on.
+/// The store, its network and its disk.
 pub(crate) struct Target<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) disk: &'a mut Disk,
@@ -40,29 +40,29 @@ pub(crate) struct Target<'a> {
     pub(crate) recorder: &'a Recorder,
 }
 
-/// Why the faults could not go on.
+/// The reason why a round cannot continue.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// The store did what no fault explains.
+pub(crate) enum RoundError {
+    /// The store did something that no fault explains.
     Store(String),
-    /// This machine did not do what it was told.
+    /// This machine failed to do its part.
     Machine(String),
 }
 
-/// How many times each thing was done.
+/// How often each fault was injected.
 pub(crate) type Counts = BTreeMap<Fault, u64>;
 
-/// Does these things to a store until the time is up; in the end all is well again.
+/// Injects these faults until the time is up; then all faults are over.
 ///
 /// # Errors
 ///
-/// If the store ends or does not start, and no fault explains that.
-pub(crate) fn drive(
+/// If the store ends or does not start, and no fault explains it.
+pub(crate) fn inject_faults(
     mut target: Target<'_>,
     faults: &[Fault],
     mut dice: Rng,
     until: Instant,
-) -> Result<Counts, Trouble> {
+) -> Result<Counts, RoundError> {
     let mut counts = Counts::new();
     let weighted = faults.iter();
     let weighted = weighted.flat_map(|fault| std::iter::repeat_n(*fault, fault.weight()));
@@ -72,21 +72,23 @@ pub(crate) fn drive(
         sleep(pause.min(until.saturating_duration_since(Instant::now())));
         if target.server.has_ended() {
             target.recorder.fault("the store has ended");
-            return Err(Trouble::Store("the store has ended by itself".into()));
+            return Err(RoundError::Store(
+                "the store has ended without a fault".into(),
+            ));
         }
         if Instant::now() >= until {
             break;
         }
         let fault = dice.one_of(&weighted);
         *counts.entry(fault).or_default() += 1;
-        target.strike(fault, &mut dice)?;
+        target.inject(fault, &mut dice)?;
     }
     target.disk.make_room();
     Ok(counts)
 }
 
 impl Fault {
-    /// How often it is done, beside the others.
+    /// How often the fault is chosen, compared with the others.
     const fn weight(self) -> usize {
         match self {
             Self::Stop => 6,
@@ -103,7 +105,7 @@ impl Fault {
 }
 
 impl Target<'_> {
-    fn strike(&mut self, fault: Fault, dice: &mut Rng) -> Result<(), Trouble> {
+    fn inject(&mut self, fault: Fault, dice: &mut Rng) -> Result<(), RoundError> {
         match fault {
             Fault::Stop => {
                 self.stop(dice);
@@ -135,10 +137,10 @@ impl Target<'_> {
         self.server.signal(Signal::SIGSTOP);
         sleep(Duration::from_millis(ms));
         self.server.signal(Signal::SIGCONT);
-        self.recorder.fault("the store goes on");
+        self.recorder.fault("the store resumes");
     }
 
-    fn kill(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
+    fn kill(&mut self, dice: &mut Rng) -> Result<(), RoundError> {
         if dice.below(10) < 4 {
             self.server.signal(Signal::SIGSTOP);
             sleep(Duration::from_millis(dice.below(1_000)));
@@ -148,11 +150,11 @@ impl Target<'_> {
         self.start_after(dice.below(800))
     }
 
-    fn restart(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
-        self.recorder.fault("the store is told to end");
+    fn restart(&mut self, dice: &mut Rng) -> Result<(), RoundError> {
+        self.recorder.fault("the store is terminated");
         if !self.server.stop() {
-            let what = "the store does not end when it is told to";
-            return Err(Trouble::Store(what.into()));
+            let what = "the store does not stop on SIGTERM";
+            return Err(RoundError::Store(what.into()));
         }
         self.start_after(dice.below(500))
     }
@@ -166,7 +168,7 @@ impl Target<'_> {
             }
             1 => {
                 self.proxy.set(ProxyMode::HangReplies);
-                "keeps answers back"
+                "holds answers back"
             }
             2 => {
                 self.proxy.set(ProxyMode::Refuse);
@@ -190,7 +192,7 @@ impl Target<'_> {
             .fault(format!("the network {what} for {ms} ms"));
         sleep(Duration::from_millis(ms));
         self.heal();
-        self.recorder.fault("the network is well");
+        self.recorder.fault("the network is restored");
     }
 
     fn heal(&self) {
@@ -200,8 +202,8 @@ impl Target<'_> {
         self.proxy.cut_replies(0);
     }
 
-    /// The disk is full, and other things may happen meanwhile.
-    fn disk(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
+    /// Fills the disk; another fault may happen meanwhile.
+    fn disk(&mut self, dice: &mut Rng) -> Result<(), RoundError> {
         self.disk.fill();
         self.recorder.disk_is_full();
         self.recorder.fault("the disk is full");
@@ -212,22 +214,22 @@ impl Target<'_> {
             _ => {}
         }
         self.disk.make_room();
-        self.recorder.fault("the disk has room again");
+        self.recorder.fault("the disk has free space again");
         Ok(())
     }
 
-    fn power(&mut self, dice: &mut Rng) -> Result<(), Trouble> {
+    fn power(&mut self, dice: &mut Rng) -> Result<(), RoundError> {
         let Disk::Ext4(disk) = &self.disk else {
             return Ok(());
         };
-        // The process never runs again after the cut. An `fsync` that is under way while this file system is
-        // shut down may report success for what is not on the disk, and the store would believe it; a disk
-        // that loses its power takes the machine with it.
+        // All threads must be stopped before the cut, and never run again. An `fsync` during the
+        // shutdown of this file system may report success for data that is not on the disk, and the
+        // store would rely on it; a real power cut stops the machine together with its disk.
         self.server.stop_all_threads();
         self.recorder.fault("the power is cut");
-        disk.cut().map_err(Trouble::Machine)?;
+        disk.cut().map_err(RoundError::Machine)?;
         self.server.kill();
-        disk.restore().map_err(Trouble::Machine)?;
+        disk.restore().map_err(RoundError::Machine)?;
         self.start_after(dice.below(300))
     }
 
@@ -239,15 +241,15 @@ impl Target<'_> {
             .fault(format!("the wall clock is {ahead} s ahead"));
     }
 
-    fn start_after(&mut self, ms: u64) -> Result<(), Trouble> {
+    fn start_after(&mut self, ms: u64) -> Result<(), RoundError> {
         sleep(Duration::from_millis(ms));
         let mut started = self.server.start();
         if started.is_err() {
-            // A store does not start on a disk that is full.
+            // A store does not start on a full disk.
             self.disk.make_room();
             started = self.server.start();
         }
-        started.map_err(|said| Trouble::Store(format!("the store does not start: {said}")))?;
+        started.map_err(|error| RoundError::Store(format!("the store does not start: {error}")))?;
         self.recorder.fault("the store has started");
         Ok(())
     }

@@ -1,6 +1,7 @@
-//! What clients asked, what they were answered, and when: the history that the checker judges.
+//! The requests of clients, their answers, and the times of both: the history that the checker
+//! verifies.
 //!
-//! All instants are of one clock, that of this process: the clients of a run live in it.
+//! All instants are from one clock, that of this process: all clients of a run are in it.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,43 +12,43 @@ use tenure_core::lease::{LeaseId, State};
 use tenure_core::wire::{Code, EventKind, LeaseEvent, LeaseList, LeaseView, Problem, TermView};
 use tenure_tests::receiver;
 
-/// How long a request that its client has given up may be under way yet, and be done in the end: a store
-/// that was stopped takes up what its sockets have kept, and one that waits is granted late.
-const UNDER_WAY: Duration = Duration::from_secs(18);
+/// The longest time after which a request takes effect although its client has given it up: a
+/// resumed store handles the requests in its sockets, and a waiting request may be granted late.
+const LATE_EFFECT: Duration = Duration::from_secs(18);
 
-/// Now, on the one clock of a run.
+/// The current time on the clock of the run.
 pub(crate) fn now() -> Instant {
     Instant::default() + receiver::now()
 }
 
-/// All that a round of torture has to be judged by.
+/// The data for the checks of a round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) ops: Vec<Op>,
     pub(crate) streams: Vec<Stream>,
-    /// What was done to the store, for the reader of a trace.
+    /// The faults, for the reader of a trace.
     pub(crate) faults: Vec<(Instant, String)>,
-    /// Whether the disk was full at times: then an expiry is shown before it can be written.
+    /// Whether the disk was full at any time: then an expiry is visible before it is written.
     pub(crate) disk_was_full: bool,
 }
 
-/// One request and what came of it.
+/// A request and its outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) client: String,
-    /// Which of all connections of the round it went over.
+    /// The number of its connection in the round.
     pub(crate) connection: u64,
-    /// Empty where all leases are asked for.
+    /// Empty for requests about all leases.
     pub(crate) lease: String,
-    /// The holder for which it is asked, if it has a lease id. Each attempt to acquire has a holder
-    /// of its own, so a holder stands for one lease id and those that it was changed to.
+    /// The holder of the request's lease id, if it has one. Each attempt to acquire has a holder of
+    /// its own, so a holder stands for one lease id and the ids that it was changed to.
     pub(crate) holder: Option<String>,
     pub(crate) ask: Ask,
     pub(crate) sent: Instant,
     pub(crate) outcome: Outcome,
 }
 
-/// What is asked of the store.
+/// A request to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum Ask {
@@ -70,7 +71,7 @@ pub(crate) enum Ask {
     Release {
         id: LeaseId,
     },
-    /// Without an id it is an operator's.
+    /// Without an id it is an operator's request.
     HandOver {
         id: Option<LeaseId>,
         to: String,
@@ -92,10 +93,10 @@ pub(crate) enum Ask {
     List,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// No answer that says what the store did: it may do it at any time from the sending on.
+    /// No conclusive answer: the request may take effect at any time after the sending.
     Unknown {
         /// When the client gave up, and why.
         at: Instant,
@@ -107,7 +108,7 @@ pub(crate) enum Outcome {
     },
 }
 
-/// What the store said.
+/// An answer of the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     View(Box<LeaseView>),
@@ -119,45 +120,45 @@ pub(crate) enum Answer {
     },
     Deleted,
     Refused(Box<Problem>),
-    /// Something that no version of this API says.
-    Strange {
+    /// An answer that is not part of the API.
+    Unexpected {
         status: u16,
         body: String,
     },
 }
 
-/// What one reader of events heard, over all its connections.
+/// The events that a watcher received, over all its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) client: String,
-    /// The lease that it watches; all of them without one.
+    /// The watched lease; all leases if `None`.
     pub(crate) lease: Option<String>,
-    /// Whether it is told of renewals, too.
+    /// Whether it receives renewals, too.
     pub(crate) renewed: bool,
-    pub(crate) heard: Vec<(Instant, Heard)>,
+    pub(crate) received: Vec<(Instant, Received)>,
 }
 
-/// What a reader of events heard.
+/// An event that a watcher received.
 #[derive(Clone, Debug)]
-pub(crate) enum Heard {
-    /// A connection began, resuming after this revision.
+pub(crate) enum Received {
+    /// A connection that resumes after this revision.
     Opened(Option<u64>),
     Reset(u64),
     Event {
         kind: EventKind,
         id: Option<u64>,
         event: Box<LeaseEvent>,
-        /// Whether one of the lease ids of this run is in its text.
+        /// Whether the text contains a lease id of this run.
         has_lease_id: bool,
     },
-    /// The text of a block that is no event.
-    Strange(String),
-    /// The faults are over, and the reader was given time to catch up.
+    /// The text of an unexpected block.
+    Unexpected(String),
+    /// The end of the round: the faults are over, and the watcher has had time to catch up.
     End,
 }
 
 impl Ask {
-    /// The lease id under which it is asked.
+    /// The lease id of the request.
     pub(crate) const fn id(&self) -> Option<LeaseId> {
         match self {
             Self::Acquire { id, .. }
@@ -172,15 +173,15 @@ impl Ask {
 }
 
 impl History {
-    /// Whether this may be shown before it is written, at the revision that was before: on a full disk a term is
-    /// shown to be over when its time is up.
+    /// Whether this state may be visible before it is written, under the revision before it: on a
+    /// full disk a term is shown as ended when its time is up.
     pub(crate) const fn may_be_unwritten(&self, view: &LeaseView) -> bool {
         self.disk_was_full && matches!(view.state, State::Expired | State::Broken)
     }
 }
 
 impl Ask {
-    /// Whether it may end the term of whoever holds.
+    /// Whether it may end the term of another client.
     pub(crate) const fn may_end_another(&self) -> bool {
         let is_operators = matches!(self, Self::HandOver { id: None, .. });
         is_operators || matches!(self, Self::Break { .. } | Self::Delete)
@@ -188,7 +189,7 @@ impl Ask {
 }
 
 impl Op {
-    /// When the answer came, and the answer.
+    /// The answer, and when it arrived.
     pub(crate) fn answered(&self) -> Option<(Instant, &Answer)> {
         match &self.outcome {
             Outcome::Answered { at, answer } => Some((*at, answer)),
@@ -196,7 +197,7 @@ impl Op {
         }
     }
 
-    /// The view that it was answered with, and when.
+    /// The view in the answer, and when it arrived.
     pub(crate) fn view(&self) -> Option<(Instant, &LeaseView)> {
         match self.answered()? {
             (at, Answer::View(view)) => Some((at, view)),
@@ -204,7 +205,8 @@ impl Op {
         }
     }
 
-    /// Why it was refused, and when. An error of the store's own says nothing of the lease.
+    /// The reason for a refusal, and when it arrived. An internal error of the store says nothing
+    /// about the lease.
     pub(crate) fn refused(&self) -> Option<(Instant, Code)> {
         match self.answered()? {
             (at, Answer::Refused(problem)) if matches!(problem.status, 400..=407 | 409..=428) => {
@@ -214,49 +216,49 @@ impl Op {
         }
     }
 
-    /// Whether the store may have done it after `since` and before `until`.
+    /// Whether the request may have taken effect after `since` and before `until`.
     pub(crate) fn may_act_within(&self, since: Instant, until: Instant) -> bool {
         let last = match self.outcome {
             Outcome::Answered { at, .. } => at,
-            Outcome::Unknown { at, .. } => at + UNDER_WAY,
+            Outcome::Unknown { at, .. } => at + LATE_EFFECT,
         };
         self.sent < until && since <= last && self.refused().is_none()
     }
 }
 
-/// Takes down what clients do.
+/// Records the requests and events of clients.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder(Mutex<History>);
 
 impl Recorder {
-    /// A request leaves now. Returns its number.
+    /// Records a request that is sent now. Returns its number.
     pub(crate) fn begin(&self, op: Op) -> usize {
         let mut history = self.history();
         history.ops.push(op);
         history.ops.len() - 1
     }
 
-    /// What came of the request of this number.
+    /// Records the outcome of the request with this number.
     pub(crate) fn end(&self, number: usize, outcome: Outcome) {
         self.history().ops[number].outcome = outcome;
     }
 
-    /// What a reader of events heard.
+    /// Records the events of a watcher.
     pub(crate) fn add_stream(&self, stream: Stream) {
         self.history().streams.push(stream);
     }
 
-    /// Something is done to the store now.
+    /// Records a fault that begins now.
     pub(crate) fn fault(&self, what: impl Into<String>) {
         self.history().faults.push((now(), what.into()));
     }
 
-    /// From now on the disk has been full.
+    /// Records that the disk has been full.
     pub(crate) fn disk_is_full(&self) {
         self.history().disk_was_full = true;
     }
 
-    /// All that was taken down so far.
+    /// Returns the history and clears the recorder.
     pub(crate) fn take(&self) -> History {
         std::mem::take(&mut self.history())
     }
@@ -292,7 +294,7 @@ impl fmt::Display for Ask {
             } => write!(f, "break within {ms} ms"),
             Self::Delete => f.write_str("delete"),
             Self::Verify { epoch } => write!(f, "verify {epoch}"),
-            Self::View => f.write_str("look"),
+            Self::View => f.write_str("view"),
             Self::Poll { after, wait_ms } => write!(f, "poll after {after} for {wait_ms} ms"),
             Self::Terms => f.write_str("history"),
             Self::List => f.write_str("list"),

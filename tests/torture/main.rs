@@ -1,7 +1,7 @@
-//! Torture: a real store, real sockets, many clients, and faults at random, for as long as one likes; and a
-//! checker of everything that the clients were told.
+//! Torture: a real store with real sockets and many clients, under random faults for any length of
+//! time. A checker verifies all answers and events that the clients received.
 //!
-//! `docs/testing.md` tells how to run it and how to read what it finds.
+//! `docs/testing.md` describes how to run it and how to read its reports.
 
 mod options;
 mod round;
@@ -37,19 +37,19 @@ fn main() -> ExitCode {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(_)) => ExitCode::from(1),
         Err(why) => {
-            eprintln!("the torture could not go on: {why}");
+            eprintln!("the run cannot continue: {why}");
             ExitCode::from(2)
         }
     }
 }
 
-/// Does rounds until the time is up or something is wrong, and tells what came of it. Returns the round in
-/// which something was wrong.
+/// Runs rounds until the time is up or a round has a violation, and prints a summary. Returns the
+/// round with a violation.
 fn run(options: &Options, seed: u64) -> Result<Option<Outcome>, String> {
     let begin = Instant::now();
     let limit = Duration::from_secs_f64(options.minutes.max(0.0) * 60.0);
     let mut summary = Summary::default();
-    let mut wrong = None;
+    let mut violated = None;
     let first = options.round.unwrap_or(0);
     for number in first.. {
         let outcome = round::run(options, seed, number)?;
@@ -59,31 +59,31 @@ fn run(options: &Options, seed: u64) -> Result<Option<Outcome>, String> {
                 let _ = fs::remove_dir_all(&outcome.folder);
             }
         } else {
-            tell(&outcome);
-            wrong = Some(outcome);
+            report_violations(&outcome);
+            violated = Some(outcome);
         }
-        if wrong.is_some() || options.round.is_some() || begin.elapsed() >= limit {
+        if violated.is_some() || options.round.is_some() || begin.elapsed() >= limit {
             break;
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
     if options.json {
-        println!("{:#}", summary.json(seed, seconds, wrong.as_ref()));
+        println!("{:#}", summary.json(seed, seconds, violated.as_ref()));
     } else {
         print!("{}", summary.text(seed, seconds));
-        if wrong.is_none() {
-            println!("nothing was wrong");
+        if violated.is_none() {
+            println!("no violations");
         }
     }
-    Ok(wrong)
+    Ok(violated)
 }
 
-/// Tells what was wrong in a round, and writes it down beside the store's data.
-fn tell(outcome: &Outcome) {
+/// Reports the violations of a round, and writes them beside the store's data.
+fn report_violations(outcome: &Outcome) {
     let traces = outcome.violations.iter();
     let traces = traces.map(|violation| report::trace(&outcome.history, violation));
     let traces = traces.collect::<Vec<_>>().join("\n");
-    eprintln!("WRONG in round {}\n{traces}", outcome.round);
+    eprintln!("VIOLATION in round {}\n{traces}", outcome.round);
     let folder = &outcome.folder;
     let _ = fs::write(folder.join("trace.txt"), &traces);
     let _ = fs::write(folder.join("operations.txt"), report::all(&outcome.history));
@@ -97,9 +97,9 @@ fn tell(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// Long enough for each kind of fault to be done once or twice.
+    /// Long enough for one or two faults of each kind.
     #[test]
-    fn some_seconds_of_torture_find_nothing_wrong() {
+    fn a_few_seconds_of_torture_find_no_violation() {
         let arguments = [
             "",
             "--minutes",
@@ -110,7 +110,7 @@ mod tests {
             "24",
         ];
         let options = Options::parse_from(arguments);
-        let wrong = run(&options, 1).expect("a machine that can be used");
-        assert!(wrong.is_none());
+        let violated = run(&options, 1).expect("a usable machine");
+        assert!(violated.is_none());
     }
 }

@@ -1,4 +1,4 @@
-/* Cuts the power of an ext4 file system: nothing more reaches its disk, not even what it has in its log. */
+/* Cuts the power of an ext4 file system: no more data reaches its disk, not even from its journal. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/ioctl.h>

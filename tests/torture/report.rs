@@ -1,4 +1,4 @@
-//! What a run did and found, for people and for programs.
+//! The report of a run, for people and for programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tenure_core::Instant;
 use tenure_core::wire::LeaseView;
 
-use crate::checker::{Place, Violation};
+use crate::checker::{Evidence, Violation};
 use crate::faults::Fault;
-use crate::history::{Answer, Ask, Heard, History, Op, Outcome as Came};
+use crate::history::{Answer, Ask, History, Op, Outcome as Came, Received};
 use crate::round::{Outcome, elapsed_ms};
 
-/// What all rounds of a run came to.
+/// The totals of all rounds of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     rounds: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Counts what this round did.
+    /// Adds the numbers of this round.
     pub(crate) fn add(&mut self, outcome: &Outcome) {
         self.rounds += 1;
         let mut epochs = BTreeSet::new();
@@ -49,9 +49,9 @@ impl Summary {
             }
         }
         self.grants += epochs.len() as u64;
-        for (_, heard) in outcome.history.streams.iter().flat_map(|one| &one.heard) {
-            self.events += u64::from(matches!(heard, Heard::Event { .. }));
-            self.resets += u64::from(matches!(heard, Heard::Reset(_)));
+        for (_, received) in outcome.history.streams.iter().flat_map(|one| &one.received) {
+            self.events += u64::from(matches!(received, Received::Event { .. }));
+            self.resets += u64::from(matches!(received, Received::Reset(_)));
         }
         for (fault, count) in &outcome.faults {
             *self.faults.entry(*fault).or_default() += count;
@@ -86,11 +86,11 @@ impl Summary {
         text
     }
 
-    pub(crate) fn json(&self, seed: u64, seconds: f64, wrong: Option<&Outcome>) -> Value {
+    pub(crate) fn json(&self, seed: u64, seconds: f64, violated: Option<&Outcome>) -> Value {
         let named = |(fault, count): (&Fault, &u64)| (fault.name(), json!(count));
         let skipped = self.skipped.iter();
         let skipped = skipped.map(|(fault, why)| (fault.name(), json!(why)));
-        let violations = wrong.map(|outcome| {
+        let violations = violated.map(|outcome| {
             let violations = outcome.violations.iter().map(|one| {
                 let (invariant, lease, what) = (one.invariant, &one.lease, &one.what);
                 json!({"invariant": invariant, "lease": lease, "what": what})
@@ -107,29 +107,30 @@ impl Summary {
             "events": self.events, "resets": self.resets, "reads_refused": self.reads_refused,
             "faults": self.faults.iter().map(named).collect::<serde_json::Map<_, _>>(),
             "skipped": skipped.collect::<serde_json::Map<_, _>>(),
-            "wrong": violations,
+            "violated": violations,
         })
     }
 }
 
-/// What is wrong, and the operations of the one lease that show it, in the order of their questions.
+/// A description of the violation, with the operations on its lease that show it, in the order of
+/// sending.
 pub(crate) fn trace(history: &History, violation: &Violation) -> String {
     let lease = &violation.lease;
     let mut text = format!("{} {lease}: {}\n", violation.invariant, violation.what);
-    let spans = violation.places.iter().map(|place| span(history, *place));
+    let spans = violation.evidence.iter().map(|item| span(history, *item));
     let Some((from, until)) = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     else {
         return text;
     };
-    let is_named = |place| violation.places.contains(&place);
+    let is_named = |item| violation.evidence.contains(&item);
     let involved: BTreeSet<&str> = violation
-        .places
+        .evidence
         .iter()
-        .flat_map(|place| holders(history, *place))
+        .flat_map(|item| holders(history, *item))
         .collect();
     let mut lines = Vec::new();
     for (number, op) in history.ops.iter().enumerate() {
-        let is_named = is_named(Place::Op(number));
+        let is_named = is_named(Evidence::Op(number));
         let is_theirs = op
             .holder
             .as_deref()
@@ -141,16 +142,16 @@ pub(crate) fn trace(history: &History, violation: &Violation) -> String {
             lines.push((op.sent, format!("{named} {}", line(history, op))));
         }
     }
-    for place in &violation.places {
-        if let Place::Heard(stream, index) = place {
+    for item in &violation.evidence {
+        if let Evidence::Received(stream, index) = item {
             let stream = &history.streams[*stream];
-            let (at, heard) = &stream.heard[*index];
+            let (at, received) = &stream.received[*index];
             let ms = elapsed_ms(history, *at);
-            let heard = told(heard);
+            let received = describe_event(received);
             lines.push((
                 *at,
                 format!(
-                    "=> {ms:>10.2}             {:<6} heard {heard}",
+                    "=> {ms:>10.2}             {:<6} received {received}",
                     stream.client
                 ),
             ));
@@ -173,7 +174,7 @@ pub(crate) fn trace(history: &History, violation: &Violation) -> String {
     text
 }
 
-/// All operations of a round, for looking further.
+/// All operations of a round, for further analysis.
 pub(crate) fn all(history: &History) -> String {
     let mut lines: Vec<_> = history
         .ops
@@ -181,12 +182,12 @@ pub(crate) fn all(history: &History) -> String {
         .map(|op| (op.sent, line(history, op)))
         .collect();
     for stream in &history.streams {
-        lines.extend(stream.heard.iter().map(|(at, heard)| {
+        lines.extend(stream.received.iter().map(|(at, received)| {
             let ms = elapsed_ms(history, *at);
             let line = format!(
-                "{ms:>10.2}             {:<6} heard {}",
+                "{ms:>10.2}             {:<6} received {}",
                 stream.client,
-                told(heard)
+                describe_event(received)
             );
             (*at, line)
         }));
@@ -204,7 +205,7 @@ pub(crate) fn all(history: &History) -> String {
 fn line(history: &History, op: &Op) -> String {
     let (at, came) = match &op.outcome {
         Came::Unknown { at, why } => (*at, (*why).to_owned()),
-        Came::Answered { at, answer } => (*at, said(answer)),
+        Came::Answered { at, answer } => (*at, describe_answer(answer)),
     };
     let of = op.holder.as_deref().map(|holder| format!(" for {holder}"));
     format!(
@@ -219,15 +220,15 @@ fn line(history: &History, op: &Op) -> String {
     )
 }
 
-fn said(answer: &Answer) -> String {
+fn describe_answer(answer: &Answer) -> String {
     match answer {
-        Answer::View(view) => shown(view),
+        Answer::View(view) => describe_view(view),
         Answer::List(list) => format!("{} leases", list.leases.len()),
         Answer::Terms(terms) => {
             let terms = terms.iter().map(|term| {
                 let end = term
                     .end
-                    .map_or_else(|| "goes on".into(), |end| format!("{end:?}"));
+                    .map_or_else(|| "running".into(), |end| format!("{end:?}"));
                 format!("{} {} {end}", term.epoch, term.holder)
             });
             terms.collect::<Vec<_>>().join(" | ")
@@ -235,11 +236,11 @@ fn said(answer: &Answer) -> String {
         Answer::Verified { current, epoch } => format!("current: {current}, epoch {epoch:?}"),
         Answer::Deleted => "deleted".into(),
         Answer::Refused(problem) => format!("{} {:?}", problem.status, problem.code),
-        Answer::Strange { status, body } => format!("{status} {body}"),
+        Answer::Unexpected { status, body } => format!("{status} {body}"),
     }
 }
 
-fn shown(view: &LeaseView) -> String {
+fn describe_view(view: &LeaseView) -> String {
     let state = format!("{:?}", view.state).to_lowercase();
     let revision = view.revision;
     match (&view.holder, view.epoch) {
@@ -251,42 +252,46 @@ fn shown(view: &LeaseView) -> String {
     }
 }
 
-fn told(heard: &Heard) -> String {
-    match heard {
-        Heard::Opened(after) => format!("a stream after {after:?}"),
-        Heard::Reset(revision) => format!("a reset at revision {revision}"),
-        Heard::Event { kind, event, .. } => {
-            let (lease, shown) = (&event.view.lease, shown(&event.view));
-            format!("{} of {lease}: {shown}", kind.as_str())
+fn describe_event(received: &Received) -> String {
+    match received {
+        Received::Opened(after) => format!("a stream after {after:?}"),
+        Received::Reset(revision) => format!("a reset at revision {revision}"),
+        Received::Event { kind, event, .. } => {
+            let (lease, describe_view) = (&event.view.lease, describe_view(&event.view));
+            format!("{} of {lease}: {describe_view}", kind.as_str())
         }
-        Heard::Strange(text) => text.clone(),
-        Heard::End => "the end".into(),
+        Received::Unexpected(text) => text.clone(),
+        Received::End => "end".into(),
     }
 }
 
-fn span(history: &History, place: Place) -> (Instant, Instant) {
-    match place {
-        Place::Op(number) => {
+fn span(history: &History, item: Evidence) -> (Instant, Instant) {
+    match item {
+        Evidence::Op(number) => {
             let op = &history.ops[number];
             let (Came::Unknown { at, .. } | Came::Answered { at, .. }) = op.outcome;
             (op.sent, at)
         }
-        Place::Heard(stream, index) => {
-            let at = history.streams[stream].heard[index].0;
+        Evidence::Received(stream, index) => {
+            let at = history.streams[stream].received[index].0;
             (at, at)
         }
     }
 }
 
-fn holders(history: &History, place: Place) -> Vec<&str> {
-    match place {
-        Place::Op(number) => {
+fn holders(history: &History, item: Evidence) -> Vec<&str> {
+    match item {
+        Evidence::Op(number) => {
             let op = &history.ops[number];
-            let shown = op.view().and_then(|(_, view)| view.holder.as_deref());
-            op.holder.as_deref().into_iter().chain(shown).collect()
+            let describe_view = op.view().and_then(|(_, view)| view.holder.as_deref());
+            op.holder
+                .as_deref()
+                .into_iter()
+                .chain(describe_view)
+                .collect()
         }
-        Place::Heard(stream, index) => match &history.streams[stream].heard[index].1 {
-            Heard::Event { event, .. } => event.view.holder.as_deref().into_iter().collect(),
+        Evidence::Received(stream, index) => match &history.streams[stream].received[index].1 {
+            Received::Event { event, .. } => event.view.holder.as_deref().into_iter().collect(),
             _ => Vec::new(),
         },
     }

@@ -1,4 +1,4 @@
-//! One round: a store, its clients, its faults, and the judgement.
+//! One round: a store, its clients, its faults, and the checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,30 +13,30 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::checker::{self, Violation};
-use crate::clients::{self, Crowd, Phase, SECRET, World};
+use crate::clients::{self, ClientCounts, Phase, RoundState, SECRET};
 use crate::disk::{Disk, Ext4};
-use crate::faults::{self, Counts, Fault, Target, Trouble};
+use crate::faults::{self, Counts, Fault, RoundError, Target};
 use crate::history::{History, now};
 use crate::options::Options;
 use crate::server::Server;
 
-/// How long clients may take to end what they have begun.
-const LAST_TURNS: Duration = Duration::from_millis(2_500);
+/// The time that clients have to finish the work they have begun.
+const SHUTDOWN_TIME: Duration = Duration::from_millis(2_500);
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) round: u64,
     pub(crate) history: History,
     pub(crate) violations: Vec<Violation>,
     pub(crate) faults: Counts,
-    /// What could not be done here, and why.
+    /// The faults that this machine does not support, and the reasons.
     pub(crate) skipped: Vec<(Fault, String)>,
     /// The store's data, its log, and the trace, if they are kept.
     pub(crate) folder: PathBuf,
 }
 
-/// What a round needs of the machine: made anew for each, and gone with it.
+/// The resources of a round: created for each round, and removed with it.
 struct Bench {
     runtime: Runtime,
     folder: PathBuf,
@@ -47,11 +47,11 @@ struct Bench {
     skipped: Vec<(Fault, String)>,
 }
 
-/// Does the round of this number.
+/// Runs the round with this number.
 ///
 /// # Errors
 ///
-/// If the machine does not do what it is told.
+/// If this machine fails to do its part.
 pub(crate) fn run(options: &Options, seed: u64, round: u64) -> Result<Outcome, String> {
     let mut dice = Rng::new(seed, round);
     let mut bench = Bench::new(options, seed, round, &mut dice)?;
@@ -60,45 +60,45 @@ pub(crate) fn run(options: &Options, seed: u64, round: u64) -> Result<Outcome, S
     let store = bench.server.address();
     let proxy = bench.runtime.block_on(Proxy::start(store));
     let proxy = proxy.map_err(|error| error.to_string())?;
-    let world = std::sync::Arc::new(World::new([store, proxy.address()]));
-    world.recorder.fault("the store has started");
-    let crowd = Crowd {
+    let state = std::sync::Arc::new(RoundState::new([store, proxy.address()]));
+    state.recorder.fault("the store has started");
+    let counts_of_clients = ClientCounts {
         contenders: options.clients,
         operators: 2,
         readers: 5,
     };
     let seed_of_clients = dice.below(u64::MAX);
-    let mut tasks = clients::start(&world, crowd, seed_of_clients);
-    let watchers = clients::start_watchers(&world, seed_of_clients);
+    let mut tasks = clients::start(&state, counts_of_clients, seed_of_clients);
+    let watchers = clients::start_watchers(&state, seed_of_clients);
     let target = Target {
         server: &mut bench.server,
         disk: &mut bench.disk,
         proxy: &proxy,
-        recorder: &world.recorder,
+        recorder: &state.recorder,
     };
     let until = Instant::now() + options.round_time();
-    let driven = faults::drive(target, &bench.faults, dice, until);
+    let injected = faults::inject_faults(target, &bench.faults, dice, until);
     let mut violations = Vec::new();
-    let counts = driven.or_else(|trouble| match trouble {
-        Trouble::Machine(what) => Err(what),
-        Trouble::Store(what) => {
+    let counts = injected.or_else(|error| match error {
+        RoundError::Machine(what) => Err(what),
+        RoundError::Store(what) => {
             violations.push(violation("process", what));
             Ok(Counts::new())
         }
     })?;
     bench.runtime.block_on(async {
-        world.enter(Phase::Over);
+        state.enter(Phase::Over);
         end(&mut tasks).await;
-        clients::look_at_all(&world).await;
-        world.enter(Phase::Settled);
+        clients::read_all(&state).await;
+        state.enter(Phase::Settled);
         let mut watchers = watchers;
         end(&mut watchers).await;
     });
     if violations.is_empty() && !bench.server.stop() {
-        violations.push(violation("process", "the store does not end".into()));
+        violations.push(violation("process", "the store does not stop".into()));
     }
     bench.server.kill();
-    let history = world.recorder.take();
+    let history = state.recorder.take();
     let log = fs::read_to_string(&bench.log).unwrap_or_default();
     if log.contains(&format!("{:08x}-", SECRET >> 32)) {
         violations.push(violation("log", "the store's log has a lease id".into()));
@@ -123,18 +123,18 @@ fn violation(invariant: &'static str, what: String) -> Violation {
         invariant,
         lease: String::new(),
         what,
-        places: Vec::new(),
+        evidence: Vec::new(),
     }
 }
 
-/// Waits for the ends of tasks, and ends those that take too long.
+/// Waits for the ends of tasks, and aborts those that take too long.
 async fn end(tasks: &mut [JoinHandle<()>]) {
     let all = async {
         for task in tasks.iter_mut() {
             let _ = task.await;
         }
     };
-    if timeout(LAST_TURNS, all).await.is_err() {
+    if timeout(SHUTDOWN_TIME, all).await.is_err() {
         for task in tasks.iter() {
             task.abort();
         }
@@ -151,7 +151,8 @@ impl Bench {
         let mut faults = vec![Fault::Stop, Fault::Kill, Fault::Restart, Fault::Network];
         let mut skipped = Vec::new();
         let mut disk = None;
-        // Each third round has a disk that can be filled, and each third one whose power can be cut.
+        // Every third round has a disk that can be filled, and every third one a disk whose power
+        // can be cut.
         let is_only = |fault| options.only.contains(&fault);
         let kind = if is_only(Fault::Disk) {
             1
@@ -195,7 +196,7 @@ impl Bench {
         }
         faults.retain(|fault| is_wanted(*fault));
         if faults.is_empty() {
-            return Err(format!("nothing of {:?} can be done here", options.only));
+            return Err(format!("this machine supports none of {:?}", options.only));
         }
         Ok(Self {
             runtime: Runtime::new().map_err(|error| error.to_string())?,
@@ -209,7 +210,7 @@ impl Bench {
     }
 }
 
-/// A library that moves a process's wall clock, and the file that says by how much.
+/// A library that moves a process's wall clock, and the file with the offset.
 fn clock(folder: &Path) -> Option<(PathBuf, PathBuf)> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/support/wall.c");
     let library = preload("torture of wall clocks", source, folder)?;
@@ -218,7 +219,7 @@ fn clock(folder: &Path) -> Option<(PathBuf, PathBuf)> {
     Some((library, ahead))
 }
 
-/// How many milliseconds a round has gone on at this instant, for a trace.
+/// The milliseconds from the start of the round to this instant, for a trace.
 pub(crate) fn elapsed_ms(history: &History, at: tenure_core::Instant) -> f64 {
     let begin = history.faults.first().map_or_else(now, |(begin, _)| *begin);
     let signed = |instant: tenure_core::Instant| instant.as_nanos() as f64 / 1e6;

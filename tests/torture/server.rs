@@ -1,4 +1,4 @@
-//! The store under torture, as a process that is killed, stopped and started again.
+//! The store under test: a process that is killed, stopped and started again.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -12,26 +12,26 @@ use nix::sys::signal::Signal;
 use tenure_lab::sim::Rng;
 use tenure_tests::process::Process;
 
-/// How long a store may take to come up, on a machine that is busy with its clients.
+/// The longest time for a store's start, on a machine that is busy with its clients.
 const START: Duration = Duration::from_secs(20);
 
-/// How long a store may take to end when it is told to.
+/// The longest time for a store's shutdown.
 const STOP: Duration = Duration::from_secs(20);
 
-/// The store's process, if it runs.
+/// The store's process, if it is running.
 #[derive(Debug)]
 pub(crate) struct Server {
     binary: PathBuf,
     folder: PathBuf,
     log: PathBuf,
     address: SocketAddr,
-    /// A library that moves its wall clock, and the file that says by how much.
+    /// A library that moves the store's wall clock, and the file with the offset.
     clock: Option<(PathBuf, PathBuf)>,
     process: Option<Process>,
 }
 
 impl Server {
-    /// A store that does not run yet.
+    /// A store that is not running yet.
     pub(crate) fn new(binary: &Path, folder: PathBuf, log: PathBuf, dice: &mut Rng) -> Self {
         Self {
             binary: binary.to_owned(),
@@ -43,7 +43,7 @@ impl Server {
         }
     }
 
-    /// Its wall clock can be moved from its next start on.
+    /// Makes the wall clock adjustable from the next start on.
     pub(crate) fn with_clock(&mut self, library: PathBuf, ahead: PathBuf) {
         self.clock = Some((library, ahead));
     }
@@ -52,7 +52,8 @@ impl Server {
         self.address
     }
 
-    /// Sets its wall clock so many seconds ahead of this machine's, or behind it.
+    /// Sets the wall clock this many seconds ahead of this machine's; a negative number sets it
+    /// behind.
     pub(crate) fn set_clock(&self, seconds: i64) {
         if let Some((_, ahead)) = &self.clock {
             let next = ahead.with_extension("next");
@@ -61,7 +62,7 @@ impl Server {
         }
     }
 
-    /// Starts it. An error is what it said.
+    /// Starts the store. An error contains the last line of its log.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         let mut command = Command::new(&self.binary);
         for (name, _) in std::env::vars_os() {
@@ -81,11 +82,11 @@ impl Server {
         let begin = Instant::now();
         while !process.stdout().starts_with("listening on ") {
             if process.has_ended() || begin.elapsed() > START {
-                // What it wrote last is read by another thread.
+                // Another thread reads the last output.
                 sleep(Duration::from_millis(50));
-                let said = process.stderr();
+                let stderr = process.stderr();
                 self.note(&process);
-                let last = said.lines().next_back().unwrap_or("it does not come up");
+                let last = stderr.lines().next_back().unwrap_or("it does not start");
                 return Err(last.to_owned());
             }
             sleep(Duration::from_millis(2));
@@ -94,7 +95,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends a signal to it.
+    /// Sends a signal to the store.
     pub(crate) fn signal(&mut self, signal: Signal) {
         if let Some(process) = &mut self.process
             && !process.has_ended()
@@ -103,8 +104,8 @@ impl Server {
         }
     }
 
-    /// Stops it, and waits until none of its threads runs. One that waits for the disk stops when it would
-    /// return from there.
+    /// Stops the store, and waits until none of its threads runs. A thread that waits for the disk
+    /// stops when that call returns.
     pub(crate) fn stop_all_threads(&mut self) {
         self.signal(Signal::SIGSTOP);
         let Some(process) = &self.process else {
@@ -112,17 +113,17 @@ impl Server {
         };
         let threads = format!("/proc/{}/task", process.pid());
         let begin = Instant::now();
-        while begin.elapsed() < STOP && !fs::read_dir(&threads).is_ok_and(all_stand_still) {
+        while begin.elapsed() < STOP && !fs::read_dir(&threads).is_ok_and(are_all_stopped) {
             sleep(Duration::from_millis(1));
         }
     }
 
-    /// Whether it has ended though nobody made it.
+    /// Whether the store has ended without a request to do so.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(Process::has_ended)
     }
 
-    /// Waits for its end, for so long. Tells whether it has come.
+    /// Waits for the store's end, up to `limit`. Returns whether it has ended.
     pub(crate) fn ends_within(&mut self, limit: Duration) -> bool {
         let begin = Instant::now();
         while !self.has_ended() {
@@ -134,7 +135,7 @@ impl Server {
         true
     }
 
-    /// Tells it to end, and waits for that. Tells whether it did.
+    /// Terminates the store and waits. Returns whether it has ended in time.
     pub(crate) fn stop(&mut self) -> bool {
         self.signal(Signal::SIGTERM);
         let has_ended = self.ends_within(STOP);
@@ -142,7 +143,7 @@ impl Server {
         has_ended
     }
 
-    /// Kills it, if it runs.
+    /// Kills the store, if it is running.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             if !process.has_ended() {
@@ -153,12 +154,12 @@ impl Server {
         }
     }
 
-    /// Adds what it wrote to its log.
+    /// Appends the output of the process to the log.
     fn note(&self, process: &Process) {
         let mut log = OpenOptions::new();
         if let Ok(mut log) = log.create(true).append(true).open(&self.log) {
             let _ = log.write_all(process.stderr().as_bytes());
-            let _ = writeln!(log, "-- process {} is gone", process.pid());
+            let _ = writeln!(log, "-- process {} has ended", process.pid());
         }
     }
 }
@@ -169,8 +170,8 @@ impl Drop for Server {
     }
 }
 
-/// An address that the store can come back to. Ports of outgoing connections lie higher on Linux: while the store
-/// is away a client that connects to it must not be given its port.
+/// An address that the store can use again after a restart. The ports of outgoing connections are
+/// higher on Linux: while the store is down, a connecting client must not get its port.
 fn free_address(dice: &mut Rng) -> SocketAddr {
     loop {
         let port = 15_000 + dice.below(15_000) as u16;
@@ -181,8 +182,8 @@ fn free_address(dice: &mut Rng) -> SocketAddr {
     }
 }
 
-/// Whether all of these threads are stopped, or wait for the disk.
-fn all_stand_still(mut threads: fs::ReadDir) -> bool {
+/// Whether all of these threads are stopped or wait for the disk.
+fn are_all_stopped(mut threads: fs::ReadDir) -> bool {
     threads.all(|thread| {
         let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
         // The state follows the name, which is in brackets.

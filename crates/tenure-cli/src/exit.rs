@@ -1,179 +1,182 @@
-//! How the command ends.
+//! Exit codes.
 
+use std::error::Error;
+use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
+use tenure::backend::BackendError;
 use tenure::config::StateError;
 use tenure::store::{Code, StoreError};
-use tenure::{ConfigError, ConnectError, RunError};
+use tenure::{ConfigError, RunError, StartError};
 use tenure_azure::server::AzureError;
 use tenure_server::{BackupError, OpenError, RestoreError};
 
-use crate::logging;
-
-/// Usage or configuration is wrong (clap uses the same for usage).
+/// Wrong usage or configuration; clap uses the same code for usage.
 pub(crate) const BAD_CONFIGURATION: u8 = 2;
 /// The store refused, or there is no such lease.
 pub(crate) const REFUSED: u8 = 3;
-/// What is on disk is damaged, or a newer version's: `EX_DATAERR` of sysexits. Starting again does not
+/// Data on disk are damaged or from a newer version: `EX_DATAERR` of sysexits. A restart does not
 /// help.
 pub(crate) const BAD_DATA: u8 = 65;
 /// The store can't be reached: `EX_UNAVAILABLE` of sysexits.
 pub(crate) const UNREACHABLE: u8 = 69;
 /// `run --once` was stopped before it led: `EX_TEMPFAIL` of sysexits.
 pub(crate) const NEVER_LED: u8 = 75;
-/// `run --once` lost its leadership before the command had ended: `EX_PROTOCOL` of sysexits.
+/// `run --once` lost leadership before the command ended: `EX_PROTOCOL` of sysexits.
 pub(crate) const LOST: u8 = 76;
-/// The command can't be executed, and can't be found: as shells say it.
+/// The command can't be executed; the code that shells use.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The command was not found; the code that shells use.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The exit code of a program that ended so, as shells say it.
-pub(crate) fn code_of(status: ExitStatus) -> u8 {
+/// For `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0    success
+  1    error, see stderr (demo: guarantee violated; doctor: a check failed; peers: no agreed
+       leader; compare check: invariant violated)
+  2    wrong usage or configuration
+  3    refused by the store or the peers, or no such lease
+  65   serve, backup, restore: data directory or backup is damaged or from a newer version;
+       run: the same for the state of a member among peers
+  69   store not reachable; peers: no member answers
+  70   run: the command did not stop in time
+  75   run --once: stopped before it led
+  76   run --once: leadership lost before the command ended
+  126  run: command not executable
+  127  run: command not found
+  run --once passes on the command's exit code; 128 + N if signal N killed the command";
+
+/// Success, or 1 if a check failed.
+pub(crate) fn success_if(passed: bool) -> ExitCode {
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// The exit code of a program that ended with this status, as shells report it.
+pub(crate) fn code_of_status(status: ExitStatus) -> u8 {
     let code = status
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// For `--help`.
-pub(crate) const HELP: &str = "\
-Exit codes:
-  0    done
-  1    failed, for a reason told on stderr, as that the store's disk is full (demo: a promise was not kept; doctor: there
-       is something to look at; peers: no leader that all agree on)
-  2    wrong usage or configuration
-  3    the store or the peers refused, or there is no such lease
-  65   serve, backup, restore: the data directory or the backup is damaged, or of a newer
-       version; run: so is what a member among peers has promised
-  69   the store can't be reached; peers: none of them can
-  70   run: the command could not be stopped in time
-  75   run --once: stopped before it led
-  76   run --once: leadership was lost before the command had ended
-  126  run: the command can't be executed
-  127  run: the command was not found
-  run --once passes on the command's exit code, 128 + N if signal N ended it";
+/// An error that ends the command with this exit code.
+pub(crate) fn error(code: u8, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let error = error.into();
+    anyhow::Error::new(WithCode { code, error })
+}
 
-/// Why the command ends without having done what it was asked for.
+/// An error in usage or configuration.
+pub(crate) fn bad_configuration(text: impl Into<String>) -> anyhow::Error {
+    error(BAD_CONFIGURATION, anyhow::Error::msg(text.into()))
+}
+
+/// The exit code of a command that ends with this error.
+pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
+    error.chain().find_map(known_code).unwrap_or(1)
+}
+
 #[derive(Debug)]
-pub(crate) struct Failure {
+struct WithCode {
     code: u8,
     error: anyhow::Error,
 }
 
-impl Failure {
-    pub(crate) fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        Self {
-            code,
-            error: error.into(),
+impl fmt::Display for WithCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for WithCode {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+fn known_code(error: &(dyn Error + 'static)) -> Option<u8> {
+    if error.is::<ConfigError>() {
+        return Some(BAD_CONFIGURATION);
+    }
+    None.or_else(|| error.downcast_ref().map(|it: &WithCode| it.code))
+        .or_else(|| error.downcast_ref().map(of_backend))
+        .or_else(|| error.downcast_ref().map(of_store))
+        .or_else(|| error.downcast_ref().map(of_open))
+        .or_else(|| error.downcast_ref().map(of_azure))
+        .or_else(|| error.downcast_ref().map(of_backup))
+        .or_else(|| error.downcast_ref().map(of_restore))
+        .or_else(|| error.downcast_ref().map(of_start))
+        .or_else(|| error.downcast_ref().map(of_run))
+}
+
+fn of_backend(error: &BackendError) -> u8 {
+    if error.is_transient() {
+        UNREACHABLE
+    } else {
+        REFUSED
+    }
+}
+
+fn of_store(error: &StoreError) -> u8 {
+    match error {
+        StoreError::Problem(problem) if !problem.code.is_transient() => REFUSED,
+        // Not a refusal: the same request may succeed later.
+        StoreError::Problem(problem) if problem.code == Code::DiskFull => 1,
+        _ => UNREACHABLE,
+    }
+}
+
+fn of_open(error: &OpenError) -> u8 {
+    match error {
+        OpenError::NotAFolder { .. } | OpenError::Limit(_) => BAD_CONFIGURATION,
+        OpenError::Damaged { .. } | OpenError::Newer { .. } | OpenError::RestoreCutShort { .. } => {
+            BAD_DATA
         }
-    }
-
-    /// Tells stderr, with all causes, and gives the exit code.
-    pub(crate) fn report(self) -> ExitCode {
-        // Without anybody who listens the code still tells.
-        logging::say(format_args!("tenure: {:#}", self.error));
-        ExitCode::from(self.code)
+        // In use, or not readable or writable: that may be temporary.
+        _ => 1,
     }
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        Self::new(1, error)
+fn of_azure(error: &AzureError) -> u8 {
+    match error {
+        AzureError::Open(error) => of_open(error),
+        _ => BAD_CONFIGURATION,
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::new(1, error)
+fn of_backup(error: &BackupError) -> u8 {
+    match error {
+        BackupError::Store(error) => of_open(error),
+        BackupError::NoStore { .. } | BackupError::InsideStore { .. } => BAD_CONFIGURATION,
+        _ => 1,
     }
 }
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        Self::new(BAD_CONFIGURATION, error)
+fn of_restore(error: &RestoreError) -> u8 {
+    match error {
+        RestoreError::Backup(error) | RestoreError::Folder(error) => of_open(error),
+        RestoreError::Damaged { .. } | RestoreError::EpochsUsedUp { .. } => BAD_DATA,
+        _ => 1,
     }
 }
 
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Self {
-        let code = match &error {
-            OpenError::NotAFolder { .. } | OpenError::Limit(_) => BAD_CONFIGURATION,
-            OpenError::Damaged { .. }
-            | OpenError::Newer { .. }
-            | OpenError::RestoreCutShort { .. } => BAD_DATA,
-            // In use, or can't be read or written: that may pass.
-            _ => 1,
-        };
-        Self::new(code, error)
+fn of_start(error: &StartError) -> u8 {
+    match error {
+        StartError::State(
+            StateError::Damaged { .. } | StateError::Missing { .. } | StateError::Newer { .. },
+        ) => BAD_DATA,
+        _ => 1,
     }
 }
 
-impl From<AzureError> for Failure {
-    fn from(error: AzureError) -> Self {
-        match error {
-            AzureError::Open(error) => error.into(),
-            error => Self::new(BAD_CONFIGURATION, error),
-        }
-    }
-}
-
-impl From<BackupError> for Failure {
-    fn from(error: BackupError) -> Self {
-        match error {
-            BackupError::Store(error) => error.into(),
-            BackupError::NoStore { .. } | BackupError::InsideStore { .. } => {
-                Self::new(BAD_CONFIGURATION, error)
-            }
-            error => Self::new(1, error),
-        }
-    }
-}
-
-impl From<RestoreError> for Failure {
-    fn from(error: RestoreError) -> Self {
-        match error {
-            RestoreError::Backup(error) | RestoreError::Folder(error) => error.into(),
-            RestoreError::Damaged { .. } | RestoreError::EpochsUsedUp { .. } => {
-                Self::new(BAD_DATA, error)
-            }
-            error => Self::new(1, error),
-        }
-    }
-}
-
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        let code = match &error {
-            ConnectError::State(
-                StateError::Damaged { .. } | StateError::Missing { .. } | StateError::Newer { .. },
-            ) => BAD_DATA,
-            _ => 1,
-        };
-        Self::new(code, error)
-    }
-}
-
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Self {
-        let code = if matches!(error, RunError::Refused(_) | RunError::Barred(_)) {
-            REFUSED
-        } else {
-            1
-        };
-        Self::new(code, error)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        let code = match &error {
-            StoreError::Problem(problem) if !problem.code.is_transient() => REFUSED,
-            // It was reached and says what it lacks. It refused nobody: later it may do the same.
-            StoreError::Problem(problem) if problem.code == Code::DiskFull => 1,
-            StoreError::Azure(refusal) if !refusal.is_transient() => REFUSED,
-            _ => UNREACHABLE,
-        };
-        Self::new(code, error)
+fn of_run(error: &RunError) -> u8 {
+    match error {
+        RunError::Refused(_) | RunError::Barred(_) => REFUSED,
+        _ => 1,
     }
 }

@@ -1,11 +1,15 @@
-//! What commands print on stdout.
+//! Output on stdout: text, tables and JSON; and progress on stderr.
 
 use std::io::{self, ErrorKind, Write};
+use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::{Value, json};
+use tenure::Timings;
 
-/// A table for people and for `cut`: columns by two spaces, no lines.
+/// A table for people and for `cut`: columns separated by two blanks, no lines.
 pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table
@@ -15,32 +19,128 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-/// Prints text and a line end. A reader that has gone (`| head`) is no failure.
+/// Prints a line.
 pub(crate) fn line(text: impl std::fmt::Display) -> io::Result<()> {
-    try_line(text).map(|_| ())
-}
-
-/// Prints text and a line end, and says whether anybody still reads.
-pub(crate) fn try_line(text: impl std::fmt::Display) -> io::Result<bool> {
     let mut stdout = anstream::stdout().lock();
-    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error),
-    }
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
 }
 
-/// Prints a table without the blanks at the ends of its lines.
-pub(crate) fn print_table(table: &Table) -> io::Result<()> {
+/// Whether the reader of stdout is gone (`| head`). This ends a command without an error.
+pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Prints a table without trailing blanks.
+pub(crate) fn print_table(table: &Table) -> anyhow::Result<()> {
     let text = table.to_string();
     // Every cell is padded by one blank.
     let lines = text
         .lines()
         .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
-    line(lines.collect::<Vec<_>>().join("\n"))
+    Ok(line(lines.collect::<Vec<_>>().join("\n"))?)
 }
 
-/// Prints one JSON document, over several lines.
+/// Prints one JSON document over several lines.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(line(serde_json::to_string_pretty(value)?)?)
+}
+
+/// The cell of a value that may be missing.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+/// Replaces control characters: text from other processes must not steer the terminal or add lines.
+pub(crate) fn escape(text: &str) -> String {
+    let escaped = text.chars().map(|c| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.into()
+        }
+    });
+    escaped.collect()
+}
+
+/// A progress bar on stderr; it shows nothing if stderr is not a terminal.
+pub(crate) fn progress_bar(length: u64, unit: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}, {eta} left");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.set_message(unit);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Whole milliseconds, for JSON.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Timings and what follows from them, for JSON.
+pub(crate) fn timings(timings: &Timings) -> Value {
+    json!({
+        "lease_duration_ms": millis(timings.lease_duration()),
+        "renew_interval_ms": millis(timings.renew_interval()),
+        "renew_deadline_ms": millis(timings.renew_deadline()),
+        "stop_grace_ms": millis(timings.stop_grace()),
+        "hard_stop_ms": millis(timings.hard_stop()),
+        "worst_without_leader_ms": millis(timings.worst_without_leader()),
+        "tolerated_drift_percent": tenths(timings.tolerated_drift_percent()),
+    })
+}
+
+/// Rounded to tenths, for JSON.
+pub(crate) fn tenths(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+/// Prints rows as comma-separated values. A column is a field of the rows, or a field of a field
+/// (`a_b`), and may have a unit at its end (`_s`, `_percent`).
+pub(crate) fn csv(columns: &str, rows: &[impl Serialize]) -> anyhow::Result<()> {
+    line(columns)?;
+    for row in rows {
+        let row = serde_json::to_value(row)?;
+        let cells = columns.split(',').map(|column| csv_cell(&row, column));
+        line(cells.collect::<Vec<_>>().join(","))?;
+    }
+    Ok(())
+}
+
+fn csv_cell(row: &Value, column: &str) -> String {
+    let name = column.strip_suffix("_s");
+    let name = name.or_else(|| column.strip_suffix("_percent"));
+    let name = name.unwrap_or(column);
+    let nested = name.rsplit_once('_').map(|(field, part)| &row[field][part]);
+    let value = row.get(column).or_else(|| row.get(name)).or(nested);
+    match value.unwrap_or(&Value::Null) {
+        Value::Null => String::new(),
+        Value::String(text) if text.contains([',', '"', '\n']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_a_field_or_a_field_of_a_field() {
+        let row = json!({"name": "a, \"b\"", "wait": {"max": 1.5}, "cpu": 2, "part_percent": null});
+        for (column, cell) in [
+            ("name", "\"a, \"\"b\"\"\""),
+            ("wait_max_s", "1.5"),
+            ("cpu_percent", "2"),
+            ("part_percent", ""),
+        ] {
+            assert_eq!(csv_cell(&row, column), cell, "{column}");
+        }
+    }
 }

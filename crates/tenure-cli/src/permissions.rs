@@ -1,4 +1,4 @@
-//! Warnings about files that other users may read or change.
+//! Warnings about files that other users can read or change.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,35 +6,35 @@ use std::path::Path;
 
 use tracing::warn;
 
-/// Warns if users other than the owner and the group may read or change a file with a secret. Groups
-/// are left out: some systems keep keys for one.
+/// Warns if users other than the owner and the group can read or change a file with a secret. The
+/// group is not checked, because some systems share keys with a group.
 pub(crate) fn check_key(path: &Path) {
     check(
         path,
         0o006,
-        "every user of this machine may read or change this key",
+        "every user of this machine can read or change this key",
         "o-rw",
     );
 }
 
-/// Warns if users other than the owner may change what is in a folder.
+/// Warns if users other than the owner can replace files in a directory.
 pub(crate) fn check_folder(path: &Path) {
     check(
         path,
         0o022,
-        "other users may replace what is in this folder",
+        "other users can replace files in this directory",
         "go-w",
     );
 }
 
-fn check(path: &Path, wrong: u32, what: &str, mend: &str) {
-    // If it can't be looked at, opening it tells why.
+fn check(path: &Path, wrong: u32, problem: &str, fix: &str) {
+    // If the metadata can't be read, opening the file reports why.
     let Ok(metadata) = fs::metadata(path) else {
         return;
     };
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & wrong != 0 {
         let path = path.display();
-        warn!("{path} has mode {mode:04o}: {what}; run: chmod {mend} {path}");
+        warn!("{path} has mode {mode:04o}: {problem}; run: chmod {fix} {path}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the command says of itself, and of wrong usage.
+//! Help, version, and errors of wrong usage.
 
 use std::process::{Command, Output};
 
@@ -44,7 +44,7 @@ fn the_help_names_every_exit_code() {
 }
 
 #[test]
-fn what_is_for_the_command_itself_is_not_in_the_help() {
+fn internal_commands_and_flags_are_not_in_the_help() {
     let top = help(&["--help"]) + &help(&["serve", "--help"]);
     for hidden in ["watchdog", "demo-worker", "compare-worker", "--parent"] {
         assert!(!top.contains(hidden), "{hidden}");
@@ -52,7 +52,7 @@ fn what_is_for_the_command_itself_is_not_in_the_help() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn the_version_is_printed() {
     assert_eq!(
         help(&["--version"]),
         concat!("tenure ", env!("CARGO_PKG_VERSION"), "\n")
@@ -60,7 +60,7 @@ fn the_version_is_told() {
 }
 
 #[test]
-fn wrong_usage_is_told_on_stderr_with_exit_code_2() {
+fn wrong_usage_is_reported_on_stderr_with_exit_code_2() {
     let wrong: [&[&str]; 13] = [
         &[],
         &["serv"],
@@ -86,7 +86,7 @@ fn wrong_usage_is_told_on_stderr_with_exit_code_2() {
 }
 
 #[test]
-fn a_level_of_logs_that_is_none_is_refused() {
+fn an_unknown_log_level_is_refused() {
     for wrong in ["verbose", "=,=", "tenure=loud"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.args(["status", "a/b", "--server", "http://127.0.0.1:1"]);

@@ -1,6 +1,6 @@
-//! How many steps of members a core takes in a second: every message, answer or timer that a node
-//! is handed is one, with all that it says to it. Five members that reach each other at once; nothing
-//! but the machines, and a queue between them.
+//! The steps of group members that a core executes per second. A step is a message, answer or timer
+//! that a node handles, with all its outputs. Five members reach each other without delay; there
+//! are only the machines and a queue between them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Stopwatch};
@@ -16,7 +16,7 @@ use tenure_core::{Instant, NodeId, UnixMillis};
 
 const MEMBERS: u32 = 5;
 
-/// What a core should reach.
+/// The target for one core.
 const TARGET: f64 = 1e6;
 
 const ROUNDS: usize = 5;
@@ -24,14 +24,14 @@ const ROUNDS: usize = 5;
 struct Group {
     nodes: Vec<PeerCandidate>,
     now: Instant,
-    dice: SplitMix64,
+    rng: SplitMix64,
     queue: VecDeque<(usize, PeerInput)>,
     leader: Option<usize>,
     terms: u64,
     steps: u64,
 }
 
-fn place(id: NodeId) -> usize {
+fn index(id: NodeId) -> usize {
     id.0 as usize - 1
 }
 
@@ -55,48 +55,48 @@ impl Group {
         let mut group = Self {
             nodes: (1..=MEMBERS).map(node).collect(),
             now,
-            dice: SplitMix64::new(1),
+            rng: SplitMix64::new(1),
             queue: VecDeque::new(),
             leader: None,
             terms: 0,
             steps: 0,
         };
-        for place in 0..group.nodes.len() {
-            let Self { nodes, dice, .. } = &mut group;
-            nodes[place].campaign(now, dice);
-            group.obey(place);
+        for index in 0..group.nodes.len() {
+            let Self { nodes, rng, .. } = &mut group;
+            nodes[index].campaign(now, rng);
+            group.execute(index);
         }
         group
     }
 
-    /// Hands on what was said, or else moves time to the next timer.
+    /// Delivers the next queued input; if there is none, advances time to the next timer.
     fn step(&mut self) {
         self.steps += 1;
         if let Some((to, input)) = self.queue.pop_front() {
-            self.nodes[to].handle_message(self.now, input, &mut self.dice);
-            return self.obey(to);
+            self.nodes[to].handle_message(self.now, input, &mut self.rng);
+            return self.execute(to);
         }
         let due = self.nodes.iter().enumerate();
-        let due = due.filter_map(|(place, node)| Some((node.poll_timeout()?, place)));
-        let (at, place) = due.min().expect("there is always a timer");
+        let due = due.filter_map(|(index, node)| Some((node.poll_timeout()?, index)));
+        let (at, index) = due.min().expect("there is always a timer");
         self.now = self.now.max(at);
-        self.nodes[place].handle_timeout(self.now, &mut self.dice);
-        self.obey(place);
+        self.nodes[index].handle_timeout(self.now, &mut self.rng);
+        self.execute(index);
     }
 
-    fn obey(&mut self, from: usize) {
+    fn execute(&mut self, from: usize) {
         while let Some(output) = self.nodes[from].poll_output() {
             match output {
                 Output::Effect(PeerEffect::Send { to, message }) => {
                     let from = NodeId(from as u32 + 1);
                     let input = PeerInput::Message { from, message };
-                    self.queue.push_back((place(to), input));
+                    self.queue.push_back((index(to), input));
                 }
                 Output::Effect(PeerEffect::Persist(_)) => {
                     self.queue.push_back((from, PeerInput::Persisted))
                 }
                 Output::Effect(PeerEffect::Ask { node, round }) => {
-                    let verdict = if self.nodes[place(node)].stands(self.now) {
+                    let verdict = if self.nodes[index(node)].is_candidate(self.now) {
                         Verdict::Up
                     } else {
                         Verdict::NonCandidate
@@ -114,10 +114,10 @@ impl Group {
                 }
                 Output::Term(TermEvent::Cancel(_)) => {
                     self.leader = None;
-                    self.nodes[from].task_ended(self.now, TaskEnd::Aborted, &mut self.dice);
+                    self.nodes[from].task_ended(self.now, TaskEnd::Aborted, &mut self.rng);
                 }
                 Output::Term(TermEvent::Ended(..) | TermEvent::Withdrawn) => {
-                    self.nodes[from].campaign(self.now, &mut self.dice);
+                    self.nodes[from].campaign(self.now, &mut self.rng);
                 }
                 _ => {}
             }
@@ -126,13 +126,13 @@ impl Group {
 
     fn resign(&mut self) {
         if let Some(leader) = self.leader {
-            self.nodes[leader].resign(self.now, EndReason::Resigned, &mut self.dice);
-            self.obey(leader);
+            self.nodes[leader].resign(self.now, EndReason::Resigned, &mut self.rng);
+            self.execute(leader);
         }
     }
 }
 
-/// Steps and terms in a second.
+/// Steps and terms per second.
 fn measure(guarantee: GroupGuarantee, elections: bool, time: Duration) -> (f64, f64) {
     let mut group = Group::new(guarantee);
     while group.leader.is_none() {
@@ -159,10 +159,10 @@ fn measure(guarantee: GroupGuarantee, elections: bool, time: Duration) -> (f64, 
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let time = Duration::from_millis(if quick { 50 } else { 1_000 });
-    println!("| {MEMBERS} members | steps a second | terms a second | of {TARGET:.0e} |");
+    println!("| {MEMBERS} members | steps per second | terms per second | of {TARGET:.0e} |");
     println!("|---|---|---|---|");
     for guarantee in [GroupGuarantee::Quorum, GroupGuarantee::BestEffort] {
-        for (what, elections) in [("one leads", false), ("each leader resigns at once", true)] {
+        for (what, elections) in [("one leader", false), ("each leader resigns at once", true)] {
             let mut rounds: Vec<(f64, f64)> = (0..ROUNDS)
                 .map(|_| measure(guarantee, elections, time))
                 .collect();

@@ -49,7 +49,7 @@ pub struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("epoch {refused} is stale: epoch {current} was seen")]
 pub struct Stale {
-    /// The epoch that was refused.
+    /// The rejected epoch.
     pub refused: Epoch,
     /// The greatest epoch seen so far.
     pub current: Epoch,
@@ -93,7 +93,7 @@ impl Gate {
         }
     }
 
-    /// The greatest epoch seen; 0 if there was none.
+    /// The greatest epoch seen; epoch 0 if there was none.
     #[must_use]
     pub fn current(&self) -> Epoch {
         known(self.highest.load(Ordering::Acquire))
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greater_epoch_raises_an_equal_one_passes_and_a_smaller_one_is_refused() {
+    fn a_greater_epoch_raises_the_gate_an_equal_one_passes_and_a_smaller_one_is_rejected() {
         let gate = Gate::new();
         for passes in [0, 0, 5, 5, 6, 9, 9] {
             assert_eq!(gate.admit(epoch(passes)), Ok(()));
@@ -158,7 +158,7 @@ mod tests {
     proptest! {
         /// Against the obvious model: an epoch passes if no greater one has passed before.
         #[test]
-        fn a_gate_is_the_maximum_of_what_it_admitted(
+        fn a_gate_is_the_maximum_of_the_epochs_that_it_admitted(
             start in 0..20_u64,
             epochs in prop::collection::vec(0..40_u64, 0..100),
         ) {
@@ -176,10 +176,10 @@ mod tests {
         }
     }
 
-    /// What every thread may rely on: when the admission of an epoch has returned, on any thread, the
-    /// gate is never below it again, and takes nothing below it.
+    /// When the admission of an epoch has returned, on any thread, the gate is never below it again,
+    /// and admits no smaller epoch.
     #[test]
-    fn no_thread_passes_below_what_another_has_passed_with() {
+    fn no_thread_passes_with_a_smaller_epoch_than_another_thread_before() {
         const THREADS: u64 = 4;
         const ROUNDS: u64 = 200_000;
         let gate = Gate::new();
@@ -188,7 +188,7 @@ mod tests {
         let start = Barrier::new(4);
         let race = |thread: u64| {
             start.wait();
-            // Neighbouring epochs are in the hands of different threads.
+            // Neighbouring epochs belong to different threads.
             for number in (0..ROUNDS).map(|round| round * THREADS + thread) {
                 let floor = returned.load(Ordering::SeqCst);
                 if gate.admit(epoch(number)).is_ok() {

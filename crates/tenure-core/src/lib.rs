@@ -32,11 +32,11 @@ pub mod election;
 
 pub mod wire;
 
-pub use candidate_id::CandidateId;
+pub use candidate_id::{CandidateId, CandidateIdError};
 pub use election::ElectionMachine;
 pub use epoch::Epoch;
 pub use inline_str::InlineStr;
-pub use name::{ElectionName, Name};
+pub use name::{ElectionName, Name, NameError};
 pub use node::{Incarnation, NodeId};
 pub use random::Random;
 pub use time::{Instant, UnixMillis};

@@ -1,17 +1,23 @@
-//! The lease store: a table of leases in memory, an engine that keeps what was acknowledged, and
-//! the HTTP API in front of both.
+//! The lease store: a table of leases in memory, an engine that makes changes durable, and the HTTP API in
+//! front of both.
 //!
-//! It promises that a lease is never held by two at once by this store's own forward-only clock,
-//! that epochs only grow, and that no answer leaves before what it rests on is durable. It does not
-//! promise that a holder has stopped when its lease ended (the candidate does that, and receivers
-//! check epochs), nor anything about more than one server on one folder: it refuses that.
+//! It promises that a lease has at most one holder at any time of this store's forward-only clock, that
+//! epochs only grow, and that every response rests on durable state. It does not promise that a holder has
+//! stopped when its lease ended: candidates stop themselves, and receivers check epochs. It refuses to
+//! start when another store uses the same directory.
 //!
 //! ```text
-//! http --> store --> table (shards) -- lease::apply (core) --> journal --> engine (disk)
+//! http --> store --> table (shards) -- lease::apply (core) --> commit queue --> engine (disk)
 //!            |                                                    |
 //!            +------------- waits until durable <-----------------+
 //!            |                                                    |
 //!            +-- streams <----------------- events <--------------+
+//! ```
+//!
+//! Each module uses only those to its left:
+//!
+//! ```text
+//! model <-- engine <-- commit queue <-- table <-- store <-- http
 //! ```
 //!
 //! # Examples
@@ -37,11 +43,13 @@ mod http;
 mod store;
 mod table;
 
-mod journal;
+mod commit_queue;
 
 mod events;
 
 mod engine;
+
+mod model;
 
 mod clock;
 mod panics;
@@ -50,16 +58,16 @@ mod scans;
 mod timer;
 
 pub use clock::WrongClock;
-pub use config::{Config, EngineConfig, LimitError, Limits};
+pub use config::{Config, EngineConfig, LimitError, LimitSetting, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, router};
+pub use model::Key;
 pub use server::{ServeError, Server};
 pub use store::{AccessEffect, LeaseSnapshot, Store};
-pub use table::Key;
 pub use tls::{Tls, TlsError};
 
-/// For a database that a [`Protocol`] keeps in the data directory, beside that of the leases.
+/// Functions for a database that a [`Protocol`] keeps in the data directory, beside that of the leases.
 pub mod companion {
     pub use crate::engine::check_log;
     pub use crate::engine::wal::{Checkpoint, check, checkpoint, log_of};

@@ -237,7 +237,7 @@ impl Scans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Key;
+    use crate::model::Key;
 
     const NOW: Instant = Instant::from_nanos(0);
 

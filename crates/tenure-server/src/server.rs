@@ -1,4 +1,4 @@
-//! The listener, and an orderly end.
+//! The listener, and a graceful shutdown.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +17,7 @@ use crate::connections::Acceptor;
 use crate::http::{HttpService, Protocol};
 use crate::tls::Tls;
 
-/// How long requests that are under way may take after the shutdown began.
+/// How long running requests may take after the shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// A store behind a TCP listener.
@@ -29,13 +29,13 @@ pub struct Server {
     listener: TcpListener,
 }
 
-/// Why a server ended, other than by the caller's will.
+/// Why a server ended, other than by the caller's request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The engine failed for good (an I/O error, a failed fsync), or a thread of the store panicked; the
-    /// log says which. Nothing was acknowledged that is not durable. If it was the engine, look at the
-    /// disk before starting again.
+    /// log says which. Everything acknowledged is durable. If the engine failed, check the disk before the
+    /// next start.
     #[error("the store failed, see the log for the reason")]
     EngineFailed,
     /// The listener could not be used.
@@ -48,7 +48,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The address is in use, or not one of this machine's.
+    /// The address is in use, or does not belong to this machine.
     pub fn bind(store: Store, address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -69,8 +69,9 @@ impl Server {
         }
     }
 
-    /// The same over TLS, and over nothing else. A handshake may take as long as a body
-    /// ([`Limits::request_time`](crate::Limits::request_time)), and a connection counts from before it.
+    /// The same over TLS only. A handshake may take as long as a body
+    /// ([`Limits::request_time`](crate::Limits::request_time)). A connection counts towards the limit from
+    /// before its handshake.
     #[must_use]
     pub fn with_tls(self, tls: Tls) -> Self {
         Self {
@@ -83,13 +84,13 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The operating system's, if it can't tell.
+    /// The operating system does not know the address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` is done, then ends in order: those who wait are answered at once,
-    /// requests under way may end, everything is committed and the engine is closed.
+    /// Serves until `shutdown` completes, then ends in order: waiters get a response at once, running
+    /// requests may end, everything is committed and the engine is closed.
     ///
     /// # Errors
     ///
@@ -122,11 +123,11 @@ impl Server {
             .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.header_time)
-            // A head that is over the limit must fit in, to be told so with both numbers.
+            // A head over the limit must fit in, so that the refusal can name both numbers.
             .max_buf_size(2 * limits.max_header_bytes);
         // The acceptor makes the service of each connection.
         let service = Router::new().into_make_service();
-        // Connections without TLS have nothing of it.
+        // Two services, so that connections without TLS do not pay for it.
         let serving = match tls {
             None => server
                 .acceptor(acceptor)

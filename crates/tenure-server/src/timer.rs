@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use tenure_core::Instant;
 
 use crate::clock::Clock;
-use crate::table::Key;
+use crate::model::Key;
 
 /// Keys, each with the time at which to look at it.
 ///

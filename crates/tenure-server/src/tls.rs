@@ -1,4 +1,4 @@
-//! TLS: a certificate and its key, from files that may be changed while the server runs.
+//! TLS: a certificate and its key, from files that may change while the server runs.
 
 use std::fmt;
 use std::fs;
@@ -22,17 +22,16 @@ use crate::clock::CertificateTime;
 use crate::connections::{Acceptor, ConnectionService};
 use crate::overflow::Stream;
 
-/// The certificate that a [`Server`](crate::Server) shows, and its key. Clones are handles to the
-/// same one.
+/// The certificate of a [`Server`](crate::Server), and its key. Clones are handles to the same one.
 #[derive(Clone)]
 pub struct Tls(Arc<Files>);
 
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    /// What new connections are shown.
+    /// The certificate for new connections.
     config: RustlsConfig,
-    /// What was in the files.
+    /// The content of the files.
     loaded: Mutex<Pem>,
 }
 
@@ -42,8 +41,8 @@ struct Pem {
     key: Vec<u8>,
 }
 
-/// What is wrong with a certificate or its key. It says what would be right, and nothing of what is in
-/// the file of the key.
+/// A certificate or its key is wrong. The message says what would be right, and nothing of the content of
+/// the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct TlsError {
@@ -59,7 +58,7 @@ impl TlsError {
         self.setting
     }
 
-    /// What is wrong with the file.
+    /// The reason.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -67,8 +66,8 @@ impl TlsError {
 }
 
 impl Tls {
-    /// Reads a certificate and its key, both PEM: the server's own certificate first, then those
-    /// between it and one that clients trust; one key, not encrypted. They may stand in one file.
+    /// Reads a certificate and its key, both PEM: the server's own certificate first, then the intermediate
+    /// ones; one key, not encrypted. Both may be in one file.
     ///
     /// It blocks.
     ///
@@ -90,14 +89,14 @@ impl Tls {
         })))
     }
 
-    /// Reads both files again, and shows new connections what is in them, if it is something else; tells
-    /// whether it was. Connections that are there stay as they are.
+    /// Reads both files again, and uses the certificate for new connections if it changed; returns whether
+    /// it did. Open connections stay as they are.
     ///
     /// It blocks.
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: the server goes on with what it had.
+    /// [`TlsError`]: the server continues with the old certificate.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let Files {
             certificate,
@@ -115,9 +114,9 @@ impl Tls {
         Ok(true)
     }
 
-    /// What lets connections in by this door, whose handshake ends within this time, and at once when the
-    /// server stops. They have their seat before it begins, and it is done where the connection is
-    /// served, so who is slow at it is in nobody's way.
+    /// Accepts connections by `acceptor` and then does their handshakes, each within `handshake_time`, and
+    /// until the server stops. A connection has its permit before its handshake, which runs in the task of
+    /// the connection: a slow client does not delay others.
     pub(crate) fn acceptor(
         &self,
         acceptor: Acceptor,
@@ -196,7 +195,7 @@ impl Pem {
             ),
             rustls::Error::InvalidCertificate(error) => of_certificate(
                 certificate,
-                format!("its first certificate is none ({error:?})"),
+                format!("its first certificate cannot be read ({error:?})"),
             ),
             error => of_key(key, format!("it can't be used ({error}); {KEYS}")),
         })?;
@@ -235,17 +234,17 @@ impl Pem {
     }
 }
 
-/// What is taken.
+/// The kinds of keys that are supported.
 const KEYS: &str = "write PEM, which begins with -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
                     PRIVATE KEY, of RSA with 2048 bits at least, ECDSA or Ed25519";
 
-/// What of it is told is no part of a key.
+/// A description of the error without any part of a key.
 fn garbled(error: &pem::Error) -> String {
     let what = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no line -----END ...-----",
-        pem::Error::IllegalSectionStart { .. } => "a line -----BEGIN ...----- is not right",
-        pem::Error::Base64Decode(_) => "what stands between BEGIN and END is no base64",
-        _ => "it is no PEM",
+        pem::Error::IllegalSectionStart { .. } => "a line -----BEGIN ...----- is malformed",
+        pem::Error::Base64Decode(_) => "the text between BEGIN and END is not base64",
+        _ => "it is not PEM",
     };
     format!("{what}; copy the file again")
 }

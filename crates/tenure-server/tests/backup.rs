@@ -302,7 +302,10 @@ async fn a_damaged_store_is_not_backed_up() {
     let database = bench.store.path().join("leases.db");
     let alter = Connection::open(&database).unwrap();
     alter
-        .execute("UPDATE leases SET holder = 'x' WHERE lease = 'job-7'", [])
+        .execute(
+            "UPDATE lease_rows SET holder = 'x' WHERE lease = 'job-7'",
+            [],
+        )
         .unwrap();
     drop(alter);
     refused(bench.store.path(), "leases.db");

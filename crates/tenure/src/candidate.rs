@@ -1,4 +1,4 @@
-//! The candidate: campaigns, leads, resigns.
+//! The candidate: it campaigns, leads and resigns.
 
 use std::any::Any;
 use std::fmt;
@@ -12,25 +12,25 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::JoinError;
 
+use crate::candidate_runtime::{CandidateRuntime, StartError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::health::HealthCheck;
 use crate::leadership::Leadership;
 use crate::observe::{Observer, Source};
-use crate::renewer::{ConnectError, Renewer};
 use crate::runtime::{Command, DriverHandle};
 use crate::task::TaskResult;
 use crate::term_guard::{Task, TermGuard};
 
-/// A process that competes in one election.
+/// A candidate in one election.
 ///
-/// Renewals and the watchdog run on a thread of their own, so neither a blocked runtime nor a busy
-/// one delays them. A candidate competes once at a time: [`run_while_leader`](Self::run_while_leader)
-/// and [`campaign`](Self::campaign) wait for each other.
+/// Renewals and the watchdog run on a thread of their own, so neither a blocked nor a busy runtime of
+/// the application delays them. A candidate competes once at a time:
+/// [`run_while_leader`](Self::run_while_leader) and [`campaign`](Self::campaign) wait for each other.
 ///
-/// The thread ends when the candidate is dropped and nothing uses its last term any more. It gives
-/// the lease up before, but nobody waits for that: a process that ends right after the drop may leave
-/// a lease behind that has to expire. To be sure, complete `shutdown` of
+/// The thread ends when the candidate is dropped and its last term is over. It releases the lease
+/// before, but dropping does not wait for that: if the process ends right after the drop, the lease
+/// may have to expire. To wait, complete `shutdown` of
 /// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
@@ -39,31 +39,33 @@ pub struct Candidate {
     competing: Arc<Mutex<()>>,
 }
 
-/// A term that is over.
+/// A term that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Term {
-    /// The term's number.
+pub struct TermSummary {
+    /// The term's epoch.
     pub epoch: Epoch,
     /// Why it ended.
     pub reason: EndReason,
-    /// The error that the task returned, or the message that it panicked with.
+    /// The error of the task with its causes (`can't read the ledger: no such file`), or the message
+    /// of its panic.
     pub error: Option<String>,
 }
 
-/// Why a candidate stopped campaigning without being told to.
+/// Why a candidate stopped campaigning by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The store refuses to deal with this candidate, which does not pass by itself.
-    #[error("the store refuses this candidate: {0}")]
+    /// The lease service refuses this candidate, and would refuse again: the lease duration is not
+    /// allowed, for instance, or a signature has expired. A person must change something.
+    #[error("the lease service refuses this candidate: {0}")]
     Refused(String),
-    /// This member can't take part in the election among peers any more: another process has its number,
-    /// or the epochs are used up. It says who has seen that, and what would be right.
+    /// This member must not take part in the election among peers any more: another process has its
+    /// node number, or the epochs are used up. The text says which member noticed, and what to do.
     #[error("this member takes no part in the election: {0}")]
     Barred(String),
-    /// The driver thread has died. A fault of this library; the term, if any, has ended.
-    #[error("the driver thread has died")]
+    /// The candidate's thread has died: a bug in this library. The term, if any, has ended.
+    #[error("the candidate's thread has died")]
     DriverGone,
 }
 
@@ -76,20 +78,24 @@ impl Candidate {
         }
     }
 
-    /// Starts the candidate's driver. It does not ask the store anything: a store that is down when
-    /// a worker starts is no reason for the worker to die. Among peers it listens from now on, and
-    /// votes as long as the candidate lives, whether it competes or not.
+    /// Starts a candidate on a thread of its own. [`CandidateRuntime`] starts several on one thread.
+    ///
+    /// It sends nothing to the store before it campaigns, so a worker can start while the store is
+    /// down. Among peers it listens from now on, and votes until it is dropped, whether it campaigns
+    /// or not.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: this machine can't run a candidate.
-    // Async, so that a strategy may meet its peers here without a change to the API.
-    #[allow(clippy::unused_async)]
-    pub async fn connect(config: Config) -> Result<Self, ConnectError> {
-        Renewer::start()?.candidate(config)
+    /// [`StartError`] if this machine can't run such a candidate.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        CandidateRuntime::start()?.start_candidate(config).await
     }
 
-    /// The election that it competes in.
+    /// The election in which it competes.
     #[must_use]
     pub fn election(&self) -> &ElectionName {
         &self.driver.config.election
@@ -104,15 +110,42 @@ impl Candidate {
     /// Runs `task` whenever this candidate leads, until `shutdown` completes.
     ///
     /// A term ends when the lease is lost, when the task returns, fails or panics, or at shutdown.
-    /// Then the task is told to stop ([`Leadership::lost`]), has the stop grace to do so, and is
-    /// aborted after it; the lease is released when the task has ended, and only then. After a term
-    /// the candidate campaigns again, after the cool-down if its task ended the term. Two runs of
-    /// the task never overlap.
+    /// The task is notified ([`Leadership::lost`]), has the stop grace to end, and is aborted after
+    /// it. The lease is released when the task has ended, and only then. After a term the candidate
+    /// campaigns again, after the cool-down if the task ended the term. Two runs of the task never
+    /// overlap.
+    ///
+    /// This returns only after `shutdown`. It reports each ended term, such as one whose task failed,
+    /// to the log and to [`Config::with_term_hook`].
     ///
     /// # Errors
     ///
-    /// [`RunError`]: the store refuses this candidate. A store that can't be reached is no error;
-    /// the candidate goes on trying.
+    /// [`RunError`] if the lease service refuses this candidate. A service that can't be reached is
+    /// not an error: the candidate tries again, and logs it.
+    ///
+    /// # Examples
+    ///
+    /// The task is called once for each term, and owns what it uses: clone it into the task.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use tenure::{Candidate, Leadership};
+    /// # struct Ledger;
+    /// # impl Ledger { async fn settle(&self, leadership: &Leadership) -> std::io::Result<()> { Ok(()) } }
+    /// # async fn example(candidate: Candidate, ledger: Arc<Ledger>) -> Result<(), tenure::RunError> {
+    /// candidate
+    ///     .run_while_leader(std::future::pending(), |leadership| {
+    ///         let ledger = ledger.clone();
+    ///         async move {
+    ///             while leadership.is_valid() {
+    ///                 ledger.settle(&leadership).await?;
+    ///             }
+    ///             Ok::<(), std::io::Error>(())
+    ///         }
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
     pub async fn run_while_leader<S, F, Fut>(
         &self,
         shutdown: S,
@@ -129,17 +162,17 @@ impl Candidate {
         Ok(())
     }
 
-    /// Runs `task` for one term and returns how that ended; `None` if `shutdown` completed before
-    /// this candidate led. Everything else is as in [`run_while_leader`](Self::run_while_leader).
+    /// Runs `task` for one term and returns how the term ended; `None` if `shutdown` completed before
+    /// this candidate led. Otherwise as [`run_while_leader`](Self::run_while_leader).
     ///
     /// # Errors
     ///
-    /// [`RunError`]: the store refuses this candidate.
+    /// [`RunError`] if the lease service refuses this candidate.
     pub async fn run_one_term<S, F, Fut>(
         &self,
         shutdown: S,
         task: F,
-    ) -> Result<Option<Term>, RunError>
+    ) -> Result<Option<TermSummary>, RunError>
     where
         S: Future<Output = ()>,
         F: FnOnce(Leadership) -> Fut,
@@ -153,14 +186,14 @@ impl Candidate {
         }
     }
 
-    /// Competes until this candidate leads, and returns the term as a guard. The term ends when the
+    /// Campaigns until this candidate leads, and returns the term as a guard. The term ends when the
     /// guard is dropped or resigned; it is lost ([`Leadership::lost`]) when renewals fail.
     ///
-    /// Dropping the future gives the campaign up.
+    /// Dropping the future ends the campaign.
     ///
     /// # Errors
     ///
-    /// [`RunError`]: the store refuses this candidate.
+    /// [`RunError`] if the lease service refuses this candidate.
     pub async fn campaign(&self) -> Result<LeadershipGuard, RunError> {
         let competing = self.competing.clone().lock_owned().await;
         let in_use = self.win().await?;
@@ -171,11 +204,11 @@ impl Candidate {
         })
     }
 
-    /// Ends the term that is on, if there is one: its task is told to stop. Waits until that has
-    /// ended and the lease is released, or can't be.
+    /// Ends the current term, if there is one: notifies its task, and waits until the task has ended
+    /// and the lease is released, or can't be.
     ///
-    /// A campaign goes on, and [`run_while_leader`](Self::run_while_leader) campaigns again; those
-    /// end with their `shutdown`, or when their future is dropped.
+    /// This does not end a campaign, and [`run_while_leader`](Self::run_while_leader) campaigns
+    /// again. Those end with their `shutdown`, or when their future is dropped.
     pub async fn resign(&self) {
         let (done, gone) = oneshot::channel();
         if self.driver.command(Command::ResignAny(done)) {
@@ -183,8 +216,8 @@ impl Candidate {
         }
     }
 
-    /// The term that is on, if this process leads *now*: for code that did not get the
-    /// [`Leadership`] from the task, such as a request handler.
+    /// The current term, if this process leads *now*: for code without the task's [`Leadership`],
+    /// such as a request handler.
     #[must_use]
     pub fn leadership(&self) -> Option<Leadership> {
         let term = self.driver.terms.borrow().clone()?;
@@ -192,11 +225,11 @@ impl Candidate {
         leadership.is_valid().then_some(leadership)
     }
 
-    /// Watches who leads the election, from now on.
+    /// Watches the election from now on. [`Observer::from_config`] does so from another process.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime: it watches in a task of it.
+    /// Outside of a tokio runtime: a task of it watches.
     #[must_use]
     pub fn observe(&self) -> Observer {
         let lease = self.driver.config.timings.lease_duration();
@@ -222,14 +255,14 @@ impl Candidate {
             in_use = self.win() => in_use?,
         };
         let leadership = in_use.leadership();
-        // If the caller drops this future the term must end, too.
+        // If the caller drops this future the term must end.
         let resign_on_drop = ResignOnDrop(&leadership);
-        // It runs on the caller's runtime. Should making the task panic, the term is dropped here.
+        // It runs on the caller's runtime. If making the task panics, the term is dropped here.
         let running = tokio::spawn(Task::new(task(leadership.clone()), in_use));
         leadership.term.set_task(running.abort_handle());
         if let Some(check) = &self.driver.config.health_check {
             let clock = self.driver.clock.clone();
-            tokio::spawn(look_after(leadership.clone(), check.clone(), clock));
+            tokio::spawn(run_health_checks(leadership.clone(), check.clone(), clock));
         }
         let mut ended = leadership.term.ended.subscribe();
         let (reason, shut_down) = tokio::select! {
@@ -240,15 +273,18 @@ impl Candidate {
                 (until_ended(&mut ended).await, true)
             }
         };
-        // The term has ended because the task has. Only if the driver died it may still be going.
+        // The term has ended because the task has. Only if the thread has died may the task still run.
         let error = running.await.map_or_else(panic_message, Result::err);
         std::mem::forget(resign_on_drop);
         let epoch = leadership.epoch();
-        let term = Term {
+        let term = TermSummary {
             epoch,
             reason,
             error,
         };
+        if let Some(hook) = &self.driver.config.term_hook {
+            hook.call(&term);
+        }
         Ok(if shut_down {
             Next::ShutDown(Some(term))
         } else {
@@ -273,7 +309,7 @@ impl Candidate {
         self.driver.command(Command::Panic);
     }
 
-    /// Waits until what was given up is given back.
+    /// Waits until the lease is released and no campaign is left.
     async fn settle(&self) {
         let (done, settled) = oneshot::channel();
         if self.driver.command(Command::Settle(done)) {
@@ -282,9 +318,9 @@ impl Candidate {
     }
 }
 
-/// Asks after the task's health until the term ends, or ends it.
-async fn look_after(leadership: Leadership, check: HealthCheck, clock: Clock) {
-    let ill = loop {
+/// Checks the task's health until the term ends. Ends the term if a check fails.
+async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Clock) {
+    let failure = loop {
         tokio::select! {
             _ = leadership.lost() => return,
             () = clock.sleep_until(clock.now() + check.interval) => {}
@@ -297,21 +333,21 @@ async fn look_after(leadership: Leadership, check: HealthCheck, clock: Clock) {
             }
         }
     };
-    tracing::warn!(election = %leadership.election(), epoch = %leadership.epoch(), error = ill,
-        "the task is not well");
+    tracing::warn!(election = %leadership.election(), epoch = %leadership.epoch(), error = failure,
+        "the health check has failed");
     leadership.end(EndReason::Unhealthy);
 }
 
-/// What follows a try at one term.
+/// The outcome of one term.
 enum Next {
-    /// The term is over, and there may be another.
-    GoOn(Term),
-    /// `shutdown` has completed and must not be asked again; the term, if there was one, is over,
-    /// for whatever reason it began to end.
-    ShutDown(Option<Term>),
+    /// The term is over, and there may be another one.
+    GoOn(TermSummary),
+    /// `shutdown` has completed and must not be polled again. The term, if there was one, is over,
+    /// for any reason.
+    ShutDown(Option<TermSummary>),
 }
 
-/// What the task panicked with, if it did and that was text.
+/// The message of the task's panic, if it is text.
 fn panic_message(error: JoinError) -> Option<String> {
     let panic: Box<dyn Any + Send> = error.try_into_panic().ok()?;
     panic
@@ -344,11 +380,10 @@ impl Drop for GiveUpOnDrop<'_> {
     }
 }
 
-/// A term that lasts as long as its holder keeps it, or until it is lost.
+/// A term that lasts until this guard is dropped or resigned, or the term is lost.
 ///
-/// The holder is the task here: the term has ended for the store only when the guard is gone. A
-/// guard that is kept past the hard stop is an overrun. While it lives its candidate can't campaign
-/// again.
+/// The lease is released only when the guard is gone. A guard that outlives the hard stop is an
+/// overrun, as of a task that does not stop. Its candidate can't campaign again before it is gone.
 #[must_use = "dropping the guard resigns"]
 pub struct LeadershipGuard {
     leadership: Leadership,
@@ -358,8 +393,8 @@ pub struct LeadershipGuard {
 }
 
 impl LeadershipGuard {
-    /// Ends the term, waits until the lease is released (or can't be), and says why the term ended:
-    /// it may have been lost before.
+    /// Ends the term, waits until the lease is released (or can't be), and returns why the term
+    /// ended: it may have been lost before.
     pub async fn resign(self) -> EndReason {
         let Self {
             leadership,

@@ -1,22 +1,27 @@
-//! The clock that leadership is counted on.
+//! The clock that leases are counted on.
 
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
+#[cfg(feature = "peers")]
 use tenure_core::bully::Started;
 use tenure_core::time::millis;
 use tenure_core::{Instant, UnixMillis};
 use tokio::sync::watch;
 
-/// A clock that goes on while the machine is suspended. `std::time::Instant` and the timers of async
-/// runtimes stand still then, so a resumed laptop or virtual machine would believe its lease is
-/// still good.
+/// A clock that counts while the machine is suspended. `std::time::Instant` and the timers of async
+/// runtimes may stand still then, so a resumed laptop or virtual machine would still believe in its
+/// lease.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const SYSTEM: ClockId = ClockId::CLOCK_BOOTTIME;
 
-/// Elsewhere the monotonic clock of the C library, which on macOS counts sleep too.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const SYSTEM: ClockId = ClockId::CLOCK_MONOTONIC;
+/// On Apple's systems `CLOCK_MONOTONIC_RAW` is `mach_continuous_time`, which counts sleep and is not
+/// adjusted. (`CLOCK_MONOTONIC` counts sleep too, but is derived from the wall clock;
+/// `CLOCK_UPTIME_RAW` stands still.) From `man 3 clock_gettime` and Apple's Libc.
+#[cfg(target_vendor = "apple")]
+const SYSTEM: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
 
 /// The clock of a candidate and its terms.
 #[derive(Clone, Debug)]
@@ -31,8 +36,39 @@ pub(crate) enum Clock {
 #[derive(Clone, Debug)]
 pub(crate) struct ManualClock {
     pub(crate) time: watch::Sender<Instant>,
-    /// Up to when the driver has done what was due.
-    pub(crate) done: watch::Sender<Instant>,
+    /// Until when the driver's thread has done its work.
+    pub(crate) done: Arc<Done>,
+}
+
+/// The time until which the driver's thread has done its work.
+#[derive(Debug)]
+pub(crate) struct Done {
+    until: Mutex<Instant>,
+    changed: Condvar,
+}
+
+impl Done {
+    pub(crate) fn new(until: Instant) -> Self {
+        Self {
+            until: Mutex::new(until),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Blocks until the work due at `time` is done, or this much real time has passed.
+    pub(crate) fn wait(&self, time: Instant, patience: Duration) {
+        let until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that has died never does its work; the test notices by itself.
+        drop(
+            self.changed
+                .wait_timeout_while(until, patience, |until| *until < time),
+        );
+    }
+
+    fn set(&self, until: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        self.changed.notify_all();
+    }
 }
 
 impl Clock {
@@ -41,13 +77,13 @@ impl Clock {
     /// # Errors
     ///
     /// The machine has no such clock.
-    pub(crate) fn system() -> nix::Result<Self> {
+    pub(crate) fn system() -> io::Result<Self> {
         clock_gettime(SYSTEM)?;
         Ok(Self::System)
     }
 
-    /// What the clock says now. A clock that can't be read is at the end of time: every deadline
-    /// has passed then, which stops a leader and never makes one.
+    /// The time now. If the clock can't be read this is the end of time: every deadline has passed
+    /// then, which stops a leader and never makes one.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System => clock_gettime(SYSTEM).map_or(Instant::from_nanos(u64::MAX), |time| {
@@ -57,11 +93,10 @@ impl Clock {
         }
     }
 
-    /// The wall clock, for what is shown to people and for the numbers of terms. A test's
-    /// goes along with its time.
+    /// The wall clock, for people and for epochs. A manual clock has its own wall clock.
     pub(crate) fn wall(&self) -> UnixMillis {
         let since_1970 = match self {
-            // Before 1970 it is wrong, and the numbers go on from the last one.
+            // A wall clock before 1970 is wrong. Epochs continue from the last one then.
             Self::System => SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default(),
@@ -71,6 +106,7 @@ impl Clock {
     }
 
     /// Both clocks now, for a member of an election among peers that starts.
+    #[cfg(feature = "peers")]
     pub(crate) fn started(&self) -> Started {
         Started {
             at: self.now(),
@@ -78,18 +114,18 @@ impl Clock {
         }
     }
 
-    /// Waits until it is `wake`. It may be late.
+    /// Waits until `wake`. It may be late.
     pub(crate) async fn sleep_until(&self, wake: Instant) {
         match self {
             Self::System => tokio::time::sleep(wake.since(self.now())).await,
             Self::Manual(clock) => {
-                // The sender is in `self`, so it is there.
+                // The sender is part of `self`.
                 let _ = clock.time.subscribe().wait_for(|now| *now >= wake).await;
             }
         }
     }
 
-    /// Waits until it is `wake`, or until a test has moved the clock past `now`.
+    /// Waits until `wake`, or until a test has moved the clock past `now`.
     pub(crate) async fn sleep_from(&self, now: Instant, wake: Option<Instant>) {
         match (self, wake) {
             (Self::System, Some(wake)) => self.sleep_until(wake).await,
@@ -100,10 +136,10 @@ impl Clock {
         }
     }
 
-    /// The driver has done what was due at `now`.
+    /// Tells a test that the driver's thread has done the work due at `now`.
     pub(crate) fn done(&self, now: Instant) {
         if let Self::Manual(clock) = self {
-            clock.done.send_replace(now);
+            clock.done.set(now);
         }
     }
 }

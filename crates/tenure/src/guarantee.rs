@@ -1,31 +1,30 @@
-//! What a strategy promises.
+//! The guarantees of the strategies.
 
 use crate::candidate::Candidate;
 
-/// What the way in which a candidate is elected promises, from the strongest to the weakest.
+/// What a strategy guarantees, from the strongest to the weakest.
 ///
-/// With the first two a receiver that [checks epochs](crate::fence) keeps a stale leader's writes out.
+/// With the first two a receiver that [checks epochs](crate::fence) rejects the writes of a stale
+/// leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// A store grants a lease to one candidate at a time, and numbers every reign. A leader stops by
-    /// its own clock before another one may start, as long as the clocks of its machine and the
-    /// store's differ in rate by less than the margin of the [`Timings`](crate::Timings). While the
-    /// store can't be reached nobody is elected. It is also the promise of those who are elected in a
-    /// store *and* among peers that have a quorum, and of those by the lease of a blob, who number their
-    /// reigns themselves, under that lease.
+    /// A store grants the lease to one candidate at a time, and numbers each term. A leader stops by
+    /// its own clock before another one may start, as long as the clocks of its machine and the store
+    /// differ in rate by less than the margin of the [`Timings`](crate::Timings). While the store can't
+    /// be reached there is no new leader. Also the guarantee of `both` with a quorum, and of
+    /// `azure-blob`, where the candidate writes the epoch while it holds the lease.
     FencedLease,
-    /// A majority of the members agrees on the leader and on the number of its reign. Two leaders at a
-    /// time need clocks that differ in rate by more than the margin; a minority that is cut off has
-    /// none.
+    /// A majority of the members votes for the leader and its epoch. Two leaders at a time are possible
+    /// only if clocks differ in rate by more than the margin. A minority that is cut off has no leader.
     Quorum,
-    /// The candidates that reach each other have one leader. When the network is parted, or a failure
-    /// detector is wrong, each part may have its own at the same time, even under the same epoch.
+    /// The candidates that reach each other have one leader. During a network partition, or if a
+    /// failure detector is wrong, each part may have its own leader, even under the same epoch.
     BestEffort,
 }
 
 impl Candidate {
-    /// What the strategy of this candidate promises.
+    /// What the strategy of this candidate guarantees.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         self.driver.config.guarantee()

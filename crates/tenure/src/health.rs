@@ -1,22 +1,25 @@
-//! Whether a leader's task is well.
+//! Health checks of a leader's task.
 
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The least interval and the least timeout: asking all the time would keep a processor busy, and nothing
-/// could be well in no time.
+use crate::task::with_causes;
+
+/// The least interval and timeout: without an interval the checks would keep a processor busy, and
+/// without time no check could succeed.
 const LEAST: Duration = Duration::from_millis(100);
 
 type Answer = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// A question asked from time to time while this candidate leads. An error, or no answer in time, ends
-/// the term as [unhealthy](crate::EndReason::Unhealthy).
+/// A check that runs from time to time while this candidate leads. An error, or no result in time,
+/// ends the term as [unhealthy](crate::EndReason::Unhealthy).
 ///
-/// It is asked on the application's runtime. A runtime that is blocked asks nothing; against that
-/// there is the progress deadline of the [`TimingsOptions`](crate::TimingsOptions).
+/// It runs on the application's runtime, so it can't notice that this runtime is blocked. The
+/// progress deadline of the [`TimingsOptions`](crate::TimingsOptions) can.
 #[derive(Clone)]
 pub struct HealthCheck {
     pub(crate) interval: Duration,
@@ -25,7 +28,7 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// Asks this every 5 s, and waits 5 s for an answer. The error is told in the log.
+    /// Runs this check every 5 s, with a timeout of 5 s. The log shows the error with its causes.
     ///
     /// # Examples
     ///
@@ -42,11 +45,11 @@ impl HealthCheck {
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: fmt::Display,
+        E: Into<Box<dyn Error + Send + Sync>>,
     {
         let ask = move || -> Answer {
             let answer = ask();
-            Box::pin(async move { answer.await.map_err(|error| error.to_string()) })
+            Box::pin(async move { answer.await.map_err(|error| with_causes(&*error.into())) })
         };
         let default = Duration::from_secs(5);
         Self {
@@ -56,14 +59,14 @@ impl HealthCheck {
         }
     }
 
-    /// Asks so long after the last answer; default 5 s. Less than 100 ms counts as 100 ms.
+    /// Sets the time between two checks; default 5 s, at least 100 ms.
     #[must_use]
     pub fn with_interval(self, interval: Duration) -> Self {
         let interval = interval.max(LEAST);
         Self { interval, ..self }
     }
 
-    /// Waits so long for an answer; default 5 s. Less than 100 ms counts as 100 ms.
+    /// Sets the timeout of a check; default 5 s, at least 100 ms.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         let timeout = timeout.max(LEAST);
@@ -89,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_asked_all_the_time_nor_given_no_time() {
+    fn interval_and_timeout_have_a_least_value() {
         let check = HealthCheck::new(async || Ok::<(), String>(()))
             .with_interval(Duration::ZERO)
             .with_timeout(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What a leader's task holds in its hands.
+//! The handle of a leader's task to its term.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::backend::BackendError;
 use crate::runtime::{Command, DriverHandle, WeakDriverHandle};
-use crate::store::StoreError;
 use crate::term::TermState;
 
-/// A term, in the hands of its task. Clones are cheap and all speak of the same term. One that is
-/// kept after the term says for ever that it is over; it keeps neither the lease nor the candidate.
+/// A handle to a term, for its task. Clones are cheap and refer to the same term. A handle that
+/// outlives the term reports for ever that it is over; it keeps neither the lease nor the
+/// candidate.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     pub(crate) term: Arc<TermState>,
@@ -30,14 +31,14 @@ impl Leadership {
         }
     }
 
-    /// The term's number: **the fencing token**. Give it along with every write, to a receiver that
-    /// refuses a smaller one than it has seen.
+    /// The term's number: **the fencing token**. Send it with every write, to a receiver that
+    /// refuses a smaller number than it has seen.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.term.epoch
     }
 
-    /// The election that is led.
+    /// The election that the candidate leads.
     #[must_use]
     pub fn election(&self) -> &ElectionName {
         &self.driver.config.election
@@ -49,13 +50,13 @@ impl Leadership {
         &self.driver.config.candidate
     }
 
-    /// Whether this process leads *now*: it compares two numbers, without asking anyone. Ask before
-    /// every unit of work; a yes from before a pause means nothing.
+    /// Whether this process leads *now*. It compares two numbers and asks no other process. Check
+    /// before every unit of work: the result from before a pause means nothing.
     ///
-    /// It says whether the lease is held, not whether the task may go on: after the candidate has
-    /// resigned, or is shutting down, it still says yes while the task stops, because the lease is
-    /// renewed until the task has ended. That is the time to finish a unit of work, or to write down
-    /// where it stopped. Whether to stop is what [`lost`](Self::lost) says.
+    /// It tells whether the lease is held, not whether the task may go on. After the candidate has
+    /// resigned, or while it shuts down, it stays true while the task stops, because the lease is
+    /// renewed until the task has ended. That is the time to finish a unit of work, or to record
+    /// where it stopped. [`lost`](Self::lost) tells when to stop.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
@@ -74,14 +75,14 @@ impl Leadership {
         }
     }
 
-    /// For how long this process still leads if no renewal succeeds any more.
+    /// How long this process still leads if no further renewal succeeds.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
 
-    /// How long the task has until it is aborted, as things stand: each renewal that succeeds
-    /// moves it, until the term is ending.
+    /// How long the task has until it is aborted. Each renewal that succeeds moves that, until the
+    /// term is ending.
     #[must_use]
     pub fn time_to_stop(&self) -> Duration {
         self.term.time_to_stop()
@@ -93,8 +94,8 @@ impl Leadership {
         *self.term.at_risk.borrow()
     }
 
-    /// Waits until renewals are failing, or the task is to stop anyway: a good moment to begin
-    /// nothing new.
+    /// Waits until renewals are failing, or the task must stop anyway: a good moment to start no
+    /// new work.
     pub async fn at_risk(&self) {
         let mut at_risk = self.term.at_risk.subscribe();
         tokio::select! {
@@ -104,28 +105,29 @@ impl Leadership {
         }
     }
 
-    /// Waits until the task is to stop, and says why. From then on it has the stop grace.
+    /// Waits until the task must stop, and returns the reason. From then on the task has the stop
+    /// grace.
     pub async fn lost(&self) -> EndReason {
         self.term.lost.cancelled().await;
         self.term.reason().unwrap_or(EndReason::Resigned)
     }
 
-    /// The token that is cancelled when the task is to stop, to hand to what the task starts.
+    /// A token that is cancelled when the task must stop, for the parts that the task starts.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.term.lost.child_token()
     }
 
-    /// Asks to end the term: the task is told to stop, and the lease is released after it. The next
-    /// candidate that waits is granted it. Without effect after the term.
+    /// Asks to end the term: the task is told to stop, and the lease is released when it has. The
+    /// store then grants the lease to the next waiter. Without effect after the term.
     pub fn resign(&self) {
         self.end(EndReason::Resigned);
     }
 
-    /// Like [`resign`](Self::resign), but for a lease duration nobody but `to` is granted. If that
-    /// candidate does not come, the next one is. The lease of a blob
-    /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over: then the term goes
-    /// on, and the log says why.
+    /// Like [`resign`](Self::resign), but for a lease duration the lease goes only to `to`. If that
+    /// candidate does not come, the next one gets it. The lease of a blob
+    /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over: then the
+    /// term goes on, and the log says why.
     pub fn hand_over(&self, to: CandidateId) {
         self.driver.command(Command::HandOver {
             term: self.epoch(),
@@ -133,14 +135,15 @@ impl Leadership {
         });
     }
 
-    /// Says this about the leader, for everybody to see ([`Observed`](crate::observe::Observed)), in
-    /// place of what was said before: up to 4 KiB of keys and values. It holds for this term. Among peers
-    /// this does not wait until the others know it: it is sent at once, and with each renewal again.
+    /// Publishes these metadata of the leader to all observers
+    /// ([`Observed`](crate::observe::Observed)), in place of earlier ones: up to 4 KiB of keys and
+    /// values. They hold for this term. Among peers this does not wait until the others know them:
+    /// they are sent at once, and again with each renewal.
     ///
     /// # Errors
     ///
-    /// [`ProclaimError`]: the term is over, it is too much, or the store did not take it. The term goes on
-    /// but in the first case.
+    /// [`ProclaimError`]: the term is over, the metadata are too large, or the store did not take
+    /// them. Except in the first case the term goes on.
     pub async fn proclaim(&self, metadata: BTreeMap<String, String>) -> Result<(), ProclaimError> {
         check_metadata(&metadata).map_err(ProclaimError::Metadata)?;
         let (done, proclaimed) = oneshot::channel();
@@ -160,8 +163,9 @@ impl Leadership {
         Ok(())
     }
 
-    /// Shows that the task gets on. With a progress deadline in the [`Timings`](crate::Timings) a task
-    /// that does not say so in time is taken to hang, and its term ends. It costs an atomic write.
+    /// Reports progress of the task. With a progress deadline in the [`Timings`](crate::Timings), a
+    /// task that does not report in time counts as hanging, and its term ends. It costs an atomic
+    /// write.
     pub fn report_progress(&self) {
         self.term.report_progress();
     }
@@ -177,24 +181,24 @@ impl Leadership {
 #[error("the term of epoch {0} is over")]
 pub struct NotLeading(pub Epoch);
 
-/// Why a proclamation has not arrived.
+/// Why metadata were not published.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProclaimError {
     /// The term is over; nothing was sent.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
-    /// It is more than 4 KiB, or, among peers, more than fits into a message as JSON. Nothing was sent; what
-    /// was said before holds. A store may take less (`max_metadata_bytes`): then it says so,
-    /// [`Code::TooLarge`](crate::store::Code::TooLarge) in a [`StoreError::Problem`].
+    /// The metadata have more than 4 KiB, or, among peers, do not fit into a message as JSON. Nothing
+    /// was sent; the earlier metadata hold. A store may allow less (`max_metadata_bytes`) and refuse
+    /// with [`Code::TooLarge`](crate::store::Code::TooLarge).
     #[error("{0}")]
     Metadata(String),
-    /// The store did not take it, or did not answer.
+    /// The lease service refused the metadata, or did not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Backend(#[from] BackendError),
 }
 
-/// Whether a leader may say this about itself, whichever way it is elected.
+/// Checks that a leader may publish these metadata, whatever its strategy.
 pub(crate) fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), String> {
     let parts = metadata.iter().map(|(key, text)| key.len() + text.len());
     let bytes: usize = parts.sum();

@@ -1,14 +1,14 @@
 //! Leader election for worker services: one process out of many does a job, and stops doing it
-//! before anyone else starts.
+//! before another one starts.
 //!
-//! A [`Candidate`] competes for an election in a lease store and runs a task while it leads:
+//! A [`Candidate`] competes in an election and runs a task while it leads:
 //!
 //! ```no_run
 //! use tenure::{Candidate, Config};
 //!
 //! # async fn coordinate(leadership: tenure::Leadership) {}
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let candidate = Candidate::connect(Config::load("tenure.toml")?).await?;
+//! let candidate = Candidate::start(Config::load("tenure.toml")?).await?;
 //! candidate
 //!     .run_while_leader(tenure::shutdown_signal()?, |leadership| async move {
 //!         coordinate(leadership).await;
@@ -18,60 +18,139 @@
 //! # }
 //! ```
 //!
-//! One word of the configuration changes the way in which it is elected
-//! ([`config::Strategy`]), and nothing else: a lease in a store, the lease of a blob on Azure, an election
-//! among peers without a store, or nobody else at all. [`Candidate::guarantee`] says what that promises.
+//! # Words
 //!
-//! **What it promises**, with a lease. While [`Leadership::is_valid`] says yes, the store has granted the lease
-//! to nobody else, as long as the clocks of this machine and the store's differ in rate by less
-//! than the margin of the [`Timings`]. The task is told to stop, and aborted, before that ends.
+//! Candidates of one **election** compete. The winner **leads** for a **term**, under an **epoch**: a
+//! number that grows with each term, and the fencing token for its writes. With a lease, a **lease
+//! service** grants the **lease** of that name to one candidate at a time, which renews it and may
+//! lose it. [`Leadership`] is a term as the task sees it, [`TermSummary`] a term that has ended.
 //!
-//! **What it does not promise.** No lease can stop a write that is already on its way: a process may
-//! be frozen between its check and its write. Whatever must not be written by an old leader has to
-//! be written with the [epoch](Leadership::epoch), to a receiver that refuses smaller ones:
-//! [`fence`].
+//! # Guarantees
 //!
-//! Features, both off by default: `axum` for `Candidate::router`, routes that say who leads (what the
-//! library has of the crate axum in any case are the routes by which peers elect); `tower` for
-//! `fence::FenceLayer`, which refuses stale requests in front of an HTTP service.
+//! While [`Leadership::is_valid`] is true, the lease is granted to no other candidate, as long as the
+//! clocks of this machine and the store differ in rate by less than the margin of the [`Timings`].
+//! The task is notified before that ends, and aborted if it does not stop in time.
+//!
+//! No lease can stop a write that is already on its way: a process may freeze between its check and
+//! its write. Send the [epoch](Leadership::epoch) with each write to a receiver that rejects smaller
+//! ones: [`fence`].
+//!
+//! # Strategies
+//!
+//! [`config::Strategy`] says how a candidate is elected; the program stays the same.
+//! [`Candidate::guarantee`] says what the strategy guarantees.
+//!
+//! | strategy | needs |
+//! |---|---|
+//! | `lease` | a lease store: `tenure serve`, of the crate `tenure-cli` |
+//! | `azure-blob` | a blob of an Azure storage account (feature `azure`) |
+//! | `bully` | a node id, the list of peers, a state folder and a shared key for each member (feature `peers`) |
+//! | `both` | a store and peers, to migrate from one to the other |
+//! | `static` | nothing: the only candidate leads |
+//!
+//! # More
+//!
+//! - **Several elections in one process**: [`CandidateRuntime`].
+//! - **A task that hangs**: a progress deadline ([`TimingsOptions::progress_deadline`],
+//!   [`Leadership::report_progress`]) or a [`HealthCheck`] ends the term.
+//! - **Watching an election**: [`observe`].
+//! - **Ended terms**: [`Config::with_term_hook`].
+//! - **Testing**: [`testing`] has a store in memory and a clock that the test moves.
+//! - **The store's API for tools**: [`store`].
+//!
+//! # Logging
+//!
+//! The library reports through [`tracing`] only: leadership gained and lost at INFO, failing renewals,
+//! an unreachable store and failed tasks at WARN. Install a subscriber, such as
+//! `tracing_subscriber::fmt().with_writer(std::io::stderr).init()`, or none of it is visible.
+//!
+//! # Features
+//!
+//! All are on by default. `default-features = false` leaves a candidate for leases over plain http,
+//! without a C compiler.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `config-file` | [`Config`] from TOML files and the environment |
+//! | `tls` | https, by rustls and aws-lc (which needs a C compiler) |
+//! | `peers` | the strategies `bully` and `both`; members listen by axum |
+//! | `azure` | the strategy `azure-blob` |
+//! | `router` | `Candidate::router`: HTTP routes that show who leads, by axum |
+//! | `tower` | `fence::FenceLayer`: rejects stale requests in front of an HTTP service |
+//!
+//! # Platforms
+//!
+//! Linux, Android and Apple's systems: they have a clock that counts while the machine is suspended.
+//! Tests run on Linux. Other systems, such as Windows, are refused at compile time.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+compile_error!(
+    "tenure does not support this operating system: it counts leases on a clock that includes the \
+     time in suspension, and knows such clocks of Linux, Android and Apple's systems only"
+);
 
 mod candidate;
+mod candidate_runtime;
 mod guarantee;
 mod health;
 mod leadership;
-mod renewer;
 mod shutdown;
 mod task;
 
-mod azure;
+pub mod backend;
 pub mod config;
 pub mod fence;
 pub mod observe;
+#[cfg(feature = "peers")]
 pub mod peers;
-#[cfg(feature = "axum")]
+#[cfg(feature = "router")]
 pub mod router;
 pub mod store;
 pub mod testing;
 
 mod clock;
-mod peer_transport;
+mod http;
 mod random;
+mod root_certificates;
 mod runtime;
 mod term;
 mod term_guard;
 
-pub use candidate::{Candidate, LeadershipGuard, RunError, Term};
-pub use config::{Config, ConfigError, OnOverrun};
+#[cfg(feature = "peers")]
+mod peer_member;
+#[cfg(feature = "peers")]
+mod peer_transport;
+
+pub use candidate::{Candidate, LeadershipGuard, RunError, TermSummary};
+pub use candidate_runtime::{CandidateRuntime, StartError};
+#[cfg(feature = "config-file")]
+pub use config::ConfigError;
+#[doc(inline)]
+pub use config::{Config, OnOverrun};
 pub use guarantee::Guarantee;
 pub use health::HealthCheck;
+pub use http::HttpClientError;
 pub use leadership::{Leadership, NotLeading, ProclaimError};
-pub use renewer::{ConnectError, Renewer};
+pub use root_certificates::{RootCertificates, RootCertificatesError};
 pub use shutdown::shutdown_signal;
 pub use task::TaskResult;
 pub use tenure_core::lease::candidate::{EndReason, Timings, TimingsError, TimingsOptions};
-pub use tenure_core::{CandidateId, ElectionName, Epoch, Name};
+pub use tenure_core::{
+    CandidateId, CandidateIdError, ElectionName, Epoch, Name, NameError, NodeId, UnixMillis,
+};
 
-/// The README's code is compiled with the doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+/// The settings of candidates as the command `tenure` reads them. Not part of the public API: it may
+/// change in any release.
+#[cfg(feature = "config-file")]
+#[doc(hidden)]
+pub mod __cli {
+    #[cfg(feature = "peers")]
+    pub use crate::config::bully_settings::peers_of;
+    pub use crate::config::load::{
+        cluster_of, from_settings, read_environment, read_file, roots_of, secret_variables,
+        servers_of, settings, timings_of, variables,
+    };
+    pub use crate::config::settings::{Settings, nearest};
+}

@@ -1,4 +1,25 @@
-//! Watching who leads.
+//! Watching who leads an election.
+//!
+//! [`Candidate::observe`](crate::Candidate::observe) watches the election of a candidate.
+//! [`Observer::from_config`] watches an election of any strategy from another process, without a
+//! candidate:
+//!
+//! ```no_run
+//! use tenure::Config;
+//! use tenure::observe::{Observed, Observer};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut observer = Observer::from_config(&Config::load_for_observer("tenure.toml")?)?;
+//! loop {
+//!     match observer.next().await {
+//!         Observed::Leader { candidate, epoch, .. } => println!("{candidate} leads under {epoch}"),
+//!         Observed::NoLeader => println!("no leader"),
+//!         Observed::Unknown(reason) => println!("unknown: {reason}"),
+//!         _ => {}
+//!     }
+//! }
+//! # }
+//! ```
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -9,75 +30,144 @@ use futures_core::Stream;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::{mpsc, watch};
 
-use crate::store::{LeaseView, Watcher};
+use crate::backend::{self, SharedBackend};
+use crate::candidate_runtime::StartError;
+use crate::clock::Clock;
+use crate::config::{Config, Strategy};
+use crate::http::HttpClients;
+use crate::store::LeaseView;
 
-/// Longest time that one question may wait in the store for a change.
+/// Longest time that one request may wait in the store for a change.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How long to leave a store alone that has failed to answer.
+/// How long to wait after a failed request, and between requests to a service that can't make them
+/// wait for a change.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What is known of an election.
+/// The state of an election, as far as the observer knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Observed {
     /// This candidate leads.
     Leader {
-        /// Who leads.
+        /// The leader.
         candidate: CandidateId,
-        /// Under which epoch.
+        /// Its epoch.
         epoch: Epoch,
-        /// What the leader says about itself.
+        /// The leader's metadata.
         metadata: BTreeMap<String, String>,
     },
-    /// Nobody leads now. Among peers: this member knows of none, as far as it reaches.
+    /// There is no leader. Among peers: none that the answering members know.
     NoLeader,
-    /// The store can't be asked, for this reason; what was seen before may be true no more.
+    /// The state is unknown for this reason. The last known state may be outdated.
     Unknown(String),
 }
 
-/// A stream of what is known of an election: first as it is, then each change. It never ends by
-/// itself. A slow reader misses nothing that still holds when it reads on: it is behind, at most.
+/// A stream of states of an election: first the current state, then each change. It never ends by
+/// itself. A slow reader skips intermediate states, and always gets to the current one.
 ///
-/// It is a hint: whoever acts on it must expect it to be late.
+/// A state is a hint and may be late: fence writes by their [epoch](crate::fence).
 #[derive(Debug)]
 pub struct Observer {
     changes: mpsc::Receiver<Observed>,
 }
 
-/// Where an observer looks.
+/// Where observers of a candidate's election look.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
-    /// Into the store.
-    Store(Watcher),
-    /// At what this member of an election among peers knows.
-    Peers(watch::Receiver<Observed>),
-    /// Into both.
-    Both(Watcher, watch::Receiver<Observed>),
+pub(crate) struct Source {
+    lease: Option<SharedBackend>,
+    peers: Option<watch::Receiver<Observed>>,
 }
 
-impl Observer {
-    pub(crate) fn new(source: &Source, election: ElectionName, lease: Duration) -> Self {
-        match source {
-            Source::Store(store) => Self::of_store(store.clone(), election, lease),
-            Source::Peers(seen) => Self::of_peers(seen.clone()),
-            Source::Both(store, seen) => {
-                let store = Self::of_store(store.clone(), election, lease);
-                Self::of_both(store, Self::of_peers(seen.clone()))
-            }
+impl Source {
+    pub(crate) const fn of_lease(backend: SharedBackend) -> Self {
+        Self {
+            lease: Some(backend),
+            peers: None,
         }
     }
 
-    fn of_peers(mut seen: watch::Receiver<Observed>) -> Self {
+    #[cfg(feature = "peers")]
+    pub(crate) const fn of_peers(observed: watch::Receiver<Observed>) -> Self {
+        Self {
+            lease: None,
+            peers: Some(observed),
+        }
+    }
+
+    #[cfg(feature = "peers")]
+    pub(crate) const fn of_both(
+        backend: SharedBackend,
+        observed: watch::Receiver<Observed>,
+    ) -> Self {
+        Self {
+            lease: Some(backend),
+            peers: Some(observed),
+        }
+    }
+}
+
+impl Observer {
+    /// Watches the election of this configuration, whatever its strategy, from now on. The
+    /// configuration may be that of any candidate; a candidate id, a node number, a key and a state
+    /// folder are not used. [`Config::load_for_observer`] reads a file that lacks them.
+    ///
+    /// Leases are watched in the lease service. Among peers this asks all members once a second for
+    /// their status. `both` watches both.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] if there can't be such an election, or the HTTP client can't be set up.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime: a task of it watches until this is dropped.
+    pub fn from_config(config: &Config) -> Result<Self, StartError> {
+        let clients = HttpClients::default();
+        let source = Source {
+            lease: match config.strategy {
+                // Its store is in the memory of the candidate's process.
+                Strategy::Static => None,
+                _ => backend::open(config, &clients, &Clock::System)?,
+            },
+            #[cfg(feature = "peers")]
+            peers: match config.strategy.bully() {
+                Some(bully) => Some(crate::peers::watch_members(config, bully)?),
+                None => None,
+            },
+            #[cfg(not(feature = "peers"))]
+            peers: None,
+        };
+        let lease_duration = config.timings.lease_duration();
+        Ok(Self::new(&source, config.election.clone(), lease_duration))
+    }
+
+    pub(crate) fn new(source: &Source, election: ElectionName, lease_duration: Duration) -> Self {
+        let lease =
+            (source.lease.clone()).map(|lease| Self::of_lease(lease, election, lease_duration));
+        let peers = source.peers.clone().map(Self::of_peers);
+        match (lease, peers) {
+            (Some(lease), Some(peers)) => Self::of_both(lease, peers),
+            (Some(observer), None) | (None, Some(observer)) => observer,
+            (None, None) => Self::of_peers(
+                watch::Sender::new(Observed::Unknown(
+                    "strategy \"static\" elects within its own process only".into(),
+                ))
+                .subscribe(),
+            ),
+        }
+    }
+
+    fn of_peers(mut observed: watch::Receiver<Observed>) -> Self {
         let (sender, changes) = mpsc::channel(1);
         tokio::spawn(async move {
             loop {
-                let observed = seen.borrow_and_update().clone();
-                if sender.send(observed).await.is_err() {
+                let state = observed.borrow_and_update().clone();
+                if sender.send(state).await.is_err() {
                     return;
                 }
                 tokio::select! {
-                    changed = seen.changed() => if changed.is_err() { return sender.closed().await },
+                    changed = observed.changed() => if changed.is_err() { return sender.closed().await },
                     () = sender.closed() => return,
                 }
             }
@@ -85,28 +175,28 @@ impl Observer {
         Self { changes }
     }
 
-    /// Whoever holds the lease leads, by a lease or by both. If nobody does, somebody may lead among
-    /// peers alone.
-    fn of_both(mut store: Self, mut peers: Self) -> Self {
+    /// The holder of the lease is the leader, by a lease or by both. Without a holder there may be a
+    /// leader among the peers alone.
+    fn of_both(mut lease: Self, mut peers: Self) -> Self {
         let (sender, changes) = mpsc::channel(1);
         tokio::spawn(async move {
             let unknown = || Observed::Unknown("not asked yet".into());
-            let (mut in_store, mut among_peers) = (unknown(), unknown());
+            let (mut by_lease, mut among_peers) = (unknown(), unknown());
             let mut last = None;
             loop {
                 tokio::select! {
-                    seen = store.next() => in_store = seen,
-                    seen = peers.next() => among_peers = seen,
+                    observed = lease.next() => by_lease = observed,
+                    observed = peers.next() => among_peers = observed,
                     () = sender.closed() => return,
                 }
-                let seen = match (&in_store, &among_peers) {
-                    (Observed::Leader { .. }, _) => &in_store,
+                let observed = match (&by_lease, &among_peers) {
+                    (Observed::Leader { .. }, _) => &by_lease,
                     (_, Observed::Leader { .. }) => &among_peers,
-                    _ => &in_store,
+                    _ => &by_lease,
                 };
-                if last.as_ref() != Some(seen) {
-                    last = Some(seen.clone());
-                    if sender.send(seen.clone()).await.is_err() {
+                if last.as_ref() != Some(observed) {
+                    last = Some(observed.clone());
+                    if sender.send(observed.clone()).await.is_err() {
                         return;
                     }
                 }
@@ -115,25 +205,26 @@ impl Observer {
         Self { changes }
     }
 
-    /// `lease` is how long a lease lasts: a path that died silently is noticed soon after so long.
-    fn of_store(store: Watcher, election: ElectionName, lease: Duration) -> Self {
-        let wait = lease.min(MAX_WAIT);
-        // Room for one: a reader that is slow holds the watching up, and sees the newest after it.
+    /// A request waits at most one lease duration, so a connection that died silently is noticed
+    /// soon after that.
+    fn of_lease(backend: SharedBackend, election: ElectionName, lease_duration: Duration) -> Self {
+        let wait = lease_duration.min(MAX_WAIT);
+        // A slow reader holds up the watching, and gets the newest state after it.
         let (sender, changes) = mpsc::channel(1);
         tokio::spawn(async move {
             tokio::select! {
-                () = watch(&store, &election, wait, &sender) => {}
+                () = watch_lease(&backend, &election, wait, &sender) => {}
                 () = sender.closed() => {}
             }
         });
         Self { changes }
     }
 
-    /// Waits for the next change.
+    /// Waits for the next state.
     pub async fn next(&mut self) -> Observed {
         match self.changes.recv().await {
             Some(observed) => observed,
-            // The watching task ends with the runtime only.
+            // The watching task ends only with its runtime.
             None => std::future::pending().await,
         }
     }
@@ -147,8 +238,8 @@ impl Stream for Observer {
     }
 }
 
-async fn watch(
-    store: &Watcher,
+async fn watch_lease(
+    backend: &SharedBackend,
     election: &ElectionName,
     wait: Duration,
     changes: &mpsc::Sender<Observed>,
@@ -156,23 +247,23 @@ async fn watch(
     let mut last = None;
     let mut revision = 0;
     loop {
-        let observed = match store.lease_after(election, revision, wait).await {
+        let observed = match backend.lease_after(election, revision, wait).await {
             Ok(Some(view)) => {
                 revision = view.revision;
-                seen(&view)
+                state_of(&view)
             }
             Ok(None) => {
-                // Nobody has ever competed, so there is nothing to wait for in the store.
+                // Without a lease there is no revision to wait for.
                 revision = 0;
                 Observed::NoLeader
             }
             Err(error) => {
-                // Whatever answers next may count its revisions from elsewhere.
+                // The next answer may be another store's, with other revisions.
                 revision = 0;
                 Observed::Unknown(error.to_string())
             }
         };
-        // Another reason for knowing nothing is no change.
+        // Another reason for an unknown state is not a change.
         let still_unknown = matches!(
             (&last, &observed),
             (Some(Observed::Unknown(_)), Observed::Unknown(_))
@@ -189,7 +280,7 @@ async fn watch(
     }
 }
 
-fn seen(view: &LeaseView) -> Observed {
+fn state_of(view: &LeaseView) -> Observed {
     let holder = view.holder.as_ref().and_then(|holder| holder.parse().ok());
     match (holder, view.epoch.and_then(Epoch::new)) {
         (Some(candidate), Some(epoch)) => Observed::Leader {

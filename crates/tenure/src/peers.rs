@@ -1,24 +1,28 @@
-//! Looking at the members of an election among peers, from outside of it.
+//! The status of the members of an election among peers, for people and monitoring.
 //!
-//! Each member tells what it does and whom it takes for the leader, without a key. It is a view for
-//! people and monitoring, and may be late.
+//! Each member answers with its own state, without a key. The answers may be outdated.
+//! [`Observer::from_config`](crate::observe::Observer::from_config) watches the leader.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use reqwest::{Client, Response, Url};
 use tenure_core::{Epoch, Name, NodeId};
+use tokio::sync::watch;
 
 pub use crate::config::Peer;
 pub use crate::peer_transport::{Counters, PeerView, Status};
 pub use tenure_core::bully::ElectionId;
 
+use crate::config::{Bully, Config};
+use crate::http::{self, HttpClientError, innermost_cause};
+use crate::observe::Observed;
 use crate::peer_transport::{MAX_ANSWER_BYTES, PeerProblem};
+use crate::root_certificates::RootCertificates;
 
-/// How long one member may take.
+/// How long one member may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks the members of one group.
+/// A client of the members of one group.
 #[derive(Clone, Debug)]
 pub struct PeersClient {
     http: Client,
@@ -26,27 +30,28 @@ pub struct PeersClient {
     peers: Vec<Peer>,
 }
 
-/// A member that was asked, and what came of it.
+/// A member and its answer.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Asked {
-    /// Whom.
+    /// The member.
     pub peer: Peer,
-    /// What it says.
+    /// Its answer.
     pub view: Result<PeerView, AskError>,
 }
 
-/// Why a member has not told what it does.
+/// Why a member has not answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// No answer came in time.
+    /// There was no answer in time.
     #[error("can't reach it: {0}")]
     Unreachable(String),
-    /// Something answered that is no member.
-    #[error("what answers there ({0}) is no member of an election")]
+    /// The server at this address is not a member.
+    #[error("the answer ({0}) is not that of a member of an election")]
     NotAMember(u16),
-    /// It refuses to tell; of another group, for instance.
-    #[error("it refuses: {0}")]
+    /// The member refuses; it belongs to another group, for instance.
+    #[error("the member refuses: {0}")]
     Refused(String),
     /// Another member has this address.
     #[error("member {0} answers there")]
@@ -58,22 +63,23 @@ impl PeersClient {
     ///
     /// # Errors
     ///
-    /// The HTTP client can't be set up.
-    pub fn new(cluster: Name, peers: impl IntoIterator<Item = Peer>) -> reqwest::Result<Self> {
-        let http = Client::builder()
-            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
-            .timeout(TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            // What a proxy says is nothing of a member.
-            .no_proxy();
+    /// [`HttpClientError`].
+    pub fn new(
+        cluster: Name,
+        peers: impl IntoIterator<Item = Peer>,
+    ) -> Result<Self, HttpClientError> {
+        let peers: Vec<Peer> = peers.into_iter().collect();
+        let uses_tls = peers.iter().any(|peer| peer.url.scheme() == "https");
+        let client = http::plain_client().timeout(TIMEOUT);
+        let client = http::with_tls(client, &RootCertificates::system(), uses_tls)?;
         Ok(Self {
-            http: http.build()?,
+            http: client.build()?,
             cluster,
-            peers: peers.into_iter().collect(),
+            peers,
         })
     }
 
-    /// Asks all of them at once.
+    /// Asks all members at once.
     pub async fn ask_all(&self) -> Vec<Asked> {
         let asked = self.peers.iter().map(|peer| async {
             Asked {
@@ -111,8 +117,8 @@ impl PeersClient {
     }
 }
 
-/// The leader that these members agree on, and its epoch: it says that it leads, and only it does; all
-/// that have answered name it; and if they ask for a quorum, those are a majority of all.
+/// The leader on which these members agree, and its epoch: the leader says that it leads, no other
+/// member does, all answers name it, and in a group with a quorum a majority has answered.
 #[must_use]
 pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     let views = || asked.iter().filter_map(|asked| asked.view.as_ref().ok());
@@ -141,18 +147,83 @@ async fn read(mut response: Response) -> reqwest::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// The last cause says what happened.
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("no answer within {TIMEOUT:?}");
     }
-    let mut last = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        last = error.to_string();
-        cause = error.source();
+    innermost_cause(error)
+}
+
+/// How often an observer asks all members.
+const OBSERVE_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches the leader of a group from outside, until the receiver is dropped.
+pub(crate) fn watch_members(
+    config: &Config,
+    bully: &Bully,
+) -> Result<watch::Receiver<Observed>, HttpClientError> {
+    let cluster = bully.cluster.as_ref();
+    let cluster = cluster.unwrap_or_else(|| config.election.name()).clone();
+    let client = PeersClient::new(cluster, bully.peers.clone())?;
+    let (sender, receiver) = watch::channel(Observed::Unknown("no member was asked yet".into()));
+    tokio::spawn(async move {
+        loop {
+            let observed = tokio::select! {
+                asked = client.ask_all() => observed(&asked),
+                () = sender.closed() => return,
+            };
+            sender.send_if_modified(|state| {
+                // Another reason for an unknown state is not a change.
+                let is_unknown = |state: &Observed| matches!(state, Observed::Unknown(_));
+                let is_new = *state != observed && !(is_unknown(state) && is_unknown(&observed));
+                *state = observed;
+                is_new
+            });
+            tokio::select! {
+                () = tokio::time::sleep(OBSERVE_EVERY) => {}
+                () = sender.closed() => return,
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// The state of the election in these answers: the leader with the greatest epoch that leads by its
+/// own answer, or, if it has not answered, by the answers of others. In a group with a quorum fewer
+/// answers than a majority tell nothing.
+fn observed(asked: &[Asked]) -> Observed {
+    let views: Vec<&PeerView> = asked
+        .iter()
+        .filter_map(|asked| asked.view.as_ref().ok())
+        .collect();
+    let needs_majority = views.iter().any(|view| view.status.quorum.is_some());
+    let leads = |view: &&&PeerView| view.status.role == "leading";
+    let has_answered = |node| views.iter().any(|view| view.status.node == node);
+    let by_itself = views
+        .iter()
+        .filter(leads)
+        .max_by_key(|view| view.status.epoch);
+    let leader = by_itself.or_else(|| {
+        let by_others = views.iter().filter(|view| {
+            let leader = view.status.leader;
+            leader.is_some_and(|leader| !has_answered(leader))
+        });
+        by_others.max_by_key(|view| view.status.epoch)
+    });
+    let has_majority = !needs_majority || views.len() > asked.len() / 2;
+    match leader.and_then(|view| Some((view, view.status.leader?, view.status.epoch?))) {
+        Some((view, node, epoch)) if by_itself.is_some() || has_majority => Observed::Leader {
+            candidate: node.into(),
+            epoch,
+            metadata: view.status.metadata.clone(),
+        },
+        _ if !views.is_empty() && has_majority => Observed::NoLeader,
+        _ => Observed::Unknown(format!(
+            "{} of {} members have answered",
+            views.len(),
+            asked.len()
+        )),
     }
-    last
 }
 
 #[cfg(test)]
@@ -187,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn members_agree_when_all_that_answer_name_the_one_that_leads() {
+    fn members_agree_if_all_answers_name_the_leader() {
         let (one, two) = (
             asked(1, "leading", Some((1, 7))),
             asked(2, "following", Some((1, 7))),
@@ -196,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_majority_or_a_leader_of_one_opinion_they_do_not() {
+    fn members_do_not_agree_without_a_majority_or_with_contradicting_answers() {
         let one = || asked(1, "leading", Some((1, 7)));
         let two = |role, leader| asked(2, role, leader);
         assert_eq!(leader(&[one(), silent(2), silent(3)]), None);
@@ -214,5 +285,26 @@ mod tests {
             leader(&[elected, two("following", Some((1, 7))), silent(3)]),
             None
         );
+    }
+
+    #[test]
+    fn an_observer_trusts_the_leader_s_own_answer_before_those_of_others() {
+        let state = |asked: &[Asked]| match observed(asked) {
+            Observed::Leader { epoch, .. } => Some(epoch.get()),
+            Observed::NoLeader => None,
+            Observed::Unknown(_) => Some(0),
+        };
+        let leader = || asked(1, "leading", Some((1, 7)));
+        let late = || asked(2, "following", Some((3, 6)));
+        assert_eq!(state(&[leader(), late(), silent(3)]), Some(7));
+        assert_eq!(state(&[leader(), silent(2), silent(3)]), Some(7));
+        let follower = |node| asked(node, "following", Some((1, 7)));
+        assert_eq!(state(&[silent(1), follower(2), follower(3)]), Some(7));
+        assert_eq!(state(&[silent(1), silent(2), follower(3)]), Some(0));
+        let electing = |node| asked(node, "electing", None);
+        assert_eq!(state(&[electing(1), electing(2), silent(3)]), None);
+        // The former leader has answered and leads no more.
+        assert_eq!(state(&[electing(1), follower(2), silent(3)]), None);
+        assert_eq!(state(&[silent(1), silent(2), silent(3)]), Some(0));
     }
 }

@@ -8,8 +8,8 @@ pub(crate) struct OsRandom;
 
 impl Random for OsRandom {
     fn next_u64(&mut self) -> u64 {
-        // It was asked once when the candidate connected; a system that refuses later is broken,
-        // and the driver's end ends the term.
+        // It worked when the candidate started. If it fails later the system is broken: the thread
+        // ends, and with it the term.
         getrandom::u64().expect("the operating system gives random bits")
     }
 }

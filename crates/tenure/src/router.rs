@@ -1,4 +1,4 @@
-//! Routes that say how a candidate is, for load balancers, probes and clients that look for the
+//! HTTP routes with a candidate's state, for load balancers, probes and clients that look for the
 //! leader.
 
 use std::collections::BTreeMap;
@@ -19,23 +19,22 @@ use crate::fence::EPOCH_HEADER;
 use crate::observe::{Observed, Observer};
 use crate::term::TermState;
 
-/// The HTTP header with the leader's address, if it has told one.
+/// The HTTP header with the leader's address, if its metadata have one.
 pub const LEADER_HEADER: &str = "tenure-leader";
 
-/// The key under which a candidate tells its address in its
-/// [metadata](crate::Config::with_metadata).
+/// The key of a candidate's address in its [metadata](crate::Config::with_metadata).
 pub const ADDRESS: &str = "address";
 
 impl Candidate {
-    /// Routes that say how this candidate is, to merge into a service's own or to serve apart:
+    /// Routes with this candidate's state, to merge into a service's own or to serve separately:
     ///
     /// | route | answer |
     /// |---|---|
     /// | `GET` or `HEAD` `/leader` | 200 on the leader, 503 elsewhere: for a load balancer that sends everything to the leader |
     /// | `GET /livez` | 200 while the process answers |
-    /// | `GET /readyz` | 200 while the candidate's driver works, else 503; whether it leads does not matter |
+    /// | `GET /readyz` | 200 while the candidate's thread works, else 503; whether it leads does not matter |
     ///
-    /// The body of `/leader`; `leader` is null when nobody leads, or nobody knows:
+    /// The body of `/leader`; `leader` is null if there is no known leader:
     ///
     /// ```json
     /// {
@@ -47,18 +46,18 @@ impl Candidate {
     /// }
     /// ```
     ///
-    /// Wherever the leader is known, the header [`EPOCH_HEADER`] has its epoch, and [`LEADER_HEADER`] its
-    /// address, if it has told one in its metadata, under [`ADDRESS`]: a `HEAD` is enough for both.
+    /// If the leader is known, the header [`EPOCH_HEADER`] has its epoch, and [`LEADER_HEADER`] its
+    /// address, if its metadata have one under [`ADDRESS`]: a `HEAD` is enough for both.
     ///
-    /// **200 means that this process leads at this instant**, by its own clock and nothing else. Who
-    /// leads elsewhere comes from watching the store: it is a hint, and may be late.
+    /// **200 means that this process leads at this instant**, by its own clock alone. Another leader is
+    /// known from watching the election: a hint that may be late.
     ///
-    /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. Whoever
-    /// has routes of these names nests it: `Router::new().nest("/tenure", candidate.router())`.
+    /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. If a service
+    /// has routes of these names, nest it: `Router::new().nest("/tenure", candidate.router())`.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, on which it watches who leads until the router is dropped.
+    /// Outside of a tokio runtime: a task of it watches the election until the router is dropped.
     ///
     /// # Examples
     ///
@@ -67,7 +66,7 @@ impl Candidate {
     /// use tenure::{Candidate, Config};
     ///
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let candidate = Candidate::connect(Config::load("tenure.toml")?).await?;
+    /// let candidate = Candidate::start(Config::load("tenure.toml")?).await?;
     /// let app = axum::Router::new()
     ///     .route("/", get(async || "hello"))
     ///     .merge(candidate.router());
@@ -90,7 +89,7 @@ impl Candidate {
     }
 }
 
-/// What the routes look at. None of it keeps the driver going.
+/// The state of the routes. It does not keep the candidate alive.
 #[derive(Clone)]
 struct View {
     config: Arc<Config>,
@@ -99,7 +98,7 @@ struct View {
 }
 
 #[derive(Serialize)]
-struct Standing {
+struct LeaderBody {
     election: String,
     candidate: String,
     leading: bool,
@@ -139,11 +138,11 @@ impl View {
         })
     }
 
-    /// Who leads elsewhere, as far as anybody knows.
+    /// Another leader, as far as it is known.
     fn other(&self) -> Option<Leader> {
         match &*self.seen.borrow() {
-            // The store still names this candidate for a moment after its term, and a client that
-            // was sent here would only come back.
+            // The store may still name this candidate for a moment after its term. A client that is
+            // sent here would come back.
             Observed::Leader { candidate, .. } if *candidate == self.config.candidate => None,
             Observed::Leader {
                 candidate,
@@ -167,7 +166,7 @@ async fn leader(State(view): State<View>) -> Response {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(leader) = &leader {
         headers.insert(EPOCH_HEADER, leader.epoch.into());
-        // Another process may have chosen this text; what can't stand in a header stays in the body.
+        // Another process has chosen this text. If it is not a valid header it is only in the body.
         let address = leader.address.as_deref().map(HeaderValue::from_str);
         if let Some(Ok(address)) = address {
             headers.insert(LEADER_HEADER, address);
@@ -178,26 +177,26 @@ async fn leader(State(view): State<View>) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    let standing = Standing {
+    let body = LeaderBody {
         election: view.config.election.to_string(),
         candidate: view.config.candidate.to_string(),
         leading,
         leader,
     };
-    (status, headers, Json(standing)).into_response()
+    (status, headers, Json(body)).into_response()
 }
 
 async fn readyz(State(view): State<View>) -> (StatusCode, &'static str) {
-    // The driver closes this channel when it ends, whatever ends it.
+    // The thread closes this channel when it ends, for any reason.
     if view.terms.has_changed().is_ok() {
         (StatusCode::OK, "ready\n")
     } else {
-        let why = "the candidate's driver has ended\n";
+        let why = "the candidate's thread has ended\n";
         (StatusCode::SERVICE_UNAVAILABLE, why)
     }
 }
 
-/// Keeps the last thing observed, as long as somebody looks.
+/// Keeps the last observed state until the receiver is dropped.
 fn follow(mut observer: Observer) -> watch::Receiver<Observed> {
     let (sender, seen) = watch::channel(Observed::Unknown("not asked yet".into()));
     tokio::spawn(async move {
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_to_a_candidate_that_does_not_lead_by_its_own_clock() {
+    fn clients_are_not_sent_to_a_candidate_that_does_not_lead_by_its_own_clock() {
         let others = |seen| view(None, seen).other().map(|leader| leader.candidate);
         assert_eq!(others(led_by("worker-2")).as_deref(), Some("worker-2"));
         assert_eq!(others(led_by("worker-1")), None);
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_counts_until_its_time_is_over() {
+    fn a_leader_is_shown_until_its_term_s_time_is_over() {
         let clock = Clock::system().unwrap();
         for (left, leads) in [(3_600, true), (0, false)] {
             let term = TermState::new(Epoch::new(9).unwrap(), clock.clone());

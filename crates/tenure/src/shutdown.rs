@@ -1,25 +1,28 @@
-//! How a process is told to stop.
+//! The signals that stop a process.
 
 use std::future::Future;
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes when this process is told to stop: by SIGTERM, as from a service manager, a container
-/// platform or `kill`, or by SIGINT, as from Ctrl-C. It is the `shutdown` of a
-/// [`Candidate`](crate::Candidate) that lives as long as its process: the task ends, and then the lease
-/// is released.
+/// Completes when the process receives SIGTERM, as from a service manager, a container platform or
+/// `kill`, or SIGINT, as from Ctrl-C. Use it as the `shutdown` of a [`Candidate`](crate::Candidate)
+/// that lives as long as its process: the task ends, and then the lease is released.
 ///
-/// From the call on, not only once it is awaited, these two signals don't end the process by themselves
-/// any more, also when this was dropped. Several of these in one process all hear a signal.
+/// How long that takes: a leader's task has its stop grace, and the release of the lease has a timeout
+/// (5 s in all with a store that does not answer and a task that stops at once); a candidate that does
+/// not lead needs up to 1 s.
+///
+/// From this call on, and not only while it is awaited, the two signals do not end the process by
+/// themselves, even after this is dropped. All of these futures in one process receive a signal.
 ///
 /// # Errors
 ///
-/// The operating system does not let the process listen for signals. Nothing has changed then.
+/// The operating system does not let the process handle signals. Nothing has changed then.
 ///
 /// # Panics
 ///
-/// Outside of a tokio runtime whose IO is enabled.
+/// Outside of a tokio runtime with IO.
 ///
 /// # Examples
 ///

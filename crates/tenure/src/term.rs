@@ -1,4 +1,4 @@
-//! A running term, as its driver and its task share it.
+//! A running term, shared by its driver and its task.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,16 +23,16 @@ pub(crate) struct TermState {
     valid_until: AtomicU64,
     /// When the task is aborted at the latest, likewise.
     stop_by: AtomicU64,
-    /// When the task last said that it gets on, likewise.
+    /// When the task last reported progress, likewise.
     progress: AtomicU64,
-    /// Cancelled when the task is to stop.
+    /// Cancelled when the task must stop.
     pub(crate) lost: CancellationToken,
     reason: OnceLock<EndReason>,
     pub(crate) at_risk: watch::Sender<bool>,
     /// Set when the term is over and the lease is released.
     pub(crate) ended: watch::Sender<Option<EndReason>>,
     abort: Mutex<Abort>,
-    /// What the leader says about itself, if it has said something in this term.
+    /// The metadata that the leader has published in this term.
     proclaimed: Mutex<Option<BTreeMap<String, String>>>,
 }
 
@@ -60,21 +60,22 @@ impl TermState {
         }
     }
 
-    /// How things stand, after each step of the keeper.
+    /// The state of the term, after each step of the machine.
     pub(crate) fn update(&self, valid_until: Option<Instant>, stop_by: Option<Instant>) {
         let nanos = |instant: Option<Instant>| instant.map_or(0, Instant::as_nanos);
-        // Release/Acquire: whoever sees a new end of validity also sees when the task is aborted.
+        // Release/Acquire: a reader that sees a new end of validity also sees the matching abort
+        // time.
         self.stop_by.store(nanos(stop_by), Ordering::Release);
         self.valid_until
             .store(nanos(valid_until), Ordering::Release);
     }
 
-    /// For how long the term is still valid, if nothing renews it.
+    /// How long the term is still valid, if nothing renews it.
     pub(crate) fn remaining(&self) -> Duration {
         self.until(&self.valid_until)
     }
 
-    /// How long it is until the task is aborted, as things stand.
+    /// How long the task has until it is aborted.
     pub(crate) fn time_to_stop(&self) -> Duration {
         self.until(&self.stop_by)
     }
@@ -101,7 +102,7 @@ impl TermState {
         self.reason.get().copied()
     }
 
-    /// The store has taken what the leader says about itself.
+    /// The store has taken the leader's metadata.
     pub(crate) fn set_proclaimed(&self, metadata: BTreeMap<String, String>) {
         let mut proclaimed = self
             .proclaimed
@@ -110,7 +111,7 @@ impl TermState {
         *proclaimed = Some(metadata);
     }
 
-    #[cfg(feature = "axum")]
+    #[cfg(feature = "router")]
     pub(crate) fn proclaimed(&self) -> Option<BTreeMap<String, String>> {
         self.proclaimed
             .lock()
@@ -118,7 +119,7 @@ impl TermState {
             .clone()
     }
 
-    /// Tells whom to abort.
+    /// Sets the task to abort.
     pub(crate) fn set_task(&self, handle: AbortHandle) {
         let mut abort = self.abort.lock().unwrap_or_else(PoisonError::into_inner);
         if abort.asked {
@@ -135,7 +136,7 @@ impl TermState {
         }
     }
 
-    /// Ends the term at once, for a driver that can't go on: nobody renews any more.
+    /// Ends the term at once, for a driver that can't go on and renews no more.
     pub(crate) fn abandon(&self) {
         self.update(None, None);
         self.cancel(EndReason::RenewDeadline);

@@ -1,4 +1,4 @@
-//! Who uses a term, and how the driver learns that nobody does any more.
+//! The guard of a term in use.
 
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
@@ -13,12 +13,12 @@ use crate::runtime::{Command, DriverHandle};
 use crate::task::TaskResult;
 use crate::term::TermState;
 
-/// A term in use. Each term has one of these, from its beginning on: whoever campaigned for it gets
-/// it, and drops it when nothing works under the term any more. The driver releases the lease after
-/// that, never before.
+/// A term in use. Each term has one guard, from its beginning on: the caller that campaigned for it
+/// gets it, and drops it when nothing works under the term any more. The driver releases the lease
+/// after that, never before.
 ///
-/// Because it is the drop that counts, a term can't be left behind: not by a campaign that was given
-/// up at the moment it won, nor by a task that panicked or whose runtime was shut down.
+/// Because the drop ends the use, a term can't be left behind: not by a campaign that was given up
+/// at the moment it won, nor by a task that panicked or whose runtime was shut down.
 #[derive(Debug)]
 pub(crate) struct TermGuard {
     term: Arc<TermState>,
@@ -32,7 +32,7 @@ impl TermGuard {
         Self { term, driver, end }
     }
 
-    /// The term as its task sees it.
+    /// The handle for its task.
     pub(crate) fn leadership(&self) -> Leadership {
         Leadership::new(self.term.clone(), &self.driver)
     }
@@ -47,7 +47,7 @@ impl Drop for TermGuard {
 
 /// A leader's task with the term that it uses.
 pub(crate) struct Task<Fut> {
-    // Fields are dropped in this order: the task is gone when the driver is told so.
+    // Fields are dropped in this order: the task is gone before the driver learns it.
     task: Pin<Box<Fut>>,
     guard: TermGuard,
 }
@@ -64,7 +64,7 @@ impl<Fut: Future<Output: TaskResult>> Future for Task<Fut> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { task, guard } = self.get_mut();
-        // The panic goes on from here: nothing that it broke is looked at.
+        // The panic goes on from here: no code reads the state that it broke.
         let polled = panic::catch_unwind(AssertUnwindSafe(|| {
             task.as_mut().poll(context).map(TaskResult::into_result)
         }));

@@ -30,7 +30,7 @@ async fn until_lost(leadership: Leadership) {
 }
 
 #[tokio::test]
-async fn a_leader_goes_on_leading_and_each_renewal_is_one_request() {
+async fn a_leader_keeps_leading_and_each_renewal_is_one_request() {
     let store = TestStore::start().unwrap();
     let candidate = store.candidate(config("a", "one"));
     let leadership = candidate.campaign().await.unwrap();
@@ -63,7 +63,7 @@ async fn several_elections_on_one_thread_renew_with_one_request() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_ends_the_term_at_the_renew_deadline_and_not_before() {
+async fn an_unreachable_store_ends_the_term_at_the_renew_deadline_and_not_before() {
     let store = TestStore::start().unwrap();
     let candidate = store.candidate(config("a", "one"));
     let leadership = candidate.campaign().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_broken_lease_goes_to_the_next_candidate() {
 }
 
 #[tokio::test]
-async fn a_lease_is_handed_over_to_whom_the_leader_names() {
+async fn a_lease_is_handed_over_to_the_candidate_that_the_leader_names() {
     let store = TestStore::start().unwrap();
     let names = ["two", "three"];
     let one = store.candidate(config("a", "one"));
@@ -143,7 +143,7 @@ async fn a_lease_is_handed_over_to_whom_the_leader_names() {
 }
 
 #[tokio::test]
-async fn who_waits_is_granted_by_priority() {
+async fn waiting_candidates_are_granted_the_lease_by_priority() {
     let store = TestStore::start().unwrap();
     let one = store.candidate(config("a", "one"));
     let first = one.campaign().await.unwrap();
@@ -165,7 +165,7 @@ async fn who_waits_is_granted_by_priority() {
 }
 
 #[tokio::test]
-async fn an_operator_hands_a_lease_over_to_one_who_waits() {
+async fn an_operator_hands_a_lease_over_to_a_waiting_candidate() {
     let store = TestStore::start().unwrap();
     let one = store.candidate(config("a", "one"));
     let first = one.campaign().await.unwrap();
@@ -192,7 +192,7 @@ async fn an_operator_hands_a_lease_over_to_one_who_waits() {
 }
 
 #[tokio::test]
-async fn a_history_says_how_and_why_each_term_ended() {
+async fn a_history_shows_how_and_why_each_term_ended() {
     let store = TestStore::start().unwrap();
     let name = election("a");
     assert!(store.history(&name).is_empty());
@@ -252,7 +252,7 @@ async fn a_task_that_shows_no_progress_loses_its_term() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_well_loses_its_term() {
+async fn a_task_whose_health_check_fails_loses_its_term() {
     let store = TestStore::start().unwrap();
     let well = Arc::new(AtomicBool::new(true));
     let asked = Arc::new(AtomicUsize::new(0));
@@ -282,7 +282,7 @@ async fn a_task_that_is_not_well_loses_its_term() {
 }
 
 #[tokio::test]
-async fn a_health_check_that_does_not_answer_is_an_answer() {
+async fn a_health_check_without_a_result_in_time_ends_the_term() {
     let store = TestStore::start().unwrap();
     let check = HealthCheck::new(std::future::pending::<Result<(), String>>);
     let check = check.with_interval(s(1)).with_timeout(s(2));
@@ -300,7 +300,7 @@ async fn a_health_check_that_does_not_answer_is_an_answer() {
 }
 
 #[tokio::test]
-async fn what_a_leader_proclaims_is_seen_and_gone_with_its_term() {
+async fn proclaimed_metadata_are_visible_until_the_term_ends() {
     let store = TestStore::start().unwrap();
     let candidate = store.candidate(config("a", "one"));
     let mut observer = candidate.observe();

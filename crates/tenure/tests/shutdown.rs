@@ -5,7 +5,7 @@ use tenure::shutdown_signal;
 
 /// Without a handler the signal would end this program.
 #[tokio::test]
-async fn both_ways_to_stop_a_process_are_heard_by_all_who_listen() {
+async fn both_signals_complete_every_shutdown_future() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let (one, other) = (shutdown_signal().unwrap(), shutdown_signal().unwrap());
         raise(signal).unwrap();

@@ -1,9 +1,9 @@
-//! What clients asked a store and what it answered, and whether that can be true.
+//! The requests of clients and the answers of a store, and a check whether they are possible.
 //!
-//! Every answer of a store carries a revision, so the order in which it did things need not be
-//! searched for: calls are sorted by revision and replayed by the rules of leases themselves. Where
-//! an instant is only known to lie between a question and its answer, the one is taken that excuses
-//! the store most, so what is reported is certain.
+//! Every answer of a store contains a revision, so the order of its operations need not be searched
+//! for: calls are sorted by revision and replayed by the rules of leases. If an instant is only
+//! known to be between a request and its answer, the check assumes the case that is best for the
+//! store, so its findings are certain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,80 +14,80 @@ use tenure_core::lease::{
 };
 use tenure_core::{CandidateId, Epoch, Instant, UnixMillis};
 
-/// One request and what came of it.
+/// A request and its outcome.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which lease, with its namespace.
+    /// The lease with its namespace.
     pub lease: String,
-    /// What was asked.
+    /// The request.
     pub what: What,
-    /// When it was asked.
+    /// The time of sending.
     pub sent: Instant,
-    /// When the answer came, if one did. Without one nothing is known of what the store did.
+    /// The answer and the time of its arrival. Without an answer, the effect is unknown.
     pub answer: Option<(Instant, Answer)>,
 }
 
-/// What may be asked, as far as it matters to the rules.
+/// A request, as far as it matters to the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// To hold.
+    /// Acquire the lease.
     Acquire {
-        /// Under this id.
+        /// The lease id.
         lease_id: LeaseId,
-        /// For so long.
+        /// The duration.
         duration: LeaseDuration,
-        /// In this name.
+        /// The candidate.
         holder: CandidateId,
     },
-    /// To hold on.
+    /// Renew the lease.
     Renew {
-        /// Under this id.
+        /// The lease id.
         lease_id: LeaseId,
-        /// For so long from now on.
+        /// The new duration.
         duration: Option<LeaseDuration>,
     },
-    /// To give up.
+    /// Release the lease.
     Release {
-        /// This id.
+        /// The lease id.
         lease_id: LeaseId,
     },
-    /// To give up in favour of another.
+    /// Hand the lease over.
     HandOver {
-        /// This id.
+        /// The lease id.
         lease_id: LeaseId,
-        /// To this candidate.
+        /// The next candidate.
         to: CandidateId,
-        /// Who alone is granted for so long.
+        /// The time of the reservation.
         within: Duration,
     },
-    /// To hold under another id.
+    /// Change the lease id.
     Change {
-        /// Instead of this one.
+        /// The current lease id.
         lease_id: LeaseId,
-        /// This one.
+        /// The new one.
         proposed: LeaseId,
     },
-    /// To say something of itself.
+    /// Set the holder's metadata.
     Describe {
-        /// As the holder under this id.
+        /// The lease id.
         lease_id: LeaseId,
     },
-    /// To end whoever's term it is.
+    /// End the current term.
     Break,
-    /// To see.
+    /// Read the lease.
     Read,
 }
 
-/// What a store may answer.
+/// An answer of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It was done, and the lease is now so.
+    /// The request succeeded, and this is the lease now.
     Done(Seen),
-    /// It was refused.
+    /// The request was refused.
     Refused,
 }
 
-/// A lease as an answer shows it.
+/// The state of a lease in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The store's revision.
@@ -100,35 +100,35 @@ pub struct Seen {
     pub epoch: Option<u64>,
 }
 
-/// A promise that a history shows broken.
+/// A violation in a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Violation {
-    /// Somebody was granted a lease while another one held it, as the rules see it.
+    /// A grant during another term, by the order of revisions.
     TwoHolders { epoch: u64, why: String },
-    /// Somebody was granted a lease while another one certainly held it, revisions aside.
+    /// A grant while another holder certainly held the lease, by the clocks of clients.
     GrantedInsideHold { epoch: u64, held: u64 },
-    /// Two terms have the same number.
+    /// Two terms have the same epoch.
     EpochTwice { epoch: u64 },
-    /// A term has a smaller number than one before it.
+    /// A term has a smaller epoch than an earlier one.
     EpochBackwards { epoch: u64, before: u64 },
-    /// Somebody was refused as not holding who certainly held.
+    /// A certain holder was refused.
     RefusedHolder { epoch: u64 },
-    /// A term is told to be another one's than who asked for it.
+    /// A term is shown with another holder than its candidate.
     WrongHolder { epoch: u64 },
-    /// A renewal was confirmed to somebody whose term it is not.
+    /// A renewal was confirmed for the term of another holder.
     RenewedAnother { epoch: Option<u64> },
-    /// An answer is older than one that had arrived before the question was sent.
+    /// An answer is older than one that had arrived before its request was sent.
     WentBack { revision: u64, known: u64 },
-    /// Two answers of one revision contradict each other.
-    TwoTruths { revision: u64 },
+    /// Two answers with one revision contradict each other.
+    TwoContents { revision: u64 },
 }
 
 /// Checks all leases of a history.
 ///
 /// # Errors
 ///
-/// The first broken promise, and the lease.
+/// The first violation, and its lease.
 pub fn check(calls: &[Call]) -> Result<(), (String, Violation)> {
     let mut leases: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
     for call in calls {
@@ -138,7 +138,7 @@ pub fn check(calls: &[Call]) -> Result<(), (String, Violation)> {
         let history = Lease::new(&calls);
         let checks = [
             Lease::reads,
-            Lease::truths,
+            Lease::contents,
             Lease::epochs,
             Lease::holders,
             Lease::windows,
@@ -153,7 +153,7 @@ pub fn check(calls: &[Call]) -> Result<(), (String, Violation)> {
 }
 
 impl What {
-    /// The id under which it is asked, if a holder asks for it.
+    /// The lease id of a holder's request.
     const fn lease_id(&self) -> Option<LeaseId> {
         match *self {
             Self::Acquire { lease_id, .. }
@@ -166,7 +166,7 @@ impl What {
         }
     }
 
-    /// The id that holds no more if it is done.
+    /// The lease id that no longer holds the lease if the request succeeds.
     fn ends(&self) -> Option<LeaseId> {
         let ends = matches!(
             self,
@@ -175,8 +175,8 @@ impl What {
         self.lease_id().filter(|_| ends)
     }
 
-    /// Whether only whoever holds gets it, and goes on holding.
-    const fn goes_on(&self) -> bool {
+    /// Whether only the holder may send the request, and continues to hold the lease.
+    const fn keeps_the_term(&self) -> bool {
         matches!(
             self,
             Self::Acquire { .. } | Self::Renew { .. } | Self::Change { .. } | Self::Describe { .. }
@@ -193,22 +193,22 @@ struct Done<'a> {
     seen: &'a Seen,
 }
 
-/// How long a term is brought back that seems to have lapsed and has not.
+/// The extension of a term that seems expired because of imprecise times.
 const AN_INSTANT: Duration = Duration::from_millis(1);
 
 struct Lease<'a> {
-    /// In order of revisions, then of questions.
+    /// In the order of revisions, then of sending.
     done: Vec<Done<'a>>,
-    /// In order of revisions.
+    /// In the order of revisions.
     grants: Vec<Grant<'a>>,
-    /// What only a holder may ask for and was refused: under which id, when it was asked and answered.
+    /// Refused requests of holders: the lease id, and the times of sending and of the answer.
     refused: Vec<(LeaseId, Instant, Instant)>,
-    /// Ends of terms that were asked for and may have happened or not, or came from a renewal for a
-    /// shorter time: whose, and since when.
+    /// Possible ends of terms: requests with an unknown effect, and renewals for a shorter time.
+    /// The lease id (`None` for any), and the earliest time.
     perhaps_ended: Vec<(Option<LeaseId>, Instant)>,
 }
 
-/// The begin of a term that somebody was told of.
+/// The begin of a term that is visible in an answer.
 #[derive(Clone, Copy)]
 struct Grant<'a> {
     lease_id: LeaseId,
@@ -216,7 +216,7 @@ struct Grant<'a> {
     epoch: u64,
     duration: LeaseDuration,
     revision: u64,
-    /// It was first asked for, and first known.
+    /// The time of the first request, and of the first answer.
     sent: Instant,
     received: Instant,
 }
@@ -291,7 +291,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// No answer is older than what was known before its question.
+    /// No answer is older than one that arrived before its request was sent.
     fn reads(&self) -> Result<(), Violation> {
         let mut arrived: Vec<_> = self.done.iter().collect();
         arrived.sort_by_key(|done| done.received);
@@ -311,24 +311,24 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    /// Answers of one revision say the same.
-    fn truths(&self) -> Result<(), Violation> {
+    /// Answers with one revision have the same content.
+    fn contents(&self) -> Result<(), Violation> {
         for pair in self.done.windows(2) {
             let [one, other] = [pair[0].seen, pair[1].seen];
             let revision = one.revision;
             if revision == other.revision && one != other {
-                return Err(Violation::TwoTruths { revision });
+                return Err(Violation::TwoContents { revision });
             }
         }
         Ok(())
     }
 
-    /// Epochs are unique and increase, in the order of revisions and in that of real time.
+    /// Epochs are unique and increase, in the order of revisions and in real time.
     fn epochs(&self) -> Result<(), Violation> {
-        let mut whose: BTreeMap<u64, LeaseId> = BTreeMap::new();
+        let mut ids: BTreeMap<u64, LeaseId> = BTreeMap::new();
         for grant in &self.grants {
             let epoch = grant.epoch;
-            if *whose.entry(epoch).or_insert(grant.lease_id) != grant.lease_id {
+            if *ids.entry(epoch).or_insert(grant.lease_id) != grant.lease_id {
                 return Err(Violation::EpochTwice { epoch });
             }
         }
@@ -352,13 +352,13 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    /// A term is always told to be the one's who asked for it.
+    /// All views of a term show the candidate that acquired it.
     fn holders(&self) -> Result<(), Violation> {
         for grant in &self.grants {
-            let told = |done: &&Done<'_>| done.seen.epoch == Some(grant.epoch);
+            let shown = |done: &&Done<'_>| done.seen.epoch == Some(grant.epoch);
             let holder = Some(grant.holder.as_str());
-            let mut told = self.done.iter().filter(told);
-            if told.any(|done| done.seen.holder.as_deref() != holder) {
+            let mut shown = self.done.iter().filter(shown);
+            if shown.any(|done| done.seen.holder.as_deref() != holder) {
                 let epoch = grant.epoch;
                 return Err(Violation::WrongHolder { epoch });
             }
@@ -366,7 +366,7 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    /// Who certainly held, from the question to the answer, is not refused as one who does not.
+    /// A client that certainly holds the lease, from the request to the answer, is not refused.
     fn refusals(&self) -> Result<(), Violation> {
         for grant in &self.grants {
             let (start, end, epoch) = self.window(grant);
@@ -381,8 +381,9 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    /// From when it knew of its grant until its last confirmed renewal was sent, and a duration
-    /// more, or until it asked for the end, a holder certainly held. It does so alone.
+    /// A holder certainly holds the lease from the answer with its grant until the end of the last
+    /// confirmed renewal, counted from its sending, or until its request to end the term. No other
+    /// client holds the lease in that time.
     fn windows(&self) -> Result<(), Violation> {
         let windows: Vec<_> = self.grants.iter().map(|grant| self.window(grant)).collect();
         for (grant, window) in self.grants.iter().zip(&windows) {
@@ -404,8 +405,8 @@ impl<'a> Lease<'a> {
             LeaseDuration::Infinite => since + Duration::MAX,
         };
         let mut duration = grant.duration;
-        // The grant came some time after it was asked for; that it was held so long is certain only
-        // from renewals that were asked for later.
+        // The grant came some time after its request; only later renewals prove that it was held
+        // for longer.
         let mut end = until(grant.sent, duration).max(grant.received);
         let mut cut = Instant::default() + Duration::MAX;
         for done in &self.done {
@@ -415,7 +416,7 @@ impl<'a> Lease<'a> {
                     duration: asked,
                     ..
                 } if lease_id == grant.lease_id && done.sent >= grant.received => {
-                    // Asking again shortens nothing.
+                    // A repeated acquire shortens nothing.
                     duration = duration.max(asked);
                     end = end.max(until(done.sent, asked));
                 }
@@ -424,7 +425,7 @@ impl<'a> Lease<'a> {
                     duration: asked,
                 } if lease_id == grant.lease_id => {
                     if let Some(asked) = asked.filter(|asked| *asked < duration) {
-                        // It may be the last of those that were under way.
+                        // This renewal may be the last of several in flight.
                         cut = cut.min(until(done.sent, asked));
                     }
                     duration = asked.unwrap_or(duration);
@@ -435,17 +436,17 @@ impl<'a> Lease<'a> {
                 _ => {}
             }
         }
-        for &(whose, since) in &self.perhaps_ended {
-            if whose.is_none_or(|lease_id| lease_id == grant.lease_id) {
+        for &(ids, since) in &self.perhaps_ended {
+            if ids.is_none_or(|lease_id| lease_id == grant.lease_id) {
                 cut = cut.min(since);
             }
         }
         (grant.received, end.min(cut), grant.epoch)
     }
 
-    /// The rules of leases, followed in the order of revisions, would have allowed all of it.
+    /// All operations are possible by the rules of leases, in the order of revisions.
     fn replay(&self) -> Result<(), Violation> {
-        // When an answer was on its way is not known, so a renewal may seem late that was not.
+        // The time of an operation is imprecise, so a renewal may seem late without being so.
         let rules = Rules {
             renew_after_expiry: true,
             ..Rules::NATIVE
@@ -476,8 +477,8 @@ impl<'a> Lease<'a> {
                 What::Break => Operation::Break(Some(Duration::ZERO)),
                 What::Read => continue,
             };
-            // What begins a term was replayed with it; asking again later renews.
-            let is_renewal = done.what.goes_on();
+            // The begin of the term was replayed above; a repeated acquire renews.
+            let is_renewal = done.what.keeps_the_term();
             let current = record.last_grant().map(|grant| grant.epoch.get());
             if is_renewal && done.seen.epoch != current {
                 return Err(Violation::RenewedAnother {
@@ -489,7 +490,7 @@ impl<'a> Lease<'a> {
                 (done.what, done.what.lease_id())
                 && record.held(now).is_none()
             {
-                // For the same reason; and none of these makes a term last longer.
+                // For the same reason. None of these requests extends a term.
                 let for_now = Operation::Renew(id, Some(LeaseDuration::Fixed(AN_INSTANT)));
                 let _ = apply(&mut record, &for_now, now, &rules);
             }
@@ -510,7 +511,7 @@ impl<'a> Lease<'a> {
         if let Some(held) = record.held(latest) {
             let lease_id = held.lease_id;
             let mut ends = self.perhaps_ended.iter();
-            if ends.any(|&(whose, since)| whose.is_none_or(|id| id == lease_id) && since < latest) {
+            if ends.any(|&(ids, since)| ids.is_none_or(|id| id == lease_id) && since < latest) {
                 let _ = apply(
                     record,
                     &Operation::Release(lease_id),
@@ -534,7 +535,7 @@ impl<'a> Lease<'a> {
         };
         let mut applied = apply(record, &operation, earliest, &Rules::NATIVE);
         if matches!(applied, Err(Rejection::Reserved { .. })) {
-            // Until when it was kept for another is not known better.
+            // The exact end of the reservation is unknown.
             applied = apply(record, &operation, latest, &Rules::NATIVE);
         }
         match applied {
@@ -544,7 +545,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// The revision came about after everything older was still asked for.
+    /// The revision was made after the last request with an older revision was sent.
     fn earliest(&self, revision: u64) -> Instant {
         let older = self
             .done
@@ -553,7 +554,7 @@ impl<'a> Lease<'a> {
         older.map(|done| done.sent).max().unwrap_or_default()
     }
 
-    /// The revision was there before anybody knew of it.
+    /// The revision was made before any client knew it.
     fn latest(&self, revision: u64) -> Instant {
         let newer = self.done.iter().rev();
         let newer = newer.take_while(|done| done.seen.revision >= revision);

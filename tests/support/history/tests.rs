@@ -1,4 +1,4 @@
-//! Made-up histories: good ones pass, and every rule finds what breaks it.
+//! Made-up histories: valid ones pass, and every rule finds its violation.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn id(number: u64) -> LeaseId {
 
 fn call(what: What, sent: u64, answer: Option<(u64, u64, State, Option<u64>)>) -> Call {
     let answer = answer.map(|(received, revision, state, epoch)| {
-        // Epochs and holders go together: those of 10 are c10's.
+        // Epochs and holders belong together: the holder of epoch 10 is c10.
         let holder = epoch.map(|epoch| format!("c{epoch}"));
         let seen = Seen {
             revision,
@@ -68,11 +68,11 @@ fn violation(calls: &[Call]) -> Option<Violation> {
 }
 
 #[test]
-fn terms_one_after_another_are_fine() {
+fn consecutive_terms_are_possible() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         renew(1, 10, 500, 510, 1),
-        // It waited since 100 and came when the first had expired.
+        // This client waits from 100 on and is granted the lease when the first term has expired.
         acquire(2, 11, 100, 1_520, 3),
         read(Some(11), State::Leased, 1_600, 1_610, 3),
         release(2, 1_700, Some((1_710, 4))),
@@ -82,7 +82,7 @@ fn terms_one_after_another_are_fine() {
 }
 
 #[test]
-fn an_answer_that_was_lost_may_have_been_a_release() {
+fn a_request_without_an_answer_may_have_been_a_release() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         release(1, 100, None),
@@ -92,7 +92,7 @@ fn an_answer_that_was_lost_may_have_been_a_release() {
 }
 
 #[test]
-fn an_acquire_that_is_asked_again_is_one_term() {
+fn a_repeated_acquire_is_one_term() {
     let lost = Call {
         answer: None,
         ..acquire(1, 10, 0, 0, 1)
@@ -106,9 +106,9 @@ fn an_acquire_that_is_asked_again_is_one_term() {
 }
 
 #[test]
-fn a_grant_before_the_lease_has_expired_is_found_by_the_rules() {
-    // Nobody certainly holds at 900, by the clocks of clients; by the order of revisions the first
-    // holder had been read to hold at 400 and was granted after that.
+fn a_grant_before_the_expiry_is_found_by_the_rules() {
+    // By the clocks of clients, no one certainly holds the lease at 900. By the order of revisions,
+    // a read at 400 shows the first holder, and the grant came after that.
     let calls = [
         read(None, State::Available, 400, 410, 1),
         acquire(1, 10, 0, 450, 2),
@@ -122,7 +122,7 @@ fn a_grant_before_the_lease_has_expired_is_found_by_the_rules() {
 }
 
 #[test]
-fn a_grant_inside_a_certain_hold_is_found_whatever_revisions_say() {
+fn a_grant_during_a_certain_term_is_found_whatever_its_revision() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         renew(1, 10, 500, 510, 1),
@@ -156,7 +156,7 @@ fn an_epoch_that_is_used_again_is_found() {
 }
 
 #[test]
-fn epochs_that_do_not_grow_are_found() {
+fn epochs_that_do_not_increase_are_found() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         release(1, 100, Some((110, 2))),
@@ -183,19 +183,19 @@ fn a_read_that_goes_back_is_found() {
 }
 
 #[test]
-fn two_stories_of_one_revision_are_found() {
+fn two_contents_of_one_revision_are_found() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         read(Some(11), State::Leased, 20, 30, 1),
     ];
     assert_eq!(
         violation(&calls),
-        Some(Violation::TwoTruths { revision: 1 })
+        Some(Violation::TwoContents { revision: 1 })
     );
 }
 
 #[test]
-fn a_renewal_of_a_term_that_is_over_is_found() {
+fn a_renewal_after_the_end_of_its_term_is_found() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         release(1, 100, Some((110, 2))),
@@ -207,7 +207,7 @@ fn a_renewal_of_a_term_that_is_over_is_found() {
 }
 
 #[test]
-fn a_retired_id_that_is_granted_is_found() {
+fn a_grant_to_a_retired_id_is_found() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         release(1, 100, Some((110, 2))),
@@ -221,7 +221,7 @@ fn a_retired_id_that_is_granted_is_found() {
 }
 
 #[test]
-fn leases_do_not_mix() {
+fn leases_are_checked_separately() {
     let other = Call {
         lease: "a/c".into(),
         ..acquire(2, 10, 0, 10, 2)
@@ -229,7 +229,7 @@ fn leases_do_not_mix() {
     assert_eq!(violation(&[acquire(1, 10, 0, 10, 1), other]), None);
 }
 
-/// The same, refused.
+/// The same call with a refusal.
 fn refused(call: Call) -> Call {
     let answer = call.answer.map(|(received, _)| (received, Answer::Refused));
     Call { answer, ..call }
@@ -243,7 +243,7 @@ fn a_holder_that_is_refused_is_found() {
         let expected = Violation::RefusedHolder { epoch: 10 };
         assert_eq!(violation(&calls), Some(expected));
     }
-    // It may have expired, and whoever gives up holds no more.
+    // The lease may have expired, and a released lease is no longer held.
     let late = refused(renew(1, 0, 1_490, 1_510, 0));
     assert_eq!(violation(&[&held[..], &[late]].concat()), None);
     let lost = release(1, 600, None);
@@ -263,7 +263,7 @@ fn a_term_under_another_name_is_found() {
 }
 
 #[test]
-fn a_grant_to_another_than_the_lease_was_handed_over_to_is_found() {
+fn a_grant_that_ignores_a_hand_over_is_found() {
     let hand_over = |to: &str| {
         let what = What::HandOver {
             lease_id: id(1),
@@ -288,7 +288,7 @@ fn a_grant_to_another_than_the_lease_was_handed_over_to_is_found() {
 }
 
 #[test]
-fn a_term_goes_on_under_another_id_and_ends_under_the_old_one() {
+fn a_term_continues_under_a_changed_id_and_the_old_id_is_retired() {
     let what = What::Change {
         lease_id: id(1),
         proposed: id(2),

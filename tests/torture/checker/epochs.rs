@@ -1,8 +1,8 @@
-//! Epochs of a lease never go back, and each has one holder.
+//! The epochs of a lease never decrease, and each has one holder.
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Lease, Place, Shown, step_back};
+use super::{Evidence, Finding, Lease, ObservedNumber, step_back};
 use crate::history::Answer;
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
@@ -10,23 +10,23 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
 }
 
 fn two_holders(lease: &Lease<'_>) -> Option<Finding> {
-    let sights = lease.sights.iter().filter_map(|sight| {
-        let holder = sight.view.holder.as_deref()?;
-        Some((sight.view.epoch?, holder, sight.place))
+    let observations = lease.observations.iter().filter_map(|observation| {
+        let holder = observation.view.holder.as_deref()?;
+        Some((observation.view.epoch?, holder, observation.evidence))
     });
-    let terms = lease.histories.iter().flat_map(|told| {
-        let place = told.place;
-        let terms = told.terms.iter();
-        terms.map(move |term| (term.epoch, term.holder.as_str(), place))
+    let terms = lease.histories.iter().flat_map(|answer| {
+        let evidence = answer.evidence;
+        let terms = answer.terms.iter();
+        terms.map(move |term| (term.epoch, term.holder.as_str(), evidence))
     });
     let ends = lease.ends.iter();
-    let ends = ends.map(|(_, term, place)| (term.epoch, term.holder.as_str(), *place));
-    let mut holders: BTreeMap<u64, (&str, Place)> = BTreeMap::new();
-    for (epoch, holder, place) in sights.chain(terms).chain(ends) {
-        let (first, first_place) = *holders.entry(epoch).or_insert((holder, place));
+    let ends = ends.map(|(_, term, evidence)| (term.epoch, term.holder.as_str(), *evidence));
+    let mut holders: BTreeMap<u64, (&str, Evidence)> = BTreeMap::new();
+    for (epoch, holder, evidence) in observations.chain(terms).chain(ends) {
+        let (first, first_evidence) = *holders.entry(epoch).or_insert((holder, evidence));
         if first != holder {
-            let what = format!("epoch {epoch} was told to be {first}'s and {holder}'s");
-            return Some((what, vec![first_place, place]));
+            let what = format!("epoch {epoch} has two holders, {first} and {holder}");
+            return Some((what, vec![first_evidence, evidence]));
         }
     }
     None
@@ -34,12 +34,12 @@ fn two_holders(lease: &Lease<'_>) -> Option<Finding> {
 
 fn backwards(lease: &Lease<'_>) -> Option<Finding> {
     let mut shown = Vec::new();
-    for sight in &lease.sights {
-        shown.extend(sight.view.epoch.map(|number| Shown {
+    for observation in &lease.observations {
+        shown.extend(observation.view.epoch.map(|number| ObservedNumber {
             number,
-            sent: sight.sent,
-            at: sight.at,
-            place: sight.place,
+            sent: observation.sent,
+            at: observation.at,
+            evidence: observation.evidence,
         }));
     }
     for (number, op) in &lease.ops {
@@ -50,18 +50,18 @@ fn backwards(lease: &Lease<'_>) -> Option<Finding> {
             },
         )) = op.answered()
         {
-            shown.push(Shown {
+            shown.push(ObservedNumber {
                 number: *epoch,
                 sent: op.sent,
                 at,
-                place: Place::Op(*number),
+                evidence: Evidence::Op(*number),
             });
         }
     }
     let (before, after) = step_back(shown)?;
     let what = format!(
-        "epoch {} was current when epoch {} was known already",
+        "epoch {} was shown as current after epoch {} was known",
         after.number, before.number
     );
-    Some((what, vec![before.place, after.place]))
+    Some((what, vec![before.evidence, after.evidence]))
 }

@@ -1,16 +1,17 @@
-//! A stream tells every change once and in order, leaves nothing out but by a reset, and tells no secret.
+//! A stream has every change once and in order, skips changes only with a reset, and contains no
+//! secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Lease, Place, Sight};
-use crate::history::{Ask, Heard, History, Stream};
+use super::{Evidence, Finding, Lease, Observation};
+use crate::history::{Ask, History, Received, Stream};
 
-/// What was told without a gap: after this revision, these.
+/// A part of a stream without gaps: after this revision, it contains these.
 struct Span {
     after: u64,
-    told: BTreeSet<u64>,
-    begin: Place,
-    end: Place,
+    received_revisions: BTreeSet<u64>,
+    begin: Evidence,
+    end: Evidence,
 }
 
 pub(super) fn check(
@@ -27,21 +28,21 @@ pub(super) fn check(
     })
 }
 
-/// Each block is an event, of what is watched, without a lease id.
+/// Each block is an event of a watched lease, and contains no lease id.
 fn blocks(stream: &Stream, number: usize) -> Option<Finding> {
-    let mut heard = stream.heard.iter().enumerate();
-    heard.find_map(|(index, (_, heard))| {
-        let what = match heard {
-            Heard::Strange(text) => format!("a stream told {text}"),
-            Heard::Event {
+    let mut received = stream.received.iter().enumerate();
+    received.find_map(|(index, (_, received))| {
+        let what = match received {
+            Received::Unexpected(text) => format!("a stream contains {text}"),
+            Received::Event {
                 has_lease_id: true, ..
-            } => "an event has a lease id".into(),
-            Heard::Event { id, event, .. } => {
+            } => "an event contains a lease id".into(),
+            Received::Event { id, event, .. } => {
                 let is_watched = |lease: &String| *lease == event.view.lease;
                 let is_other = id.is_some_and(|id| id != event.view.revision);
                 if is_other || !stream.lease.as_ref().is_none_or(is_watched) {
                     format!(
-                        "event {id:?} is of revision {} of {}",
+                        "event {id:?} has revision {} of {}",
                         event.view.revision, event.view.lease
                     )
                 } else {
@@ -50,21 +51,21 @@ fn blocks(stream: &Stream, number: usize) -> Option<Finding> {
             }
             _ => return None,
         };
-        Some((what, vec![Place::Heard(number, index)]))
+        Some((what, vec![Evidence::Received(number, index)]))
     })
 }
 
-/// Revisions only grow, over all connections.
+/// Revisions only increase, over all connections.
 fn order(stream: &Stream, number: usize) -> Option<Finding> {
-    let mut last = (0, Place::Heard(number, 0));
-    for (index, (_, heard)) in stream.heard.iter().enumerate() {
-        let place = Place::Heard(number, index);
-        match heard {
-            Heard::Event { id: Some(id), .. } if *id <= last.0 => {
-                let what = format!("a stream told revision {id} after revision {}", last.0);
-                return Some((what, vec![last.1, place]));
+    let mut last = (0, Evidence::Received(number, 0));
+    for (index, (_, received)) in stream.received.iter().enumerate() {
+        let evidence = Evidence::Received(number, index);
+        match received {
+            Received::Event { id: Some(id), .. } if *id <= last.0 => {
+                let what = format!("a stream has revision {id} after revision {}", last.0);
+                return Some((what, vec![last.1, evidence]));
             }
-            Heard::Event { id: Some(id), .. } | Heard::Reset(id) => last = (*id, place),
+            Received::Event { id: Some(id), .. } | Received::Reset(id) => last = (*id, evidence),
             _ => {}
         }
     }
@@ -73,19 +74,19 @@ fn order(stream: &Stream, number: usize) -> Option<Finding> {
 
 fn spans(stream: &Stream, number: usize) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    for (index, (_, heard)) in stream.heard.iter().enumerate() {
-        let place = Place::Heard(number, index);
-        match heard {
-            Heard::Reset(after) => spans.push(Span {
+    for (index, (_, received)) in stream.received.iter().enumerate() {
+        let evidence = Evidence::Received(number, index);
+        match received {
+            Received::Reset(after) => spans.push(Span {
                 after: *after,
-                told: BTreeSet::new(),
-                begin: place,
-                end: place,
+                received_revisions: BTreeSet::new(),
+                begin: evidence,
+                end: evidence,
             }),
-            Heard::Event { id: Some(id), .. } => {
+            Received::Event { id: Some(id), .. } => {
                 if let Some(span) = spans.last_mut() {
-                    span.told.insert(*id);
-                    span.end = place;
+                    span.received_revisions.insert(*id);
+                    span.end = evidence;
                 }
             }
             _ => {}
@@ -94,58 +95,66 @@ fn spans(stream: &Stream, number: usize) -> Vec<Span> {
     spans
 }
 
-/// Every revision that anybody was shown, and that falls into what was told without a gap, was told.
+/// A span of the stream contains every revision within it that any client has seen.
 fn complete(
     stream: &Stream,
     spans: &[Span],
     leases: &BTreeMap<&str, Lease<'_>>,
 ) -> Option<Finding> {
-    for sight in watched(stream, leases) {
-        let revision = sight.view.revision;
+    for observation in watched(stream, leases) {
+        let revision = observation.view.revision;
         let span = spans.iter().find(|span| {
-            let last = span.told.last().copied().unwrap_or(span.after);
+            let last = span
+                .received_revisions
+                .last()
+                .copied()
+                .unwrap_or(span.after);
             span.after < revision && revision <= last
         });
-        if let Some(span) = span.filter(|span| !span.told.contains(&revision)) {
+        if let Some(span) = span.filter(|span| !span.received_revisions.contains(&revision)) {
             let what = format!(
-                "{} followed the events of {} and was not told of revision {revision}",
-                stream.client, sight.view.lease
+                "{} watched {} and did not receive revision {revision}",
+                stream.client, observation.view.lease
             );
-            return Some((what, vec![span.begin, sight.place, span.end]));
+            return Some((what, vec![span.begin, observation.evidence, span.end]));
         }
     }
     None
 }
 
-/// A reader that was given time to catch up was told of everything that anybody was shown.
+/// A watcher that had time to catch up has received everything that any client has seen.
 fn reaches_the_end(
     stream: &Stream,
     spans: &[Span],
     leases: &BTreeMap<&str, Lease<'_>>,
 ) -> Option<Finding> {
-    let (at, Heard::End) = stream.heard.last()? else {
+    let (at, Received::End) = stream.received.last()? else {
         return None;
     };
     let span = spans.last()?;
-    let last = span.told.last().copied().unwrap_or(span.after);
-    let newest = watched(stream, leases).filter(|sight| sight.at + CATCHING_UP < *at);
-    let newest = newest.max_by_key(|sight| sight.view.revision)?;
+    let last = span
+        .received_revisions
+        .last()
+        .copied()
+        .unwrap_or(span.after);
+    let newest = watched(stream, leases).filter(|observation| observation.at + CATCHING_UP < *at);
+    let newest = newest.max_by_key(|observation| observation.view.revision)?;
     if newest.view.revision <= last {
         return None;
     }
     let what = format!(
-        "{} followed the events of {} up to revision {last} and was never told of revision {}",
+        "{} watched {} up to revision {last} and never received revision {}",
         stream.client, newest.view.lease, newest.view.revision
     );
-    Some((what, vec![span.begin, newest.place]))
+    Some((what, vec![span.begin, newest.evidence]))
 }
 
-/// How long an event may take to arrive when all is well.
+/// The longest time for an event to arrive without faults.
 const CATCHING_UP: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Whether a renewal may have made this revision: one for another duration does.
-fn may_be_a_renewals(lease: &Lease<'_>, sight: &Sight<'_>) -> bool {
-    let holder = sight.view.holder.as_deref().unwrap_or_default();
+/// Whether a renewal may have made this revision: a renewal with another duration does.
+fn may_be_a_renewals(lease: &Lease<'_>, observation: &Observation<'_>) -> bool {
+    let holder = observation.view.holder.as_deref().unwrap_or_default();
     lease.ops_of(holder).any(|(_, op)| {
         let is_for_another = matches!(
             op.ask,
@@ -154,19 +163,19 @@ fn may_be_a_renewals(lease: &Lease<'_>, sight: &Sight<'_>) -> bool {
                 ..
             }
         );
-        is_for_another && op.sent < sight.at
+        is_for_another && op.sent < observation.at
     })
 }
 
-/// What such a reader is told of.
+/// The observations that this watcher must have received.
 fn watched<'s>(
     stream: &'s Stream,
     leases: &'s BTreeMap<&str, Lease<'s>>,
-) -> impl Iterator<Item = &'s Sight<'s>> {
+) -> impl Iterator<Item = &'s Observation<'s>> {
     let is_watched = |name: &str| stream.lease.as_deref().is_none_or(|lease| lease == name);
     let leases = leases.values().filter(move |lease| is_watched(lease.name));
     leases.flat_map(|lease| {
-        let sights = lease.sights.iter();
-        sights.filter(|sight| stream.renewed || !may_be_a_renewals(lease, sight))
+        let observations = lease.observations.iter();
+        observations.filter(|observation| stream.renewed || !may_be_a_renewals(lease, observation))
     })
 }

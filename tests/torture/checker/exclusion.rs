@@ -1,25 +1,26 @@
-//! A term lasts for as long as the store has said, unless somebody ends it: until then nobody else is granted.
+//! A term lasts at least as long as the store has promised, unless a request ends it: until then
+//! there is no other grant.
 
 use tenure_core::Instant;
 
-use super::{Finding, Lease, Place, Sight};
+use super::{Evidence, Finding, Lease, Observation};
 use crate::history::Answer;
 
-/// Something that shows a term to be over.
+/// An observation that a term is over.
 #[derive(Clone, Copy)]
 struct Over {
     at: Instant,
-    what: What,
-    place: Place,
+    what: Reason,
+    evidence: Evidence,
 }
 
 #[derive(Clone, Copy)]
-enum What {
-    /// Another term goes on, or has ended.
+enum Reason {
+    /// Another term runs, or has ended.
     Another(u64),
-    /// This one has ended.
+    /// This term has ended.
     Ended(u64),
-    /// At this revision nobody held the lease.
+    /// At this revision the lease was free.
     Free(u64),
 }
 
@@ -27,32 +28,32 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     let mut overs = overs(lease);
     overs.sort_by_key(|over| over.at);
     lease
-        .sights
+        .observations
         .iter()
-        .find_map(|sight| early(lease, sight, &overs))
+        .find_map(|observation| early(lease, observation, &overs))
 }
 
-/// What shows, before the time is up, that the term of this sight is over.
-fn early(lease: &Lease<'_>, sight: &Sight<'_>, overs: &[Over]) -> Option<Finding> {
-    let view = sight.view;
+/// The first observation that the term is over before its promised end.
+fn early(lease: &Lease<'_>, observation: &Observation<'_>, overs: &[Over]) -> Option<Finding> {
+    let view = observation.view;
     let (epoch, holder) = (view.epoch?, view.holder.as_deref()?);
-    let latest = lease.certain_end(sight, sight.sent)?;
-    let first = overs.partition_point(|over| over.at < sight.sent);
+    let latest = lease.certain_end(observation, observation.sent)?;
+    let first = overs.partition_point(|over| over.at < observation.sent);
     let before_its_end = overs[first..].iter().take_while(|over| over.at < latest);
     for over in before_its_end.filter(|over| over.ends(epoch, view.revision)) {
         let is_early = lease
-            .certain_end(sight, over.at)
+            .certain_end(observation, over.at)
             .is_some_and(|end| over.at < end);
-        if is_early && !lease.may_be_ended(holder, epoch, sight.sent, over.at) {
+        if is_early && !lease.may_be_ended(holder, epoch, observation.sent, over.at) {
             let what = match over.what {
-                What::Another(another) => format!("epoch {another} had begun"),
-                What::Ended(_) | What::Free(_) => "it was over".into(),
+                Reason::Another(another) => format!("epoch {another} has begun"),
+                Reason::Ended(_) | Reason::Free(_) => "the term was over".into(),
             };
             let left = latest.since(over.at).as_secs_f64() * 1e3;
             let what = format!(
-                "{holder} held under epoch {epoch}, and nobody ended that; at least {left:.1} ms before its time was up {what}"
+                "{holder} held under epoch {epoch}, and no request ended the term; at least {left:.1} ms before its end {what}"
             );
-            return Some((what, vec![sight.place, over.place]));
+            return Some((what, vec![observation.evidence, over.evidence]));
         }
     }
     None
@@ -61,34 +62,34 @@ fn early(lease: &Lease<'_>, sight: &Sight<'_>, overs: &[Over]) -> Option<Finding
 impl Over {
     const fn ends(&self, epoch: u64, revision: u64) -> bool {
         match self.what {
-            What::Another(another) => another > epoch,
-            What::Ended(ended) => ended == epoch,
-            What::Free(free) => free > revision,
+            Reason::Another(another) => another > epoch,
+            Reason::Ended(ended) => ended == epoch,
+            Reason::Free(free) => free > revision,
         }
     }
 }
 
 fn overs(lease: &Lease<'_>) -> Vec<Over> {
     let mut overs = Vec::new();
-    let mut add = |at, what, place| overs.push(Over { at, what, place });
-    for sight in &lease.sights {
-        let what = match sight.view.epoch {
-            Some(epoch) => What::Another(epoch),
-            None => What::Free(sight.view.revision),
+    let mut add = |at, what, evidence| overs.push(Over { at, what, evidence });
+    for observation in &lease.observations {
+        let what = match observation.view.epoch {
+            Some(epoch) => Reason::Another(epoch),
+            None => Reason::Free(observation.view.revision),
         };
-        add(sight.at, what, sight.place);
+        add(observation.at, what, observation.evidence);
     }
-    for told in &lease.histories {
-        for term in told.terms {
-            let ended = term.end.map(|_| What::Ended(term.epoch));
-            add(told.at, What::Another(term.epoch), told.place);
+    for answer in &lease.histories {
+        for term in answer.terms {
+            let ended = term.end.map(|_| Reason::Ended(term.epoch));
+            add(answer.at, Reason::Another(term.epoch), answer.evidence);
             if let Some(ended) = ended {
-                add(told.at, ended, told.place);
+                add(answer.at, ended, answer.evidence);
             }
         }
     }
-    for (at, term, place) in &lease.ends {
-        add(*at, What::Ended(term.epoch), *place);
+    for (at, term, evidence) in &lease.ends {
+        add(*at, Reason::Ended(term.epoch), *evidence);
     }
     for (number, op) in &lease.ops {
         if let Some((
@@ -98,7 +99,7 @@ fn overs(lease: &Lease<'_>) -> Vec<Over> {
             },
         )) = op.answered()
         {
-            add(at, What::Another(*epoch), Place::Op(*number));
+            add(at, Reason::Another(*epoch), Evidence::Op(*number));
         }
     }
     overs

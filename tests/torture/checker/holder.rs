@@ -1,9 +1,10 @@
-//! Whoever was answered that it holds is not refused before its time is up, unless somebody ended its term.
+//! A client with an answer that it holds the lease is not refused before the end of its term,
+//! unless a request ended the term.
 
 use tenure_core::lease::LeaseId;
 use tenure_core::wire::Code;
 
-use super::{Finding, Lease, Place, Sight};
+use super::{Evidence, Finding, Lease, Observation};
 use crate::history::{Ask, Op};
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
@@ -13,27 +14,27 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
         if !is_about_holding(code) || current_id(lease, holder, op) != Some(id) {
             return None;
         }
-        let told = lease.ops_of(holder).filter_map(|(number, op)| {
+        let answer = lease.ops_of(holder).filter_map(|(number, op)| {
             let (at, view) = op.view()?;
-            let place = Place::Op(number);
-            Some(Sight { view, sent: op.sent, at, place })
+            let evidence = Evidence::Op(number);
+            Some(Observation { view, sent: op.sent, at, evidence })
         });
-        let mut told = told.filter(|told| told.at <= op.sent);
-        told.find_map(|told| {
-            let epoch = told.view.epoch?;
-            let is_sure = lease.certain_end(&told, at).is_some_and(|end| at < end);
-            if !is_sure || lease.may_be_ended(holder, epoch, told.sent, at) {
+        let mut answer = answer.filter(|answer| answer.at <= op.sent);
+        answer.find_map(|answer| {
+            let epoch = answer.view.epoch?;
+            let is_sure = lease.certain_end(&answer, at).is_some_and(|end| at < end);
+            if !is_sure || lease.may_be_ended(holder, epoch, answer.sent, at) {
                 return None;
             }
             let what = format!(
-                "{holder} was told that it holds under epoch {epoch}, nobody ended that, and it was refused with {code:?} before its time was up"
+                "{holder} had an answer that it holds under epoch {epoch}, no request ended the term, and it was refused with {code:?} before its end"
             );
-            Some((what, vec![told.place, Place::Op(*number)]))
+            Some((what, vec![answer.evidence, Evidence::Op(*number)]))
         })
     })
 }
 
-/// Whether it says that somebody does not hold.
+/// Whether the code means that the client does not hold the lease.
 const fn is_about_holding(code: Code) -> bool {
     matches!(
         code,
@@ -48,7 +49,7 @@ const fn is_about_holding(code: Code) -> bool {
     )
 }
 
-/// The id under which the holder held while `op` was under way; `None` if that is not sure.
+/// The holder's lease id while `op` was in flight; `None` if that is uncertain.
 fn current_id(lease: &Lease<'_>, holder: &str, op: &Op) -> Option<LeaseId> {
     let mut acquires = lease.ops_of(holder).filter_map(|(_, op)| match op.ask {
         Ask::Acquire { id, .. } => Some(id),

@@ -1,22 +1,22 @@
-//! A lease that was acknowledged is there until it is deleted.
+//! A lease that was acknowledged exists until it is deleted.
 
 use tenure_core::Instant;
 use tenure_core::wire::Code;
 
-use super::{Finding, Lease, Place};
+use super::{Evidence, Finding, Lease};
 use crate::history::Answer;
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
-    let first = lease.sights.first()?;
-    let is_missed = |sent: Instant, at: Instant, place: Place| {
+    let first = lease.observations.first()?;
+    let is_lost = |sent: Instant, at: Instant, evidence: Evidence| {
         let is_known = first.at < sent && !lease.may_be_deleted(Instant::default(), at);
-        let what = || "it was there, and nobody deleted it, and then it was not".to_owned();
-        is_known.then(|| (what(), vec![first.place, place]))
+        let what = || "the lease existed, no request deleted it, and it is gone".to_owned();
+        is_known.then(|| (what(), vec![first.evidence, evidence]))
     };
     let asked = lease.ops.iter().find_map(|(number, op)| {
         let (at, code) = op.refused()?;
         let is_unknown = code == Code::UnknownLease;
-        is_unknown.then(|| is_missed(op.sent, at, Place::Op(*number)))?
+        is_unknown.then(|| is_lost(op.sent, at, Evidence::Op(*number)))?
     });
     asked.or_else(|| {
         let ops = lease.history.ops.iter().enumerate();
@@ -29,7 +29,7 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
             if is_there {
                 return None;
             }
-            is_missed(sent, at, Place::Op(number))
+            is_lost(sent, at, Evidence::Op(number))
         })
     })
 }

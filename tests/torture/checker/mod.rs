@@ -1,8 +1,8 @@
-//! Whether what clients were told can be true: one file for each thing that must hold.
+//! Checks whether a history is possible: one file for each invariant.
 //!
-//! An answer is about an instant between its question and its arrival, and a request without an answer may
-//! have been done at any time, or not at all. Each check takes the reading that excuses the store most,
-//! so what it reports is certain.
+//! An answer describes an instant between its request and its arrival, and a request without an
+//! answer may have taken effect at any time, or not at all. Each check assumes the case that is
+//! best for the store, so its findings are certain.
 
 mod answers;
 mod epochs;
@@ -22,30 +22,30 @@ use tenure_core::Instant;
 use tenure_core::lease::State;
 use tenure_core::wire::{EventKind, LeaseView, PastTerm, TermView};
 
-use crate::history::{Answer, Ask, Heard, History, Op, Outcome};
+use crate::history::{Answer, Ask, History, Op, Outcome, Received};
 
-/// What a history shows that must not be.
+/// A finding in a history.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
-    /// Which check found it.
+    /// The check that found it.
     pub(crate) invariant: &'static str,
     pub(crate) lease: String,
-    /// What is wrong, as a sentence.
+    /// The finding as a sentence.
     pub(crate) what: String,
-    /// What shows it.
-    pub(crate) places: Vec<Place>,
+    /// The operations and events that show it.
+    pub(crate) evidence: Vec<Evidence>,
 }
 
-/// Where something was told.
+/// An operation or event of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
-    /// In the answer to this operation.
+pub(crate) enum Evidence {
+    /// The answer to this operation.
     Op(usize),
-    /// By this stream, so many things after its begin.
-    Heard(usize, usize),
+    /// This stream, and the index of the event in it.
+    Received(usize, usize),
 }
 
-/// Everything that must hold of one lease.
+/// The invariants of a single lease.
 const CHECKS: [(&str, Check); 8] = [
     ("exclusion", exclusion::check),
     ("holder", holder::check),
@@ -57,21 +57,21 @@ const CHECKS: [(&str, Check); 8] = [
     ("rules", rules::check),
 ];
 
-/// Looks at one lease.
+/// Checks one lease.
 type Check = fn(&Lease<'_>) -> Option<Finding>;
 
-/// What a check found, and what shows it.
-type Finding = (String, Vec<Place>);
+/// The finding of a check, and its evidence.
+type Finding = (String, Vec<Evidence>);
 
-/// Everything that is wrong with a history: of each check the first finding of each lease.
+/// All findings in a history: for each check and lease, the first one.
 pub(crate) fn check(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut add = |invariant, lease: &str, finding: Option<Finding>| {
-        found.extend(finding.map(|(what, places)| Violation {
+        found.extend(finding.map(|(what, evidence)| Violation {
             invariant,
             lease: lease.to_owned(),
             what,
-            places,
+            evidence,
         }));
     };
     let leases = leases(history);
@@ -87,43 +87,43 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     found
 }
 
-/// All that was asked and told of one lease.
+/// All requests, answers and events about one lease.
 struct Lease<'a> {
     name: &'a str,
     history: &'a History,
-    /// In the order of the questions.
+    /// In the order of sending.
     ops: Vec<(usize, &'a Op)>,
-    /// Every view of it that somebody was shown, in the order of arrival.
-    sights: Vec<Sight<'a>>,
-    /// The answers with its history, in the order of the questions.
-    histories: Vec<Told<'a>>,
-    /// The ends of terms that streams told.
-    ends: Vec<(Instant, &'a PastTerm, Place)>,
+    /// All views of the lease that clients have received, in the order of arrival.
+    observations: Vec<Observation<'a>>,
+    /// The answers with the lease's history, in the order of sending.
+    histories: Vec<HistoryAnswer<'a>>,
+    /// The ends of terms in streams.
+    ends: Vec<(Instant, &'a PastTerm, Evidence)>,
 }
 
-/// The lease as somebody was shown it.
+/// A view of the lease that a client has received.
 #[derive(Clone, Copy)]
-struct Sight<'a> {
+struct Observation<'a> {
     view: &'a LeaseView,
-    /// When the question was sent; the origin for events, of which that is not known.
+    /// When the request was sent; the origin for events, where that is unknown.
     sent: Instant,
     at: Instant,
-    place: Place,
+    evidence: Evidence,
 }
 
 /// An answer with the terms of the lease.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct HistoryAnswer<'a> {
     terms: &'a [TermView],
     sent: Instant,
     at: Instant,
-    place: Place,
+    evidence: Evidence,
 }
 
 fn leases(history: &History) -> BTreeMap<&str, Lease<'_>> {
     let mut leases = BTreeMap::new();
     for (number, op) in history.ops.iter().enumerate() {
-        let place = Place::Op(number);
+        let evidence = Evidence::Op(number);
         if !op.lease.is_empty() {
             let lease = entry(&mut leases, history, &op.lease);
             lease.ops.push((number, op));
@@ -131,45 +131,47 @@ fn leases(history: &History) -> BTreeMap<&str, Lease<'_>> {
         match op.answered() {
             Some((at, Answer::View(view))) => {
                 let lease = entry(&mut leases, history, &view.lease);
-                lease.see(op.sent, at, view, place);
+                lease.observe(op.sent, at, view, evidence);
             }
             Some((at, Answer::List(list))) => {
                 for view in &list.leases {
                     let lease = entry(&mut leases, history, &view.lease);
-                    lease.see(op.sent, at, view, place);
+                    lease.observe(op.sent, at, view, evidence);
                 }
             }
             Some((at, Answer::Terms(terms))) => {
-                entry(&mut leases, history, &op.lease).histories.push(Told {
-                    terms,
-                    sent: op.sent,
-                    at,
-                    place,
-                });
+                entry(&mut leases, history, &op.lease)
+                    .histories
+                    .push(HistoryAnswer {
+                        terms,
+                        sent: op.sent,
+                        at,
+                        evidence,
+                    });
             }
             _ => {}
         }
     }
     for (number, stream) in history.streams.iter().enumerate() {
-        for (index, (at, heard)) in stream.heard.iter().enumerate() {
-            let Heard::Event { kind, event, .. } = heard else {
+        for (index, (at, received)) in stream.received.iter().enumerate() {
+            let Received::Event { kind, event, .. } = received else {
                 continue;
             };
-            let place = Place::Heard(number, index);
+            let evidence = Evidence::Received(number, index);
             let lease = entry(&mut leases, history, &event.view.lease);
             if let Some(term) = &event.term {
-                lease.ends.push((*at, term, place));
+                lease.ends.push((*at, term, evidence));
             }
-            // A lease that is deleted is shown as it was never.
+            // A deleted lease looks like one that never existed.
             if *kind != EventKind::Deleted {
-                lease.see(Instant::default(), *at, &event.view, place);
+                lease.observe(Instant::default(), *at, &event.view, evidence);
             }
         }
     }
     for lease in leases.values_mut() {
         lease.ops.sort_by_key(|(_, op)| op.sent);
-        lease.sights.sort_by_key(|sight| sight.at);
-        lease.histories.sort_by_key(|told| told.sent);
+        lease.observations.sort_by_key(|observation| observation.at);
+        lease.histories.sort_by_key(|answer| answer.sent);
     }
     leases
 }
@@ -183,43 +185,43 @@ fn entry<'a, 'm>(
         name,
         history,
         ops: Vec::new(),
-        sights: Vec::new(),
+        observations: Vec::new(),
         histories: Vec::new(),
         ends: Vec::new(),
     })
 }
 
 impl<'a> Lease<'a> {
-    fn see(&mut self, sent: Instant, at: Instant, view: &'a LeaseView, place: Place) {
+    fn observe(&mut self, sent: Instant, at: Instant, view: &'a LeaseView, evidence: Evidence) {
         if !self.history.may_be_unwritten(view) {
-            self.sights.push(Sight {
+            self.observations.push(Observation {
                 view,
                 sent,
                 at,
-                place,
+                evidence,
             });
         }
     }
 
-    /// Until when the term that is shown certainly goes on, if nobody ends it: what is left was counted
-    /// from an instant after the question. `None` if that is not known.
+    /// The instant until which the term certainly lasts, if no request ends it: the remaining time
+    /// counts from an instant after the sending. `None` if unknown.
     ///
-    /// A renewal for a shorter time, asked for before `until`, may shorten it.
-    fn certain_end(&self, sight: &Sight<'_>, until: Instant) -> Option<Instant> {
-        let view = sight.view;
+    /// A renewal for a shorter time that was sent before `until` may shorten it.
+    fn certain_end(&self, observation: &Observation<'_>, until: Instant) -> Option<Instant> {
+        let view = observation.view;
         if view.state != State::Leased {
             return None;
         }
         let left = Duration::from_millis(view.remaining_ms?);
-        let mut end = sight.sent + left;
+        let mut end = observation.sent + left;
         for (_, op) in self.ops_of(view.holder.as_deref()?) {
             if let Ask::Renew {
                 duration_ms: Some(ms),
                 ..
             } = op.ask
-                && op.may_act_within(sight.sent, until)
+                && op.may_act_within(observation.sent, until)
             {
-                end = end.min(op.sent.max(sight.sent) + Duration::from_millis(ms));
+                end = end.min(op.sent.max(observation.sent) + Duration::from_millis(ms));
             }
         }
         Some(end)
@@ -227,15 +229,15 @@ impl<'a> Lease<'a> {
 
     /// Whether a request may have ended this holder's term after `since` and before `until`.
     fn may_be_ended(&self, holder: &str, epoch: u64, since: Instant, until: Instant) -> bool {
-        // The store gives a grant up that nobody was told of, because the client has gone.
-        let is_told = self.is_told(holder, epoch);
+        // The store gives back a grant if the client has gone before the answer.
+        let is_answered = self.is_answered(holder, epoch);
         self.ops.iter().any(|(_, op)| {
             let is_own = op.holder.as_deref() == Some(holder);
             let ends = match op.ask {
                 Ask::Break { .. } | Ask::HandOver { id: None, .. } => true,
                 Ask::Release { .. } | Ask::HandOver { .. } => is_own,
                 Ask::Acquire { .. } => {
-                    is_own && !is_told && matches!(op.outcome, Outcome::Unknown { .. })
+                    is_own && !is_answered && matches!(op.outcome, Outcome::Unknown { .. })
                 }
                 _ => false,
             };
@@ -243,8 +245,8 @@ impl<'a> Lease<'a> {
         })
     }
 
-    /// Whether the holder itself was ever answered that it holds under this epoch.
-    fn is_told(&self, holder: &str, epoch: u64) -> bool {
+    /// Whether the holder itself has an answer that it holds under this epoch.
+    fn is_answered(&self, holder: &str, epoch: u64) -> bool {
         self.ops_of(holder)
             .any(|(_, op)| op.view().is_some_and(|(_, view)| view.epoch == Some(epoch)))
     }
@@ -261,29 +263,32 @@ impl<'a> Lease<'a> {
         deletions.any(|(_, op)| op.may_act_within(since, until))
     }
 
-    /// All epochs that anybody was shown.
+    /// All epochs that any client has seen.
     fn epochs(&self) -> BTreeSet<u64> {
-        let seen = self.sights.iter().filter_map(|sight| sight.view.epoch);
-        let terms = self.histories.iter().flat_map(|told| told.terms);
+        let seen = self
+            .observations
+            .iter()
+            .filter_map(|observation| observation.view.epoch);
+        let terms = self.histories.iter().flat_map(|answer| answer.terms);
         seen.chain(terms.map(|term| term.epoch)).collect()
     }
 }
 
-/// A number that somebody was shown.
+/// A number that a client has seen.
 #[derive(Clone, Copy)]
-struct Shown {
+struct ObservedNumber {
     number: u64,
     sent: Instant,
     at: Instant,
-    place: Place,
+    evidence: Evidence,
 }
 
-/// Two of these, of which the second one was asked for when the first one was known, and is smaller.
-fn step_back(mut shown: Vec<Shown>) -> Option<(Shown, Shown)> {
+/// Two numbers, where the second is smaller and was requested after the first was known.
+fn step_back(mut shown: Vec<ObservedNumber>) -> Option<(ObservedNumber, ObservedNumber)> {
     shown.sort_by_key(|shown| shown.at);
     let mut arrived = shown.clone().into_iter().peekable();
     shown.sort_by_key(|shown| shown.sent);
-    let mut greatest: Option<Shown> = None;
+    let mut greatest: Option<ObservedNumber> = None;
     for later in shown {
         while let Some(earlier) = arrived.next_if(|earlier| earlier.at < later.sent) {
             if greatest.is_none_or(|greatest| earlier.number > greatest.number) {

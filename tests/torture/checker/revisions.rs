@@ -1,49 +1,49 @@
-//! Revisions of a lease never go back, and each shows the lease in one way.
+//! The revisions of a lease never decrease, and each has one content.
 
 use std::collections::BTreeMap;
 
 use tenure_core::wire::LeaseView;
 
-use super::{Finding, Lease, Shown, Sight, step_back};
+use super::{Finding, Lease, Observation, ObservedNumber, step_back};
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     two_contents(lease).or_else(|| backwards(lease))
 }
 
 fn two_contents(lease: &Lease<'_>) -> Option<Finding> {
-    let mut first_of: BTreeMap<u64, &Sight<'_>> = BTreeMap::new();
-    for sight in &lease.sights {
-        let view = sight.view;
-        let first = *first_of.entry(view.revision).or_insert(sight);
+    let mut first_of: BTreeMap<u64, &Observation<'_>> = BTreeMap::new();
+    for observation in &lease.observations {
+        let view = observation.view;
+        let first = *first_of.entry(view.revision).or_insert(observation);
         if content(first.view) != content(view) {
             let what = format!(
-                "revision {} was shown as {:?} and as {:?}",
+                "revision {} has two contents, {:?} and {:?}",
                 view.revision,
                 content(first.view),
                 content(view)
             );
-            return Some((what, vec![first.place, sight.place]));
+            return Some((what, vec![first.evidence, observation.evidence]));
         }
     }
     None
 }
 
-/// What does not change but with the revision.
+/// The fields that only change with the revision.
 const fn content(view: &LeaseView) -> impl PartialEq + std::fmt::Debug + '_ {
     (view.state, &view.holder, view.epoch, &view.metadata)
 }
 
 fn backwards(lease: &Lease<'_>) -> Option<Finding> {
-    let shown = lease.sights.iter().map(|sight| Shown {
-        number: sight.view.revision,
-        sent: sight.sent,
-        at: sight.at,
-        place: sight.place,
+    let shown = lease.observations.iter().map(|observation| ObservedNumber {
+        number: observation.view.revision,
+        sent: observation.sent,
+        at: observation.at,
+        evidence: observation.evidence,
     });
     let (before, after) = step_back(shown.collect())?;
     let what = format!(
-        "revision {} was shown when revision {} was known already",
+        "revision {} was shown after revision {} was known",
         after.number, before.number
     );
-    Some((what, vec![before.place, after.place]))
+    Some((what, vec![before.evidence, after.evidence]))
 }

@@ -1,4 +1,4 @@
-//! The rules of leases, followed in the order of revisions, allow all of it.
+//! All answers are possible by the rules of leases, in the order of revisions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tenure_core::lease::{LeaseDuration, LeaseId};
 use tenure_core::wire::LeaseView;
 use tenure_tests::history::{self, Call, Seen, What};
 
-use super::{Finding, Lease, Place};
+use super::{Evidence, Finding, Lease};
 use crate::history::{Ask, Op};
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
-    // The answer to a deletion does not say when it was done.
+    // The answer to a deletion does not contain its revision.
     if lease.may_be_deleted(Instant::default(), Instant::default() + Duration::MAX) {
         return None;
     }
@@ -28,17 +28,17 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     });
     let calls: Vec<Call> = ops.filter_map(|(_, op)| call(op, &changed)).collect();
     let (_, violation) = history::check(&calls).err()?;
-    // The judge names epochs; these are where they were told.
+    // The history check names epochs; these observations contain them.
     let text = format!("{violation:?}");
-    let told = lease.sights.iter().filter(|sight| {
-        sight
+    let observed = lease.observations.iter().filter(|observation| {
+        observation
             .view
             .epoch
             .is_some_and(|epoch| text.contains(&epoch.to_string()))
     });
-    let mut places: Vec<Place> = told.map(|sight| sight.place).collect();
-    places.truncate(4);
-    Some((text, places))
+    let mut evidence: Vec<Evidence> = observed.map(|observation| observation.evidence).collect();
+    evidence.truncate(4);
+    Some((text, evidence))
 }
 
 fn call(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<Call> {
@@ -68,7 +68,7 @@ fn seen(view: &LeaseView) -> Seen {
 fn what(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<What> {
     let fixed = |ms| LeaseDuration::Fixed(Duration::from_millis(ms));
     Some(match &op.ask {
-        // The judge takes each id that acquires for a term of its own.
+        // The history check expects a term of its own for each id that acquires.
         Ask::Acquire {
             id, duration_ms, ..
         } if changed.contains(id) => What::Renew {

@@ -1,14 +1,14 @@
-//! The history of a lease has every term once and in order, and keeps to what it has told.
+//! The history of a lease has every term once and in order, and past terms do not change.
 
 use std::collections::BTreeMap;
 
 use tenure_core::lease::State;
 use tenure_core::wire::TermView;
 
-use super::{Finding, Lease, Place, Told};
+use super::{Evidence, Finding, HistoryAnswer, Lease};
 use crate::history::Ask;
 
-/// How many terms a store remembers of a lease by default.
+/// The number of terms per lease that a store remembers by default.
 const MOST: usize = 100;
 
 pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
@@ -16,14 +16,22 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
     histories
         .iter()
         .find_map(out_of_order)
-        .or_else(|| histories.iter().find_map(|told| causeless(lease, told)))
-        .or_else(|| histories.iter().find_map(|told| incomplete(lease, told)))
-        .or_else(|| taken_back(lease))
-        .or_else(|| goes_on(lease))
+        .or_else(|| {
+            histories
+                .iter()
+                .find_map(|answer| without_cause(lease, answer))
+        })
+        .or_else(|| {
+            histories
+                .iter()
+                .find_map(|answer| incomplete(lease, answer))
+        })
+        .or_else(|| changed_later(lease))
+        .or_else(|| is_running_after_its_end(lease))
 }
 
-fn out_of_order(told: &Told<'_>) -> Option<Finding> {
-    let wrong = told.terms.windows(2).find(|pair| {
+fn out_of_order(answer: &HistoryAnswer<'_>) -> Option<Finding> {
+    let wrong = answer.terms.windows(2).find(|pair| {
         let [newer, older] = [&pair[0], &pair[1]];
         newer.epoch <= older.epoch || older.end.is_none()
     })?;
@@ -31,16 +39,16 @@ fn out_of_order(told: &Told<'_>) -> Option<Finding> {
         "the history has epoch {} before epoch {}, whose end is {:?}",
         wrong[0].epoch, wrong[1].epoch, wrong[1].end
     );
-    Some((what, vec![told.place]))
+    Some((what, vec![answer.evidence]))
 }
 
-/// A term that somebody broke or handed over, though nobody asked for that.
-fn causeless(lease: &Lease<'_>, told: &Told<'_>) -> Option<Finding> {
+/// A term whose end is a break or a hand-over without such a request.
+fn without_cause(lease: &Lease<'_>, answer: &HistoryAnswer<'_>) -> Option<Finding> {
     use tenure_core::lease::TermEnd::{Broken, HandedOver};
-    let wrong = told.terms.iter().find(|term| {
+    let wrong = answer.terms.iter().find(|term| {
         let may_be_due_to = |is_cause: fn(&Ask) -> bool| {
             let mut ops = lease.ops.iter();
-            ops.any(|(_, op)| is_cause(&op.ask) && op.may_act_within(op.sent, told.at))
+            ops.any(|(_, op)| is_cause(&op.ask) && op.may_act_within(op.sent, answer.at))
         };
         match term.end {
             Some(Broken) => !may_be_due_to(|ask| matches!(ask, Ask::Break { .. })),
@@ -49,90 +57,97 @@ fn causeless(lease: &Lease<'_>, told: &Told<'_>) -> Option<Finding> {
         }
     })?;
     let what = format!(
-        "epoch {} is told to be {:?}, and nobody asked for that",
+        "epoch {} has the end {:?}, without such a request",
         wrong.epoch, wrong.end
     );
-    Some((what, vec![told.place]))
+    Some((what, vec![answer.evidence]))
 }
 
-/// A term that was known when the history was asked for, and is not in it.
-fn incomplete(lease: &Lease<'_>, told: &Told<'_>) -> Option<Finding> {
-    let oldest = told.terms.last().map_or(0, |term| term.epoch);
-    let is_whole = told.terms.len() < MOST;
-    let known = lease.sights.iter().take_while(|sight| sight.at < told.sent);
-    let missing = known.filter(|sight| {
-        sight.view.epoch.is_some_and(|epoch| {
-            let is_there = told.terms.iter().any(|term| term.epoch == epoch);
+/// A term that was known before the request for the history, and is not in it.
+fn incomplete(lease: &Lease<'_>, answer: &HistoryAnswer<'_>) -> Option<Finding> {
+    let oldest = answer.terms.last().map_or(0, |term| term.epoch);
+    let is_whole = answer.terms.len() < MOST;
+    let known = lease
+        .observations
+        .iter()
+        .take_while(|observation| observation.at < answer.sent);
+    let missing = known.filter(|observation| {
+        observation.view.epoch.is_some_and(|epoch| {
+            let is_there = answer.terms.iter().any(|term| term.epoch == epoch);
             !is_there && (is_whole || epoch > oldest)
         })
     });
-    let mut missing = missing.filter(|sight| !lease.may_be_deleted(sight.sent, told.at));
-    let sight = missing.next()?;
-    let what = format!("the history lacks epoch {:?}", sight.view.epoch?);
-    Some((what, vec![sight.place, told.place]))
+    let mut missing =
+        missing.filter(|observation| !lease.may_be_deleted(observation.sent, answer.at));
+    let observation = missing.next()?;
+    let what = format!(
+        "the history does not contain epoch {:?}",
+        observation.view.epoch?
+    );
+    Some((what, vec![observation.evidence, answer.evidence]))
 }
 
-/// A term that was told to have ended, and later in another way or not.
-fn taken_back(lease: &Lease<'_>) -> Option<Finding> {
+/// An ended term that later has another end or none.
+fn changed_later(lease: &Lease<'_>) -> Option<Finding> {
     let mut arrived: Vec<_> = lease.histories.iter().collect();
-    arrived.sort_by_key(|told| told.at);
+    arrived.sort_by_key(|answer| answer.at);
     let mut arrived = arrived.into_iter().peekable();
-    let mut ended: BTreeMap<u64, (&TermView, &Told<'_>)> = BTreeMap::new();
-    for told in &lease.histories {
-        while let Some(earlier) = arrived.next_if(|earlier| earlier.at < told.sent) {
+    let mut ended: BTreeMap<u64, (&TermView, &HistoryAnswer<'_>)> = BTreeMap::new();
+    for answer in &lease.histories {
+        while let Some(earlier) = arrived.next_if(|earlier| earlier.at < answer.sent) {
             let terms = earlier.terms.iter().filter(|term| term.end.is_some());
             for term in terms {
                 ended.entry(term.epoch).or_insert((term, earlier));
             }
         }
-        let oldest = told.terms.last().map_or(0, |term| term.epoch);
+        let oldest = answer.terms.last().map_or(0, |term| term.epoch);
         for (epoch, (before, earlier)) in &ended {
-            let after = told.terms.iter().find(|term| term.epoch == *epoch);
+            let after = answer.terms.iter().find(|term| term.epoch == *epoch);
             let is_wrong = match after {
                 Some(after) => after != *before,
                 None => {
-                    let may_be_gone = told.terms.len() >= MOST && *epoch < oldest;
-                    !may_be_gone && !lease.may_be_deleted(earlier.sent, told.at)
+                    let may_be_gone = answer.terms.len() >= MOST && *epoch < oldest;
+                    !may_be_gone && !lease.may_be_deleted(earlier.sent, answer.at)
                 }
             };
             if is_wrong {
                 let what = format!(
-                    "the history had told {}; then it told {}",
+                    "the history had {}; later it has {}",
                     text(Some(before)),
                     text(after)
                 );
-                return Some((what, vec![earlier.place, told.place]));
+                return Some((what, vec![earlier.evidence, answer.evidence]));
             }
         }
     }
     None
 }
 
-/// A term that was told to have ended, and then goes on.
-fn goes_on(lease: &Lease<'_>) -> Option<Finding> {
-    let by_histories = lease.histories.iter().flat_map(|told| {
-        let ended = told.terms.iter().filter(|term| term.end.is_some());
-        ended.map(move |term| (told.at, term.epoch, told.place))
+/// An ended term that later is running.
+fn is_running_after_its_end(lease: &Lease<'_>) -> Option<Finding> {
+    let by_histories = lease.histories.iter().flat_map(|answer| {
+        let ended = answer.terms.iter().filter(|term| term.end.is_some());
+        ended.map(move |term| (answer.at, term.epoch, answer.evidence))
     });
     let ends = lease.ends.iter();
-    let by_events = ends.map(|(at, term, place)| (*at, term.epoch, *place));
+    let by_events = ends.map(|(at, term, evidence)| (*at, term.epoch, *evidence));
     let mut ended = BTreeMap::new();
-    for (at, epoch, place) in by_histories.chain(by_events) {
-        let first = ended.entry(epoch).or_insert((at, place));
-        *first = (*first).min((at, place));
+    for (at, epoch, evidence) in by_histories.chain(by_events) {
+        let first = ended.entry(epoch).or_insert((at, evidence));
+        *first = (*first).min((at, evidence));
     }
-    lease.sights.iter().find_map(|sight| {
-        let epoch = sight.view.epoch?;
-        let (at, place): &(_, Place) = ended.get(&epoch)?;
-        let is_held = matches!(sight.view.state, State::Leased | State::Breaking);
-        let what = || format!("epoch {epoch} was told to have ended, and goes on");
-        (is_held && *at < sight.sent).then(|| (what(), vec![*place, sight.place]))
+    lease.observations.iter().find_map(|observation| {
+        let epoch = observation.view.epoch?;
+        let (at, evidence): &(_, Evidence) = ended.get(&epoch)?;
+        let is_held = matches!(observation.view.state, State::Leased | State::Breaking);
+        let what = || format!("epoch {epoch} had ended, and is running");
+        (is_held && *at < observation.sent).then(|| (what(), vec![*evidence, observation.evidence]))
     })
 }
 
 fn text(term: Option<&TermView>) -> String {
     let Some(term) = term else {
-        return "nothing of it".into();
+        return "no such term".into();
     };
     let ended_at = term.ended_at.as_deref().unwrap_or("no time");
     format!(

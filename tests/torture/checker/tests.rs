@@ -1,4 +1,4 @@
-//! Made-up histories: a good one passes, and each check finds what breaks it.
+//! Made-up histories: a valid one passes, and each check finds its violation.
 
 use tenure_core::lease::{LeaseId, TermEnd};
 use tenure_core::wire::{Code, EventKind, LeaseEvent, LeaseList, Problem};
@@ -14,7 +14,8 @@ const fn id(number: u64) -> LeaseId {
     LeaseId::from_random_bits(0, number)
 }
 
-/// Held by c1 under epoch 1 and so on, with so much left; or not held, under epoch 0.
+/// The view of a lease that c1 holds under epoch 1 (and so on) with this remaining time; epoch 0
+/// means that it is free.
 fn view(epoch: u64, left: u64, revision: u64) -> LeaseView {
     let is_held = epoch > 0;
     LeaseView {
@@ -76,7 +77,7 @@ const fn asks(number: u64, wait_ms: u64) -> Ask {
     }
 }
 
-/// c1 is granted under epoch 1, for a second.
+/// A grant to c1 under epoch 1 (and so on) for a second.
 fn acquire(epoch: u64, sent: u64, ms: u64, revision: u64) -> Op {
     op(
         Some(epoch),
@@ -99,7 +100,7 @@ fn release(epoch: u64, sent: u64, ms: u64, revision: u64) -> Op {
     op(Some(epoch), ask, sent, shown(ms, view(0, 0, revision)))
 }
 
-fn look(sent: u64, ms: u64, view: LeaseView) -> Op {
+fn read(sent: u64, ms: u64, view: LeaseView) -> Op {
     op(None, Ask::View, sent, shown(ms, view))
 }
 
@@ -123,8 +124,8 @@ fn terms(sent: u64, ms: u64, terms: &[TermView]) -> Op {
     )
 }
 
-fn event(kind: EventKind, epoch: u64, revision: u64) -> Heard {
-    Heard::Event {
+fn event(kind: EventKind, epoch: u64, revision: u64) -> Received {
+    Received::Event {
         kind,
         id: Some(revision),
         event: Box::new(LeaseEvent {
@@ -136,14 +137,14 @@ fn event(kind: EventKind, epoch: u64, revision: u64) -> Heard {
     }
 }
 
-/// One thing heard in each millisecond from this one on.
-fn stream(begin: u64, heard: Vec<Heard>) -> Stream {
+/// One event per millisecond, starting at `begin`.
+fn stream(begin: u64, received: Vec<Received>) -> Stream {
     let times = (begin..).map(at);
     Stream {
         client: "w".into(),
         lease: None,
         renewed: true,
-        heard: times.zip(heard).collect(),
+        received: times.zip(received).collect(),
     }
 }
 
@@ -169,22 +170,22 @@ fn finds(invariant: &str, ops: Vec<Op>) {
 }
 
 #[track_caller]
-fn is_fine(ops: Vec<Op>) {
+fn is_valid(ops: Vec<Op>) {
     let violations = check(&with(ops, Vec::new()));
     assert!(violations.is_empty(), "{violations:?}");
 }
 
 #[test]
-fn terms_that_follow_one_another_are_fine() {
+fn consecutive_terms_are_valid() {
     let ended = term(1, Some(TermEnd::Released), 5);
     let ops = vec![
         acquire(1, 0, 10, 5),
         renew(1, 500, shown(510, view(1, 1_000, 5))),
         release(1, 900, 910, 6),
         acquire(2, 905, 915, 7),
-        look(920, 930, view(2, 990, 7)),
+        read(920, 930, view(2, 990, 7)),
         terms(940, 950, &[term(2, None, 0), ended.clone()]),
-        // It expires, and another one has waited for that.
+        // The lease expires while another client waits for it.
         op(
             Some(3),
             asks(3, 8_000),
@@ -197,25 +198,25 @@ fn terms_that_follow_one_another_are_fine() {
             &[term(3, None, 0), term(2, Some(TermEnd::Expired), 9), ended],
         ),
     ];
-    let told = vec![
-        Heard::Opened(None),
-        Heard::Reset(4),
+    let answers = vec![
+        Received::Opened(None),
+        Received::Reset(4),
         event(EventKind::Granted, 1, 5),
         event(EventKind::Released, 0, 6),
         event(EventKind::Granted, 2, 7),
         event(EventKind::Expired, 0, 8),
-        Heard::Opened(Some(8)),
+        Received::Opened(Some(8)),
         event(EventKind::Granted, 3, 9),
-        Heard::End,
+        Received::End,
     ];
-    let violations = check(&with(ops, vec![stream(2_100, told)]));
+    let violations = check(&with(ops, vec![stream(2_100, answers)]));
     assert!(violations.is_empty(), "{violations:?}");
 }
 
-/// The client of epoch 1 waited over one connection, gave that up, and was answered over another one. Then the
-/// store takes the lease away because the first connection is gone.
+/// The client of epoch 1 waited over one connection, closed it, and got its answer over another
+/// one. Then the store takes the lease away because the first connection is closed.
 #[test]
-fn a_grant_within_the_time_of_a_holder_is_found() {
+fn a_grant_during_the_term_of_another_holder_is_found() {
     let ops = |again| {
         vec![
             op(Some(1), asks(1, 8_000), 0, lost(300)),
@@ -229,17 +230,17 @@ fn a_grant_within_the_time_of_a_holder_is_found() {
         ]
     };
     finds("exclusion", ops(shown(1_205, view(1, 1_000, 6))));
-    // Nobody was told of it.
-    is_fine(ops(lost(1_205)));
+    // The client has no answer.
+    is_valid(ops(lost(1_205)));
 }
 
 #[test]
-fn a_term_that_is_over_early_is_found_though_nobody_else_is_granted() {
+fn a_term_that_ends_early_is_found_even_without_another_grant() {
     finds(
         "exclusion",
-        vec![acquire(1, 0, 10, 5), look(500, 510, view(0, 0, 6))],
+        vec![acquire(1, 0, 10, 5), read(500, 510, view(0, 0, 6))],
     );
-    is_fine(vec![acquire(1, 0, 10, 5), look(990, 1_010, view(0, 0, 6))]);
+    is_valid(vec![acquire(1, 0, 10, 5), read(990, 1_010, view(0, 0, 6))]);
     let ended = term(1, Some(TermEnd::Expired), 9);
     finds(
         "exclusion",
@@ -248,21 +249,21 @@ fn a_term_that_is_over_early_is_found_though_nobody_else_is_granted() {
 }
 
 #[test]
-fn a_release_a_break_or_a_shorter_renewal_excuses_an_early_end() {
+fn a_release_a_break_or_a_shorter_renewal_explains_an_early_end() {
     let shorter = Ask::Renew {
         id: id(1),
         duration_ms: Some(200),
     };
     let end = Ask::Break { period_ms: Some(0) };
-    for excuse in [
+    for cause in [
         op(Some(1), Ask::Release { id: id(1) }, 100, lost(150)),
         op(Some(1), shorter, 100, lost(150)),
         op(None, end, 100, lost(150)),
     ] {
         let next = op(Some(2), asks(2, 500), 120, shown(410, view(2, 1_000, 8)));
-        is_fine(vec![acquire(1, 0, 10, 5), excuse, next]);
+        is_valid(vec![acquire(1, 0, 10, 5), cause, next]);
     }
-    // Another one's does not, nor one that was refused.
+    // A release by another holder, or a refused one, does not.
     let others = op(Some(3), Ask::Release { id: id(3) }, 100, lost(150));
     finds(
         "exclusion",
@@ -281,28 +282,28 @@ fn a_release_a_break_or_a_shorter_renewal_excuses_an_early_end() {
 }
 
 #[test]
-fn a_holder_that_is_refused_in_its_time_is_found() {
+fn a_refusal_of_the_holder_during_its_term_is_found() {
     let no = |sent, ms| renew(1, sent, refused(ms, Code::LeaseIdMismatch));
     finds("holder", vec![acquire(1, 0, 10, 5), no(500, 510)]);
-    is_fine(vec![acquire(1, 0, 10, 5), no(980, 1_010)]);
-    // It holds under another id since.
+    is_valid(vec![acquire(1, 0, 10, 5), no(980, 1_010)]);
+    // The holder has another id since.
     let change = Ask::Change {
         id: id(1),
         proposed: id(9),
     };
     let changed = op(Some(1), change, 100, shown(110, view(1, 890, 6)));
-    is_fine(vec![acquire(1, 0, 10, 5), changed, no(500, 510)]);
+    is_valid(vec![acquire(1, 0, 10, 5), changed, no(500, 510)]);
 }
 
 #[test]
-fn an_epoch_that_goes_back_or_has_two_holders_is_found() {
+fn an_epoch_that_decreases_or_has_two_holders_is_found() {
     finds(
         "epochs",
-        vec![acquire(2, 0, 10, 5), look(2_000, 2_010, view(1, 100, 9))],
+        vec![acquire(2, 0, 10, 5), read(2_000, 2_010, view(1, 100, 9))],
     );
     let mut other = view(1, 900, 5);
     other.holder = Some("c7".into());
-    finds("epochs", vec![acquire(1, 0, 10, 5), look(100, 110, other)]);
+    finds("epochs", vec![acquire(1, 0, 10, 5), read(100, 110, other)]);
     let verified = Answer::Verified {
         current: false,
         epoch: Some(1),
@@ -331,18 +332,18 @@ fn a_lease_id_that_is_granted_twice_is_found() {
 }
 
 #[test]
-fn a_revision_that_goes_back_or_shows_two_things_is_found() {
-    let ops = vec![acquire(1, 0, 10, 5), look(20, 30, view(1, 900, 4))];
+fn a_revision_that_decreases_or_has_two_contents_is_found() {
+    let ops = vec![acquire(1, 0, 10, 5), read(20, 30, view(1, 900, 4))];
     finds("revisions", ops);
-    let ops = vec![release(1, 0, 10, 5), look(2, 12, view(2, 900, 5))];
+    let ops = vec![release(1, 0, 10, 5), read(2, 12, view(2, 900, 5))];
     finds("revisions", ops);
 }
 
 #[test]
 fn a_history_that_lacks_a_term_or_has_it_twice_is_found() {
     let ended = || term(1, Some(TermEnd::Released), 5);
-    let lives = || term(2, None, 0);
-    let told = |list: &[TermView]| {
+    let running = || term(2, None, 0);
+    let answers = |list: &[TermView]| {
         vec![
             acquire(1, 0, 10, 5),
             release(1, 20, 30, 6),
@@ -350,20 +351,23 @@ fn a_history_that_lacks_a_term_or_has_it_twice_is_found() {
             terms(60, 70, list),
         ]
     };
-    is_fine(told(&[lives(), ended()]));
-    finds("terms", told(&[lives()]));
-    finds("terms", told(&[lives(), ended(), ended()]));
-    finds("terms", told(&[ended(), lives()]));
-    // It was the holder that ended it.
-    finds("terms", told(&[lives(), term(1, Some(TermEnd::Broken), 5)]));
+    is_valid(answers(&[running(), ended()]));
+    finds("terms", answers(&[running()]));
+    finds("terms", answers(&[running(), ended(), ended()]));
+    finds("terms", answers(&[ended(), running()]));
+    // The holder itself ended the term.
+    finds(
+        "terms",
+        answers(&[running(), term(1, Some(TermEnd::Broken), 5)]),
+    );
 }
 
 #[test]
-fn a_history_that_takes_an_end_back_is_found() {
+fn a_history_that_changes_an_end_is_found() {
     let ended = || term(1, Some(TermEnd::Expired), 1_000);
     let first = || vec![acquire(1, 0, 10, 5), terms(1_100, 1_110, &[ended()])];
     let then = |op| first().into_iter().chain([op]).collect();
-    is_fine(then(terms(1_200, 1_210, &[ended()])));
+    is_valid(then(terms(1_200, 1_210, &[ended()])));
     finds("terms", then(terms(1_200, 1_210, &[term(1, None, 0)])));
     finds(
         "terms",
@@ -381,7 +385,7 @@ fn a_history_that_takes_an_end_back_is_found() {
 }
 
 #[test]
-fn a_lease_that_is_lost_is_found() {
+fn a_lost_lease_is_found() {
     let gone = || op(None, Ask::View, 2_000, refused(2_010, Code::UnknownLease));
     let listed = Answer::List(LeaseList {
         leases: Vec::new(),
@@ -396,11 +400,11 @@ fn a_lease_that_is_lost_is_found() {
         ],
     );
     let delete = op(None, Ask::Delete, 1_500, lost(1_510));
-    is_fine(vec![acquire(1, 0, 10, 5), delete, gone()]);
+    is_valid(vec![acquire(1, 0, 10, 5), delete, gone()]);
 }
 
 #[test]
-fn what_the_rules_of_leases_do_not_allow_is_found() {
+fn an_answer_against_the_rules_of_leases_is_found() {
     let release = op(
         Some(9),
         Ask::Release { id: id(9) },
@@ -414,14 +418,14 @@ fn what_the_rules_of_leases_do_not_allow_is_found() {
 }
 
 #[test]
-fn an_answer_that_the_api_does_not_have_is_found() {
-    let strange = Answer::Strange {
+fn an_answer_outside_the_api_is_found() {
+    let unexpected = Answer::Unexpected {
         status: 200,
         body: "[]".into(),
     };
     finds(
         "answers",
-        vec![op(None, Ask::View, 0, answered(10, strange))],
+        vec![op(None, Ask::View, 0, answered(10, unexpected))],
     );
     finds(
         "answers",
@@ -429,46 +433,50 @@ fn an_answer_that_the_api_does_not_have_is_found() {
     );
 }
 
-/// What is found in a stream beside a grant and a release that everybody knows of.
-fn found_by_stream(heard: Vec<Heard>) -> bool {
+/// Whether a stream beside a known grant and a known release has a violation.
+fn found_by_stream(received: Vec<Received>) -> bool {
     let ops = vec![acquire(1, 0, 10, 5), release(1, 20, 30, 6)];
-    let found = found_in(&with(ops, vec![stream(5_000, heard)]));
+    let found = found_in(&with(ops, vec![stream(5_000, received)]));
     assert!(found.is_empty() || found == ["events"], "{found:?}");
     !found.is_empty()
 }
 
 #[test]
-fn a_stream_that_repeats_leaves_out_or_tells_a_secret_is_found() {
+fn a_stream_that_repeats_or_skips_events_or_contains_a_secret_is_found() {
     let granted = || event(EventKind::Granted, 1, 5);
     let released = || event(EventKind::Released, 0, 6);
-    let whole = || vec![Heard::Reset(4), granted(), released(), Heard::End];
+    let whole = || vec![Received::Reset(4), granted(), released(), Received::End];
     assert!(!found_by_stream(whole()));
-    // After a reset nothing is missed.
-    assert!(!found_by_stream(vec![Heard::Reset(6), Heard::End]));
-    assert!(found_by_stream(vec![Heard::Reset(4), released()]));
+    // After a reset nothing is missing.
+    assert!(!found_by_stream(vec![Received::Reset(6), Received::End]));
+    assert!(found_by_stream(vec![Received::Reset(4), released()]));
     assert!(found_by_stream(vec![
-        Heard::Reset(4),
+        Received::Reset(4),
         released(),
         granted()
     ]));
     assert!(found_by_stream(vec![
-        Heard::Reset(4),
+        Received::Reset(4),
         granted(),
         released(),
         released()
     ]));
     assert!(found_by_stream(vec![
-        Heard::Reset(4),
+        Received::Reset(4),
         granted(),
-        Heard::End
+        Received::End
     ]));
     assert!(found_by_stream(vec![
-        Heard::Reset(4),
-        Heard::Strange("what".into())
+        Received::Reset(4),
+        Received::Unexpected("what".into())
     ]));
     let mut secret = granted();
-    if let Heard::Event { has_lease_id, .. } = &mut secret {
+    if let Received::Event { has_lease_id, .. } = &mut secret {
         *has_lease_id = true;
     }
-    assert!(found_by_stream(vec![Heard::Reset(4), secret, released()]));
+    assert!(found_by_stream(vec![
+        Received::Reset(4),
+        secret,
+        released()
+    ]));
 }

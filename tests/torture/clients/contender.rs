@@ -1,17 +1,17 @@
-//! Clients that want a lease, hold it for a while, and end in all the ways there are.
+//! Clients that acquire a lease, hold it for a while, and end their terms in every possible way.
 
 use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
 use tenure_core::wire::Code;
 
-use super::{Asked, QUIET, ROUGH, SPARSE, Session, lease_id};
+use super::{QUIET, ROUGH, RequestResult, SPARSE, Session, lease_id};
 use crate::history::{Answer, Ask};
 
-/// For how long a client that does not give up waits for an answer.
+/// How long a patient client waits for an answer.
 const PATIENT: Duration = Duration::from_secs(12);
 
-/// How often a client asks again with the same lease id.
+/// How often a client repeats an acquire with the same lease id.
 const ASKS: usize = 12;
 
 /// One attempt to hold a lease.
@@ -44,7 +44,7 @@ impl Attempt {
 pub(super) async fn run(mut session: Session, client: u64) {
     let is_sparse = client % 8 == 7;
     for number in 0.. {
-        if session.world.is_over() {
+        if session.state.is_over() {
             return;
         }
         let attempt = begin(&mut session, client, number, is_sparse);
@@ -66,7 +66,7 @@ fn begin(session: &mut Session, client: u64, number: u64, is_sparse: bool) -> At
         session.dice.one_of(&ROUGH)
     };
     let holder = format!("{}-{number}", session.name);
-    session.world.attempt(lease, holder.clone());
+    session.state.attempt(lease, holder.clone());
     Attempt {
         client,
         number,
@@ -86,7 +86,7 @@ fn begin(session: &mut Session, client: u64, number: u64, is_sparse: bool) -> At
     }
 }
 
-/// How long to wait for an answer.
+/// The time to wait for an answer.
 fn patience(session: &mut Session, attempt: &Attempt) -> Duration {
     if attempt.is_impatient {
         session.millis(50, 500)
@@ -95,44 +95,54 @@ fn patience(session: &mut Session, attempt: &Attempt) -> Duration {
     }
 }
 
-/// Asks until an answer comes, always with the same lease id. Tells whether it holds.
+/// Repeats the acquire with the same lease id until an answer comes. Returns whether the client
+/// holds the lease.
 async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
     session.keep_spare().await;
-    for turn in 0..ASKS {
-        if session.world.is_over() {
+    for round in 0..ASKS {
+        if session.state.is_over() {
             return false;
         }
-        // Over a connection that it has, or over a new one.
-        let line = if session.happens(70) {
-            session.line().await
+        // Over an open connection or a new one.
+        let connection = if session.happens(70) {
+            session.connection().await
         } else {
-            session.new_line().await
+            session.new_connection().await
         };
-        let Some(line) = line else { continue };
-        // What is given up while the store is stopped must be waited for over the next connection, at least
-        // by some, until the store goes on: their first connection is what it finds closed then.
-        let patience = match (attempt.is_impatient, turn) {
+        let Some(connection) = connection else {
+            continue;
+        };
+        // Some clients that give up while the store is stopped must wait over their next connection
+        // until the store resumes: it then finds their first connection closed.
+        let patience = match (attempt.is_impatient, round) {
             (true, 0) => session.millis(50, 500),
             (true, _) => session.millis(50, 2_000),
             (false, _) => PATIENT,
         };
         let holder = Some(attempt.holder.as_str());
-        let asked = session.ask_over(line, attempt.lease, holder, attempt.acquire(), patience);
+        let asked = session.ask_over(
+            connection,
+            attempt.lease,
+            holder,
+            attempt.acquire(),
+            patience,
+        );
         match asked.await {
-            Asked::Answered(Answer::View(_)) => return true,
-            Asked::Answered(Answer::Refused(problem)) if problem.status >= 500 => {
+            RequestResult::Answered(Answer::View(_)) => return true,
+            RequestResult::Answered(Answer::Refused(problem)) if problem.status >= 500 => {
                 session.pause(20, 150).await;
             }
-            Asked::Answered(_) => return false,
-            Asked::Broken => session.pause(5, 50).await,
-            // Before or after it asks again, or only when the answer has come.
-            Asked::Late(late) => match session.dice.below(3) {
+            RequestResult::Answered(_) => return false,
+            RequestResult::Broken => session.pause(5, 50).await,
+            // The client closes the connection before or after the next acquire, or only after the
+            // answer.
+            RequestResult::Late(late) => match session.dice.below(3) {
                 0 => late.give_up(),
                 1 => late.give_up_after(session.millis(0, 12)),
                 _ => late.give_up_after(session.millis(500, 3_000)),
             },
         }
-        // Somebody else may have to try it: so an answer never comes to anybody.
+        // The client gives up, so no client gets the answer.
         if session.happens(4) {
             return false;
         }
@@ -140,7 +150,7 @@ async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
     false
 }
 
-/// Holds the lease for a while, and does what a holder may do.
+/// Holds the lease for a while, with random requests of a holder.
 async fn hold(session: &mut Session, mut attempt: Attempt) -> Attempt {
     let steps = if attempt.is_sparse {
         session.dice.one_of(&[0, 0, 1])
@@ -173,10 +183,10 @@ async fn hold(session: &mut Session, mut attempt: Attempt) -> Attempt {
             },
         };
         let is_change = matches!(ask, Ask::Change { .. });
-        match ask_surely(session, &attempt, ask).await {
+        match ask_until_answered(session, &attempt, ask).await {
             Some(Answer::View(_)) => attempt.changes += u64::from(is_change),
             Some(Answer::Refused(problem)) if problem.code != Code::DiskFull => break,
-            // Which of the two ids holds is not known, so neither is asked for any more.
+            // It is unknown which of the two ids holds the lease, so the client uses neither.
             None if is_change => break,
             _ => {}
         }
@@ -184,8 +194,8 @@ async fn hold(session: &mut Session, mut attempt: Attempt) -> Attempt {
     attempt
 }
 
-/// Asks for the same until an answer comes.
-async fn ask_surely(session: &mut Session, attempt: &Attempt, ask: Ask) -> Option<Answer> {
+/// Repeats the request until an answer comes.
+async fn ask_until_answered(session: &mut Session, attempt: &Attempt, ask: Ask) -> Option<Answer> {
     for _ in 0..4 {
         let patience = patience(session, attempt);
         let holder = Some(attempt.holder.as_str());
@@ -200,16 +210,16 @@ async fn ask_surely(session: &mut Session, attempt: &Attempt, ask: Ask) -> Optio
     None
 }
 
-/// Gives the lease up, or not.
+/// Ends the term, or lets the lease expire.
 async fn end(session: &mut Session, attempt: &Attempt) {
     let id = attempt.id();
     let last = match session.dice.below(100) {
-        // It is gone, and the lease expires.
+        // The client disappears, and the lease expires.
         0..15 if !attempt.is_sparse => None,
         15..25 => {
             let to = session
-                .world
-                .somebody(attempt.lease, &mut session.dice)
+                .state
+                .recent_holder(attempt.lease, &mut session.dice)
                 .unwrap_or_else(|| "nobody".into());
             Some(Ask::HandOver {
                 id: Some(id),
@@ -220,9 +230,9 @@ async fn end(session: &mut Session, attempt: &Attempt) {
         _ => Some(Ask::Release { id }),
     };
     if let Some(last) = &last {
-        ask_surely(session, attempt, last.clone()).await;
+        ask_until_answered(session, attempt, last.clone()).await;
     }
-    // What was sent long ago arrives once more.
+    // An old request arrives again.
     if session.happens(if attempt.is_sparse { 90 } else { 35 }) {
         let first = lease_id(attempt.client, attempt.number, 0);
         let again = match session.dice.below(4) {

@@ -1,7 +1,7 @@
-//! Clients of many kinds, all at once: each one's choices come from the seed.
+//! Clients of many kinds, all at once. Their choices derive from the seed.
 
+mod connection;
 mod contender;
-mod line;
 mod operator;
 mod reader;
 mod watcher;
@@ -19,53 +19,53 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Answer, Ask, Op, Outcome, Recorder, now};
-use line::Line;
+use connection::Connection;
 
-/// The first half of every lease id of a run: an event that has it in its text tells a secret.
+/// The first half of every lease id of a run: no event may contain it.
 pub(crate) const SECRET: u64 = 0x5ec2_e71d_ca11_4bad;
 
-/// How many clients of each kind there are.
+/// The number of clients of each kind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ClientCounts {
     pub(crate) contenders: usize,
     pub(crate) operators: usize,
     pub(crate) readers: usize,
 }
 
-/// The leases of a round, by what is done to them.
+/// The leases of a round, by the requests that they get. These have normal clients only.
 pub(crate) const QUIET: [&str; 10] = [
     "quiet-0", "quiet-1", "quiet-2", "quiet-3", "quiet-4", "quiet-5", "quiet-6", "quiet-7",
     "quiet-8", "quiet-9",
 ];
-/// Operators break these and hand them over.
+/// Operators break these leases and hand them over.
 pub(crate) const ROUGH: [&str; 2] = ["rough-0", "rough-1"];
-/// Nobody waits for these, and operators delete them.
+/// These leases have no waiters, and operators delete them.
 pub(crate) const SPARSE: [&str; 2] = ["sparse-0", "sparse-1"];
 
-/// What the clients of a round share.
+/// The shared state of a round's clients.
 #[derive(Debug)]
-pub(crate) struct World {
-    /// The store, and a proxy before it.
+pub(crate) struct RoundState {
+    /// The store's address, and that of a proxy before it.
     pub(crate) routes: [SocketAddr; 2],
     pub(crate) recorder: Recorder,
     connections: AtomicU64,
     phase: watch::Sender<Phase>,
-    /// The attempts that were begun last, for those who hand a lease over.
+    /// The latest attempts to acquire, as targets of hand-overs.
     attempts: Mutex<Vec<(&'static str, String)>>,
 }
 
-/// How far a round is.
+/// The phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Clients and faults are at work.
+    /// Clients and faults are active.
     Running,
-    /// Clients begin nothing new.
+    /// Clients begin no more work.
     Over,
-    /// Everything has been looked at once more; those who follow events catch up.
+    /// All leases have been read once more; watchers catch up.
     Settled,
 }
 
-impl World {
+impl RoundState {
     pub(crate) fn new(routes: [SocketAddr; 2]) -> Self {
         Self {
             routes,
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// From now on it is this phase.
+    /// Begins this phase.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.send_replace(phase);
     }
@@ -85,27 +85,27 @@ impl World {
         *self.phase.borrow() != Phase::Running
     }
 
-    async fn settled(&self) {
+    async fn wait_until_settled(&self) {
         let mut phase = self.phase.subscribe();
         let _ = phase.wait_for(|phase| *phase == Phase::Settled).await;
     }
 
-    async fn open(&self, route: usize) -> io::Result<Line> {
+    async fn open(&self, route: usize) -> io::Result<Connection> {
         let number = self.connections.fetch_add(1, Ordering::SeqCst);
-        Line::open(self.routes[route], number).await
+        Connection::open(self.routes[route], number).await
     }
 
     fn attempts(&self) -> std::sync::MutexGuard<'_, Vec<(&'static str, String)>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody who may want this lease now.
-    fn somebody(&self, lease: &str, dice: &mut Rng) -> Option<String> {
+    /// A client that may want this lease now.
+    fn recent_holder(&self, lease: &str, dice: &mut Rng) -> Option<String> {
         let attempts = self.attempts();
-        let mut wanting: Vec<_> = attempts.iter().rev().filter(|one| one.0 == lease).collect();
-        wanting.truncate(6);
-        let chosen = dice.below(wanting.len() as u64) as usize;
-        wanting.get(chosen).map(|(_, holder)| holder.clone())
+        let mut interested: Vec<_> = attempts.iter().rev().filter(|one| one.0 == lease).collect();
+        interested.truncate(6);
+        let chosen = dice.below(interested.len() as u64) as usize;
+        interested.get(chosen).map(|(_, holder)| holder.clone())
     }
 
     fn attempt(&self, lease: &'static str, holder: String) {
@@ -118,39 +118,43 @@ impl World {
 }
 
 /// Starts all clients of a round.
-pub(crate) fn start(world: &Arc<World>, crowd: Crowd, seed: u64) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(
+    state: &Arc<RoundState>,
+    counts: ClientCounts,
+    seed: u64,
+) -> Vec<JoinHandle<()>> {
     let session = |kind: &str, number: usize, stream: u64| {
         let dice = Rng::new(seed, stream + number as u64);
-        Session::new(world.clone(), format!("{kind}{number}"), dice)
+        Session::new(state.clone(), format!("{kind}{number}"), dice)
     };
     let mut tasks = Vec::new();
-    for number in 0..crowd.contenders {
+    for number in 0..counts.contenders {
         let session = session("c", number, 1_000);
         tasks.push(tokio::spawn(contender::run(session, number as u64)));
     }
-    for number in 0..crowd.operators {
+    for number in 0..counts.operators {
         tasks.push(tokio::spawn(operator::run(session("o", number, 2_000))));
     }
-    for number in 0..crowd.readers {
+    for number in 0..counts.readers {
         tasks.push(tokio::spawn(reader::run(session("r", number, 3_000))));
     }
     tasks
 }
 
-/// Starts those who follow events.
-pub(crate) fn start_watchers(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
+/// Starts the watchers.
+pub(crate) fn start_watchers(state: &Arc<RoundState>, seed: u64) -> Vec<JoinHandle<()>> {
     let watched = watcher::WATCHED.into_iter().enumerate();
     let watchers = watched.map(|(number, (lease, renewed))| {
         let dice = Rng::new(seed, 4_000 + number as u64);
-        let session = Session::new(world.clone(), format!("w{number}"), dice);
+        let session = Session::new(state.clone(), format!("w{number}"), dice);
         tokio::spawn(watcher::run(session, lease, renewed))
     });
     watchers.collect()
 }
 
-/// Looks at everything once more, when no faults are left.
-pub(crate) async fn look_at_all(world: &Arc<World>) {
-    let mut session = Session::new(world.clone(), "last".into(), Rng::new(0, 0));
+/// Reads everything once more, without faults.
+pub(crate) async fn read_all(state: &Arc<RoundState>) {
+    let mut session = Session::new(state.clone(), "last".into(), Rng::new(0, 0));
     session.routes = [0, 0];
     for lease in QUIET.into_iter().chain(ROUGH).chain(SPARSE) {
         for ask in [Ask::View, Ask::Terms] {
@@ -162,39 +166,39 @@ pub(crate) async fn look_at_all(world: &Arc<World>) {
         .await;
 }
 
-/// One client: its connections and its choices.
+/// A client: its connections and its random choices.
 #[derive(Debug)]
 struct Session {
-    world: Arc<World>,
+    state: Arc<RoundState>,
     name: String,
     dice: Rng,
-    /// It prefers the first.
+    /// The preferred route is the first.
     routes: [usize; 2],
-    /// Connections that are open and have nothing to do.
-    spare: Vec<Line>,
+    /// Open connections without a request.
+    spare: Vec<Connection>,
 }
 
-/// What came of asking.
+/// The result of a request.
 #[derive(Debug)]
-enum Asked {
+enum RequestResult {
     Answered(Answer),
-    /// The connection broke, or there was none.
+    /// The connection broke, or could not be opened.
     Broken,
     /// No answer came in time. The connection is still open, and the answer may come.
-    Late(Late),
+    Late(LateRequest),
 }
 
 /// A request that its client has given up.
 #[derive(Debug)]
-struct Late {
-    task: JoinHandle<io::Result<(Line, Answer)>>,
+struct LateRequest {
+    task: JoinHandle<io::Result<(Connection, Answer)>>,
 }
 
 impl Session {
-    fn new(world: Arc<World>, name: String, mut dice: Rng) -> Self {
+    fn new(state: Arc<RoundState>, name: String, mut dice: Rng) -> Self {
         let first = dice.below(2) as usize;
         Self {
-            world,
+            state,
             name,
             dice,
             routes: [first, first],
@@ -215,30 +219,30 @@ impl Session {
         sleep(pause).await;
     }
 
-    /// A connection that is there already, or a new one.
-    async fn line(&mut self) -> Option<Line> {
-        self.spare.retain(Line::is_open);
+    /// An open connection, or a new one.
+    async fn connection(&mut self) -> Option<Connection> {
+        self.spare.retain(Connection::is_open);
         match self.spare.pop() {
-            Some(line) => Some(line),
-            None => self.new_line().await,
+            Some(connection) => Some(connection),
+            None => self.new_connection().await,
         }
     }
 
-    /// Has connections that are open and have nothing to do, so that it can ask again over one of them.
+    /// Opens spare connections, for repeated requests.
     async fn keep_spare(&mut self) {
-        self.spare.retain(Line::is_open);
+        self.spare.retain(Connection::is_open);
         while self.spare.len() < 2 {
-            match self.new_line().await {
-                Some(line) => self.spare.push(line),
+            match self.new_connection().await {
+                Some(connection) => self.spare.push(connection),
                 None => return,
             }
         }
     }
 
-    async fn new_line(&mut self) -> Option<Line> {
+    async fn new_connection(&mut self) -> Option<Connection> {
         let route = self.routes[usize::from(self.happens(20))];
-        match self.world.open(route).await {
-            Ok(line) => Some(line),
+        match self.state.open(route).await {
+            Ok(connection) => Some(connection),
             Err(_) => {
                 self.pause(20, 100).await;
                 None
@@ -246,7 +250,7 @@ impl Session {
         }
     }
 
-    /// Asks, and gives the answer if one comes in time; if not, the connection is closed.
+    /// Sends a request and returns the answer if it comes in time; otherwise closes the connection.
     async fn ask(
         &mut self,
         lease: &str,
@@ -254,29 +258,32 @@ impl Session {
         ask: Ask,
         patience: Duration,
     ) -> Option<Answer> {
-        let line = self.line().await?;
-        match self.ask_over(line, lease, holder, ask, patience).await {
-            Asked::Answered(answer) => Some(answer),
-            Asked::Broken => None,
-            Asked::Late(late) => {
+        let connection = self.connection().await?;
+        match self
+            .ask_over(connection, lease, holder, ask, patience)
+            .await
+        {
+            RequestResult::Answered(answer) => Some(answer),
+            RequestResult::Broken => None,
+            RequestResult::Late(late) => {
                 late.give_up();
                 None
             }
         }
     }
 
-    /// Asks over this connection, which is spare again after an answer.
+    /// Sends a request over this connection, which becomes spare after an answer.
     async fn ask_over(
         &mut self,
-        mut line: Line,
+        mut connection: Connection,
         lease: &str,
         holder: Option<&str>,
         ask: Ask,
         patience: Duration,
-    ) -> Asked {
-        let number = self.world.recorder.begin(Op {
+    ) -> RequestResult {
+        let number = self.state.recorder.begin(Op {
             client: self.name.clone(),
-            connection: line.number,
+            connection: connection.number,
             lease: lease.to_owned(),
             holder: holder.map(str::to_owned),
             ask: ask.clone(),
@@ -286,10 +293,10 @@ impl Session {
                 why: "the round ended",
             },
         });
-        let (world, lease) = (self.world.clone(), lease.to_owned());
+        let (state, lease) = (self.state.clone(), lease.to_owned());
         let holder = holder.map(str::to_owned);
         let mut task = tokio::spawn(async move {
-            let answer = line.ask(&lease, holder.as_deref(), &ask).await;
+            let answer = connection.ask(&lease, holder.as_deref(), &ask).await;
             let at = now();
             let outcome = match &answer {
                 Ok(answer) => Outcome::Answered {
@@ -301,37 +308,37 @@ impl Session {
                     why: "the connection broke",
                 },
             };
-            world.recorder.end(number, outcome);
-            answer.map(|answer| (line, answer))
+            state.recorder.end(number, outcome);
+            answer.map(|answer| (connection, answer))
         });
         match timeout(patience, &mut task).await {
-            Ok(Ok(Ok((line, answer)))) => {
+            Ok(Ok(Ok((connection, answer)))) => {
                 if self.spare.len() < 2 {
-                    self.spare.push(line);
+                    self.spare.push(connection);
                 }
-                Asked::Answered(answer)
+                RequestResult::Answered(answer)
             }
-            Ok(_) => Asked::Broken,
+            Ok(_) => RequestResult::Broken,
             Err(_) => {
                 let late = Outcome::Unknown {
                     at: now(),
                     why: "no answer in time",
                 };
-                self.world.recorder.end(number, late);
-                Asked::Late(Late { task })
+                self.state.recorder.end(number, late);
+                RequestResult::Late(LateRequest { task })
             }
         }
     }
 
-    /// Sends this once more, later, over another connection: a network may repeat what was sent.
+    /// Sends this request again, later, over another connection: a network may duplicate requests.
     fn repeat_later(&mut self, lease: &'static str, holder: &str, ask: Ask) {
         let after = self.millis(0, 1_500);
         let dice = Rng::new(self.dice.below(u64::MAX), 0);
-        let mut session = Self::new(self.world.clone(), format!("{}+", self.name), dice);
+        let mut session = Self::new(self.state.clone(), format!("{}+", self.name), dice);
         let holder = holder.to_owned();
         tokio::spawn(async move {
             sleep(after).await;
-            if !session.world.is_over() {
+            if !session.state.is_over() {
                 let patience = session.millis(20, 2_000);
                 session.ask(lease, Some(&holder), ask, patience).await;
             }
@@ -339,24 +346,24 @@ impl Session {
     }
 }
 
-impl Late {
+impl LateRequest {
     /// Closes the connection.
     fn give_up(self) {
         self.task.abort();
     }
 
-    /// Closes the connection after a while, if no answer comes until then.
-    fn give_up_after(self, while_: Duration) {
+    /// Closes the connection after a while, unless an answer comes before.
+    fn give_up_after(self, time: Duration) {
         let Self { mut task, .. } = self;
         tokio::spawn(async move {
-            if timeout(while_, &mut task).await.is_err() {
+            if timeout(time, &mut task).await.is_err() {
                 task.abort();
             }
         });
     }
 }
 
-/// The lease id of this attempt of this client, after so many changes.
+/// The lease id of this attempt of this client, after this many changes.
 const fn lease_id(client: u64, attempt: u64, changes: u64) -> LeaseId {
     LeaseId::from_random_bits(SECRET, (client << 40) | (attempt << 8) | changes)
 }

@@ -4,7 +4,7 @@ use super::{ROUGH, SPARSE, Session};
 use crate::history::Ask;
 
 pub(super) async fn run(mut session: Session) {
-    while !session.world.is_over() {
+    while !session.state.is_over() {
         session.pause(20, 250).await;
         let (lease, ask) = match session.dice.below(10) {
             0 | 1 => {
@@ -14,7 +14,7 @@ pub(super) async fn run(mut session: Session) {
             }
             2 => {
                 let lease = session.dice.one_of(&ROUGH);
-                let to = session.world.somebody(lease, &mut session.dice);
+                let to = session.state.recent_holder(lease, &mut session.dice);
                 let hand_over = Ask::HandOver {
                     id: None,
                     to: to.unwrap_or_else(|| "nobody".into()),

@@ -1,13 +1,13 @@
-//! Clients that only look: at leases, lists, histories and epochs.
+//! Clients that only read: leases, lists, histories and epochs.
 
 use super::{QUIET, ROUGH, SPARSE, Session};
 use crate::history::{Answer, Ask};
 
 pub(super) async fn run(mut session: Session) {
     let leases: Vec<&str> = QUIET.into_iter().chain(ROUGH).chain(SPARSE).collect();
-    // What it has seen of the lease that it looked at last.
+    // The last lease that was read, its revision and epoch.
     let mut seen = ("", 0, 0);
-    while !session.world.is_over() {
+    while !session.state.is_over() {
         session.pause(2, 70).await;
         let lease = session.dice.one_of(&leases);
         let patience = session.millis(50, 3_000);

@@ -1,4 +1,4 @@
-//! Clients that follow events, lose their connections, and go on where they were.
+//! Clients that watch events, lose their connections, and resume.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use tenure_core::wire::{EventKind, Reset};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{QUIET, ROUGH, SECRET, Session};
-use crate::history::{Heard, Stream, now};
+use crate::history::{Received, Stream, now};
 
-/// What is watched, all leases or one, and whether renewals are told.
+/// The watchers: all leases or one, and whether they receive renewals.
 pub(super) const WATCHED: [(Option<&str>, bool); 4] = [
     (None, false),
     (None, true),
@@ -19,89 +19,91 @@ pub(super) const WATCHED: [(Option<&str>, bool); 4] = [
     (Some(ROUGH[0]), false),
 ];
 
-/// How long a reader goes on when everything is settled.
+/// How long a watcher continues when the round is wait_until_settled.
 pub(super) const CATCHING_UP: Duration = Duration::from_millis(1_500);
 
 pub(super) async fn run(mut session: Session, lease: Option<&'static str>, renewed: bool) {
-    let mut reader = Reader {
+    let mut watcher = Watcher {
         stream: Stream {
             client: session.name.clone(),
             lease: lease.map(str::to_owned),
             renewed,
-            heard: Vec::new(),
+            received: Vec::new(),
         },
         last: None,
     };
-    let world = session.world.clone();
+    let state = session.state.clone();
     let following = async {
         loop {
             let until = session.millis(100, 4_000);
-            let _ = timeout(until, reader.follow(&mut session)).await;
+            let _ = timeout(until, watcher.follow(&mut session)).await;
             session.pause(0, 200).await;
         }
     };
     tokio::select! {
-        () = world.settled() => {}
+        () = state.wait_until_settled() => {}
         () = following => {}
     }
     session.routes = [0, 0];
     let until = Instant::now() + CATCHING_UP;
     while Instant::now() < until {
-        let _ = timeout_at(until, reader.follow(&mut session)).await;
+        let _ = timeout_at(until, watcher.follow(&mut session)).await;
     }
-    reader.stream.heard.push((now(), Heard::End));
-    world.recorder.add_stream(reader.stream);
+    watcher.stream.received.push((now(), Received::End));
+    state.recorder.add_stream(watcher.stream);
 }
 
-struct Reader {
+struct Watcher {
     stream: Stream,
     last: Option<u64>,
 }
 
-impl Reader {
-    /// Reads one connection, until it breaks. It may be cancelled.
+impl Watcher {
+    /// Reads from one connection until it breaks. It may be cancelled.
     async fn follow(&mut self, session: &mut Session) {
-        let Some(mut line) = session.new_line().await else {
+        let Some(mut connection) = session.new_connection().await else {
             return;
         };
         let lease = self.stream.lease.as_deref();
-        let opening = line.watch(lease, self.stream.renewed, self.last).await;
+        let opening = connection
+            .watch(lease, self.stream.renewed, self.last)
+            .await;
         let response = match opening {
             Ok(response) if response.status() == 200 => response,
             _ => return session.pause(20, 100).await,
         };
-        self.hear(Heard::Opened(self.last));
+        self.record(Received::Opened(self.last));
         let mut blocks = SseStream::new(response.into_body());
         while let Some(Ok(block)) = blocks.next().await {
-            let heard = heard(block);
-            if let Heard::Event { id: Some(id), .. } | Heard::Reset(id) = heard {
+            let received = received(block);
+            if let Received::Event { id: Some(id), .. } | Received::Reset(id) = received {
                 self.last = Some(id);
             }
-            self.hear(heard);
+            self.record(received);
         }
     }
 
-    fn hear(&mut self, heard: Heard) {
-        self.stream.heard.push((now(), heard));
+    fn record(&mut self, received: Received) {
+        self.stream.received.push((now(), received));
     }
 }
 
-fn heard(block: Sse) -> Heard {
+fn received(block: Sse) -> Received {
     let data = block.data.unwrap_or_default();
     let id = block.id.and_then(|id| id.parse().ok());
     let mut secret = String::new();
     let _ = write!(secret, "{:08x}-", SECRET >> 32);
     let parsed = match block.event.as_deref().and_then(EventKind::of_name) {
         Some(EventKind::Reset) => {
-            serde_json::from_str(&data).map(|Reset { revision }| Heard::Reset(revision))
+            serde_json::from_str(&data).map(|Reset { revision }| Received::Reset(revision))
         }
-        Some(kind) => serde_json::from_str(&data).map(|event| Heard::Event {
+        Some(kind) => serde_json::from_str(&data).map(|event| Received::Event {
             kind,
             id,
             event: Box::new(event),
             has_lease_id: data.contains(&secret),
         }),
-        None => return Heard::Strange(format!("{:?} {data}", block.event)),
+        None => return Received::Unexpected(format!("{:?} {data}", block.event)),
     };
-    parsed.unwrap_or_else(|error| Heard::Strange(format!("{error}: {data}")))
+    parsed.unwrap_or_else(|error| Received::Unexpected(format!("{error}: {data}")))
 }

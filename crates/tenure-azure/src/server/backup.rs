@@ -1,8 +1,8 @@
-//! Copies of a store's folder with its blobs.
+//! Copies of a data directory with its blobs.
 //!
-//! A backup of a store that has blobs is two files: `FILE`, the leases, and `FILE.blobs`, the blobs.
-//! Each is a database as of one commit. They are not of the same instant: a blob whose lease is in the
-//! backup may be missing, which is how deletions look that are cut short, too.
+//! A backup of a store with blobs is two files: `FILE` has the leases, and `FILE.blobs` the blobs. Each is
+//! the state of a database after one commit. They are not of the same moment: a blob whose lease is in the
+//! backup may be missing, as after an interrupted deletion.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,12 +13,12 @@ use super::blobs::{DATABASE, Watermark, check, copy, restoring};
 use tenure_server::companion::check_log;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 
-/// Copies the leases in `data_dir` to `file`, as of now: every change that was acknowledged before
-/// this call is in it. Where there are containers and blobs they are copied too, to `file` with
-/// `.blobs` behind its name. A store may use the folder meanwhile, and is not disturbed.
+/// Copies the leases in `data_dir` to `file`, with every change that was acknowledged before this call.
+/// Containers and blobs, if there are any, go to `file` with the suffix `.blobs`. A store may use the
+/// directory at the same time, and is not disturbed.
 ///
-/// The files are for their owner only: **they have lease ids**, with which leases can be taken over.
-/// Each gets its name when it is whole, was checked as at a start, and is on disk.
+/// Only their owner can read the files: **they have lease ids**, with which leases can be taken over. Each
+/// gets its name when it is complete, checked as at a start, and on disk.
 ///
 /// It blocks.
 ///
@@ -39,10 +39,10 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // Before the copy is made: a store that runs goes on.
+    // Read before the copy, because a running store continues to write.
     let marked = Watermark::of(data_dir).read(&blobs)?;
     let copied = if blobs.exists() {
-        // Its mode is 0600, and it is gone again if this fails.
+        // It has mode 0600, and is removed if this fails.
         let copied = tempfile::Builder::new()
             .prefix(".tenure-backup-")
             .tempfile_in(folder)
@@ -60,7 +60,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
             let named = copied.persist(&target);
             named.map_err(|failure| failed(failure.error))?;
         }
-        // What an earlier backup left is not this one's.
+        // The file of an earlier backup does not belong to this one.
         None => remove(&target).map_err(failed)?,
     }
     let sync = || File::open(folder)?.sync_all();
@@ -68,20 +68,19 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     Ok(contents)
 }
 
-/// Makes a store in `data_dir` from the backup `file`, and from `file` with `.blobs` behind its name,
-/// if that is there.
+/// Creates a store in `data_dir` from the backup `file`, and from `file` with the suffix `.blobs` if that
+/// exists.
 ///
-/// Its leases are as they were when the backup was taken; those that were held count as renewed when
-/// the store is started, as always. Every later grant of any lease has an epoch above all that the
-/// lost store can have granted, as long as its wall clock was not more than a day ahead of this
-/// machine's, and revisions go on from far above. So do the ETags of blobs, as long as the wall clock
-/// is not behind.
+/// Its leases are as in the backup; held ones count as renewed when the store starts, as always. Every
+/// later grant of any lease has an epoch above all grants of the lost store, if its wall clock was at most a
+/// day ahead of this machine's, and revisions continue far above. So do the ETags of blobs, if the wall
+/// clock is not behind.
 ///
-/// **Terms that began after the backup are unknown to it.** See to it that the old store is stopped,
-/// and start the restored one when the longest lease duration in use has passed since: by then all
-/// leaders of that time have stopped. [`Contents::longest`] tells the longest of the backup.
+/// **The backup does not know terms that began after it.** Stop the old store first, and start the restored
+/// one when the longest lease duration in use has passed: then all leaders of that time have stopped.
+/// [`Contents::longest`] is the longest duration in the backup.
 ///
-/// A restore that was cut short leaves a folder in which no store starts, and may be done again.
+/// After an interrupted restore no store starts in the directory. The restore can be repeated.
 ///
 /// It blocks.
 ///
@@ -100,8 +99,9 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     if fs::symlink_metadata(&blobs).is_err() {
         return tenure_server::restore(file, data_dir);
     }
-    // Whole and checked before there is a store. What a restore that is cut short leaves of it is written
-    // anew, or named at the next start, if the leases were restored: see `Disk::open`.
+    // It is complete and checked before there is a store. If the restore is interrupted, the next one
+    // overwrites it; if the leases were restored already, the next start gives it its name: see
+    // `Disk::open`.
     let part = restoring(data_dir);
     let make = || {
         let mut folder = fs::DirBuilder::new();
@@ -115,7 +115,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
         .map_err(refused)
         .and_then(|_| tenure_server::restore(file, data_dir));
     if restored.is_err() {
-        // There is nothing that could pass for blobs of a store.
+        // Nothing must remain that looks like the blobs of a store.
         let _ = fs::remove_file(&part);
         return restored;
     }
@@ -127,7 +127,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     restored
 }
 
-/// The file of the blobs that belong to a backup.
+/// The file with the blobs of a backup.
 fn beside(file: &Path) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(".blobs");
@@ -141,7 +141,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Why this is no backup to restore from.
+/// The reason why the file cannot be restored.
 fn refused(error: OpenError) -> RestoreError {
     match error {
         OpenError::Damaged { path, detail } => RestoreError::Damaged { path, detail },

@@ -1,4 +1,4 @@
-//! One request, from what it asks for to its answer.
+//! One request: its operation, its permissions and its response.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 
-/// What is told to who names no version: the one that this was written for.
+/// The version in responses to requests without one: the one that this was written for.
 const USUAL_VERSION: HeaderValue = HeaderValue::from_static("2026-10-06");
 
-/// Longest client request id that is echoed and remembered: the service's own limit is 1 KiB.
+/// Longest client request id in responses: the service's own limit is 1 KiB.
 const MAX_CLIENT_REQUEST_ID: usize = 1024;
 
-/// What every answer says of its request.
+/// The parts of a response that depend on the request.
 pub(super) struct ResponseContext {
     request_id: HeaderValue,
     client_request_id: Option<HeaderValue>,
@@ -44,7 +44,7 @@ pub(super) struct ResponseContext {
     has_body: bool,
 }
 
-/// An allowed request.
+/// An authenticated request.
 pub(super) struct Call {
     pub(super) service: Arc<Service>,
     pub(super) account: String,
@@ -53,13 +53,13 @@ pub(super) struct Call {
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     pub(super) grant: Grant,
-    /// Where the request comes from, if that is known.
+    /// The address of the client, if it is known.
     pub(super) client: Option<IpAddr>,
 }
 
-/// What can be asked for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Action {
     ListContainers,
     CreateContainer,
     ContainerProperties,
@@ -80,7 +80,7 @@ enum Asked {
     Batch,
 }
 
-/// Does what is asked for, if it may be.
+/// Executes the request, if it is allowed.
 pub(super) async fn serve(
     service: Arc<Service>,
     request: Request,
@@ -93,12 +93,12 @@ pub(super) async fn serve(
     let grant = service
         .guard
         .admit(&parts, account, resource.as_ref().ok(), &query, client)?;
-    // From here on somebody asks who may; what is wrong is told.
+    // From here on the client is authenticated: errors tell the reason.
     let resource = resource?;
     query.check_unique()?;
     check_supported(&parts.headers)?;
-    let asked = Asked::of(&parts.method, &resource, &query)?;
-    grant.check(asked.need())?;
+    let action = Action::of(&parts.method, &resource, &query)?;
+    grant.check(action.need())?;
     let call = Call {
         account: account.to_owned(),
         resource,
@@ -109,10 +109,10 @@ pub(super) async fn serve(
         grant,
         service,
     };
-    call.dispatch(asked, body).await
+    call.dispatch(action, body).await
 }
 
-/// The same for a request that is a part of another.
+/// The same for a request in a batch.
 pub(super) fn serve_boxed(
     service: Arc<Service>,
     request: Request,
@@ -121,7 +121,7 @@ pub(super) fn serve_boxed(
     Box::pin(serve(service, request, client))
 }
 
-impl Asked {
+impl Action {
     fn of(method: &Method, resource: &Resource, query: &Query) -> Result<Self> {
         for absent in ["snapshot", "versionid"] {
             if let Some(value) = query.get(absent) {
@@ -133,7 +133,7 @@ impl Asked {
         let comp = query.get("comp").unwrap_or_default();
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let method = method.as_str();
-        let asked = match (resource, restype, comp, method) {
+        let action = match (resource, restype, comp, method) {
             (Resource::Account, "", "list", "GET") => Self::ListContainers,
             (Resource::Container(_), "container", "" | "metadata", _) if reads => {
                 Self::ContainerProperties
@@ -154,7 +154,7 @@ impl Asked {
             (Resource::Blob { .. }, "", "block", "PUT") => Self::PutBlock,
             (Resource::Blob { .. }, "", "blocklist", "PUT") => Self::PutBlockList,
             (Resource::Blob { .. }, "", "blocklist", "GET") => Self::BlockList,
-            // JavaScript's SDK takes an account in the path for a container.
+            // The SDK for JavaScript takes an account in the path for a container.
             (Resource::Account, "" | "container", "batch", "POST")
             | (Resource::Container(_), "container", "batch", "POST") => Self::Batch,
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
@@ -163,10 +163,10 @@ impl Asked {
             }
             _ => return Err(UNSUPPORTED_HTTP_VERB.into()),
         };
-        Ok(asked)
+        Ok(action)
     }
 
-    /// What a shared access signature must allow.
+    /// The permission that a shared access signature needs.
     const fn need(self) -> Need {
         let (kind, one_of) = match self {
             Self::ListContainers => (Kind::Service, "l"),
@@ -180,13 +180,13 @@ impl Asked {
             Self::SetBlobMetadata | Self::SetBlobProperties | Self::LeaseBlob => {
                 (Kind::Object, "w")
             }
-            // Each deletion of a batch shows its own credential, too.
+            // Each deletion of a batch has its own credential, too.
             Self::DeleteBlob | Self::Batch => (Kind::Object, "d"),
         };
         Need { kind, one_of }
     }
 
-    /// Whether it goes on to its end when the client goes away: what is half done can't be left so.
+    /// Whether it runs to its end when the client disconnects: it must not stop halfway.
     const fn changes_blobs(self) -> bool {
         matches!(
             self,
@@ -205,42 +205,42 @@ impl Asked {
 }
 
 impl Call {
-    async fn dispatch(self, asked: Asked, body: Body) -> Result<Response> {
-        if asked.changes_blobs() {
-            let doing = tokio::spawn(async move {
-                match asked {
-                    Asked::CreateContainer => calls::containers::create(self).await,
-                    Asked::SetContainerMetadata => calls::containers::set_metadata(self).await,
-                    Asked::DeleteContainer => calls::containers::delete(self).await,
-                    Asked::PutBlob => calls::blobs::put(self, body).await,
-                    Asked::PutBlock => calls::blobs::put_block(self, body).await,
-                    Asked::PutBlockList => calls::blobs::put_block_list(self, body).await,
-                    Asked::Batch => calls::batch::batch(self, body).await,
-                    Asked::SetBlobMetadata => calls::blobs::set_metadata(self).await,
-                    Asked::SetBlobProperties => calls::blobs::set_properties(self).await,
+    async fn dispatch(self, action: Action, body: Body) -> Result<Response> {
+        if action.changes_blobs() {
+            let running = tokio::spawn(async move {
+                match action {
+                    Action::CreateContainer => calls::containers::create(self).await,
+                    Action::SetContainerMetadata => calls::containers::set_metadata(self).await,
+                    Action::DeleteContainer => calls::containers::delete(self).await,
+                    Action::PutBlob => calls::blobs::put(self, body).await,
+                    Action::PutBlock => calls::blobs::put_block(self, body).await,
+                    Action::PutBlockList => calls::blobs::put_block_list(self, body).await,
+                    Action::Batch => calls::batch::batch(self, body).await,
+                    Action::SetBlobMetadata => calls::blobs::set_metadata(self).await,
+                    Action::SetBlobProperties => calls::blobs::set_properties(self).await,
                     _ => calls::blobs::delete(self).await,
                 }
             });
-            return doing.await.unwrap_or_else(|_| Err(INTERNAL_ERROR.into()));
+            return running.await.unwrap_or_else(|_| Err(INTERNAL_ERROR.into()));
         }
-        let is_lease = matches!(asked, Asked::LeaseBlob | Asked::LeaseContainer);
+        let is_lease = matches!(action, Action::LeaseBlob | Action::LeaseContainer);
         if is_lease && calls::lease::is_renewal(&self.headers) {
-            // Not in time: who holds a lease keeps it, however slow the disk is.
+            // Without a time limit: a holder keeps its lease, however slow the disk is.
             return calls::lease::lease(self).await;
         }
         let most = self.service.store.limits().request_time;
-        let doing = async move {
-            match asked {
-                Asked::ListContainers => calls::list::containers(self).await,
-                Asked::ListBlobs => calls::list::blobs(self).await,
-                Asked::ContainerProperties => calls::containers::properties(self).await,
-                Asked::Blob => calls::blobs::get(self).await,
-                Asked::BlobProperties => calls::blobs::properties(self).await,
-                Asked::BlockList => calls::blobs::block_list(self).await,
+        let running = async move {
+            match action {
+                Action::ListContainers => calls::list::containers(self).await,
+                Action::ListBlobs => calls::list::blobs(self).await,
+                Action::ContainerProperties => calls::containers::properties(self).await,
+                Action::Blob => calls::blobs::get(self).await,
+                Action::BlobProperties => calls::blobs::properties(self).await,
+                Action::BlockList => calls::blobs::block_list(self).await,
                 _ => calls::lease::lease(self).await,
             }
         };
-        match tokio::time::timeout(most, doing).await {
+        match tokio::time::timeout(most, running).await {
             Ok(result) => result,
             Err(_) => Err(OPERATION_TIMED_OUT.into()),
         }
@@ -267,7 +267,7 @@ impl Call {
         [&*self.account, self.container(), self.blob()].map(str::to_owned)
     }
 
-    /// The client's own name for this request.
+    /// The client's id of this request.
     pub(super) fn client_request_id(&self) -> Option<&str> {
         self.headers.get(CLIENT_REQUEST_ID)?.to_str().ok()
     }
@@ -287,10 +287,10 @@ impl ResponseContext {
         }
     }
 
-    /// Where it is not known what was asked for.
+    /// The context if the request is unknown.
     pub(super) fn unknown() -> Self {
         let mut bytes = [0; 16];
-        // It only names the request: without random bits all have one name.
+        // It only names the request: without random bits all have the same name.
         let _ = getrandom::fill(&mut bytes);
         let id = Builder::from_random_bytes(bytes).into_uuid();
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
@@ -311,7 +311,7 @@ impl ResponseContext {
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, self.request_id);
         headers.insert(VERSION, self.version);
-        // Some clients fail without it.
+        // Some clients fail without this header.
         headers.insert(SERVER, HeaderValue::from_static("tenure"));
         if let Some(id) = self.client_request_id {
             headers.insert(CLIENT_REQUEST_ID, id);

@@ -1,5 +1,5 @@
-//! Conditional headers, as "Specifying conditional headers for Blob service operations" of the Azure
-//! Storage REST API has them.
+//! Conditional headers, as in "Specifying conditional headers for Blob service operations" of the Azure
+//! Storage REST API.
 
 use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use super::error::{CONDITION_NOT_MET, NOT_MODIFIED, Result, UNSUPPORTED_HEADER};
 use super::headers::{date, given, invalid};
 
-/// What must be so for a request to be done.
+/// The conditions of a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
     if_match: Option<Tags>,
@@ -62,7 +62,7 @@ impl Conditions {
         })
     }
 
-    /// Whether there are none.
+    /// Whether there are no conditions.
     pub(super) const fn is_none(&self) -> bool {
         let Self {
             if_match,
@@ -76,7 +76,7 @@ impl Conditions {
             && unmodified_since.is_none()
     }
 
-    /// Those of a container, which know dates only.
+    /// The conditions on a container, which has dates only.
     pub(super) fn of_container(headers: &HeaderMap) -> Result<Self> {
         let conditions = Self::of(headers)?;
         if conditions.if_match.is_some() || conditions.if_none_match.is_some() {
@@ -85,12 +85,12 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether `If-None-Match: *` stands there: nothing of this name may exist.
+    /// Whether there is `If-None-Match: *`: the blob must not exist.
     pub(super) const fn only_new(&self) -> bool {
         matches!(self.if_none_match, Some(Tags::Any))
     }
 
-    /// The same without `If-None-Match: *`, which is asked after the lease is.
+    /// The same without `If-None-Match: *`, which is checked after the lease.
     pub(super) fn without_only_new(self) -> Self {
         let if_none_match = if self.only_new() {
             None
@@ -103,7 +103,7 @@ impl Conditions {
         }
     }
 
-    /// For what changes something.
+    /// Checks them for a write.
     pub(super) fn check_write(&self, etag: &str, modified: DateTime<Utc>) -> Result<()> {
         let met = self.matches(etag)
             && self.is_unmodified(modified)
@@ -116,7 +116,7 @@ impl Conditions {
         }
     }
 
-    /// For what writes where nothing is: no ETag matches that.
+    /// Checks them for a write of a new blob, which no ETag matches.
     pub(super) fn check_absent(&self) -> Result<()> {
         match self.if_match {
             Some(_) => Err(CONDITION_NOT_MET.into()),
@@ -124,7 +124,7 @@ impl Conditions {
         }
     }
 
-    /// For what only reads: either of the two that ask for something new will do.
+    /// Checks them for a read: of the two conditions for a newer version, one is enough.
     pub(super) fn check_read(&self, etag: &str, modified: DateTime<Utc>) -> Result<()> {
         if !self.matches(etag) || !self.is_unmodified(modified) {
             return Err(CONDITION_NOT_MET.into());
@@ -207,7 +207,7 @@ mod tests {
             (&[("if-modified-since", THEN)], unmet, not_modified),
             (&[("if-unmodified-since", THEN)], None, None),
             (&[("if-unmodified-since", BEFORE)], unmet, unmet),
-            // Of the two that ask for something new one will do for a read; a write needs all.
+            // Of the two conditions for a newer version one is enough for a read; a write needs both.
             (
                 &[("if-none-match", "0x2"), ("if-modified-since", THEN)],
                 unmet,

@@ -1,4 +1,4 @@
-//! What the face is set up with.
+//! The configuration of the protocol.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -13,36 +13,33 @@ use super::auth::Bearer;
 use super::blobs::StagedLimits;
 use super::names::is_account;
 
-/// The Azure Blob lease protocol, for a [`Server`](tenure_server::Server).
+/// The configuration of [`Azure`](super::Azure).
 #[derive(Clone, Debug)]
 pub struct AzureConfig {
-    /// Who may use it. Each account has containers of its own.
+    /// The accounts that may use it. Each account has its own containers.
     pub accounts: Vec<AzureAccount>,
-    /// Most bytes of a blob. Default 1 MiB: a blob here says something about its lease. Over it: 413
+    /// Most bytes of a blob. Default 1 MiB: a blob here only describes its lease. Over it: 413
     /// `RequestBodyTooLarge`.
     pub max_blob_bytes: usize,
     /// Most bytes of all containers and blobs, with their names and metadata, in memory and on disk.
     /// Default 64 MiB. Over it: 413 `RequestBodyTooLarge`.
     pub max_total_bytes: usize,
-    /// Most bytes of all blocks that are not part of a blob yet, with their names and ids and 256 each:
-    /// they are in memory alone. Default 16 MiB. Over it: 503 `ServerBusy`. Those of one blob may have
-    /// twice [`max_blob_bytes`](Self::max_blob_bytes), so that an upload that was cut off can begin
-    /// anew.
+    /// Most bytes of all uncommitted blocks, with their names and ids and 256 for each: they are in memory
+    /// only. Default 16 MiB. Over it: 503 `ServerBusy`. Those of one blob may have twice
+    /// [`max_blob_bytes`](Self::max_blob_bytes), so that an interrupted upload can start again.
     pub max_uncommitted_bytes: usize,
     /// How long the uncommitted blocks of a blob stay after the last one came. Default 10 minutes.
     pub uncommitted_time: Duration,
-    /// Who else may use all accounts: whoever has a token that one of these keys has signed. Default:
-    /// nobody.
+    /// The keys of bearer tokens. A valid token gives access to all accounts. Default: none.
     pub bearer: Option<AzureBearer>,
     /// Whether the server speaks TLS itself ([`Server::with_tls`](tenure_server::Server::with_tls)). Default: no.
-    /// Without TLS bearer tokens are not taken, because whoever reads one can use it, nor are shared
-    /// access signatures that are for https only.
+    /// Without TLS the server accepts no bearer tokens, because anybody who reads one can use it, and no
+    /// shared access signatures for https only.
     pub over_tls: bool,
-    /// Whether all requests have come over TLS that a proxy in front of the store ends. Default: no. The
-    /// proxy's address is all that is known of clients then, so shared access signatures that are for
-    /// some addresses only are refused.
+    /// Whether a proxy in front of the store ends TLS for all requests. Default: no. The server then knows
+    /// only the address of the proxy, so it refuses shared access signatures for certain addresses.
     pub behind_tls: bool,
-    /// Whether those who give no credential may do everything. For a benchmark alone: the command has no
+    /// Whether a request without a credential may do everything. Only for a benchmark: the command has no
     /// setting for it.
     #[doc(hidden)]
     pub unguarded: bool,
@@ -55,15 +52,15 @@ pub struct AzureAccount {
     pub(super) keys: Vec<hmac::Key>,
 }
 
-/// Who signs bearer tokens, and for whom.
+/// The keys, the issuer and the audience of accepted bearer tokens.
 #[derive(Clone)]
 pub struct AzureBearer(pub(super) Bearer);
 
-/// What is wrong with an account or with the keys of bearer tokens. No key is told back.
+/// An account or the keys of bearer tokens are wrong. No message has a key in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AzureConfigError {
-    /// The account's name can't be.
+    /// The name of the account is invalid.
     #[error(
         "account {name:?} must have 3 to 24 lower-case letters and digits, and not be a path of the store"
     )]
@@ -76,79 +73,79 @@ pub enum AzureConfigError {
     Keys {
         /// The account.
         name: String,
-        /// How many.
+        /// The number of keys.
         count: usize,
     },
-    /// A key is no key.
+    /// A key is invalid.
     #[error("account {name}: key {number} must be base64 of 16 bytes at least")]
     Key {
         /// The account.
         name: String,
-        /// Which of its keys, from 1.
+        /// The number of the key, from 1.
         number: usize,
     },
-    /// The account is there twice.
-    #[error("account {name} is there twice")]
+    /// The account is duplicate.
+    #[error("account {name} is duplicate")]
     Twice {
         /// The account.
         name: String,
     },
     /// There is no account.
-    #[error("there is no account: nobody could use it")]
+    #[error("there is no account: no client could use the protocol")]
     NoAccount,
-    /// Bearer tokens would go over the network for everybody to read.
+    /// Bearer tokens would be readable on the network.
     #[error(
         "bearer tokens need TLS: give the store a certificate, or put a proxy that ends it in front and \
          set behind_tls"
     )]
     BearerInTheOpen,
-    /// A limit makes no sense.
+    /// A limit is outside of its range.
     #[error("{name} is {value} and must be from {least} to {most}")]
     Limit {
         /// The field of [`AzureConfig`].
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: usize,
-        /// The least that it may be.
+        /// The least value.
         least: usize,
-        /// The most that it may be.
+        /// The greatest value.
         most: usize,
     },
-    /// A time makes no sense.
+    /// A time is outside of its range.
     #[error("{name} is {value:?} and must be from {least:?} to {most:?}")]
     Time {
         /// The field of [`AzureConfig`].
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: Duration,
-        /// The least that it may be.
+        /// The least value.
         least: Duration,
-        /// The most that it may be.
+        /// The greatest value.
         most: Duration,
     },
-    /// The keys of bearer tokens are none.
+    /// The keys of bearer tokens are invalid.
     #[error("the key set of bearer tokens is not right: {reason}")]
     KeySet {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl AzureConfig {
-    /// What [`max_blob_bytes`](Self::max_blob_bytes) may be: one blob is in a row of the database.
+    /// The range of [`max_blob_bytes`](Self::max_blob_bytes): a blob is one row of the database.
     pub const BLOB_BYTES: RangeInclusive<usize> = 1024..=64 << 20;
 
-    /// What [`max_total_bytes`](Self::max_total_bytes) may be: all of it is in memory.
+    /// The range of [`max_total_bytes`](Self::max_total_bytes): all of it is in memory.
     pub const TOTAL_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
 
-    /// What [`max_uncommitted_bytes`](Self::max_uncommitted_bytes) may be: all of it is in memory.
+    /// The range of [`max_uncommitted_bytes`](Self::max_uncommitted_bytes): all of it is in memory.
     pub const UNCOMMITTED_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
 
-    /// What [`uncommitted_time`](Self::uncommitted_time) may be: the service's own is a week.
+    /// The range of [`uncommitted_time`](Self::uncommitted_time): that of the service is a week.
     pub const UNCOMMITTED_TIME: RangeInclusive<Duration> =
         Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
 
-    /// For these accounts, with the usual limits.
+    /// The configuration with these accounts and the default limits.
     #[must_use]
     pub const fn new(accounts: Vec<AzureAccount>) -> Self {
         Self {
@@ -164,11 +161,11 @@ impl AzureConfig {
         }
     }
 
-    /// Whether all of it can be.
+    /// Checks the configuration.
     ///
     /// # Errors
     ///
-    /// [`AzureConfigError`] names the first that can't.
+    /// [`AzureConfigError`] names the first error.
     pub fn check(&self) -> Result<(), AzureConfigError> {
         if self.accounts.is_empty() {
             return Err(AzureConfigError::NoAccount);
@@ -232,8 +229,7 @@ impl AzureAccount {
     /// Most keys of an account: an old one and a new one.
     pub(super) const MAX_KEYS: usize = 2;
 
-    /// An account with one or two keys, in base64. Two, so that clients can go over from one to the
-    /// other.
+    /// An account with one or two keys, in base64. With two, clients can change from one to the other.
     ///
     /// # Errors
     ///
@@ -282,8 +278,8 @@ impl AzureAccount {
 }
 
 impl AzureBearer {
-    /// Takes tokens that a key of this set (RFC 7517) has signed, which name this issuer and audience
-    /// and have not expired.
+    /// Accepts tokens that a key of this set (RFC 7517) signed, with this issuer and audience, until they
+    /// expire.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! Errors as the Blob service tells them: a status, a code, and XML.
+//! The errors of the Blob service: a status, a code, and XML.
 //!
 //! Codes and messages are those of "Blob service error codes" and "Common REST API error codes" of the
-//! Azure Storage REST API. SDKs decide by the code, which is in a header, too.
+//! Azure Storage REST API. SDKs decide by the code, which is also in a header.
 
 use axum::http::StatusCode;
 use tenure_core::lease::{Operation, Rejection};
@@ -21,9 +21,9 @@ pub(super) struct AzureErrorCode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Error {
     pub(super) code: AzureErrorCode,
-    /// What is wrong with this very request: elements of the answer's XML and their texts.
+    /// The details of this request: elements of the XML and their texts.
     pub(super) details: Vec<(&'static str, String)>,
-    /// How many bytes there are, where a range of others was asked for.
+    /// The size of the blob, for a range outside of it.
     pub(super) size: Option<u64>,
 }
 
@@ -140,7 +140,7 @@ codes! {
         "A lease ID was specified, but the lease for the blob/container has expired."
 }
 
-/// What a lease is on.
+/// The resource of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum On {
     Blob,
@@ -158,7 +158,7 @@ impl From<AzureErrorCode> for Error {
 }
 
 impl AzureErrorCode {
-    /// The same, with what is wrong with this very request.
+    /// The error with a detail of this request.
     pub(super) fn because(self, detail: impl Into<String>) -> Error {
         let element = match self {
             AUTHENTICATION_FAILED => "AuthenticationErrorDetail",
@@ -170,7 +170,7 @@ impl AzureErrorCode {
         }
     }
 
-    /// The same, with the parameter of the query that is wrong.
+    /// The error with the wrong parameter of the query.
     pub(super) fn of_parameter(self, name: &str, value: &str, reason: impl Into<String>) -> Error {
         Error {
             details: vec![
@@ -182,7 +182,7 @@ impl AzureErrorCode {
         }
     }
 
-    /// The same for a range that begins behind the end of so many bytes.
+    /// The error for a range that begins after the end of a blob of this size.
     pub(super) fn of_size(self, size: u64) -> Error {
         Error {
             size: Some(size),
@@ -192,13 +192,13 @@ impl AzureErrorCode {
 }
 
 impl Error {
-    /// What an operation on a lease is refused with.
+    /// The refusal of an operation on a lease.
     pub(super) fn of_rejection(operation: &Operation, rejection: &Rejection) -> Self {
         let code = match (operation, rejection) {
             (Operation::Acquire(..), Rejection::Breaking { .. }) => {
                 LEASE_IS_BREAKING_AND_CANNOT_BE_ACQUIRED
             }
-            // Also one that natively is kept from everybody for a while.
+            // Also for a lease in its lock delay, or reserved by a native client.
             (Operation::Acquire(..), _) => LEASE_ALREADY_PRESENT,
             (Operation::Change { .. }, Rejection::Breaking { .. }) => {
                 LEASE_IS_BREAKING_AND_CANNOT_BE_CHANGED
@@ -210,7 +210,7 @@ impl Error {
         code.into()
     }
 
-    /// What a use of a blob or a container is refused with.
+    /// The refusal of an access to a blob or a container.
     pub(super) fn of_access(on: On, refusal: AccessRefusal) -> Self {
         let code = match (refusal, on) {
             (AccessRefusal::IdMissing, _) => LEASE_ID_MISSING,
@@ -227,10 +227,10 @@ impl Error {
 }
 
 impl From<Problem> for Error {
-    /// What the store itself refuses. A status from 500 on is one that SDKs try again after.
+    /// A refusal of the store itself. SDKs retry after a status from 500 on.
     fn from(problem: Problem) -> Self {
         let code = match problem.code {
-            // The status 431 of the native API is not one of the service.
+            // The service does not have the status 431 of the native API.
             wire::Code::TooLarge => OUT_OF_RANGE_INPUT,
             wire::Code::Malformed => INVALID_HEADER_VALUE,
             wire::Code::CrossOrigin => AUTHORIZATION_FAILURE,

@@ -1,4 +1,4 @@
-//! What stands in a request's headers.
+//! The headers of requests.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use super::error::{
     Result, UNSUPPORTED_HEADER,
 };
 
-/// What a client says about a blob or a container, by name.
+/// The metadata of a blob or a container, by name.
 pub(super) type Metadata = BTreeMap<String, String>;
 
-/// What stands before a name of metadata.
+/// The prefix of a header with metadata.
 const META: &str = "x-ms-meta-";
 
 /// Most bytes of all names and values of metadata: the service's limit.
 const MAX_METADATA: usize = 8 * 1024;
 
-/// What would change the meaning of a request, and is not there.
+/// Headers that would change the meaning of a request, and are not supported.
 const UNSUPPORTED: &[&str] = &[
     "x-ms-if-tags",
     "x-ms-source-if-match",
@@ -33,7 +33,7 @@ const UNSUPPORTED: &[&str] = &[
     "x-ms-structured-body",
 ];
 
-/// The value, if there is one. There may not be two: which one would count?
+/// The value, if there is one. Duplicates are refused, because it is unclear which one counts.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
@@ -56,7 +56,7 @@ pub(super) fn invalid(name: &str, reason: &str) -> Error {
     INVALID_HEADER_VALUE.because(format!("{name}: {reason}"))
 }
 
-/// Nothing stands there that would silently be left out.
+/// Refuses headers that would be ignored silently.
 pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     match UNSUPPORTED.iter().find(|name| headers.contains_key(**name)) {
         Some(name) => Err(UNSUPPORTED_HEADER.because(*name)),
@@ -64,19 +64,19 @@ pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// The same, with an empty value as none: some clients send headers of leases and conditions so.
+/// The same, but an empty value means none: some clients send empty headers of leases and conditions.
 pub(super) fn given<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     Ok(text(headers, name)?.filter(|text| !text.is_empty()))
 }
 
-/// A lease id in this header, if it is there.
+/// The lease id in this header, if there is one.
 pub(super) fn lease_id(headers: &HeaderMap, name: &str) -> Result<Option<LeaseId>> {
     let Some(text) = given(headers, name)? else {
         return Ok(None);
     };
     match guid(text) {
         Some(id) => Ok(Some(id)),
-        // Not told back: it may be a mistyped secret.
+        // Without the value: it may be a mistyped secret.
         None => Err(invalid(name, "it must be a GUID, and not the nil one")),
     }
 }
@@ -119,7 +119,7 @@ fn of_parts(text: &str) -> Option<LeaseId> {
     digits.parse().ok()
 }
 
-/// All `x-ms-meta-*`. Their names come in lower case.
+/// All `x-ms-meta-*`, with names in lower case.
 pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     let mut metadata = Metadata::new();
     let mut bytes = 0;
@@ -143,13 +143,13 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     }
     if bytes > MAX_METADATA {
         return Err(METADATA_TOO_LARGE.because(format!(
-            "it has {bytes} bytes, at most {MAX_METADATA} are taken"
+            "it has {bytes} bytes, at most {MAX_METADATA} are allowed"
         )));
     }
     Ok(metadata)
 }
 
-/// A date as HTTP writes it.
+/// A date in the format of HTTP.
 pub(super) fn date(text: &str) -> Option<DateTime<Utc>> {
     let date = DateTime::parse_from_rfc2822(text).ok()?;
     Some(date.with_timezone(&Utc))
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_formats_of_a_guid_are_one_id() {
+    fn all_formats_of_a_guid_are_the_same_id() {
         let id = guid("6f1c9a64-3a52-4c0e-9d43-0d7f5b1f2a10");
         assert!(id.is_some());
         for format in [
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_read_as_they_are_written() {
+    fn a_written_date_is_read_back() {
         let text = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(http_date(date(text).unwrap()), text);
         assert_eq!(date("yesterday"), None);

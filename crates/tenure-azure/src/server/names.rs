@@ -1,14 +1,14 @@
-//! Names of accounts, containers and blobs, and the leases that stand for them.
+//! Names of accounts, containers and blobs, and the names of their leases.
 //!
 //! ```text
 //! container  https://host/{account}/{container}           namespace {account}              lease {container}
 //! blob       https://host/{account}/{container}/{blob}    namespace {account}.{container}  lease {blob}
 //! ```
 //!
-//! Names of accounts and containers have no dot, so no two of these are one. A name that is no native one
-//! (a blob's may have slashes, and up to 1,024 characters) is written with `__` before it, and with
-//! `_` and two hexadecimal digits for each byte that is no letter, digit, `.` or `-`; one that would be
-//! too long then is `__sha256-` and its hash.
+//! Names of accounts and containers have no dot, so all these are different. A name that is not a valid
+//! native name (a blob's may have slashes, and up to 1,024 characters) is escaped: `__` comes before it,
+//! and each byte other than a letter, a digit, `.` and `-` becomes `_` and two hexadecimal digits. If that is
+//! too long, the name is `__sha256-` and its hash.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -21,8 +21,8 @@ use tenure_core::name::MAX_NAME_LEN;
 use super::error::{INVALID_RESOURCE_NAME, OUT_OF_RANGE_INPUT, Result};
 use tenure_server::Key;
 
-/// What stands before a name that is not written as it is.
-const WRITTEN: &str = "__";
+/// The prefix of an escaped name.
+const ESCAPED: &str = "__";
 
 /// The lease of a container.
 pub(super) fn container_key(account: &str, container: &str) -> Result<Key> {
@@ -31,7 +31,7 @@ pub(super) fn container_key(account: &str, container: &str) -> Result<Key> {
 
 /// The lease of a blob.
 pub(super) fn blob_key(account: &str, container: &str, blob: &str) -> Result<Key> {
-    // `native` of a container's name has no dot, as the name has none.
+    // The native name of a container has no dot, because its name has none.
     key(&format!("{account}.{}", native(container)), blob)
 }
 
@@ -39,12 +39,12 @@ fn key(namespace: &str, lease: &str) -> Result<Key> {
     Key::of_path(namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
 }
 
-/// The name as a native one. Different names stay different.
+/// The native name. Different names have different native names.
 fn native(name: &str) -> Cow<'_, str> {
-    if !name.starts_with(WRITTEN) && Name::check(name).is_ok() {
+    if !name.starts_with(ESCAPED) && Name::check(name).is_ok() {
         return name.into();
     }
-    let mut written = String::from(WRITTEN);
+    let mut written = String::from(ESCAPED);
     for byte in name.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' => written.push(byte.into()),
@@ -56,21 +56,21 @@ fn native(name: &str) -> Cow<'_, str> {
     if written.len() <= MAX_NAME_LEN {
         return written.into();
     }
-    // No other name is written like this: `sha256-` and digits would stand as they are.
-    let mut hashed = format!("{WRITTEN}sha256-");
+    // No other name becomes this: a name that starts with `__` is escaped itself.
+    let mut hashed = format!("{ESCAPED}sha256-");
     for byte in digest(&SHA256, name.as_bytes()).as_ref() {
         let _ = write!(hashed, "{byte:02x}");
     }
     hashed.into()
 }
 
-/// Whether an account may have this name: what the service takes, but for the store's own paths.
+/// Whether an account may have this name: those of the service, without the paths of the native API.
 pub(crate) fn is_account(name: &str) -> bool {
     protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
 }
 
 pub(super) fn check_container(name: &str) -> Result<()> {
-    // The service makes it itself, and nobody else can.
+    // Only the service itself creates this container.
     if protocol::is_container(name) && name != "$logs" {
         return Ok(());
     }
@@ -99,7 +99,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn native_names_stay_as_they_are_and_no_two_become_one() {
+    fn native_names_stay_as_they_are_and_all_names_stay_different() {
         let long = "x".repeat(129);
         let slashes = "a/".repeat(100);
         let names = [
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_account_has_the_name_of_a_path_of_the_store() {
+    fn no_account_has_the_name_of_a_native_path() {
         assert!(is_account("devstoreaccount1") && !is_account("livez") && !is_account("v1"));
     }
 }

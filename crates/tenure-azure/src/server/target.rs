@@ -1,11 +1,11 @@
-//! What a request's URL names.
+//! The URLs of requests: account, container, blob and query.
 
 use percent_encoding::percent_decode_str;
 
 use super::error::{INVALID_QUERY_PARAMETER_VALUE, INVALID_URI, Result};
 use super::names::{check_blob, check_container};
 
-/// What a request is about.
+/// The resource of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
     /// All containers of the account.
@@ -17,22 +17,22 @@ pub(super) enum Resource {
     },
 }
 
-/// A query's names, in lower case, and values, both decoded. A `+` is one.
+/// The names, in lower case, and the values of a query, both decoded. A `+` stays a `+`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
-/// The first part of a path: an account's name, as it stands there.
+/// The first part of a path: the name of the account, as it is on the wire.
 pub(super) fn account_of(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split_once('/').map_or(path, |(account, _)| account)
 }
 
 impl Resource {
-    /// What the path names behind its account.
+    /// The resource in the path behind the account.
     pub(super) fn of_path(path: &str) -> Result<Self> {
         let path = path.strip_prefix('/').unwrap_or(path);
         let rest = path.split_once('/').map_or("", |(_, rest)| rest);
-        // Split as it stands on the wire: an encoded slash belongs to a name.
+        // Split before it is decoded: an encoded slash belongs to a name.
         let (container, blob) = match rest.split_once('/') {
             Some((container, blob)) => (container, blob),
             None => (rest, ""),
@@ -61,17 +61,17 @@ impl Query {
         Ok(Self(pairs.collect::<Result<_>>()?))
     }
 
-    /// The value; empty if it has none, or stands there several times with none at first.
+    /// The first value of the parameter; empty if it has none.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that can't stand there twice: which one counts, and which one was signed?
+    /// Refuses duplicate parameters: it is unclear which one counts, and which one was signed.
     pub(super) fn check_unique(&self) -> Result<()> {
         for (at, (name, _)) in self.0.iter().enumerate() {
             if self.0[..at].iter().any(|(earlier, _)| earlier == name) {
-                // The value may be a signature, so it is left out.
+                // Without the value, which may be a signature.
                 let reason = "the query has it twice";
                 return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter(name, "", reason));
             }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_split_as_they_stand_and_decoded_then() {
+    fn a_path_is_split_before_it_is_decoded() {
         for (path, resource) in [
             ("/acct", Resource::Account),
             ("/acct/", Resource::Account),

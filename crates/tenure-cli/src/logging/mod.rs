@@ -1,6 +1,6 @@
-//! Talk goes to stderr.
+//! Log lines and messages on stderr.
 
-mod talk;
+mod nonblocking_stderr;
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::exit::{BAD_CONFIGURATION, Failure};
-use talk::Lines;
+use crate::exit;
+use nonblocking_stderr::LineWriter;
 
-pub(crate) use talk::finish;
+pub(crate) use nonblocking_stderr::flush;
 
-/// How long the end of this process waits for who reads stderr: one that is there needs microseconds.
-pub(crate) const LAST_LINES: Duration = Duration::from_secs(1);
+/// How long the end of this process waits for a reader of stderr. A reader that reads needs
+/// microseconds.
+pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The environment variable that sets levels.
 const LEVELS: &str = "TENURE_LOG";
 
-/// How log lines look: for people, or one JSON object a line.
+/// Format of log lines: for people, or one JSON object per line.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum LogFormat {
     #[default]
@@ -29,14 +30,15 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Levels by `TENURE_LOG`, in the syntax of tracing's `EnvFilter`; INFO without it.
-pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
+/// Starts logging. Levels come from `TENURE_LOG`, in the syntax of tracing's `EnvFilter`; the
+/// default is INFO.
+pub(crate) fn start(format: LogFormat) -> anyhow::Result<()> {
     let filter = filter()?;
-    // As for all else that is printed: NO_COLOR and a terminal that can't (TERM=dumb) are heard.
+    // NO_COLOR and TERM=dumb apply to log lines as to all other output.
     let coloured = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Lines)
+        .with_writer(|| LineWriter)
         .with_target(false);
     match format {
         LogFormat::Text => builder.with_ansi(coloured).init(),
@@ -45,25 +47,23 @@ pub(crate) fn start(format: LogFormat) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says a line that is no event, after all that was logged before it.
-pub(crate) fn say(line: impl Display) {
-    talk::say(format!("{line}\n").as_bytes());
+/// Prints a line that is not a log event, after all earlier log lines.
+pub(crate) fn print(line: impl Display) {
+    nonblocking_stderr::write_line(format!("{line}\n").as_bytes());
 }
 
-fn filter() -> Result<EnvFilter, Failure> {
+fn filter() -> anyhow::Result<EnvFilter> {
     let text = std::env::var_os(LEVELS).unwrap_or_default();
     let text = text.to_string_lossy();
-    // To the filter a word that is no level is the name of a module, and turns all others off.
+    // The filter takes a word that is not a level for the name of a module and turns all others
+    // off.
     let is_word = text.chars().all(char::is_alphanumeric) && !text.starts_with("tenure");
     match text.parse::<EnvFilter>() {
         _ if text.is_empty() => Ok(EnvFilter::new("info")),
         Ok(filter) if !is_word || text.parse::<LevelFilter>().is_ok() => Ok(filter),
-        _ => {
-            let error = anyhow::anyhow!(
-                "environment variable {LEVELS}: {text:?} is no level; write error, warn, info, \
-                 debug, or a filter such as tenure=debug"
-            );
-            Err(Failure::new(BAD_CONFIGURATION, error))
-        }
+        _ => Err(exit::bad_configuration(format!(
+            "environment variable {LEVELS}: {text:?} is not a level; use error, warn, info, debug, or a \
+             filter such as tenure=debug"
+        ))),
     }
 }

@@ -1,72 +1,68 @@
-//! Ctrl-C, and other ways to ask a command that has started processes to end.
+//! Ctrl-C and other signals that ask a command to end which has started processes.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use anyhow::anyhow;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::Failure;
-use crate::logging;
+use crate::{exit, logging, runtime};
 
-/// A signal has ended it; all its processes are stopped.
-#[derive(Debug)]
-pub(crate) struct Interrupted(pub(crate) i32);
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted; all processes that were started are stopped")
-    }
-}
-
-impl std::error::Error for Interrupted {}
-
-/// Why a command that listens to [`notice`] has failed, with the exit code that belongs to it.
-pub(crate) fn failure(error: anyhow::Error) -> Failure {
-    let signal = error.downcast_ref().map(|Interrupted(signal)| *signal);
-    let code = signal.and_then(|signal| u8::try_from(128 + signal).ok());
-    Failure::new(code.unwrap_or(1), error)
-}
-
-/// What a second signal does.
+/// The effect of a second signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Second {
+pub(crate) enum SecondSignal {
     /// It ends this process at once, and the kernel ends the others.
-    EndsAtOnce,
-    /// Nothing: the others are being killed, which takes no time, and the kernel would not find all.
-    Nothing,
+    Ends,
+    /// None: the other processes are being killed, which takes no time, and the kernel would miss
+    /// some.
+    Ignored,
 }
 
-/// The first signal that asks to end, or 0. The processes that were started are in process groups of
-/// their own, so they get theirs from here.
-pub(crate) fn notice(second: Second) -> anyhow::Result<Arc<AtomicI32>> {
-    let interrupted = Arc::new(AtomicI32::new(0));
-    let first = interrupted.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let inside = runtime.enter();
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    drop(inside);
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            loop {
-                let signal = tokio::select! {
-                    _ = interrupt.recv() => Signal::SIGINT,
-                    _ = terminate.recv() => Signal::SIGTERM,
-                    _ = hangup.recv() => Signal::SIGHUP,
-                } as i32;
-                let order = Ordering::Relaxed;
-                let is_first = first.compare_exchange(0, signal, order, order);
-                if is_first.is_err() && second == Second::EndsAtOnce {
-                    logging::finish(logging::LAST_LINES);
-                    std::process::exit(128 + signal);
+/// The first signal that asked this process to end, or 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt(Arc<AtomicI32>);
+
+impl Interrupt {
+    /// Handles SIGINT, SIGTERM and SIGHUP from now on. The processes that this one starts are in
+    /// process groups of their own, so the terminal does not signal them.
+    pub(crate) fn handle(second: SecondSignal) -> anyhow::Result<Self> {
+        let interrupt = Self(Arc::default());
+        let first = interrupt.0.clone();
+        let runtime = runtime::current_thread()?;
+        let inside = runtime.enter();
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        let mut terminates = signal(SignalKind::terminate())?;
+        let mut hangups = signal(SignalKind::hangup())?;
+        drop(inside);
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    let signal = tokio::select! {
+                        _ = interrupts.recv() => Signal::SIGINT,
+                        _ = terminates.recv() => Signal::SIGTERM,
+                        _ = hangups.recv() => Signal::SIGHUP,
+                    } as i32;
+                    let order = Ordering::Relaxed;
+                    let is_first = first.compare_exchange(0, signal, order, order);
+                    if is_first.is_err() && second == SecondSignal::Ends {
+                        logging::flush(logging::FLUSH_TIMEOUT);
+                        std::process::exit(128 + signal);
+                    }
                 }
-            }
+            });
         });
-    });
-    Ok(interrupted)
+        Ok(interrupt)
+    }
+
+    /// Fails, with the exit code of the signal, if there was one.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let signal = self.0.load(Ordering::Relaxed);
+        if signal == 0 {
+            return Ok(());
+        }
+        let code = u8::try_from(128 + signal).unwrap_or(1);
+        let error = anyhow!("interrupted; all processes that were started are stopped");
+        Err(exit::error(code, error))
+    }
 }

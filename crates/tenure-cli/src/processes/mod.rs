@@ -1,4 +1,4 @@
-//! This command as real processes: a store, candidates, and a network between them that fails on demand.
+//! This program as several processes: a store, candidates, and a network between them with faults.
 
 mod interrupt;
 mod network;
@@ -11,27 +11,33 @@ use nix::time::{ClockId, clock_gettime};
 use tenure::Config;
 use tenure::config::Strategy;
 
-pub(crate) use interrupt::{Interrupted, Second, failure, notice};
-pub(crate) use network::{Carried, Network, NetworkKind, STORE};
-pub(crate) use process::{Process, adopt_orphans, below, end_all, this_program};
-pub(crate) use store::start_store;
+pub(crate) use interrupt::{Interrupt, SecondSignal};
+pub(crate) use network::{Network, NetworkKind, TrafficCount};
+pub(crate) use process::{
+    Process, adopt_orphans, descendants, in_background, kill_all, this_program,
+};
+pub(crate) use store::{STORE, start_store};
 
-/// A clock that all processes of this machine share, and that only goes forward.
+/// A monotonic clock that all processes of this machine share.
 pub(crate) fn now() -> Duration {
     // The system has this clock, or no program would run.
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::MAX, Duration::from)
 }
 
-/// The longest time without a leader after one that could not say good-bye.
+/// The longest time without a leader after a leader that could not release its lease.
 pub(crate) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> {
     let timings = config.timings();
     let lease = timings.worst_without_leader();
     let Some(bully) = config.strategy().bully() else {
         return Ok(lease);
     };
-    let peers = bully.rules(timings)?.timings().worst_without_leader();
+    let peers = bully
+        .plan(timings)?
+        .settings
+        .timings()
+        .worst_without_leader();
     Ok(match config.strategy() {
-        // It needs both, and both run out at the same time.
+        // A leader needs both, and both expire at the same time.
         Strategy::Both(_) => peers.max(lease),
         _ => peers,
     })

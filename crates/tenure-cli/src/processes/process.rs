@@ -1,8 +1,10 @@
-//! A process, and what it has started.
+//! Child processes and their descendants.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::process::{Child, Command};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -11,14 +13,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-/// How long a process may take to stop when it is asked to.
-const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a process may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A process that does not outlive its owner.
+/// A child process; a drop kills it.
 #[derive(Debug)]
 pub(crate) struct Process(pub(crate) Child);
 
-/// This program, to be started with these arguments. What the environment says of it is for the user's own work.
+/// A command that starts this program with these arguments, without the user's settings in the
+/// environment.
 pub(crate) fn this_program(arguments: &[&str]) -> Command {
     let mut command = Command::new("/proc/self/exe");
     for (name, _) in std::env::vars_os() {
@@ -32,6 +35,18 @@ pub(crate) fn this_program(arguments: &[&str]) -> Command {
     command
 }
 
+/// Puts a process into the background: in a process group of its own, with its stderr in a log
+/// file.
+pub(crate) fn in_background(command: &mut Command, log: &Path) -> anyhow::Result<()> {
+    let log = File::options().create(true).append(true).open(log)?;
+    command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    Ok(())
+}
+
 impl Process {
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.0.id().cast_signed())
@@ -42,22 +57,22 @@ impl Process {
         kill(pid, signal).with_context(|| format!("can't send {signal} to {pid}"))
     }
 
-    /// Whether it has not ended yet.
+    /// Whether it has not ended.
     pub(crate) fn is_running(&mut self) -> anyhow::Result<bool> {
         Ok(self.0.try_wait()?.is_none())
     }
 
-    /// Waits for the end that was asked for.
-    pub(crate) fn ends_well(&mut self, name: &str) -> anyhow::Result<()> {
-        let patience = Instant::now() + STOP_PATIENCE;
-        while Instant::now() < patience {
+    /// Waits for the end of a process that was asked to stop, and fails if its exit code is not 0.
+    pub(crate) fn wait_for_success(&mut self, name: &str) -> anyhow::Result<()> {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
             if let Some(status) = self.0.try_wait()? {
                 anyhow::ensure!(status.success(), "{name} ended with {status}");
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!("{name} has not stopped within {STOP_PATIENCE:?}")
+        bail!("{name} did not stop within {STOP_TIMEOUT:?}")
     }
 }
 
@@ -68,14 +83,13 @@ impl Drop for Process {
     }
 }
 
-/// Makes orphans below this process its own children, so that none is lost.
+/// Makes orphans among the descendants of this process its children, so that it can find them.
 pub(crate) fn adopt_orphans() -> anyhow::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// The living processes that this one has started, and those that they have started, and so on:
-/// parents first.
-pub(crate) fn below(process: Pid) -> Vec<Pid> {
+/// The living descendants of a process, parents first.
+pub(crate) fn descendants(process: Pid) -> Vec<Pid> {
     let mut all = Vec::new();
     let tasks = fs::read_dir(format!("/proc/{process}/task"));
     for task in tasks.into_iter().flatten().flatten() {
@@ -85,36 +99,37 @@ pub(crate) fn below(process: Pid) -> Vec<Pid> {
             if is_alive(child) {
                 all.push(child);
             }
-            all.extend(below(child));
+            all.extend(descendants(child));
         }
     }
     all
 }
 
-/// Whether a process lives, and is not only not collected yet.
+/// Whether a process lives and is not a zombie.
 fn is_alive(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     !after_name.is_empty() && !after_name.starts_with(" Z")
 }
 
-/// Kills and collects these and everything else below this process, and tells how many that were. Who
-/// is killed may have started another one just before, which is an orphan then: so until there are none.
-pub(crate) fn end_all(mut own: Vec<Process>) -> usize {
-    let mut ended = BTreeSet::new();
+/// Kills and collects these processes and all other descendants of this one, and returns their
+/// number. A killed process may have started another one just before, which is an orphan then, so
+/// this repeats until none is left.
+pub(crate) fn kill_all(mut own: Vec<Process>) -> usize {
+    let mut killed = BTreeSet::new();
     loop {
-        let left = below(Pid::this());
+        let left = descendants(Pid::this());
         for &process in &left {
             let _ = kill(process, Signal::SIGKILL);
         }
-        ended.extend(left.iter().copied());
-        // They collect themselves, and what is collected after that are orphans.
+        killed.extend(left.iter().copied());
+        // A drop collects each of them; all other children are orphans.
         own.clear();
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some())
         {
         }
         if left.is_empty() {
-            return ended.len();
+            return killed.len();
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -1,18 +1,20 @@
-//! A store as a process.
+//! A store as a child process.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use super::network::STORE;
-use super::process::{Process, this_program};
+use super::process::{Process, in_background, this_program};
 
-/// Starts a store at this address, with its data and its log in this folder; port 0 takes a free one.
+/// The number of the store among the processes of a network; candidates have greater ones.
+pub(crate) const STORE: u32 = 0;
+
+/// Starts a store at this address, with its data and its log in this directory; port 0 takes a free
+/// port.
 pub(crate) fn start_store(
     folder: &Path,
     listen: SocketAddr,
@@ -24,11 +26,9 @@ pub(crate) fn start_store(
         .arg("--listen")
         .arg(listen.to_string())
         .arg("--data-dir")
-        .arg(folder.join("store"))
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(File::options().create(true).append(true).open(&log)?);
+        .arg(folder.join("store"));
+    in_background(&mut store, &log)?;
+    store.stdout(Stdio::piped());
     let mut store = spawn(store).map(Process).context("can't start the store")?;
     let mut line = String::new();
     let stdout = store.0.stdout.take().context("the store has no stdout")?;

@@ -1,4 +1,4 @@
-//! What an election costs at rest and how long it takes, from its settings alone.
+//! The costs of an election at rest and its duration, from the settings alone.
 
 use core::fmt;
 use core::time::Duration;
@@ -13,9 +13,9 @@ const RENEWALS: f64 = 2.0;
 /// detector, which is a ping and its answer.
 const LOOKS: f64 = 5.0;
 
-/// What an election by these settings costs while one leads and all follow, and how long it takes
-/// when the leader dies, as long as no message is lost and none takes longer than its lifetime. For
-/// whoever chooses timings; no rule rests on it.
+/// The costs of an election while one member leads and all others follow, and its duration when the
+/// leader dies, as long as no message is lost and none takes longer than its lifetime. For the
+/// choice of timings; no rule rests on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Longest time from the leader's end until its followers suspect it, with messages that take as
@@ -34,7 +34,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of these settings, with this failure detection.
+    /// The bounds of these settings, with this failure detection.
     #[must_use]
     pub fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let timings = settings.timings();

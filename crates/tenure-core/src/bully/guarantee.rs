@@ -9,8 +9,8 @@ pub enum GroupGuarantee {
     /// failure detector says. Two leaders at a time need clocks that differ in rate by more than
     /// the margin of the timings. A minority that is cut off has no leader.
     Quorum,
-    /// The members that reach each other have one leader. When the network is parted, or a failure
-    /// detector is wrong, there may be several at a time; they merge when they meet.
+    /// The members that reach each other have one leader. When the network is partitioned, or a
+    /// failure detector is wrong, there may be several at a time; they merge when they meet.
     BestEffort,
 }
 

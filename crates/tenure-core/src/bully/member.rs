@@ -1,19 +1,19 @@
-//! Who takes part.
+//! The members of a group.
 
 use alloc::vec::Vec;
 
 use super::{GroupGuarantee, NodeId};
 
-/// Most members of one election: every one sends to every other one, and a quorum of more is
-/// slower and hardly safer.
+/// Most members of one election: each one sends to all others, and a quorum of more is slower and
+/// hardly safer.
 pub const MAX_MEMBERS: usize = 31;
 
-/// One who takes part.
+/// A member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Its number.
+    /// Its node id.
     pub id: NodeId,
-    /// Its rank: **lower is better**. Members of equal rank go by their number, lower first.
+    /// Its rank: **lower is better**. Members of equal rank go by their node id, lower first.
     pub priority: u32,
 }
 
@@ -23,8 +23,8 @@ impl Member {
     }
 }
 
-/// All who take part, best first. It is the same on every member, and a quorum is counted in it: in
-/// those who are configured, not in those who happen to answer.
+/// All members, best first. The list is the same on every member, and a quorum is counted in it: in
+/// the configured members, not in those that happen to answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Membership(Vec<Member>);
 
@@ -33,17 +33,17 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// [`MembershipError`] if there is nobody, if there are too many, or if two have one number.
+    /// [`MembershipError`] if there are none or too many, or if two have one node id.
     pub fn new(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
         Self::of_at_most(MAX_MEMBERS, members)
     }
 
-    /// The membership of these, however many they are. It is for simulations: an election that is
-    /// used has at most [`MAX_MEMBERS`].
+    /// The membership of these, however many they are. It is for
+    /// simulations: an election in production has at most [`MAX_MEMBERS`].
     ///
     /// # Errors
     ///
-    /// [`MembershipError`] if there is nobody, or if two have one number.
+    /// [`MembershipError`] if there are none, or if two have one node id.
     pub fn of_any_size(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
         Self::of_at_most(usize::MAX, members)
     }
@@ -70,7 +70,7 @@ impl Membership {
         Ok(Self(members))
     }
 
-    /// How many they are.
+    /// How many members there are.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub const fn len(&self) -> usize {
@@ -83,34 +83,34 @@ impl Membership {
         self.0.len() / 2 + 1
     }
 
-    /// How many may be away while a majority is left.
+    /// How many members may be away while a majority is left.
     #[must_use]
     pub const fn tolerated_failures(&self) -> usize {
         self.0.len() - self.majority()
     }
 
-    /// Whether this one takes part.
+    /// Whether this is a member.
     #[must_use]
     pub fn contains(&self, id: NodeId) -> bool {
         self.place(id).is_some()
     }
 
-    /// Everybody, best first.
+    /// All members, best first.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.0.iter().map(|member| member.id)
     }
 
-    /// Everybody but this one, best first.
+    /// All members but this one, best first.
     pub fn others(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.iter().filter(move |&other| other != id)
     }
 
-    /// Those who are better than this one, best first.
+    /// The members better than this one, best first.
     pub fn better(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.iter().take(self.place(id).unwrap_or_default())
     }
 
-    /// Those who are worse than this one, best first.
+    /// The members worse than this one, best first.
     pub fn worse(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.iter()
             .skip(self.place(id).map_or(0, |place| place + 1))
@@ -122,9 +122,9 @@ impl Membership {
         self.place(one) < self.place(other)
     }
 
-    /// What an election among them promises when the guard is not set by hand: with three or more a
-    /// majority outlives the loss of one, so it is asked for. With two it does not: a quorum would
-    /// stop both when one stops.
+    /// The guarantee of an election among them if it is not configured: with three or more a
+    /// majority outlives the loss of one, so a quorum is required. With two it does not: a quorum
+    /// would stop both when one stops.
     #[must_use]
     pub const fn default_guarantee(&self) -> GroupGuarantee {
         Self::default_guarantee_of(self.len())
@@ -140,7 +140,7 @@ impl Membership {
         }
     }
 
-    /// What whoever configures such an election should know.
+    /// A warning for the operator.
     #[must_use]
     pub const fn warning(&self, guarantee: GroupGuarantee) -> Option<MembershipWarning> {
         let members = self.len();
@@ -161,11 +161,11 @@ impl Membership {
     }
 }
 
-/// Why these can't be a membership. Whoever configured them must change them.
+/// Why these can't be a membership. The operator must change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MembershipError {
-    /// Nobody, or more than [`MAX_MEMBERS`].
+    /// None, or more than [`MAX_MEMBERS`].
     #[error("an election must have 1 to {MAX_MEMBERS} members and this one has {members}")]
     Size {
         /// How many were given.
@@ -177,19 +177,19 @@ pub enum MembershipError {
         priorities.0, priorities.1
     )]
     Twice {
-        /// The number.
+        /// The node id.
         id: NodeId,
-        /// What tells them apart.
+        /// Their priorities.
         priorities: (u32, u32),
     },
 }
 
-/// What works and is hardly meant.
+/// A configuration that works and is hardly meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MembershipWarning {
     /// A quorum of two is two.
-    #[error("with 2 members and a quorum nobody leads while one is away; add a third member")]
+    #[error("with 2 members and a quorum there is no leader while one is away; add a third member")]
     Two,
     /// One member less would tolerate as much.
     #[error(

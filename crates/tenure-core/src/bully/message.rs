@@ -1,4 +1,4 @@
-//! What goes between members, into a node and out of it.
+//! Messages between members, and the inputs and effects of a member's machine.
 
 use core::time::Duration;
 
@@ -6,14 +6,14 @@ use super::{HardState, NodeId};
 use crate::Epoch;
 use crate::detector::Verdict;
 
-/// The name of an election: who organises it, in which of its lives, and the how-manieth of that
-/// life. Of two elections of one organiser the greater one is the newer one.
+/// The name of an election: its organiser, the start of the organiser, and a count within that
+/// start. Of two elections of one organiser the greater one is the newer one.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(deny_unknown_fields)]
 pub struct ElectionId {
-    /// Who wants to lead by it.
+    /// The member that leads if it wins.
     pub organiser: NodeId,
     /// How often the organiser had started.
     pub incarnation: u64,
@@ -21,177 +21,179 @@ pub struct ElectionId {
     pub number: u64,
 }
 
-/// What one member says to another. Whoever carries it sees to it that it comes from whom it says,
-/// and drops it when it is older than [`Timings::message_lifetime`](super::Timings).
+/// A message from one member to another. The transport verifies its sender, and drops it when it is
+/// older than [`GroupTimings::message_lifetime`](super::GroupTimings::message_lifetime).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum PeerMessage {
-    /// Stop what you do and wait for me: I organise this election.
+    /// "Stop what you do and wait for me: I organise this election."
     Halt {
         /// The election.
         election: ElectionId,
-        /// Whether a leader that works is to give way.
+        /// Whether a leader that works must give way.
         preempt: bool,
     },
-    /// I wait for you, or follow you, by this election. Sent again from time to time, so that it
-    /// asks whether that still holds.
+    /// "I wait for you, or follow you, by this election." A member sends it again from time to
+    /// time, to ask whether that still holds.
     Ack {
         /// The election.
         election: ElectionId,
         /// The greatest epoch that the sender knows of.
         highest: Option<Epoch>,
     },
-    /// I do not obey: I hold to this one.
+    /// "I do not wait for you: I wait for or follow another member."
     Rej {
         /// The election that is refused.
         election: ElectionId,
-        /// Whom the sender obeys or follows.
+        /// The member that the sender waits for or follows.
         holds_to: NodeId,
     },
-    /// This election is no more: its organiser has moved on, or the one who obeyed it has.
+    /// "This election is over": its organiser has moved on, or the member that waited has.
     Stale {
         /// The election.
         election: ElectionId,
     },
-    /// I have won.
+    /// "I have won."
     Ldr {
         /// The election.
         election: ElectionId,
         /// The number of the term.
         epoch: Epoch,
     },
-    /// I lead; are you with me? (The papers' `Norm?`.)
+    /// "I lead; do you follow me?" (`Norm?` in the papers.)
     Norm {
         /// The election by which the sender leads.
         election: ElectionId,
         /// The number of the term.
         epoch: Epoch,
     },
-    /// What the quorum guard says.
+    /// A message of an election with a quorum.
     Quorum(QuorumMessage),
 }
 
-/// What members say to each other under the quorum guard.
+/// A message between members of a group with a quorum.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum QuorumMessage {
-    /// Would you vote for me? Binds nobody.
+    /// "Would you vote for me?" Binds nobody.
     PreVote {
-        /// Counts the sender's questions.
+        /// Counts the sender's pre-votes.
         round: u64,
     },
     /// Answer to `PreVote`.
     PreVoteReply {
-        /// The question.
+        /// The round of the pre-vote.
         round: u64,
         /// The greatest epoch that the sender knows of.
         highest: Option<Epoch>,
-        /// For how long the sender's promise to another one still binds it.
+        /// For how long a promise to another member still binds the sender.
         bound: Option<Duration>,
-        /// Whether the sender could lead: it stands for election and reaches a majority.
+        /// Whether the sender could lead: it is a candidate and reaches a majority.
         can_lead: bool,
     },
-    /// Vote for me: promise me this epoch, and for a lease duration nobody else anything.
+    /// "Vote for me": promise me this epoch, and promise nothing to others for a lease duration.
     RequestVote {
         /// The epoch.
         epoch: Epoch,
     },
-    /// Promised.
+    /// The promise.
     VoteGranted {
         /// The epoch.
         epoch: Epoch,
     },
-    /// Not promised, or not any more.
+    /// "I do not promise", or not any more.
     VoteRejected {
-        /// The epoch that is refused.
+        /// The refused epoch.
         epoch: Epoch,
         /// The greatest epoch that the sender knows of.
         highest: Option<Epoch>,
     },
-    /// I lead; renew your promise.
+    /// "I lead; renew your promise."
     Renew {
         /// The number of the term.
         epoch: Epoch,
         /// Counts the rounds of a term.
         round: u64,
     },
-    /// Renewed.
+    /// The renewed promise.
     RenewAck {
         /// The number of the term.
         epoch: Epoch,
-        /// The round.
+        /// The round that it answers.
         round: u64,
     },
-    /// I lead no more, or never did: your promise of this epoch is void.
+    /// "I lead no more, or never did": the promise of this epoch is void.
     Release {
         /// The epoch.
         epoch: Epoch,
-        /// Who is to be next, if that matters.
+        /// The next leader, if the sender chose one.
         to: Option<NodeId>,
     },
-    /// I am better than you and have followed for the hold-down: hand over to me.
+    /// "I am better than you and have followed you for the hold-down": hand over to me.
     TransferRequest {
         /// The term that is to end.
         epoch: Epoch,
     },
 }
 
-/// What may come into a node beside time.
+/// What may come into a member's machine beside time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerInput {
-    /// A member says something.
+    /// A message from another member.
     Message {
-        /// Who.
+        /// The sender.
         from: NodeId,
-        /// What.
+        /// The message.
         message: PeerMessage,
     },
-    /// The failure detector's answer to [`Output::Ask`]: at most one for each member and round, and
-    /// `Down` only if nothing was heard from the member since it was asked.
+    /// The failure detector's answer to [`PeerEffect::Ask`]: at most one for each member and round,
+    /// and `Down` only if no message came from the member since the question.
     Answer {
-        /// Of whom.
+        /// The member that was asked about.
         node: NodeId,
         /// The round of the question.
         round: u64,
         /// The answer.
         verdict: Verdict,
     },
-    /// The failure detector has begun to suspect a member. A hint: it is asked about at once.
+    /// The failure detector has begun to suspect a member. A hint: the machine asks about it at
+    /// once.
     Suspected(NodeId),
     /// The failure detector trusts a member again.
     Alive(NodeId),
-    /// What the oldest [`Output::Persist`] not yet acknowledged says is on disk.
+    /// The record of the oldest [`PeerEffect::Persist`] that is not acknowledged yet is on disk.
     Persisted,
 }
 
-/// What a node's driver is to do.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// What the driver must do for a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerEffect {
-    /// Send this. It may be lost; the node sends again what matters.
+    /// Send this. It may be lost; the machine sends again what matters.
     Send {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
-        /// What.
+        /// The message.
         message: PeerMessage,
     },
-    /// Write this record to disk, whole and durable, and say [`Input::Persisted`] then: once for each
-    /// of these, in their order. What rests on it comes out after that.
+    /// Write this record to disk, whole and durable, and then hand in [`PeerInput::Persisted`]:
+    /// once for each record, in order. What rests on the record comes out after that.
     Persist(HardState),
     /// Ask the failure detector about this member; a newer question replaces an older one.
     Ask {
-        /// Whom it is about.
+        /// The member.
         node: NodeId,
-        /// To be told with the answer.
+        /// To be handed back with the answer.
         round: u64,
     },
-    /// Have the failure detector watch this member, beside those that it watches already, and tell
-    /// [`Input::Suspected`] and [`Input::Alive`]. Only who follows watches, and only whom it follows:
-    /// so detection costs a leader one heartbeat for each follower, and nothing between followers.
+    /// Let the failure detector watch this member, beside those that it watches already, and hand
+    /// in [`PeerInput::Suspected`] and [`PeerInput::Alive`]. A follower watches only the member
+    /// that it follows, so detection costs a leader one heartbeat for each follower, and nothing
+    /// between followers.
     Watch(NodeId),
-    /// No longer watch this one.
+    /// Watch this member no longer.
     Unwatch(NodeId),
 }

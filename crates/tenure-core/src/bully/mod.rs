@@ -1,16 +1,18 @@
-//! Electing among peers: Bully_FD, the Bully algorithm on a failure detector, repaired and guarded.
+//! Electing among peers: Bully_FD, the Bully algorithm on a failure detector, repaired, and with a
+//! quorum if the group is large enough.
 //!
-//! [`Node`] is one member, a pure state machine. It is driven like the candidate of lease mode (see
-//! [`Strategy`](crate::Strategy) for the order of calls); what goes in is [`Input`], what comes out is
-//! [`Output`].
+//! [`PeerCandidate`] is one member, a pure state machine (see
+//! [`ElectionMachine`](crate::ElectionMachine) for the order of calls). Its inputs are [`PeerInput`],
+//! its effects [`PeerEffect`].
 //!
-//! There are two machines in it, and [`Guarantee`] says which one runs. With [`Guarantee::Quorum`],
-//! the default from three members on, nobody leads without the promise of a majority: two leaders at
-//! a time need clocks that are off. With [`Guarantee::BestEffort`] those who reach each other have
-//! one leader, and a network that is parted may have several.
+//! It holds one of two machines, and [`GroupGuarantee`] says which one. With
+//! [`GroupGuarantee::Quorum`], the default from three members on, a member leads only with the promise
+//! of a majority: two leaders at a time need clocks that are off. With
+//! [`GroupGuarantee::BestEffort`] the members that reach each other have one leader, and a partitioned
+//! network may have several.
 //!
-//! What the published algorithm got wrong, how it was found, and how to choose timings is in
-//! `docs/bully.md`.
+//! `docs/bully.md` describes the errors of the published algorithm, how they were found, and how to
+//! choose timings.
 
 mod guarantee;
 mod hard_state;

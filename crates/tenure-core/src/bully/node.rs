@@ -1,4 +1,4 @@
-//! A member: one of the two machines, and what surrounds both.
+//! A member: one of the two machines, and what both need around them.
 
 use core::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::{Epoch, Instant, Random};
 /// A member of an election among peers; see the [module](super) for how to drive it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PeerCandidate {
-    pub(super) base: NodeState,
+    pub(super) state: NodeState,
     pub(super) machine: Machine,
-    /// Whom the failure detector watches.
+    /// The member that the failure detector watches.
     pub(super) watched: Option<NodeId>,
 }
 
@@ -28,70 +28,72 @@ pub(super) enum Machine {
 }
 
 impl PeerCandidate {
-    /// A member that has just started, with the record that it last wrote; the default one if it has
-    /// never run. It follows and votes, and does not stand for election yet.
+    /// A member that has just started, with the record that it last wrote; the default one if it
+    /// has never run. It follows and votes, and is no candidate yet.
     #[must_use]
     pub fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
-        let base = NodeState::new(settings, record, started);
-        let machine = match base.guarantee() {
-            GroupGuarantee::BestEffort => Machine::BestEffort(BestEffort::new(&base, started.at)),
-            GroupGuarantee::Quorum => Machine::Quorum(Quorum::new(&base, started.at)),
+        let state = NodeState::new(settings, record, started);
+        let machine = match state.guarantee() {
+            GroupGuarantee::BestEffort => Machine::BestEffort(BestEffort::new(&state, started.at)),
+            GroupGuarantee::Quorum => Machine::Quorum(Quorum::new(&state, started.at)),
         };
         Self {
-            base,
+            state,
             machine,
             watched: None,
         }
     }
 
-    /// What this election promises.
+    /// The guarantee of this election.
     #[must_use]
     pub fn guarantee(&self) -> GroupGuarantee {
-        self.base.guarantee()
+        self.state.guarantee()
     }
 
-    /// What it is made of.
+    /// The settings.
     #[must_use]
     pub fn settings(&self) -> &GroupSettings {
-        &self.base.settings
+        &self.state.settings
     }
 
     /// How often it has started.
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
-        self.base.record.incarnation
+        self.state.record.incarnation
     }
 
-    /// Whether it would lead if it won: what the failure detectors of others are told, as
-    /// [`Verdict::Up`](super::Verdict::Up) or [`Aside`](super::Verdict::Aside).
+    /// Whether it would lead if it won. The failure detectors of others learn it, as
+    /// [`Verdict::Up`](crate::detector::Verdict::Up) or
+    /// [`Verdict::NonCandidate`](crate::detector::Verdict::NonCandidate).
     #[must_use]
-    pub fn stands(&self, now: Instant) -> bool {
-        self.base.term.is_some() || self.base.may_stand(now)
+    pub fn is_candidate(&self, now: Instant) -> bool {
+        self.state.term.is_some() || self.state.may_campaign(now)
     }
 
-    /// While it leads: how long a member may be silent until it counts as gone, two renew intervals and
-    /// the time of a message. Every follower speaks once in each. `None` for others, who watch whom
-    /// they follow.
+    /// While it leads: how long a member may be silent until it counts as gone, which is two renew
+    /// intervals and the lifetime of a message. Every follower sends one message in each. `None`
+    /// for other members, which watch the one that they follow.
     #[must_use]
     pub fn longest_silence(&self) -> Option<Duration> {
-        let timings = &self.base.settings.timings;
+        let timings = &self.state.settings.timings;
         let longest = timings.term().renew_interval() * 2 + timings.message_lifetime();
-        (self.leader_or_organiser() == Some(self.base.me())).then_some(longest)
+        (self.leader_or_organiser() == Some(self.state.me())).then_some(longest)
     }
 
-    /// Whom it follows or waits for; itself while it leads, nobody while that is open.
+    /// The member that it follows or waits for; itself while it leads, `None` while that is open.
     fn leader_or_organiser(&self) -> Option<NodeId> {
         match &self.machine {
             Machine::BestEffort(machine) => machine.leader_or_organiser(),
-            Machine::Quorum(machine) => machine.leader_or_organiser(self.base.me()),
+            Machine::Quorum(machine) => machine.leader_or_organiser(self.state.me()),
         }
     }
 
-    /// Moves the watch to whom it follows. A leader watches nobody: with a quorum its rounds show who
-    /// is there, and without one it does nothing about a follower that is gone; another leader shows
-    /// itself. While it is open who leads, the last one stays under watch.
+    /// Moves the watch to the member that it follows. A leader watches nobody: with a quorum its
+    /// rounds show which members are there, and without one it does nothing about a follower that
+    /// is gone; another leader announces itself. While the leader is open, the last one stays under
+    /// watch.
     fn move_watch(&mut self) -> Option<PeerEffect> {
-        let me = self.base.me();
+        let me = self.state.me();
         let holds_to = self.leader_or_organiser()?;
         match self.watched {
             Some(watched) if watched == holds_to => None,
@@ -110,17 +112,18 @@ impl PeerCandidate {
     /// The leader that it knows, and the epoch of its term; itself while it leads.
     #[must_use]
     pub const fn leader(&self) -> Option<(NodeId, Epoch)> {
-        self.base.seen
+        self.state.seen
     }
 
     /// Whether a message to this member waits until a record is on disk.
     #[must_use]
     pub fn holds_message_to(&self, node: NodeId) -> bool {
-        self.base.outbox.holds_message_to(node)
+        self.state.outbox.holds_message_to(node)
     }
 
-    /// What it does now, as one word, for people: `electing`, `halting`, `waiting`, `following` or
-    /// `leading`; with a quorum `voting` in place of `halting`, and `idle` for who follows nobody.
+    /// The name of its role, for people: without a quorum `asking`, `halting`, `persisting-epoch`,
+    /// `waiting`, `following` or `leading`; with one `following` (also while no leader is known),
+    /// `pre-voting`, `voting` or `leading`.
     #[must_use]
     pub const fn role(&self) -> &'static str {
         match &self.machine {
@@ -129,7 +132,8 @@ impl PeerCandidate {
         }
     }
 
-    /// Without a quorum: the election that it organises, obeys or follows, once it does.
+    /// Without a quorum: the election that it organises, has accepted or follows by, once there is
+    /// one.
     #[must_use]
     pub fn election(&self) -> Option<ElectionId> {
         match &self.machine {
@@ -138,7 +142,7 @@ impl PeerCandidate {
         }
     }
 
-    /// With a quorum: whether it follows a leader, whom a majority has promised itself to, or reached
+    /// With a quorum: whether it follows a leader, which has the promise of a majority, or reached
     /// a majority when it last tried.
     #[must_use]
     pub const fn reaches_majority(&self) -> Option<bool> {
@@ -148,50 +152,50 @@ impl PeerCandidate {
         }
     }
 
-    /// Input: this epoch was given to a term outside of this election, so the terms that this member
+    /// Input: this epoch was given to a term outside of this election. The terms that this member
     /// begins from now on have greater ones.
-    pub fn taken(&mut self, epoch: Epoch) {
-        self.base.taken = self.base.taken.max(Some(epoch));
+    pub fn learn_taken_epoch(&mut self, epoch: Epoch) {
+        self.state.taken_epoch = self.state.taken_epoch.max(Some(epoch));
     }
 
     /// The task is gone, and with it the term.
     pub(super) fn end_term(&mut self, now: Instant, end: TaskEnd) {
-        let Some(mut term) = self.base.term.take() else {
+        let Some(mut term) = self.state.term.take() else {
             return;
         };
-        term.begin_ending(now, EndReason::of_task(end), &mut self.base.outbox.ready);
+        term.begin_ending(now, EndReason::of_task(end), &mut self.state.outbox.ready);
         let (epoch, reason) = (term.epoch(), term.reason());
-        self.base.candidate_since = None;
+        self.state.candidate_since = None;
         if reason.calls_for_cool_down() {
-            let cool_down = self.base.settings.timings.term().cool_down();
-            self.base.cooldown_until = now + cool_down;
+            let cool_down = self.state.settings.timings.term().cool_down();
+            self.state.cooldown_until = now + cool_down;
         }
         match &mut self.machine {
             Machine::BestEffort(machine) if !term.is_lost() => {
-                machine.abdicate(&mut self.base, now);
+                machine.abdicate(&mut self.state, now);
             }
             Machine::BestEffort(_) => {}
             Machine::Quorum(machine) => {
-                machine.release(&mut self.base, now, epoch, term.take_successor());
+                machine.release(&mut self.state, now, epoch, term.take_successor());
             }
         }
-        self.base.outbox.emit(TermEvent::Ended(epoch, reason));
+        self.state.outbox.emit(TermEvent::Ended(epoch, reason));
     }
 
-    /// Looks at the term. A leader whose machine stood still past the renew deadline leads no more,
-    /// whichever way it was elected: the others will not have waited.
-    pub(super) fn look_at_term(&mut self, now: Instant) {
-        let Some(term) = &mut self.base.term else {
+    /// Lets time pass for the term. A leader whose machine stood still past the renew deadline
+    /// leads no more, whichever machine elected it: the other members will not have waited.
+    pub(super) fn tick_term(&mut self, now: Instant) {
+        let Some(term) = &mut self.state.term else {
             return;
         };
-        let timings = self.base.settings.timings.term();
-        term.tick(now, timings, &mut self.base.outbox.ready);
+        let timings = self.state.settings.timings.term();
+        term.tick(now, timings, &mut self.state.outbox.ready);
         let lost = term.is_lost();
         match &mut self.machine {
-            Machine::BestEffort(machine) if lost => machine.abdicate(&mut self.base, now),
-            // Nobody grants such a term, so it lasts as long as the leader is awake.
+            Machine::BestEffort(machine) if lost => machine.abdicate(&mut self.state, now),
+            // No member renews such a term, so it lasts as long as the leader is awake.
             Machine::BestEffort(_) => term.renew(now),
-            Machine::Quorum(machine) if lost => machine.lost(&mut self.base, now),
+            Machine::Quorum(machine) if lost => machine.lost(&mut self.state, now),
             Machine::Quorum(_) => {}
         }
     }
@@ -203,11 +207,11 @@ impl ElectionMachine for PeerCandidate {
     type Peer = NodeId;
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
-        if self.base.candidate_since.is_none() && self.base.term.is_none() {
-            let from = self.base.cooldown_until.max(now);
-            self.base.candidate_since = Some(from);
+        if self.state.candidate_since.is_none() && self.state.term.is_none() {
+            let from = self.state.cooldown_until.max(now);
+            self.state.candidate_since = Some(from);
             match &mut self.machine {
-                Machine::BestEffort(machine) if from <= now => machine.wake(&mut self.base, now),
+                Machine::BestEffort(machine) if from <= now => machine.wake(&mut self.state, now),
                 Machine::BestEffort(_) => {}
                 Machine::Quorum(machine) => machine.wake(now),
             }
@@ -216,22 +220,22 @@ impl ElectionMachine for PeerCandidate {
     }
 
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
-        if let Some(term) = &mut self.base.term {
-            let timings = self.base.settings.timings.term();
-            term.resign(now, reason, timings, &mut self.base.outbox.ready);
-            self.look_at_term(now);
-        } else if self.base.candidate_since.take().is_some() {
+        if let Some(term) = &mut self.state.term {
+            let timings = self.state.settings.timings.term();
+            term.resign(now, reason, timings, &mut self.state.outbox.ready);
+            self.tick_term(now);
+        } else if self.state.candidate_since.take().is_some() {
             match &mut self.machine {
-                Machine::BestEffort(machine) => machine.abdicate(&mut self.base, now),
-                Machine::Quorum(machine) => machine.withdraw(&mut self.base, now, random),
+                Machine::BestEffort(machine) => machine.abdicate(&mut self.state, now),
+                Machine::Quorum(machine) => machine.withdraw(&mut self.state, now, random),
             }
-            self.base.outbox.emit(TermEvent::Withdrawn);
+            self.state.outbox.emit(TermEvent::Withdrawn);
         }
     }
 
     fn hand_over(&mut self, now: Instant, to: NodeId) {
-        if let Some(term) = &mut self.base.term {
-            term.hand_over(now, to, &mut self.base.outbox.ready);
+        if let Some(term) = &mut self.state.term {
+            term.hand_over(now, to, &mut self.state.outbox.ready);
         }
     }
 
@@ -243,14 +247,14 @@ impl ElectionMachine for PeerCandidate {
 
     fn handle_message(&mut self, now: Instant, input: PeerInput, random: &mut dyn Random) {
         // Time first: an answer must not prolong what time has ended before it came.
-        self.look_at_term(now);
-        let base = &mut self.base;
+        self.tick_term(now);
+        let state = &mut self.state;
         match (&mut self.machine, input) {
-            // Another election's member, or a node that talks to itself.
+            // From a member of another election, or from itself.
             (_, PeerInput::Message { from, .. })
-                if from == base.me() || !base.settings.members.contains(from) => {}
+                if from == state.me() || !state.settings.members.contains(from) => {}
             (Machine::BestEffort(machine), PeerInput::Message { from, message }) => {
-                machine.hear(base, now, (from, message));
+                machine.handle_message(state, now, (from, message));
             }
             (
                 Machine::BestEffort(machine),
@@ -260,29 +264,31 @@ impl ElectionMachine for PeerCandidate {
                     verdict,
                 },
             ) => {
-                machine.answered(base, now, (node, round, verdict));
+                machine.handle_answer(state, now, (node, round, verdict));
             }
             (Machine::BestEffort(machine), PeerInput::Suspected(node)) => {
-                machine.suspected(base, node);
+                machine.handle_suspected(state, node);
             }
             (Machine::BestEffort(_), PeerInput::Alive(_)) => {}
             (Machine::Quorum(machine), PeerInput::Message { from, message }) => {
                 if let PeerMessage::Quorum(message) = message {
-                    machine.hear(base, now, (from, message), random);
+                    machine.handle_message(state, now, (from, message), random);
                 }
             }
             (Machine::Quorum(machine), PeerInput::Suspected(node)) => {
-                machine.suspected(base, now, node, random);
+                machine.handle_suspected(state, now, node, random);
             }
-            (Machine::Quorum(machine), PeerInput::Alive(node)) => machine.alive(node),
-            // It asks the members themselves.
+            (Machine::Quorum(machine), PeerInput::Alive(node)) => machine.handle_alive(node),
+            // With a quorum the machine asks the members themselves.
             (Machine::Quorum(_), PeerInput::Answer { .. }) => {}
             (machine, PeerInput::Persisted) => {
-                base.outbox.persisted();
-                if base.outbox.is_durable() {
+                state.outbox.handle_persisted();
+                if state.outbox.is_durable() {
                     match machine {
-                        Machine::BestEffort(machine) => machine.persisted(base, now, random),
-                        Machine::Quorum(machine) => machine.persisted(base, now, random),
+                        Machine::BestEffort(machine) => {
+                            machine.handle_persisted(state, now, random)
+                        }
+                        Machine::Quorum(machine) => machine.handle_persisted(state, now, random),
                     }
                 }
             }
@@ -290,21 +296,21 @@ impl ElectionMachine for PeerCandidate {
     }
 
     fn handle_progress(&mut self, at: Instant) {
-        if let Some(term) = &mut self.base.term {
+        if let Some(term) = &mut self.state.term {
             term.handle_progress(at);
         }
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        self.look_at_term(now);
+        self.tick_term(now);
         match &mut self.machine {
-            Machine::BestEffort(machine) => machine.handle_timeout(&mut self.base, now, random),
-            Machine::Quorum(machine) => machine.handle_timeout(&mut self.base, now, random),
+            Machine::BestEffort(machine) => machine.handle_timeout(&mut self.state, now, random),
+            Machine::Quorum(machine) => machine.handle_timeout(&mut self.state, now, random),
         }
     }
 
     fn poll_output(&mut self) -> Option<Output<PeerEffect>> {
-        let output = self.base.outbox.poll();
+        let output = self.state.outbox.poll();
         output.or_else(|| self.move_watch().map(Output::Effect))
     }
 
@@ -313,21 +319,21 @@ impl ElectionMachine for PeerCandidate {
             Machine::BestEffort(machine) => machine.due(),
             Machine::Quorum(machine) => machine.due(),
         };
-        let timings = self.base.settings.timings.term();
-        let term = self.base.term.as_ref();
+        let timings = self.state.settings.timings.term();
+        let term = self.state.term.as_ref();
         Some(term.map_or(due, |term| term.poll_timeout(timings).min(due)))
     }
 
     fn standing(&self, now: Instant) -> Standing {
-        match &self.base.term {
-            Some(term) => term.standing(now, self.base.settings.timings.term()),
-            None if self.base.candidate_since.is_some() => Standing::Campaigning,
+        match &self.state.term {
+            Some(term) => term.standing(now, self.state.settings.timings.term()),
+            None if self.state.candidate_since.is_some() => Standing::Campaigning,
             None => Standing::Idle,
         }
     }
 
     fn stop_by(&self) -> Option<Instant> {
-        let timings = self.base.settings.timings.term();
-        self.base.term.as_ref().map(|term| term.abort_at(timings))
+        let timings = self.state.settings.timings.term();
+        self.state.term.as_ref().map(|term| term.abort_at(timings))
     }
 }

@@ -1,4 +1,4 @@
-//! What a node has whichever way it elects: its record, its outbox, its term.
+//! What both machines of a member have: the record, the outbox, the term.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -8,15 +8,15 @@ use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage};
 use crate::election::{CampaignFailure, EndReason, Term, TermEvent};
 use crate::{Epoch, Instant, UnixMillis};
 
-/// When a node started, on both clocks.
+/// When a member started, on both clocks.
 ///
-/// Epochs take the wall clock as it was then, carried on by the clock that only goes forward: a wall
-/// clock that is set while the node runs can't move them.
+/// Epochs take the wall clock at the start, carried on by the clock that only goes forward: a wall
+/// clock that is set while the member runs can't move them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Started {
-    /// By the clock of all `now`.
+    /// On the clock of all `now`.
     pub at: Instant,
-    /// By the wall clock.
+    /// On the wall clock.
     pub wall: UnixMillis,
 }
 
@@ -25,20 +25,20 @@ pub(super) struct NodeState {
     pub(super) settings: Arc<GroupSettings>,
     pub(super) record: HardState,
     pub(super) outbox: Outbox,
-    /// From when on it stands for election; `None` if it only follows and votes.
+    /// Since when it is a candidate; `None` if it only follows and votes.
     pub(super) candidate_since: Option<Instant>,
     pub(super) cooldown_until: Instant,
     /// From the term's beginning until its task is gone.
     pub(super) term: Option<Term<NodeId>>,
     started: Started,
     /// The greatest epoch that is known to be taken outside of this election.
-    pub(super) taken: Option<Epoch>,
+    pub(super) taken_epoch: Option<Epoch>,
     pub(super) seen: Option<(NodeId, Epoch)>,
 }
 
 impl NodeState {
     pub(super) fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
-        let mut base = Self {
+        let mut state = Self {
             settings: Arc::new(settings),
             record: record.restarted(),
             outbox: Outbox::default(),
@@ -46,27 +46,27 @@ impl NodeState {
             cooldown_until: Instant::default(),
             term: None,
             started,
-            taken: None,
+            taken_epoch: None,
             seen: None,
         };
-        if base.guarantee() == GroupGuarantee::BestEffort
-            && let Some(bound) = base.quarantine()
+        if state.guarantee() == GroupGuarantee::BestEffort
+            && let Some(bound) = state.quarantine()
         {
-            // It belonged to a group with a quorum, whose leader may still count on it.
-            base.cooldown_until = started.at + bound;
+            // The member belonged to a group with a quorum, whose leader may still count on it.
+            state.cooldown_until = started.at + bound;
         }
         // The incarnation is durable before the first message of it leaves.
-        base.persist();
-        base
+        state.persist();
+        state
     }
 
     pub(super) fn me(&self) -> NodeId {
         self.settings.me
     }
 
-    /// For how long a promise of an earlier start binds: it may have been given just before the end.
-    /// It was for the lease duration of that time, and to a leader that may go on with that one. One to
-    /// itself protected its own lease, which is gone.
+    /// For how long a promise of an earlier start binds: it may have been given just before that
+    /// start ended. It was for the lease duration of that time, and to a leader that may still use
+    /// that one. A promise to itself protected its own lease, which is gone.
     pub(super) fn quarantine(&self) -> Option<Duration> {
         self.record.voted.filter(|&voted| voted != self.me())?;
         let promised = Duration::from_millis(self.record.promised_ms.unwrap_or_default());
@@ -92,17 +92,17 @@ impl NodeState {
         self.outbox.persist(self.record);
     }
 
-    /// Whether it may organise an election now. Not while the task of an earlier term is going.
-    pub(super) fn may_stand(&self, now: Instant) -> bool {
+    /// Whether it may organise an election now. Not while the task of an earlier term still runs.
+    pub(super) fn may_campaign(&self, now: Instant) -> bool {
         self.term.is_none() && self.candidate_since.is_some_and(|from| now >= from)
     }
 
-    /// The epoch of a term that begins after all that is known of. `None` when there is none left:
-    /// then it can't lead any more.
+    /// The epoch of a term that begins after all known ones. `None` if no epoch is left: then the
+    /// member can't lead any more.
     pub(super) fn next_epoch(&mut self, now: Instant, known: Option<Epoch>) -> Option<Epoch> {
         let millis = crate::time::millis(now.since(self.started.at));
         let wall = UnixMillis::new(self.started.wall.get().saturating_add(millis));
-        let last = self.record.highest.max(known).max(self.taken);
+        let last = self.record.highest.max(known).max(self.taken_epoch);
         let epoch = Epoch::following(last, wall);
         if epoch.is_none() {
             self.candidate_since = None;
@@ -136,7 +136,7 @@ impl NodeState {
         self.see_leader(Some((self.me(), epoch)));
     }
 
-    /// Another one may lead, or does: there is no time left to give the task.
+    /// Another member leads, or may lead: the task gets no time.
     pub(super) fn supersede(&mut self, now: Instant) {
         let settings = self.settings.clone();
         if let Some(term) = &mut self.term {

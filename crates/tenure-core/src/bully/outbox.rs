@@ -1,4 +1,4 @@
-//! What is on its way out, and the barrier before the disk.
+//! Outputs, and the barrier before the disk.
 
 use alloc::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use crate::election::{Output, Outputs, TermEvent};
 
 /// Outputs not yet polled.
 ///
-/// **What a message says is durable before the message leaves.** From a [`Output::Persist`] until its
-/// acknowledgement no message leaves at all: so nobody has to know which message rests on what. What
-/// is said to the task and to the detector is not held, so that a slow disk can't keep a task from
-/// being stopped.
+/// **The content of a message is durable before the message leaves.** From a
+/// [`PeerEffect::Persist`] until its acknowledgement no message leaves at all, so nothing has to
+/// know which message rests on which record. Term events and questions to the detector are not
+/// held, so that a slow disk can't keep a task from being stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outbox {
     pub(super) ready: Outputs<PeerEffect>,
@@ -36,8 +36,9 @@ impl Outbox {
         }
     }
 
-    /// What waits for the disk is not said any more: it was true when it was to be said, and is not now.
-    pub(super) fn take_back(&mut self) {
+    /// Discards the messages that wait for the disk: they were true when they were made, and are
+    /// not now.
+    pub(super) fn discard_held(&mut self) {
         self.held.clear();
     }
 
@@ -46,13 +47,13 @@ impl Outbox {
         self.effect(PeerEffect::Persist(record));
     }
 
-    /// Whether everything that was to be written is.
+    /// Whether all records are on disk.
     pub(super) const fn is_durable(&self) -> bool {
         self.unwritten == 0
     }
 
     /// The oldest record is on disk.
-    pub(super) fn persisted(&mut self) {
+    pub(super) fn handle_persisted(&mut self) {
         self.unwritten = self.unwritten.saturating_sub(1);
         if self.is_durable() {
             for (to, message) in core::mem::take(&mut self.held) {

@@ -1,10 +1,10 @@
-//! What a node is made of.
+//! The settings of a member.
 
 use super::{GroupGuarantee, GroupTimings, Membership, MembershipWarning, NodeId};
 use crate::Incarnation;
 use crate::detector::Group;
 
-/// A repair of the published algorithm that can be taken out again, to see what it is for.
+/// A repair of the published algorithm. A test may leave it out, to see what it is for.
 #[cfg(any(test, feature = "mutations"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DisabledRule {
@@ -20,41 +20,41 @@ pub enum DisabledRule {
     MatchAck,
     /// Every election has a number of its own.
     FreshElection,
-    /// A `Halt` is refused by who holds to a better member.
+    /// A member that waits for or follows a better member refuses a `Halt`.
     Refuse,
-    /// What was obeyed is on disk before it is acknowledged.
+    /// An acceptance is on disk before it is acknowledged.
     DurablePromise,
-    /// A leader that meets another one does something about it.
+    /// A leader that meets another one acts on it.
     Conflict,
     /// All better members must be down in one and the same round.
     SameRound,
-    /// A `Halt` that was obeyed before is not obeyed again.
+    /// A `Halt` that was accepted before is not accepted again.
     ObeyOnce,
-    /// A leader that works is left in its place: it refuses, and so does who follows it.
+    /// A leader that works stays in place: it refuses, and so do its followers.
     Spare,
-    /// Who comes late joins the leader, and nobody is elected anew for it.
+    /// A member that comes late joins the leader, without a new election.
     Join,
     /// A detector's answer counts only for the question that it answers.
     OwnRound,
     /// A leader that learns of a greater epoch than its own begins a new term.
     GreaterEpoch,
-    /// A follower that is better than its leader misses it, too, when it is gone.
+    /// A follower that is better than its leader also notices when it is gone.
     MissAnyLeader,
     /// With a quorum: a promise binds.
     Promise,
     /// With a quorum: a promise outlives a restart.
     Quarantine,
-    /// With a quorum: a majority is asked for.
+    /// With a quorum: a majority is needed.
     Majority,
     /// With a quorum: a term counts from when it was asked for, not from when it was granted.
     CountFromRequest,
     /// With a quorum: a renewal counts from when it was asked for, not from its answer.
     CountFromRound,
-    /// With a quorum: a release is of the epoch that it names.
+    /// With a quorum: a release is for the epoch that it names.
     ReleaseOwn,
 }
 
-/// What a node is made of: who it is, with whom, and by which rules.
+/// The settings of a member: its number, its group and its rules.
 #[derive(Clone, Debug)]
 pub struct GroupSettings {
     pub(super) me: NodeId,
@@ -66,7 +66,7 @@ pub struct GroupSettings {
     without: alloc::vec::Vec<DisabledRule>,
 }
 
-/// Settings never change, so they don't tell two nodes of one run apart.
+/// Settings never change, so they don't tell two members of one run apart.
 impl core::hash::Hash for GroupSettings {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         self.me.hash(state);
@@ -103,7 +103,7 @@ impl GroupSettings {
         })
     }
 
-    /// Asks for this guarantee. All members must be set alike.
+    /// Sets the guarantee. All members must have the same.
     #[must_use]
     pub fn with_guarantee(self, guarantee: GroupGuarantee) -> Self {
         Self { guarantee, ..self }
@@ -117,7 +117,7 @@ impl GroupSettings {
         Self { preempt, ..self }
     }
 
-    /// Takes a repair out.
+    /// Leaves a repair out.
     #[cfg(any(test, feature = "mutations"))]
     #[must_use]
     pub fn without(mut self, fix: DisabledRule) -> Self {
@@ -126,11 +126,11 @@ impl GroupSettings {
     }
 
     #[cfg(any(test, feature = "mutations"))]
-    pub(super) fn lacks(&self, fix: DisabledRule) -> bool {
+    pub(super) fn has_mutation(&self, fix: DisabledRule) -> bool {
         self.without.contains(&fix)
     }
 
-    /// What an election by these settings promises.
+    /// The guarantee of an election with these settings.
     #[must_use]
     pub const fn guarantee(&self) -> GroupGuarantee {
         self.guarantee
@@ -166,29 +166,29 @@ impl GroupSettings {
         &self.timings
     }
 
-    /// What whoever configures this should know.
+    /// A warning for the operator.
     #[must_use]
     pub const fn warning(&self) -> Option<MembershipWarning> {
         self.members.warning(self.guarantee)
     }
 }
 
-/// Whether a repair was taken out. Without the feature `mutations` none can be.
-macro_rules! lacks {
+/// Whether a repair is left out. Without the feature `mutations` all repairs are in.
+macro_rules! mutation {
     ($settings:expr, $fix:ident) => {{
         #[cfg(any(test, feature = "mutations"))]
-        let lacks = $settings.lacks($crate::bully::DisabledRule::$fix);
+        let is_mutated = $settings.has_mutation($crate::bully::DisabledRule::$fix);
         #[cfg(not(any(test, feature = "mutations")))]
-        let lacks = false;
-        lacks
+        let is_mutated = false;
+        is_mutated
     }};
 }
-pub(super) use lacks;
+pub(super) use mutation;
 
-/// The member is not among the members. Whoever configured it must add it.
+/// The member is not in the list of members. The operator must add it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("member {me} is not in the list of members")]
 pub struct NotAMember {
-    /// Who.
+    /// The member.
     pub me: NodeId,
 }

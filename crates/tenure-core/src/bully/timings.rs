@@ -7,29 +7,31 @@ use crate::lease::candidate::{TICK_INTERVAL, Timings as TermTimings};
 /// What a user may set beside the timings of a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimingsOptions {
-    /// How long a message may be under way before its receiver drops it, and how long an answer is
-    /// waited for. Default: 500 ms, or a tenth of the renew interval if that is longer, but a quarter
-    /// of it at most. Longer: slow networks and disks are borne; shorter: elections are quicker.
+    /// How long a message may be under way before its receiver drops it, and how long its sender
+    /// waits for an answer. Default: 500 ms, or a tenth of the renew interval if that is longer,
+    /// but a quarter of it at most. Longer: slower networks and disks are tolerated; shorter:
+    /// elections are quicker.
     pub message_lifetime: Option<Duration>,
-    /// How long a better member must have followed before it takes a working leader's place, where
-    /// that is wanted at all. Default 30 s, or the lease duration if that is longer. Longer: a member
+    /// How long a better member must have followed before it takes a working leader's place, if it
+    /// is configured to. Default 30 s, or the lease duration if that is longer. Longer: a member
     /// that comes and goes disturbs less.
     pub hold_down: Option<Duration>,
 }
 
-/// The default message lifetime: a vote is a way there, a sync of a disk, and a way back.
+/// The default message lifetime: enough for a vote, which takes a way there, a sync of a disk, and
+/// a way back.
 const DEFAULT_LIFETIME: Duration = Duration::from_millis(500);
 
-/// The default hold-down: as long as a crash loop with its back-off takes to show.
+/// The default hold-down: a crash loop with its back-off shows within it.
 const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
 
-/// The timings of an election among peers: those of a term, and those of finding who leads.
+/// The timings of an election among peers: those of a term, and those of the election itself.
 ///
-/// The timeline of a term is that of [lease mode](TermTimings), with the members in the store's
-/// place: the *lease duration* is how long a member's promise lasts that was not renewed, and the
-/// *renew interval* is how often the leader asks for that.
+/// The timeline of a term is that of [a lease](TermTimings), with the members in place of the
+/// store: the *lease duration* is how long a member's promise lasts without a renewal, and the
+/// *renew interval* is how often the leader asks for one.
 ///
-/// A value that exists is possible: see [`TimingsError`] for what is refused.
+/// A value that exists is possible: see [`GroupTimingsError`] for what is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupTimings {
     term: TermTimings,
@@ -54,7 +56,7 @@ impl GroupTimings {
     ///
     /// # Errors
     ///
-    /// [`TimingsError`] when they can't hold together; each names both numbers.
+    /// [`GroupTimingsError`] when they can't hold together; each names both numbers.
     pub fn new(
         term: TermTimings,
         options: &GroupTimingsOptions,
@@ -84,7 +86,7 @@ impl GroupTimings {
         })
     }
 
-    /// Timings that need not be possible: every timer is always due, and a term lasts so long.
+    /// Timings that need not be possible: every timer is always due, and a term lasts this long.
     #[cfg(test)]
     pub(super) const fn unchecked(lease_duration: Duration, renew_deadline: Duration) -> Self {
         Self {
@@ -100,7 +102,7 @@ impl GroupTimings {
         &self.term
     }
 
-    /// How long a message may be under way, and an answer is waited for.
+    /// How long a message may be under way, and how long its sender waits for an answer.
     #[must_use]
     pub const fn message_lifetime(&self) -> Duration {
         self.message_lifetime
@@ -112,37 +114,37 @@ impl GroupTimings {
         self.hold_down
     }
 
-    /// How long one attempt of an election takes at most that loses no message: pre-vote, vote and
-    /// the first renewal, each there and back.
+    /// The longest attempt of an election that loses no message: pre-vote, vote and the first
+    /// renewal, each there and back.
     #[must_use]
     pub fn election(&self) -> Duration {
         self.message_lifetime * 3
     }
 
-    /// How long a member that has restarted keeps to what it had promised before.
+    /// How long a member that has restarted keeps its earlier promise.
     #[must_use]
     pub const fn quarantine(&self) -> Duration {
         self.term.lease_duration()
     }
 
-    /// With a quorum: longest time without a leader after the leader dies at the worst moment, right
-    /// after a renewal, if the next election succeeds at the first attempt. Its promises last a lease
-    /// duration from when they were renewed, which is up to one message after the renewal was sent;
-    /// the others look again within a message's lifetime.
+    /// With a quorum: longest time without a leader after the leader dies at the worst moment,
+    /// right after a renewal, if the next election succeeds at the first attempt. The promises last
+    /// a lease duration from their renewal, which is up to one message after the renewal was sent;
+    /// the others tick again within a message's lifetime.
     #[must_use]
     pub fn worst_without_leader(&self) -> Duration {
         self.term.worst_without_leader() + self.message_lifetime * 2 + self.election()
     }
 
     /// With a quorum: by how much, in per cent, the leader's clock may run slower than that of any
-    /// other member before another one could lead while an aborted task is still going.
+    /// other member before another one could lead while an aborted task still runs.
     #[must_use]
     pub fn tolerated_drift_percent(&self) -> f64 {
         self.term.tolerated_drift_percent()
     }
 }
 
-/// Why timings can't hold together. Whoever set them must change one of the two numbers.
+/// Why timings can't hold together. The user must change one of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupTimingsError {

@@ -1,4 +1,4 @@
-//! An adaptive deadline: when the next heartbeat is expected, and a margin.
+//! An adaptive deadline: the expected arrival of the next heartbeat plus a margin.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -7,20 +7,21 @@ use super::options::{self, OptionsError};
 use super::push::Estimator;
 use crate::Instant;
 
-/// Expects the next heartbeat from when the last ones came, and adds a fixed margin.
+/// Estimates the arrival of the next heartbeat from the last ones, and adds a fixed margin.
 ///
-/// With heartbeats `s_i` that came at `A_i`, the one numbered `l + 1` is expected at
+/// If heartbeats `s_i` arrived at `A_i`, the heartbeat with number `l + 1` is expected at
 ///
 /// ```text
 /// EA(l+1) = (l+1)·interval + mean of (A_i − s_i·interval) over the window
 /// ```
 ///
-/// and the node is suspected at `EA(l+1) + alpha`, if none numbered above `l` has come. The mean is
-/// how far the sender's clock and the usual delay are off: neither has to be known, and clocks need
-/// not agree. One slow heartbeat hardly moves it, so it does not prolong the time for the next.
+/// and the node is suspected at `EA(l+1) + alpha`, unless a heartbeat with a number above `l` has
+/// arrived. The mean is the offset of the sender's clock plus the usual delay: neither has to be
+/// known, and clocks need not agree. One slow heartbeat hardly changes the mean, so it does not
+/// extend the deadline of the next.
 ///
 /// - Detection: at most interval + `alpha` + the mean delay in the window.
-/// - A mistake needs that heartbeats are lost or late for all of `alpha`.
+/// - A mistake needs all heartbeats of a time of `alpha` to be lost or late.
 ///
 /// Source: Chen, Toueg and Aguilera, "On the quality of service of failure detectors", IEEE
 /// Transactions on Computers 51(5), 2002: their detector NFD-E.
@@ -28,8 +29,8 @@ use crate::Instant;
 pub struct Chen {
     interval: Duration,
     options: ChenOptions,
-    /// `A_i − s_i·interval` in nanoseconds. Negative when the sender's clock counts from before the
-    /// watcher's.
+    /// `A_i − s_i·interval` in nanoseconds. Negative if the origin of the sender's clock lies
+    /// before that of the watcher's clock.
     offsets: VecDeque<i128>,
     sum: i128,
     deadline: Instant,
@@ -38,11 +39,11 @@ pub struct Chen {
 /// The parameters of [`Chen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChenOptions {
-    /// The safety margin. Default 1.2 s, 4 of the default intervals: three heartbeats in a row may be
-    /// lost. Longer: fewer mistakes, later detection by as much.
+    /// The safety margin. Default 1.2 s, which is 4 default intervals: three heartbeats in a row
+    /// may be lost. A longer margin means fewer mistakes and later detection by the same time.
     pub alpha: Duration,
-    /// Over how many heartbeats the mean is taken. Default 100, 1 to 10,000. More: steadier, and
-    /// slower to follow a link that has become slower for good.
+    /// The number of heartbeats for the mean. Default 100, 1 to 10,000. A larger window is
+    /// steadier, and adapts later to a link that has become slower for good.
     pub window: usize,
 }
 
@@ -56,7 +57,8 @@ impl Default for ChenOptions {
 }
 
 impl Chen {
-    /// When heartbeat `tick` is expected, in the watcher's time; `None` before the first one came.
+    /// The expected arrival of heartbeat `tick`, in the watcher's time; `None` before the first
+    /// heartbeat.
     #[must_use]
     pub fn expected(&self, tick: u64) -> Option<Instant> {
         let count = i128::try_from(self.offsets.len()).ok()?;
@@ -65,8 +67,8 @@ impl Chen {
         Some(Instant::from_nanos(u64::try_from(at).unwrap_or(u64::MAX)))
     }
 
-    /// `tick` intervals in nanoseconds. A u64 of intervals of at most a day is far from the end of an
-    /// i128.
+    /// `tick` intervals in nanoseconds. The product of a `u64` and an interval of at most a day
+    /// cannot overflow an `i128`.
     fn due(&self, tick: u64) -> i128 {
         i128::from(tick) * i128::from((Instant::default() + self.interval).as_nanos())
     }

@@ -1,4 +1,4 @@
-//! Which detector a group runs, from a name and a few numbers.
+//! The choice of a group's detector, from a name and a few numbers.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,26 +14,26 @@ use super::{
 };
 use crate::{Incarnation, NodeId};
 
-/// Which detector.
+/// The kind of a detector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DetectBy {
-    /// `push`: heartbeats, and a deadline that follows the delays of the network ([`Chen`]).
+    /// `push`: heartbeats, and a deadline that adapts to the delays of the network ([`Chen`]).
     #[default]
     Push,
     /// `push-fixed`: heartbeats, and a fixed timeout ([`FixedTimeout`]).
     PushFixed,
-    /// `phi`: heartbeats, and a deadline that follows how irregular they are ([`PhiAccrual`]).
+    /// `phi`: heartbeats, and a deadline that adapts to their jitter ([`PhiAccrual`]).
     Phi,
-    /// `pull`: a ping at an interval ([`Pull`]). Twice the messages of a heartbeat.
+    /// `pull`: a ping per interval ([`Pull`]). It sends twice the messages of a heartbeat.
     Pull,
-    /// `on-demand`: a question at a longer interval ([`OnDemand`]). The fewest messages, the latest
-    /// detection, the most mistakes.
+    /// `on-demand`: a question per (longer) interval ([`OnDemand`]). It sends the fewest messages,
+    /// detects latest, and makes the most mistakes.
     OnDemand,
 }
 
 impl DetectBy {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Push,
         Self::PushFixed,
@@ -42,7 +42,7 @@ impl DetectBy {
         Self::OnDemand,
     ];
 
-    /// Its name.
+    /// The name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl DetectBy {
 }
 
 impl FromStr for DetectBy {
-    /// What would be right.
+    /// The values that are allowed.
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -68,32 +68,33 @@ impl FromStr for DetectBy {
     }
 }
 
-/// What a user may set of the failure detection.
+/// The settings of the failure detection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetectionOptions {
-    /// Which detector.
+    /// The kind of detector.
     pub by: DetectBy,
-    /// How often a member shows that it is alive, or is asked. Default 300 ms; on demand the ask
-    /// timeout, at least 1 s. Shorter: a crash is noticed sooner, by more messages.
+    /// The interval of heartbeats or questions. Default 300 ms; for `on-demand` the ask timeout, at
+    /// least 1 s. A shorter interval means earlier detection and more messages.
     pub interval: Option<Duration>,
-    /// How long after a sign of life was due a member is suspected; on demand, how long it has to
-    /// answer a question. Default 4 intervals (with `phi` 2, since it adds what the link needs), on
-    /// demand 5/2 of the message lifetime; at least the message lifetime. Longer: fewer mistakes,
-    /// later detection.
+    /// The time after which a member is suspected if an expected heartbeat does not arrive; for
+    /// `on-demand`, the time that a member has to answer a question. Default 4 intervals (for `phi`
+    /// 2, since it adds the margin that the link needs; for `on-demand` 5/2 of the message
+    /// lifetime), and at least the message lifetime. A longer time means fewer mistakes and later
+    /// detection.
     pub suspect_after: Option<Duration>,
-    /// With `phi`: how rare a silence must be, 1 to 100: 8 for one in 10^8. Default 8.
+    /// For `phi`: the threshold, 1 to 100. 8 means one mistake in 10^8. Default 8.
     pub phi_threshold: Option<u32>,
 }
 
 impl DetectionOptions {
-    /// What [`phi_threshold`](Self::phi_threshold) may be.
+    /// The allowed values of [`phi_threshold`](Self::phi_threshold).
     pub const PHI_THRESHOLD: RangeInclusive<u32> = 1..=100;
 }
 
-/// How the members of a group notice that one of them is gone: a detector with all its parameters.
-/// All members must have it alike.
+/// The failure detection of a group: a detector with all its parameters. They must be equal on all
+/// members.
 ///
-/// A value that exists is possible: see [`Detection::new`] for what is refused.
+/// Every value is valid: [`Detection::new`] refuses the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detection {
     by: DetectBy,
@@ -104,23 +105,23 @@ pub struct Detection {
 }
 
 impl Detection {
-    /// The detection with these options, the rest derived, where a message is dropped when it is
-    /// older than `message_lifetime`.
+    /// The detection with these options; it derives the options that are not set. Receivers drop
+    /// messages that are older than `message_lifetime`.
     ///
-    /// **No message outlives the detection of its sender's end**: an election without a quorum rests
-    /// on that. So nothing takes a node for down within a message's lifetime: not a silence, not a
-    /// question, and not even the short one after a hint.
+    /// **No message outlives the detection of its sender's end**: an election without a quorum
+    /// depends on this. So neither a silence nor a question, not even the short question after a
+    /// hint, makes a node count as down within a message lifetime.
     ///
     /// # Errors
     ///
-    /// [`OptionsError`] when the parameters can't hold together; it names both numbers.
+    /// [`OptionsError`] if the parameters contradict each other; it contains both numbers.
     pub fn new(
         options: &DetectionOptions,
         message_lifetime: Duration,
     ) -> Result<Self, OptionsError> {
         let by = options.by;
         let asks = by == DetectBy::OnDemand;
-        // The last ping of a question has a half of its time, and that is longer than a lifetime.
+        // The last ping of a question has half of the time, which must exceed a message lifetime.
         let (least, limit) = if asks {
             (message_lifetime * 5 / 2, "5/2 of the message lifetime, ")
         } else {
@@ -158,17 +159,17 @@ impl Detection {
                 ..AskOptions::default()
             },
         };
-        detection.build(&Self::nobody())?;
+        detection.build(&Self::empty_group())?;
         Ok(detection)
     }
 
-    /// Which detector.
+    /// The kind of detector.
     #[must_use]
     pub const fn by(&self) -> DetectBy {
         self.by
     }
 
-    /// The options that give this detection, with nothing left to be derived.
+    /// The options of this detection, with all derived values filled in.
     #[must_use]
     pub const fn options(&self) -> DetectionOptions {
         DetectionOptions {
@@ -179,13 +180,13 @@ impl Detection {
         }
     }
 
-    /// How long a question takes at most until a node that says nothing is told down.
+    /// The longest time of a question until a node that does not answer counts as down.
     #[must_use]
     pub const fn ask_timeout(&self) -> Duration {
         self.ask.timeout
     }
 
-    /// How long a node has to answer after a hint that it is gone.
+    /// The time that a node has to answer after a hint that it is gone.
     #[must_use]
     pub const fn confirm_timeout(&self) -> Duration {
         self.ask.confirm
@@ -198,15 +199,15 @@ impl Detection {
             .expect("these parameters were possible when they were made")
     }
 
-    /// The longest time from a crash until a watch says so, while messages take at most `delay`, none
-    /// is lost, and timers are punctual.
+    /// The longest time from a crash until the detector suspects a node under watch, if messages
+    /// take at most `delay`, none is lost, and timers are punctual.
     #[must_use]
     pub fn detection_bound(&self, delay: Duration) -> Duration {
-        let detector = self.detector(&Self::nobody());
+        let detector = self.detector(&Self::empty_group());
         detector.detection_bound(delay)
     }
 
-    /// How many messages a watch of a node that is up costs in a second, answers included.
+    /// The messages per second for a watch of a node that is up, answers included.
     #[must_use]
     pub fn messages_per_second(&self) -> f64 {
         let every = |interval: Duration| 1.0 / interval.as_secs_f64();
@@ -219,8 +220,8 @@ impl Detection {
         }
     }
 
-    /// No detector depends on who is in the group, as far as its bound goes.
-    fn nobody() -> Group {
+    /// An empty group: the members do not affect a detector's bound.
+    fn empty_group() -> Group {
         Group::new(NodeId(0), Incarnation(0), [])
     }
 
@@ -243,7 +244,8 @@ impl Detection {
                 Box::new(Push::<Chen>::new(group, ask, push, chen)?)
             }
             DetectBy::PushFixed => {
-                // It counts from the last heartbeat, and the next one is due an interval later.
+                // The timeout counts from the last heartbeat, and the next one is due an interval
+                // later.
                 let timeout = interval.saturating_add(self.suspect_after);
                 Box::new(Push::<FixedTimeout>::new(group, ask, push, timeout)?)
             }
@@ -273,7 +275,7 @@ impl Detection {
     }
 }
 
-/// All that members must have alike, and nothing else.
+/// Exactly the parameters that must be equal on all members.
 impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

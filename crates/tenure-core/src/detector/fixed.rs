@@ -6,12 +6,12 @@ use super::options::{self, MIN_INTERVAL, OptionsError};
 use super::push::Estimator;
 use crate::Instant;
 
-/// Suspects a node when nothing has come from it for a fixed time: the simplest estimator.
+/// Suspects a node if no message has come from it for a fixed time: the simplest estimator.
 ///
-/// Its weakness: the time begins when the last heartbeat came, so a slow heartbeat prolongs the
-/// detection by its delay.
+/// Its weakness: the time begins at the arrival of the last heartbeat, so a slow heartbeat delays
+/// the detection.
 ///
-/// - Detection: at most the timeout and the delay of the last heartbeat.
+/// - Detection: at most the timeout plus the delay of the last heartbeat.
 #[derive(Clone, Debug)]
 pub struct FixedTimeout {
     interval: Duration,
@@ -20,8 +20,8 @@ pub struct FixedTimeout {
 }
 
 impl Estimator for FixedTimeout {
-    /// The timeout: at least the interval and [`MIN_INTERVAL`]. 5 intervals allow for three or four
-    /// lost heartbeats in a row.
+    /// The timeout: at least the interval plus [`MIN_INTERVAL`]. With 5 intervals, three or four
+    /// heartbeats in a row may be lost.
     type Options = Duration;
 
     fn new(interval: Duration, timeout: Duration) -> Result<Self, OptionsError> {

@@ -1,4 +1,4 @@
-//! What goes into a detector and what comes out.
+//! The inputs and outputs of a detector.
 
 use alloc::collections::BTreeSet;
 use core::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Incarnation, Instant, NodeId};
 
-/// Who takes part: a node, its start, and the others.
+/// A group as one of its nodes sees it: the node, its incarnation, and the other members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     me: NodeId,
@@ -16,8 +16,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group with these members, seen from the node `me` in this start of it. Whether `me` is
-    /// among the members makes no difference.
+    /// The group with these members for the node `me`, in this incarnation. `members` may or may
+    /// not contain `me`.
     #[must_use]
     pub fn new(
         me: NodeId,
@@ -38,7 +38,7 @@ impl Group {
         self.me
     }
 
-    /// Which start of it this is.
+    /// The node's incarnation.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
@@ -50,131 +50,134 @@ impl Group {
     }
 }
 
-/// What detectors say to each other. The envelope tells who says it, in which incarnation.
+/// The messages between detectors. The envelope carries the sender and its incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DetectorMessage {
-    /// "Are you alive?"
+    /// A question: is the receiver alive?
     Ping {
-        /// Comes back with the answer.
+        /// The number that the answer repeats.
         round: u64,
     },
-    /// "I am", the answer to a ping.
+    /// The answer to a ping.
     Pong {
-        /// Which ping it answers.
+        /// The number of the ping.
         round: u64,
-        /// Whether the sender stands for election.
+        /// Whether the sender is a candidate.
         candidacy: Candidacy,
     },
-    /// "Tell me that you are alive, at this interval and for so long."
+    /// A request for heartbeats at this interval, for this lifetime.
     Subscribe {
-        /// How often.
+        /// The interval of the heartbeats.
         interval: Duration,
-        /// After that the subscription ends, unless it is renewed: the subscriber may have died.
+        /// The subscription ends after this time unless it is renewed, since the subscriber may
+        /// have died.
         lifetime: Duration,
     },
-    /// "No longer."
+    /// The end of a subscription.
     Unsubscribe,
-    /// "I'm alive."
+    /// A sign that the sender is alive.
     Heartbeat {
-        /// How many intervals the sender's clock has counted: heartbeat `tick` is due at `tick`
-        /// intervals after that clock's origin.
+        /// The number of intervals on the sender's clock: heartbeat `tick` is due `tick` intervals
+        /// after the origin of that clock.
         tick: u64,
     },
-    /// "I am back": whoever has the sender on a down list takes it off.
+    /// The sender has started again: a receiver removes it from its down list.
     Recovered,
-    /// The answer to that.
+    /// The answer to [`Recovered`](Self::Recovered).
     RecoveredAck {
-        /// The incarnation that is known to be back.
+        /// The incarnation whose recovery the sender has seen.
         incarnation: Incarnation,
     },
 }
 
-/// Whether a node that runs stands for election.
+/// Whether a running node is a candidate in elections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Candidacy {
-    /// It does.
+    /// The node is a candidate.
     #[default]
     Candidate,
-    /// It only follows and votes, for good or for now: nobody should wait for it to lead.
+    /// The node only follows and votes, permanently or for now: no other node should wait for it to
+    /// lead.
     NonCandidate,
 }
 
 /// What a detector is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetectorInput {
-    /// Is the node up? The answer is an [`Output::Answer`] with the same number.
+    /// Asks whether the node is up. The answer is a [`DetectorOutput::Answer`] with the same
+    /// number.
     Ask {
-        /// About whom.
+        /// The node that the question is about.
         node: NodeId,
-        /// The number to hand back, for instance the round of an election.
+        /// The number for the answer, for instance the round of an election.
         ask: u64,
     },
-    /// Say from now on when the node is suspected and when it is trusted. It is trusted at first.
+    /// Report from now on when the node becomes suspected or trusted. It is trusted at first.
     Watch(NodeId),
-    /// No longer.
+    /// End the watch.
     Unwatch(NodeId),
-    /// A detector's message has come.
+    /// A detector's message has arrived.
     Message {
-        /// From whom.
+        /// The sender.
         from: NodeId,
-        /// In which incarnation it was sent.
+        /// The sender's incarnation.
         incarnation: Incarnation,
-        /// What it says.
+        /// The message.
         message: DetectorMessage,
     },
-    /// Any other message has come from the node: it lives.
+    /// Any other message of the node has arrived: the node is alive.
     Heard {
-        /// From whom.
+        /// The sender.
         from: NodeId,
-        /// In which incarnation it was sent.
+        /// The sender's incarnation.
         incarnation: Incarnation,
     },
-    /// The node's machine is there and refuses a connection, or has closed the one that the node spoke
-    /// on: its process is most likely gone. That is a hint and no verdict, since it may be something in
-    /// between that refuses or closes: it makes the detector look at once, if the node is asked about
-    /// or under watch.
+    /// The node's machine has refused a connection, or has closed the connection that the node
+    /// used: the node's process is most likely gone. That is a hint and no proof, since something
+    /// between the two nodes may refuse or close connections. The detector pings the node at once
+    /// if a question about it is open or it is under watch.
     Refused(NodeId),
-    /// Whether this node stands for election, to be told to those who ask. It does at first.
+    /// Whether this node is a candidate: it tells so in its answers to pings. It is one at first.
     Candidacy(Candidacy),
 }
 
-/// What a detector wants done or has to say.
+/// An output of a detector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetectorOutput {
-    /// Send this. It may be lost.
+    /// Send a message. It may be lost.
     Send {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
-        /// What.
+        /// The message.
         message: DetectorMessage,
     },
-    /// The answer to an [`Input::Ask`].
+    /// The answer to a [`DetectorInput::Ask`].
     Answer {
         /// The number of the question.
         ask: u64,
-        /// About whom.
+        /// The node that the question was about.
         node: NodeId,
-        /// Up or down.
+        /// Whether the node is up.
         verdict: Verdict,
-        /// The newest incarnation of the node that was heard of.
+        /// The newest known incarnation of the node.
         incarnation: Option<Incarnation>,
-        /// When that was found out: now, or when the node was put on the down list.
+        /// The time of this finding: now, or the time at which the node was put on the down list.
         at: Instant,
     },
-    /// A node under watch is taken for down.
+    /// A node under watch is suspected from now on.
     Suspected(NodeId),
-    /// It is taken for up again.
+    /// A node under watch is trusted again.
     Trusted(NodeId),
-    /// A node under watch was down in between, seen or unseen: it speaks in a new incarnation.
+    /// A node under watch has restarted: it has sent a message in a new incarnation.
     Restarted(NodeId, Incarnation),
 }
 
-/// What a detector thinks of a node it was asked about: the papers' `UpSig` and `DownSig`.
+/// The answer to a question about a node. The papers call it `UpSig` or `DownSig`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// It has been heard since the question, or it is this node itself.
+    /// The node has sent a message since the question, or it is this node itself.
     Up,
     /// The same, and when it last answered a ping it did not stand for election.
     NonCandidate,

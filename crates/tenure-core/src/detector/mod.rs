@@ -1,11 +1,11 @@
-//! Failure detectors: which nodes of a group are taken for down.
+//! Failure detectors: they decide which nodes of a group are suspected to be down.
 //!
-//! A detector can be wrong: over a network, slow and dead look the same. So what it says is a reason
-//! to hold an election and never a proof that the old leader is gone.
+//! A detector can be wrong: over a network, a slow node and a dead node look the same. Its output
+//! is therefore a reason to hold an election, and never a proof that the old leader is gone.
 //!
-//! There is one interface, [`Detector`], and several ways to do it:
+//! All detectors have one interface, [`Detector`]:
 //!
-//! | detector | what it sends |
+//! | detector | messages |
 //! |---|---|
 //! | [`OnDemand`] | a ping when it is asked; keeps a down list |
 //! | [`Pull`] | a ping to each node under watch, at an interval |
@@ -15,25 +15,27 @@
 //!
 //! [`Detection`] makes one of them from a name and a few numbers.
 //!
-//! All nodes of a group run the same one, with the same parameters. All of them answer questions in
-//! the same way ([`AskOptions`]), by pings that all of them answer. All are pure state machines.
-//! Their methods, in the order in which a driver uses them:
+//! All nodes of a group run the same detector with the same parameters. All detectors answer
+//! questions in the same way ([`AskOptions`]): they send pings, which every node answers. All are
+//! pure state machines. Their methods, in the order in which a driver calls them:
 //!
 //! - inputs: [`Detector::handle_input`], [`Detector::handle_timeout`];
 //! - outputs, to be drained after each of the above: [`Detector::poll_output`], then
 //!   [`Detector::poll_timeout`] for when to come back at the latest;
 //! - getters, at any time: [`Detector::is_suspected`], [`Detector::detection_bound`].
 //!
-//! **What a client may rely on.**
+//! **Guarantees for a client:**
 //!
-//! - A question has at most one answer. Who asks about the same node again before it is answered has
-//!   one answer to the last question, no later than one to the first would have come.
-//! - `Down` is never said about a node that was heard since the question.
-//! - A node's messages from before its last known restart count for nothing.
-//! - A late or a duplicate timer is harmless. But when the process stood still, hand in what has
-//!   arrived meanwhile before the timer: a detector can't know what waits in a socket.
-//! - Memory is bounded: something is kept only for the members of the group, and windows have a
-//!   length.
+//! - A question has at most one answer. If a client asks about the same node again before the
+//!   answer, the detector answers the last question only, no later than it would have answered the
+//!   first.
+//! - The answer `Down` never follows a message that the node sent since the question.
+//! - A message that a node sent before its last known restart has no effect.
+//! - A late or a duplicate timer is harmless. After a pause of the process, hand in the messages
+//!   that have arrived before the timer: a detector cannot know about messages that wait in a
+//!   socket.
+//! - Memory is bounded: a detector stores data only about members of the group, and its windows
+//!   have a limited length.
 //!
 //! # Examples
 //!
@@ -53,7 +55,8 @@
 //!
 //! detector.handle_input(at(0), DetectorInput::Ask { node: two, ask: 7 });
 //! while let Some(output) = detector.poll_output() {
-//!     assert!(matches!(output, DetectorOutput::Send { to, .. } if to == two)); // It stays unanswered.
+//!     // Node 2 does not answer the ping.
+//!     assert!(matches!(output, DetectorOutput::Send { to, .. } if to == two));
 //! }
 //!
 //! // A driver sleeps until `poll_timeout`. After half a second without an answer:
@@ -97,15 +100,18 @@ pub use push::{Estimator, Push, PushOptions};
 
 use crate::{Instant, NodeId};
 
-/// A failure detector; see the [module](self) for how to drive it and what to rely on.
+/// A failure detector. The [module](self) describes how to drive it, and its guarantees.
+///
+/// The trait is open: simulations implement it for detectors of their own.
 pub trait Detector: fmt::Debug {
     /// Input: a question, a watch, a message, a hint.
     fn handle_input(&mut self, now: Instant, input: DetectorInput);
 
-    /// Input: the time has come that [`poll_timeout`](Self::poll_timeout) named, or any other.
+    /// Input: the time that [`poll_timeout`](Self::poll_timeout) returned has come. Any other time
+    /// is allowed too.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Output: the next thing to do or to know, until there is none.
+    /// Output: the next message to send, answer or event; `None` if there is none.
     fn poll_output(&mut self) -> Option<DetectorOutput>;
 
     /// Output: when to call [`handle_timeout`](Self::handle_timeout) at the latest.
@@ -114,8 +120,8 @@ pub trait Detector: fmt::Debug {
     /// Whether a node under watch is suspected.
     fn is_suspected(&self, node: NodeId) -> bool;
 
-    /// The longest time from a crash until a watch says so, while messages take at most `delay`,
-    /// none is lost, and timers are punctual.
+    /// The longest time from a crash until the detector suspects a node under watch, if messages
+    /// take at most `delay`, none is lost, and timers are punctual.
     fn detection_bound(&self, delay: Duration) -> Duration;
 }
 

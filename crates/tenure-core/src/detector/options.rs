@@ -2,41 +2,41 @@
 
 use core::time::Duration;
 
-/// Shortest interval and shortest timeout: below it the waking of a busy machine's threads decides,
-/// not the settings.
+/// Shortest interval and shortest timeout: below it, the scheduling delays of a busy machine matter
+/// more than the setting.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Longest duration of any parameter: a detector that takes longer than a day detects nothing.
+/// Longest duration of any parameter: a detector that takes longer than a day is useless.
 pub const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Why a detector can't have these parameters. Whoever set them must change one of the two numbers.
+/// The reason why a detector refuses its parameters. The caller must change one of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// A duration is too short or too long, alone or beside another parameter.
+    /// A duration is too short or too long, on its own or compared with another parameter.
     #[error("{name} {value:?} must be {relation} {limit_name}{limit:?}")]
     Duration {
-        /// Which parameter.
+        /// The parameter.
         name: &'static str,
-        /// What was set.
+        /// The value of the parameter.
         value: Duration,
         /// `at least` or `at most`.
         relation: &'static str,
-        /// The parameter or bound that it clashes with.
+        /// The parameter or bound that the value is compared with.
         limit_name: &'static str,
         /// Its value.
         limit: Duration,
     },
-    /// A number is outside of its range.
+    /// A number is outside its range.
     #[error("{name} {value} must be {least} to {most}")]
     Number {
-        /// Which parameter.
+        /// The parameter.
         name: &'static str,
-        /// What was set.
+        /// The value of the parameter.
         value: f64,
-        /// The least that is possible.
+        /// The smallest allowed value.
         least: f64,
-        /// The greatest that is possible.
+        /// The largest allowed value.
         most: f64,
     },
 }
@@ -98,7 +98,7 @@ pub(super) fn number(
     least: f64,
     most: f64,
 ) -> Result<(), OptionsError> {
-    // Not a number is in no range.
+    // NaN is in no range.
     if (least..=most).contains(&value) {
         return Ok(());
     }

@@ -1,6 +1,5 @@
-//! The part that all detectors share: the state of each peer, questions about one peer, the down list.
-//!
-//! It is public so that further detectors can be built on it, as the experiments in `tenure-lab` are.
+//! The part that all detectors share: the state of each peer, questions about one peer, the down
+//! list.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -12,23 +11,24 @@ use super::options::{self, OptionsError};
 use super::recovery_announcer::RecoveryAnnouncer;
 use crate::{Incarnation, Instant, NodeId};
 
-/// How a question about one node is settled, and for how long a node found down is not asked again.
+/// How questions about a node are asked, and how long a `Down` answer is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskOptions {
-    /// T_o: a node that has said nothing for so long since the question is down. Default 500 ms. It
-    /// must be well above the longest time that a message and its answer take; longer: fewer
-    /// mistakes, later answers.
+    /// T_o: a node counts as down if it sends nothing for this time after the question. Default 500
+    /// ms. It must be well above the longest time of a message and its answer. A longer time means
+    /// fewer mistakes and later answers.
     pub timeout: Duration,
-    /// How many pings are sent within the timeout, evenly spaced. Default 2, 1 to 10. Each one more
-    /// makes a mistake by lost messages rarer by the factor of the loss, and shortens the time that
-    /// the last of them has: the timeout divided by this.
+    /// The number of pings within the timeout, evenly spaced. Default 2, 1 to 10. Each further ping
+    /// makes a mistake by lost messages rarer by the factor of the loss, and leaves less time for
+    /// the answer to the last ping: the timeout divided by this number.
     pub pings: u32,
-    /// How long a node has to answer when there is a reason to think that it is down: it refused a
-    /// connection, or it is on the down list. Default: 125 ms. At most the timeout.
+    /// The time to answer if there is a reason to think that the node is down: it refused a
+    /// connection, or it is on the down list. Default 125 ms. At most the timeout.
     pub confirm: Duration,
-    /// T_fresh: for how long a node that was found down is told down without asking it again.
-    /// Default 2 s. Longer: fewer messages; and that much longer a node counts as down that is back
-    /// and whose recovery notices are lost. Zero: it is always asked.
+    /// T_fresh: for this time after a node was found down, questions about it are answered without
+    /// a ping. Default 2 s. A longer time means fewer messages; but a node that is back and whose
+    /// recovery notices are lost counts as down for that much longer. With zero, every question
+    /// sends a ping.
     pub fresh: Duration,
 }
 
@@ -70,11 +70,11 @@ pub struct PeerTable {
     group: Group,
     options: AskOptions,
     candidacy: Candidacy,
-    /// One for each peer of the group, and none else: this bounds the memory.
+    /// One entry for each peer of the group, and no others: this bounds the memory.
     peers: BTreeMap<NodeId, Peer>,
     rounds: u64,
-    /// How many questions are open. Mostly there is none, and whoever drives a detector asks all the time
-    /// when one is due.
+    /// The number of open questions. It is mostly zero, which keeps the frequent calls of
+    /// `poll_timeout` cheap.
     open: usize,
     notices: RecoveryAnnouncer,
     outputs: VecDeque<DetectorOutput>,
@@ -82,10 +82,10 @@ pub struct PeerTable {
 
 #[derive(Debug, Default)]
 struct Peer {
-    /// The newest that was heard of.
+    /// The newest known incarnation.
     incarnation: Option<Incarnation>,
     heard: Option<Instant>,
-    /// Its entry in the down list: when it was found down.
+    /// The entry in the down list: the time at which the node was found down.
     listed: Option<Instant>,
     question: Option<Question>,
     watch: Option<Watch>,
@@ -93,13 +93,13 @@ struct Peer {
 
 #[derive(Clone, Copy, Debug)]
 struct Question {
-    /// The client's newest, if it is a client's.
+    /// The number of the client's newest question; `None` if the detector itself asks.
     ask: Option<u64>,
     /// The first ping that was sent for it.
     first: u64,
-    /// How many pings may still be sent.
+    /// The number of pings that may still be sent.
     pings: u32,
-    /// When the next ping is due, or else the verdict.
+    /// The time of the next ping or, after the last ping, of the verdict.
     next: Instant,
     /// There is a reason to think that the node is down.
     hinted: bool,
@@ -111,7 +111,7 @@ enum Watch {
     Suspected,
 }
 
-/// What an input means for the detector's own method.
+/// The part of an input that is left for the detector's own method.
 #[derive(Debug)]
 pub enum Step {
     /// Nothing.
@@ -120,11 +120,12 @@ pub enum Step {
     Watch(NodeId),
     /// The client no longer watches it.
     Unwatch(NodeId),
-    /// A message of a peer's newest incarnation.
+    /// A peer has sent a message in its newest incarnation; `message` is `None` if it is not a
+    /// detector's.
     Heard {
         /// The peer.
         from: NodeId,
-        /// It was known in an older incarnation.
+        /// The peer was known in an older incarnation.
         restarted: bool,
         /// The message, if it is a detector's.
         message: Option<DetectorMessage>,
@@ -193,7 +194,7 @@ impl PeerTable {
                 self.receive(now, from, incarnation, None)
             }
             DetectorInput::Refused(node) => {
-                self.take_hint(now, node);
+                self.handle_hint(now, node);
                 Step::Nothing
             }
             DetectorInput::Candidacy(candidacy) => {
@@ -219,8 +220,8 @@ impl PeerTable {
             });
         };
         if let Some(question) = &mut peer.question {
-            // The question goes on and is not begun anew: a client that asks again and again would
-            // never learn that the node is down. Only its last question is answered.
+            // The question is not restarted: a client that asks again and again would never learn
+            // that the node is down. Only its last question is answered.
             question.ask = Some(ask);
         } else if let Some(listed) = peer.fresh(now, &self.options) {
             let incarnation = peer.incarnation;
@@ -237,23 +238,23 @@ impl PeerTable {
         }
     }
 
-    /// Asks about a node on the detector's own account. A node that was found down a moment ago is
-    /// suspected without asking it.
+    /// Asks about a node for the detector itself. A node that was found down recently is suspected
+    /// without a ping.
     pub fn ask_about(&mut self, now: Instant, node: NodeId) {
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
         if peer.fresh(now, &self.options).is_some() {
-            self.say_suspected(node);
+            self.notify_suspected(node);
         } else if peer.question.is_none() {
             let hinted = peer.listed.is_some();
             self.open(now, node, None, hinted);
         }
     }
 
-    /// A hint never decides: after it the node is asked once more, and has a short time to answer. One
-    /// about a node that nobody wants to know about is none.
-    fn take_hint(&mut self, now: Instant, node: NodeId) {
+    /// A hint never decides: the node gets one more ping, with a short time to answer. A hint about
+    /// a node without an open question and without a watch is ignored.
+    fn handle_hint(&mut self, now: Instant, node: NodeId) {
         let Some(peer) = self.peers.get(&node) else {
             return;
         };
@@ -295,23 +296,23 @@ impl PeerTable {
         message: Option<DetectorMessage>,
     ) -> Step {
         let Some(peer) = self.peers.get_mut(&from) else {
-            return Step::Nothing; // No member: nothing is kept for it, nothing is answered.
+            return Step::Nothing; // Not a member: nothing is stored, nothing is answered.
         };
         if peer.incarnation.is_some_and(|known| incarnation < known) {
-            // Sent before the node's last restart: it says nothing of its life now.
+            // Sent before the node's last restart: it does not show that the node is alive now.
             return Step::Nothing;
         }
         let restarted = peer.incarnation.is_some_and(|known| incarnation > known);
         peer.incarnation = Some(incarnation);
         peer.heard = Some(now);
-        // A node that speaks is up: off the list, and any question about it is settled. So `Down`
-        // is never told about a node that was heard since the question.
+        // A node that sends a message is up: it leaves the down list, and any question about it is
+        // settled. So a `Down` answer never follows a message of the node since the question.
         peer.listed = None;
         let question = peer.question.take();
         self.open -= usize::from(question.is_some());
         let asked = question.and_then(|question| question.ask);
-        // That it stands aside says only the answer to this very question. It may have said so before and
-        // have won the asker for its election since.
+        // Only the answer to this very question shows that the node is not a candidate. An older
+        // answer may be out of date: the node may have become a candidate since.
         let verdict = match (&message, question) {
             (Some(DetectorMessage::Pong { round, candidacy }), Some(question))
                 if *round >= question.first =>
@@ -367,8 +368,8 @@ impl PeerTable {
         for (node, question) in due.collect::<Vec<_>>() {
             if question.pings > 0 {
                 self.ping(node);
-                // From now and not from when it was due: after this process stood still, the node
-                // still has its time to answer.
+                // The time counts from now, not from the time at which the ping was due: after a
+                // pause of this process, the node still has its time to answer.
                 let next = now + self.options.timeout / self.options.pings;
                 if let Some(question) = self.question(node) {
                     question.pings -= 1;
@@ -404,8 +405,8 @@ impl PeerTable {
         }
     }
 
-    /// The node has been silent for longer than its watch allows. That answers an open question, too:
-    /// had the node been heard since, there would be none.
+    /// The node has been silent for longer than its watch allows. That answers an open question,
+    /// too: a message of the node would have settled the question.
     pub fn find_silent(&mut self, now: Instant, node: NodeId) {
         if let Some(question) = self.question(node) {
             let ask = question.ask;
@@ -414,27 +415,27 @@ impl PeerTable {
         self.suspect(now, node);
     }
 
-    /// Enters the node in the down list and tells a watch.
+    /// Puts the node on the down list and notifies its watch.
     pub fn suspect(&mut self, now: Instant, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = Some(now);
-            self.say_suspected(node);
+            self.notify_suspected(node);
         }
     }
 
-    fn say_suspected(&mut self, node: NodeId) {
-        self.say(node, Watch::Suspected, DetectorOutput::Suspected(node));
+    fn notify_suspected(&mut self, node: NodeId) {
+        self.notify(node, Watch::Suspected, DetectorOutput::Suspected(node));
     }
 
-    /// Takes the node off the down list and tells a watch.
+    /// Takes the node off the down list and notifies its watch.
     pub fn trust(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = None;
-            self.say(node, Watch::Trusted, DetectorOutput::Trusted(node));
+            self.notify(node, Watch::Trusted, DetectorOutput::Trusted(node));
         }
     }
 
-    fn say(&mut self, node: NodeId, watch: Watch, output: DetectorOutput) {
+    fn notify(&mut self, node: NodeId, watch: Watch, output: DetectorOutput) {
         if let Some(peer) = self.peers.get_mut(&node)
             && peer.watch.is_some_and(|before| before != watch)
         {
@@ -513,7 +514,7 @@ const fn up(candidacy: Candidacy) -> Verdict {
 }
 
 impl Peer {
-    /// When the node was found down, if that is recent enough to be told as it is.
+    /// The time at which the node was found down, if that is recent enough for an answer.
     fn fresh(&self, now: Instant, options: &AskOptions) -> Option<Instant> {
         self.listed
             .filter(|&listed| now.since(listed) < options.fresh)

@@ -1,4 +1,4 @@
-//! Accrual: a level of suspicion that grows with the silence.
+//! The accrual detector: a level of suspicion that grows with the silence.
 
 use alloc::collections::VecDeque;
 use core::f64::consts::SQRT_2;
@@ -9,36 +9,38 @@ use super::options::{self, OptionsError};
 use super::push::Estimator;
 use crate::Instant;
 
-/// Takes the time between heartbeats for normally distributed and says how unlikely the silence is:
+/// Assumes that the times between heartbeats are normally distributed, and calculates how unlikely
+/// the current silence is:
 ///
 /// ```text
-/// phi = −log10 P(the next heartbeat comes even later)
+/// phi = −log10 P(the next heartbeat arrives even later)
 /// ```
 ///
-/// So phi 1 is a mistake in one of 10 cases, phi 8 in one of 10^8, **if** the times are distributed
-/// so. On networks they are not (a lost heartbeat is an interval of twice the length), which is what
-/// `pause` is for.
+/// So phi 1 is a mistake in one of 10 cases, and phi 8 in one of 10^8, **if** the times are
+/// normally distributed. On networks they are not (a lost heartbeat means an interval of twice the
+/// length), hence the option `pause`.
 ///
-/// The node is suspected when phi reaches the threshold. That is as long after the last heartbeat as
-/// `pause`, mean and `z` standard deviations together, where `z` is what the normal distribution
-/// gives for the threshold (5.6 for phi 8).
+/// The node is suspected when phi reaches the threshold: after the last heartbeat plus `pause`, the
+/// mean and `z` standard deviations, where `z` is the quantile of the normal distribution for the
+/// threshold (5.6 for phi 8).
 ///
-/// A heartbeat that ends a suspicion is not sampled: the silence of a failure is no interval of a
-/// link. Until two have come it works with an assumed mean of the interval and a deviation of a
-/// quarter of it.
+/// A heartbeat that ends a suspicion is not sampled: the silence of a failure is not an interval of
+/// the link. Before two heartbeats have arrived, the mean is assumed to be the interval, and the
+/// deviation a quarter of it.
 ///
-/// - Detection: `delay` + `pause` + mean + `z` × deviation, of what is in the window.
+/// - Detection: `delay` + `pause` + mean + `z` × deviation of the samples in the window.
 ///
 /// Source: Hayashibara, Défago, Yared and Katayama, "The φ accrual failure detector", SRDS 2004.
-/// The pause, the least deviation and the beginning are as in Akka's `PhiAccrualFailureDetector`.
+/// The pause, the least deviation and the initial samples are as in Akka's
+/// `PhiAccrualFailureDetector`.
 #[derive(Clone, Debug)]
 pub struct PhiAccrual {
     interval: Duration,
     options: PhiOptions,
-    /// The quantile of the standard normal distribution that belongs to the threshold.
+    /// The quantile of the standard normal distribution for the threshold.
     z: f64,
-    /// Times between heartbeats in nanoseconds, with their sum and the sum of their squares. Whole
-    /// numbers, so that nothing is lost however long it runs.
+    /// Times between heartbeats in nanoseconds, with their sum and the sum of their squares.
+    /// Integers, so that rounding errors do not accumulate.
     window: VecDeque<u64>,
     sum: u128,
     squares: u128,
@@ -51,16 +53,16 @@ pub struct PhiAccrual {
 /// The parameters of [`PhiAccrual`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhiOptions {
-    /// The level from which on a node is suspected. Default 8, 1 to 100. Higher: fewer mistakes,
-    /// later detection, by little: from 8 to 16 `z` grows from 5.6 to 8.2.
+    /// The level at which a node is suspected. Default 8, 1 to 100. A higher level means fewer
+    /// mistakes and slightly later detection: from 8 to 16, `z` grows from 5.6 to 8.2.
     pub threshold: f64,
-    /// Over how many intervals mean and deviation are taken. Default 100, 2 to 10,000.
+    /// The number of intervals for mean and deviation. Default 100, 2 to 10,000.
     pub window: usize,
-    /// The least standard deviation. Default 30 ms, a tenth of the default interval: on a link that
-    /// is very regular, a little delay must not be a failure.
+    /// The least standard deviation. Default 30 ms, a tenth of the default interval: on a very
+    /// regular link, a small delay must not count as a failure.
     pub min_deviation: Duration,
-    /// What is allowed on top of the mean. Default 600 ms, 2 of the default intervals: two
-    /// heartbeats in a row may be lost. Longer: fewer mistakes, later detection by as much.
+    /// The time added to the mean. Default 600 ms, which is 2 default intervals: two heartbeats in
+    /// a row may be lost. A longer pause means fewer mistakes and later detection by the same time.
     pub pause: Duration,
 }
 
@@ -76,8 +78,8 @@ impl Default for PhiOptions {
 }
 
 impl PhiAccrual {
-    /// The level of suspicion at `now`: 0.3 when the next heartbeat is expected, and from there it
-    /// grows.
+    /// The level of suspicion at `now`: 0.3 at the expected time of the next heartbeat, and growing
+    /// from there.
     #[must_use]
     pub fn phi(&self, now: Instant) -> f64 {
         let (mean, deviation) = self.distribution();
@@ -90,7 +92,7 @@ impl PhiAccrual {
     fn distribution(&self) -> (f64, f64) {
         let count = self.window.len() as f64;
         let mean = self.sum as f64 / count;
-        // n·Σx² − (Σx)² in whole numbers: subtracting rounded ones would leave noise.
+        // n·Σx² − (Σx)² in integers: with rounded numbers the difference would be noise.
         let spread = (self.window.len() as u128 * self.squares).saturating_sub(self.sum * self.sum);
         let deviation = libm::sqrt(spread as f64) / count;
         (
@@ -100,7 +102,7 @@ impl PhiAccrual {
     }
 
     fn sample(&mut self, nanos: u64) {
-        // 10,000 of a day each: their squares are far from the end of a u128.
+        // 10,000 squares of a day in nanoseconds do not overflow a `u128`.
         let nanos = nanos.min((Instant::default() + options::MAX_DURATION).as_nanos());
         if self.window.len() == self.options.window
             && let Some(oldest) = self.window.pop_front()
@@ -181,21 +183,21 @@ impl Estimator for PhiAccrual {
         self.deadline
     }
 
-    /// Times between heartbeats are off the interval by at most the delay, so their deviation is at
-    /// most that too; or it is what is assumed at first.
+    /// Times between heartbeats differ from the interval by at most the delay, so their deviation
+    /// is at most the delay, or the one assumed at first.
     fn detection_bound(&self, delay: Duration) -> Duration {
         let deviation = delay.max(self.interval / 4).max(self.options.min_deviation);
         delay + self.options.pause + self.interval + delay + deviation.mul_f64(self.z)
     }
 }
 
-/// How likely a standard normal variable is above `z`.
+/// The probability that a standard normal variable exceeds `z`.
 fn survival(z: f64) -> f64 {
     0.5 * libm::erfc(z / SQRT_2)
 }
 
-/// The `z` above which a standard normal variable is with probability 10^−phi, for phi from 1 to
-/// 100: 60 halvings of 0 to 32, which is as near as an f64 can say.
+/// The `z` that a standard normal variable exceeds with probability 10^−phi, for phi from 1 to 100.
+/// 60 bisections of 0 to 32 reach the precision of an `f64`.
 fn quantile(phi: f64) -> f64 {
     let (mut low, mut high) = (0.0, 32.0);
     for _ in 0..60 {
@@ -216,7 +218,7 @@ mod tests {
     /// Tables of the normal distribution: P(Z > 1.2816) = 10 %, P(Z > 2.3263) = 1 %,
     /// P(Z > 3.0902) = 0.1 %, P(Z > 5.6120) = 10^-8.
     #[test]
-    fn the_quantile_is_that_of_the_normal_distribution() {
+    fn the_quantile_matches_tables_of_the_normal_distribution() {
         for (phi, z) in [(1.0, 1.2816), (2.0, 2.3263), (3.0, 3.0902), (8.0, 5.6120)] {
             assert!((quantile(phi) - z).abs() < 1e-4, "{phi}: {}", quantile(phi));
         }

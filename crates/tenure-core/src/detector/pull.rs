@@ -1,4 +1,4 @@
-//! "Are you alive?", asked all the time.
+//! Pings at an interval.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
@@ -9,22 +9,22 @@ use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
-/// Pings a node under watch at an interval, and suspects it when several pings in a row stay
+/// Pings a node under watch at an interval, and suspects it if several pings in a row stay
 /// unanswered.
 ///
-/// What counts is when a ping was **sent**: a slow answer does not prolong the time that the node has
-/// for the next one.
+/// The time for an answer counts from when its ping was **sent**: a slow answer does not extend the
+/// time for the next one.
 ///
-/// - Detection: at most `misses` × `interval` + `timeout`, while timers are punctual.
+/// - Detection: at most `misses` × `interval` + `timeout`, if timers are punctual.
 /// - Messages: 2 per interval and watch (1 while the node is down).
-/// - A mistake needs `misses` exchanges in a row that are lost or take longer than the timeout: with
-///   a loss of p per message, about (2p)^`misses` per interval.
+/// - A mistake needs `misses` exchanges in a row that are lost or take longer than the timeout:
+///   with a loss of p per message, about (2p)^`misses` per interval.
 ///
 /// Source: the "simplest implementation" in section 2.2 of S.-H. Park, "An Election Algorithm with
 /// Failure Detectors in Distributed Systems" (2008), with more than one miss.
 #[derive(Debug)]
 pub struct Pull {
-    desk: PeerTable,
+    table: PeerTable,
     options: PullOptions,
     probes: BTreeMap<NodeId, Probes>,
 }
@@ -32,12 +32,13 @@ pub struct Pull {
 /// The parameters of [`Pull`], beside [`AskOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullOptions {
-    /// How often a node under watch is pinged. Default 300 ms. Longer: fewer messages, later
-    /// detection.
+    /// The interval of the pings to a node under watch. Default 300 ms. A longer interval means
+    /// fewer messages and later detection.
     pub interval: Duration,
-    /// How long each ping has to be answered. Default 300 ms, at most the interval.
+    /// The time to answer a ping. Default 300 ms, at most the interval.
     pub timeout: Duration,
-    /// How many pings in a row stay unanswered until the node is suspected. Default 4, 1 to 100.
+    /// The number of unanswered pings in a row after which the node is suspected. Default 4, 1 to
+    /// 100.
     pub misses: u32,
 }
 
@@ -54,13 +55,13 @@ impl Default for PullOptions {
 #[derive(Debug)]
 struct Probes {
     next: Instant,
-    /// Pings without an answer since the newest one that has one, the oldest first: round and when
-    /// it was sent. At most `misses`: later ones decide nothing.
+    /// Unanswered pings since the newest answered one, the oldest first: the round and the time of
+    /// sending. At most `misses`: later ones do not affect the decision.
     open: VecDeque<(u64, Instant)>,
 }
 
 impl Probes {
-    /// When the last of `misses` open pings has had its time.
+    /// The end of the time for the last of `misses` open pings.
     fn deadline(&self, options: &PullOptions) -> Option<Instant> {
         let last = self.open.get(options.misses as usize - 1)?;
         Some(last.1 + options.timeout)
@@ -72,9 +73,9 @@ impl Pull {
     ///
     /// # Errors
     ///
-    /// [`OptionsError`] when the parameters can't hold together; it names both numbers.
+    /// [`OptionsError`] if the parameters contradict each other; it contains both numbers.
     pub fn new(group: &Group, ask: AskOptions, options: PullOptions) -> Result<Self, OptionsError> {
-        let desk = PeerTable::new(group, ask)?;
+        let table = PeerTable::new(group, ask)?;
         options::duration("ping interval", options.interval)?;
         options::duration("ping timeout", options.timeout)?;
         options::at_most(
@@ -85,7 +86,7 @@ impl Pull {
         )?;
         options::number("misses", f64::from(options.misses), 1.0, 100.0)?;
         Ok(Self {
-            desk,
+            table,
             options,
             probes: BTreeMap::new(),
         })
@@ -109,14 +110,14 @@ impl Pull {
         };
         if let Some(answered) = answered {
             probes.open.drain(..=answered);
-            self.desk.trust(from);
-        } else if self.desk.is_suspected(from) {
-            // It lives, and shows it otherwise than by answering a ping of this watch: it has as
-            // much time as at first.
-            self.desk.trust(from);
+            self.table.trust(from);
+        } else if self.table.is_suspected(from) {
+            // The node is alive, but has not answered a ping of this watch: it gets as much time as
+            // at first.
+            self.table.trust(from);
             self.begin(now, from);
         } else {
-            // It lives, and perhaps did not when the open pings came.
+            // The node is alive, but may have been down when the open pings arrived.
             probes.open.clear();
         }
     }
@@ -124,7 +125,7 @@ impl Pull {
 
 impl Detector for Pull {
     fn handle_input(&mut self, now: Instant, input: DetectorInput) {
-        match self.desk.handle_input(now, input) {
+        match self.table.handle_input(now, input) {
             Step::Nothing => {}
             Step::Watch(node) => self.begin(now, node),
             Step::Unwatch(node) => {
@@ -135,18 +136,18 @@ impl Detector for Pull {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        for node in self.desk.handle_timeout(now) {
-            self.desk.suspect(now, node);
+        for node in self.table.handle_timeout(now) {
+            self.table.suspect(now, node);
         }
         for (node, probes) in &mut self.probes {
             if probes.deadline(&self.options).is_some_and(|at| at <= now) {
-                if !self.desk.is_suspected(*node) {
-                    self.desk.find_silent(now, *node);
+                if !self.table.is_suspected(*node) {
+                    self.table.find_silent(now, *node);
                 }
                 probes.open.pop_front();
             }
             if probes.next <= now {
-                let round = self.desk.ping(*node);
+                let round = self.table.ping(*node);
                 probes.open.push_back((round, now));
                 probes.next = now + self.options.interval;
             }
@@ -154,7 +155,7 @@ impl Detector for Pull {
     }
 
     fn poll_output(&mut self) -> Option<DetectorOutput> {
-        self.desk.poll_output()
+        self.table.poll_output()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -162,11 +163,11 @@ impl Detector for Pull {
             .probes
             .values()
             .flat_map(|probes| [Some(probes.next), probes.deadline(&self.options)]);
-        earliest(deadlines.chain([self.desk.poll_timeout()]))
+        earliest(deadlines.chain([self.table.poll_timeout()]))
     }
 
     fn is_suspected(&self, node: NodeId) -> bool {
-        self.desk.is_suspected(node)
+        self.table.is_suspected(node)
     }
 
     fn detection_bound(&self, _delay: Duration) -> Duration {

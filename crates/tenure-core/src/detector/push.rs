@@ -1,4 +1,4 @@
-//! "I'm alive", sent by the node under watch.
+//! Heartbeats from the node under watch.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -10,32 +10,34 @@ use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
-/// How many times a subscription is renewed within its lifetime: so many renewals may be lost.
+/// The number of renewals within a subscription's lifetime: as many may be lost.
 pub(super) const RENEWALS: u32 = 3;
 
-/// Subscribes to the heartbeats of a node under watch; an [`Estimator`] says from them until when the
-/// next one must have come.
+/// Subscribes to the heartbeats of a node under watch. An [`Estimator`] calculates the deadline of
+/// the next heartbeat.
 ///
-/// A node sends heartbeats at multiples of the interval **on its own clock**, whoever subscribed and
-/// when. So heartbeat number `tick` was due at `tick` intervals after a fixed moment, which is what
-/// estimators need, and it stays true across lapsed subscriptions, lost heartbeats and pauses.
+/// A node sends heartbeats at multiples of the interval **on its own clock**, independent of the
+/// subscriber and the time of the subscription. So heartbeat number `tick` is due `tick` intervals
+/// after a fixed moment, which estimators rely on, also after lapsed subscriptions, lost heartbeats
+/// and pauses.
 ///
-/// A subscription ends by itself unless it is renewed, so a node does not go on sending to one that
-/// is gone. It is renewed at every interval while the node is suspected, and until the first heartbeat
-/// has come: a node that restarted does not know who subscribed, and the first one may be lost.
+/// A subscription ends unless it is renewed, so a node stops sending to a subscriber that is gone.
+/// The subscriber renews it at every interval while the node is suspected, and until the first
+/// heartbeat has arrived: a node that restarted does not know its subscribers, and the first
+/// subscription may be lost.
 ///
 /// - Detection: see the estimators [`FixedTimeout`](super::FixedTimeout), [`Chen`](super::Chen) and
-///   [`PhiAccrual`](super::PhiAccrual); before the first heartbeat they allow one interval more.
+///   [`PhiAccrual`](super::PhiAccrual). Before the first heartbeat they allow one interval more.
 /// - Messages: 1 per interval and watch, and 3 per lifetime for the subscription.
-/// - A mistake needs that the heartbeats of the whole margin are lost or late.
+/// - A mistake needs all heartbeats of the whole margin to be lost or late.
 ///
 /// Source: the "I'm alive" variant in section 2.2 of S.-H. Park, "An Election Algorithm with Failure
 /// Detectors in Distributed Systems" (2008).
 #[derive(Debug)]
 pub struct Push<E: Estimator> {
-    desk: PeerTable,
+    table: PeerTable,
     options: PushOptions,
-    /// What each watch begins with.
+    /// The initial state of each watch's estimator.
     estimator: E,
     watches: BTreeMap<NodeId, Watch<E>>,
     subscribers: BTreeMap<NodeId, Subscription>,
@@ -44,10 +46,10 @@ pub struct Push<E: Estimator> {
 /// The parameters of [`Push`], beside [`AskOptions`] and those of the estimator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushOptions {
-    /// How often a node under watch sends a heartbeat. Default 300 ms. Longer: fewer messages, later
-    /// detection.
+    /// The interval of the heartbeats of a node under watch. Default 300 ms. A longer interval
+    /// means fewer messages and later detection.
     pub interval: Duration,
-    /// How long a subscription lasts that is not renewed. Default 30 s, at least 6 intervals.
+    /// The lifetime of a subscription that is not renewed. Default 30 s, at least 6 intervals.
     pub lifetime: Duration,
 }
 
@@ -60,7 +62,9 @@ impl Default for PushOptions {
     }
 }
 
-/// Says from the heartbeats of one node until when the next one must have come.
+/// Calculates the deadline of a node's next heartbeat from the earlier ones.
+///
+/// The trait is open: simulations implement it for estimators of their own.
 pub trait Estimator: Clone + fmt::Debug {
     /// The estimator's own parameters.
     type Options: Copy + fmt::Debug;
@@ -69,19 +73,19 @@ pub trait Estimator: Clone + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`OptionsError`] when the parameters are impossible at this interval; it names both numbers.
+    /// [`OptionsError`] if the parameters contradict the interval; it contains both numbers.
     fn new(interval: Duration, options: Self::Options) -> Result<Self, OptionsError>;
 
-    /// Heartbeats are expected from `now` on; nothing is known of when they come.
+    /// Heartbeats are expected from `now` on; there are no observations yet.
     fn begin(&mut self, now: Instant);
 
-    /// Heartbeat `tick` has come. It is newer than those before.
+    /// Heartbeat `tick` has arrived. It is newer than the observed ones.
     fn observe(&mut self, now: Instant, tick: u64);
 
-    /// From when on the node is suspected, unless a heartbeat comes.
+    /// The time from which the node is suspected, unless a heartbeat arrives.
     fn deadline(&self) -> Instant;
 
-    /// The longest detection time while messages take at most `delay` and none is lost.
+    /// The longest detection time, if messages take at most `delay` and none is lost.
     fn detection_bound(&self, delay: Duration) -> Duration;
 }
 
@@ -89,7 +93,7 @@ pub trait Estimator: Clone + fmt::Debug {
 struct Watch<E> {
     estimator: E,
     newest: Option<u64>,
-    /// When to renew the subscription.
+    /// The time of the next renewal of the subscription.
     renew: Instant,
 }
 
@@ -101,7 +105,7 @@ struct Subscription {
 }
 
 impl Subscription {
-    /// The number of the interval in which `now` is.
+    /// The number of the interval that contains `now`.
     fn tick(self, now: Instant) -> u64 {
         now.as_nanos() / nanos(self.interval)
     }
@@ -122,14 +126,14 @@ impl<E: Estimator> Push<E> {
     ///
     /// # Errors
     ///
-    /// [`OptionsError`] when the parameters can't hold together; it names both numbers.
+    /// [`OptionsError`] if the parameters contradict each other; it contains both numbers.
     pub fn new(
         group: &Group,
         ask: AskOptions,
         options: PushOptions,
         estimator: E::Options,
     ) -> Result<Self, OptionsError> {
-        let desk = PeerTable::new(group, ask)?;
+        let table = PeerTable::new(group, ask)?;
         options::duration("heartbeat interval", options.interval)?;
         options::duration("subscription lifetime", options.lifetime)?;
         options::at_least(
@@ -139,7 +143,7 @@ impl<E: Estimator> Push<E> {
             options.interval * 2 * RENEWALS,
         )?;
         Ok(Self {
-            desk,
+            table,
             options,
             estimator: E::new(options.interval, estimator)?,
             watches: BTreeMap::new(),
@@ -147,7 +151,7 @@ impl<E: Estimator> Push<E> {
         })
     }
 
-    /// What is known of a node under watch, for instance its level of suspicion.
+    /// The estimator of a node under watch, for instance for its level of suspicion.
     #[must_use]
     pub fn estimator(&self, node: NodeId) -> Option<&E> {
         self.watches.get(&node).map(|watch| &watch.estimator)
@@ -173,24 +177,26 @@ impl<E: Estimator> Push<E> {
         message: Option<&DetectorMessage>,
     ) {
         if restarted {
-            // Its clock has another origin, and it does not know its subscribers.
+            // The node's clock has another origin now, and the node does not know its subscribers.
             self.subscribers.remove(&from);
             if self.watches.contains_key(&from) {
-                self.desk.trust(from);
+                self.table.trust(from);
                 self.begin(now, from);
             }
         }
         if let Some(DetectorMessage::Heartbeat { tick }) = message {
             return self.handle_heartbeat(now, from, *tick);
         }
-        if self.desk.is_suspected(from) {
-            // It lives, whatever became of its heartbeats: it has as much time as at first.
-            self.desk.trust(from);
+        if self.table.is_suspected(from) {
+            // The node is alive, although its heartbeats are missing: it gets as much time as at
+            // first.
+            self.table.trust(from);
             self.begin(now, from);
         } else if let Some(watch) = self.watches.get_mut(&from)
             && watch.newest.is_none()
         {
-            // It lives, and perhaps did not when the watch began: nor did it hear the subscription then.
+            // The node is alive, but may have been down when the watch began and missed the
+            // subscription.
             watch.estimator.begin(now);
         }
         match message {
@@ -209,7 +215,7 @@ impl<E: Estimator> Push<E> {
             return;
         };
         if watch.newest.is_some_and(|newest| tick <= newest) {
-            return; // A duplicate, or overtaken by a newer one.
+            return; // A duplicate, or older than a heartbeat that has arrived.
         }
         if watch.newest.replace(tick).is_none() {
             watch.renew = now + self.options.lifetime / RENEWALS;
@@ -217,11 +223,11 @@ impl<E: Estimator> Push<E> {
         watch.estimator.observe(now, tick);
         // A heartbeat can be so late that the next one is overdue already.
         if now < watch.estimator.deadline() {
-            self.desk.trust(from);
+            self.table.trust(from);
         }
     }
 
-    /// What a subscriber wants is kept within what is possible: it may run another version.
+    /// The subscriber's wishes are limited to the allowed range: it may run another version.
     fn subscribe(&mut self, now: Instant, from: NodeId, interval: Duration, lifetime: Duration) {
         let mut subscription = Subscription {
             interval: interval.clamp(MIN_INTERVAL, MAX_DURATION),
@@ -238,12 +244,12 @@ impl<E: Estimator> Push<E> {
 
 impl<E: Estimator> Detector for Push<E> {
     fn handle_input(&mut self, now: Instant, input: DetectorInput) {
-        match self.desk.handle_input(now, input) {
+        match self.table.handle_input(now, input) {
             Step::Nothing => {}
             Step::Watch(node) => self.begin(now, node),
             Step::Unwatch(node) => {
                 self.watches.remove(&node);
-                self.desk.send(node, DetectorMessage::Unsubscribe);
+                self.table.send(node, DetectorMessage::Unsubscribe);
             }
             Step::Heard {
                 from,
@@ -254,20 +260,20 @@ impl<E: Estimator> Detector for Push<E> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        for node in self.desk.handle_timeout(now) {
-            self.desk.suspect(now, node);
+        for node in self.table.handle_timeout(now) {
+            self.table.suspect(now, node);
         }
         for (node, watch) in &mut self.watches {
-            if !self.desk.is_suspected(*node) && watch.estimator.deadline() <= now {
-                self.desk.find_silent(now, *node);
+            if !self.table.is_suspected(*node) && watch.estimator.deadline() <= now {
+                self.table.find_silent(now, *node);
                 watch.renew = now;
             }
             if watch.renew <= now {
                 let PushOptions { interval, lifetime } = self.options;
-                self.desk
+                self.table
                     .send(*node, DetectorMessage::Subscribe { interval, lifetime });
                 watch.renew = now
-                    + if self.desk.is_suspected(*node) || watch.newest.is_none() {
+                    + if self.table.is_suspected(*node) || watch.newest.is_none() {
                         interval
                     } else {
                         lifetime / RENEWALS
@@ -278,30 +284,30 @@ impl<E: Estimator> Detector for Push<E> {
         for (node, subscription) in &mut self.subscribers {
             if subscription.next <= now {
                 let tick = subscription.tick(now);
-                self.desk.send(*node, DetectorMessage::Heartbeat { tick });
+                self.table.send(*node, DetectorMessage::Heartbeat { tick });
                 subscription.next = subscription.after(now);
             }
         }
     }
 
     fn poll_output(&mut self) -> Option<DetectorOutput> {
-        self.desk.poll_output()
+        self.table.poll_output()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let watches = self.watches.iter().flat_map(|(node, watch)| {
-            let trusted = !self.desk.is_suspected(*node);
+            let trusted = !self.table.is_suspected(*node);
             [
                 Some(watch.renew),
                 trusted.then(|| watch.estimator.deadline()),
             ]
         });
         let heartbeats = self.subscribers.values().map(|it| Some(it.next));
-        earliest(watches.chain(heartbeats).chain([self.desk.poll_timeout()]))
+        earliest(watches.chain(heartbeats).chain([self.table.poll_timeout()]))
     }
 
     fn is_suspected(&self, node: NodeId) -> bool {
-        self.desk.is_suspected(node)
+        self.table.is_suspected(node)
     }
 
     fn detection_bound(&self, delay: Duration) -> Duration {

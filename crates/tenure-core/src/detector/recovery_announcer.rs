@@ -1,7 +1,8 @@
-//! Recovery notices: what a node that is back sends, until each of the others has acknowledged it.
+//! Recovery notices: a node that starts sends them to each other node until that node has
+//! acknowledged one.
 //!
-//! Whichever way a detector watches: it remembers for a while who was down, and tells that without asking. So
-//! who is back must say so to those, too, to whom it would have nothing to say.
+//! Every detector remembers for a while that a node was down, and answers from memory. So a node
+//! that starts must notify all other nodes, even those to which it has nothing else to send.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,21 +11,22 @@ use core::time::Duration;
 use super::message::{DetectorMessage, Group};
 use crate::{Instant, NodeId};
 
-/// Longest time between two notices to one node: what a node that is down for good costs.
+/// Longest time between two notices to one node. It limits the messages to a node that stays down.
 const MAX_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Those who have not acknowledged yet.
+/// The nodes that have not acknowledged yet.
 #[derive(Debug)]
 pub(super) struct RecoveryAnnouncer {
-    /// When to tell each of them again, and how long to wait after that.
+    /// The time of the next notice to each node, and the interval after that.
     open: BTreeMap<NodeId, (Instant, Duration)>,
-    /// None is due before. Whoever drives a detector asks for that all the time, and in a large group
-    /// there are many.
+    /// The earliest of these times. Drivers ask for it all the time, and a large group has many
+    /// nodes.
     due: Instant,
 }
 
 impl RecoveryAnnouncer {
-    /// Notices to all the others, the first at once, the second `interval` later; then it doubles.
+    /// Notices to all other nodes, the first at once, the second after `interval`; then the
+    /// interval doubles.
     pub(super) fn new(group: &Group, interval: Duration) -> Self {
         let due = Instant::default();
         let first = (due, interval.min(MAX_NOTICE_INTERVAL));
@@ -32,7 +34,7 @@ impl RecoveryAnnouncer {
         Self { open, due }
     }
 
-    /// An acknowledgement of an earlier start says nothing of this one.
+    /// An acknowledgement of an earlier incarnation does not count for this one.
     pub(super) fn handle_message(
         &mut self,
         from: NodeId,
@@ -46,7 +48,7 @@ impl RecoveryAnnouncer {
         }
     }
 
-    /// To whom one is due; the next one is later.
+    /// The nodes to which a notice is due; their next one is later.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<NodeId> {
         if now < self.due || self.open.is_empty() {
             return Vec::new();

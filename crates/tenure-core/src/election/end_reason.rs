@@ -34,9 +34,9 @@ pub enum EndReason {
     RenewDeadline,
     /// The leader handed the lease over to a candidate of its choice.
     HandedOver,
-    /// The leader's task hangs, or says that it is not well.
+    /// The leader's task hangs, or a health check reports a failure.
     Unhealthy,
-    /// Somebody broke the lease, or an operator handed it over: the holder is told the same.
+    /// An operator broke the lease or handed it over: the holder is told the same in both cases.
     Broken,
     /// Another candidate holds the lease, or the store no longer knows it.
     Superseded,
@@ -46,12 +46,12 @@ pub enum EndReason {
     Suspended,
 }
 
-/// A pause of this process of at least so long is called a suspension if the term ended in it: five
-/// looks at the clock missed in a row.
+/// A pause of at least this length is called a suspension if the term ended in it: five ticks
+/// missed in a row.
 const SUSPENSION: Duration = TICK_INTERVAL.saturating_mul(5);
 
 impl EndReason {
-    /// Why a term is over that nobody renewed, where the clock was last looked at `gap` ago.
+    /// The reason for the end of a term that was not renewed in time; the last tick was `gap` ago.
     pub(crate) fn of_lapse(gap: Duration) -> Self {
         if gap >= SUSPENSION {
             Self::Suspended
@@ -60,7 +60,7 @@ impl EndReason {
         }
     }
 
-    /// Why a term is over whose task ended by itself.
+    /// The reason for the end of a term whose task ended by itself.
     pub(crate) const fn of_task(end: TaskEnd) -> Self {
         match end {
             TaskEnd::Returned => Self::TaskReturned,
@@ -71,7 +71,7 @@ impl EndReason {
     }
 
     /// Whether the next candidate should have its chance first: the term ended through this
-    /// candidate's own task, or because somebody wanted another leader.
+    /// candidate's own task, or because an operator wanted another leader.
     #[must_use]
     pub const fn calls_for_cool_down(self) -> bool {
         match self {

@@ -41,7 +41,7 @@ pub enum TermEvent {
 /// Why a campaign has failed for good.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CampaignFailure {
-    /// The store refuses to deal with this candidate. Whoever configured one of the two must act.
+    /// The store refuses to deal with this candidate. An operator must change one of the two.
     Refused(String),
     /// This member can't lead its group any more.
     Barred(String),

@@ -1,21 +1,21 @@
-//! The end of a term, step by step: cancel, grace, abort, overrun.
+//! The end of a term, stage by stage: cancel, grace, abort, overrun.
 
 use super::EndReason;
 use crate::Instant;
 use crate::lease::candidate::Timings;
 
-/// How far a term that ends has come.
+/// The progress of a term that ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StepDown {
     reason: EndReason,
     cancelled_at: Instant,
-    /// When others may lead, where that is known to be before the hard stop.
+    /// When others may lead, if that is known to be before the hard stop.
     ceiling: Option<Instant>,
     aborted_at: Option<Instant>,
     overrun: bool,
 }
 
-/// A step that is due.
+/// A stage that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Abort,
@@ -41,7 +41,7 @@ impl StepDown {
         self.ceiling = ceiling;
     }
 
-    /// When the task is aborted at the latest, in a term that must be over by `hard_stop`.
+    /// When the task is aborted at the latest, if the term must be over by `hard_stop`.
     pub(crate) fn abort_at(&self, timings: &Timings, hard_stop: Instant) -> Instant {
         (self.cancelled_at + timings.stop_grace())
             .min(hard_stop)
@@ -56,8 +56,8 @@ impl StepDown {
         }
     }
 
-    /// The next step, if it is due. A step that is late (the machine stood still) is done at once;
-    /// an aborted task always gets its allowance before it counts as overrunning.
+    /// Takes the next stage, if it is due. A stage that is late, because the machine stood still,
+    /// is taken at once. An aborted task always gets its allowance before it counts as overrunning.
     pub(crate) fn advance(
         &mut self,
         now: Instant,

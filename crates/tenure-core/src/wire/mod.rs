@@ -1,9 +1,8 @@
-//! The store's HTTP API as types: what both sides say, and which values are allowed.
+//! The store's HTTP API as types: the bodies of requests and responses, and the allowed values.
 //!
-//! Bodies are read in two steps. The types here take anything that has the right shape; the
-//! `check` functions then make valid values of the core from them, or a [`Problem`] that names the
-//! field, the value and what would be right. So a wrong value is refused the same way wherever it
-//! comes in.
+//! A body is read in two steps. The types here accept any value of the right shape; the `check` functions
+//! make valid values of the core from them, or a [`Problem`] that names the field, the value and its
+//! range. So a wrong value is refused in the same way wherever it comes from.
 
 mod event;
 mod number;

@@ -1,4 +1,4 @@
-//! Numbers as they come in, before anybody has checked them.
+//! Numbers of requests, before they are checked.
 
 use alloc::string::String;
 use core::fmt;
@@ -11,8 +11,8 @@ use super::{Code, Problem};
 use crate::lease::LeaseDuration;
 use crate::time::millis;
 
-/// A whole number of any size. Its range is checked where its meaning is known, so that `-5` is
-/// answered with what would be right, not with a parser's words.
+/// A whole number of any size. Its range is checked where its meaning is known, so that the error for
+/// `-5` names the range instead of quoting the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number(i128);
 
@@ -99,7 +99,7 @@ impl Visitor<'_> for NumberVisitor {
 /// A lease duration: a whole number of milliseconds, or `"infinite"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurationMs {
-    /// So many milliseconds.
+    /// A number of milliseconds.
     Fixed(Number),
     /// Until it is released or broken.
     Infinite,

@@ -1,4 +1,4 @@
-//! JSON objects as they come in, where serde by itself is too lenient.
+//! JSON objects of requests, where serde alone is too lenient.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -10,8 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A value that came as a JSON object. Serde by itself also takes an array for a struct, field by field:
-/// nobody means that.
+/// A value that must be a JSON object. Serde alone also accepts an array for a struct, field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
@@ -45,7 +44,7 @@ where
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
-/// Texts by key. A key that comes twice is refused, as a field is that comes twice.
+/// Texts by key. A duplicate key is refused, as a duplicate field is.
 pub(super) fn texts<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
@@ -53,7 +52,7 @@ where
     deserializer.deserialize_map(TextsVisitor)
 }
 
-/// The same, or null for none.
+/// The same; null means none.
 pub(super) fn texts_or_null<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,

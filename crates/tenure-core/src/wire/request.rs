@@ -1,4 +1,4 @@
-//! Bodies of requests, and what makes them valid.
+//! Bodies of requests, and their checks.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -14,14 +14,14 @@ use crate::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Priorit
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Random};
 
-/// The priority of who gives none: in the middle, so that others can go before and after.
+/// The priority of an acquire that gives none: in the middle, so that others can come before and after.
 pub const DEFAULT_PRIORITY: Priority = 100;
 
-/// Longest time that a request may wait in the store. Longer, and proxies on the way cut it.
+/// Longest time that a request may wait in the store. Proxies cut longer requests.
 pub const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Most bytes that all keys and values of a lease's metadata may have: room for addresses and a
-/// version. It is kept in memory for every lease.
+/// Most bytes of all keys and values of a lease's metadata: enough for addresses and a version. The store
+/// keeps it in memory for every lease.
 pub const MAX_METADATA_BYTES: usize = 4 * 1024;
 
 /// Most bytes of a reason: a sentence for the log.
@@ -31,47 +31,47 @@ pub const MAX_REASON_BYTES: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AcquireRequest {
-    /// Who asks: a candidate id.
+    /// The candidate id.
     pub holder: String,
     /// How long the lease lasts without a renewal.
     pub duration_ms: DurationMs,
-    /// The lease id to hold it under; without one the store makes one, and a retry is not harmless.
+    /// The lease id to hold the lease under. Without one the store makes one, and a retry is not safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
-    /// How long to wait if the lease can't be granted at once; default 0.
+    /// How long to wait if the lease cannot be granted at once; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<Number>,
-    /// Who goes first among those who wait; lower first, default 100.
+    /// The priority among the waiters; lower first, default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Number>,
-    /// What the holder says about itself.
+    /// The metadata of the holder.
     #[serde(
         default,
         skip_serializing_if = "Metadata::is_empty",
         deserialize_with = "object::texts_or_null"
     )]
     pub metadata: BTreeMap<String, String>,
-    /// For how long after this term's expiry or break nobody is to be granted; default 0.
+    /// The lock delay: how long nobody is granted the lease after this term expires or breaks; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_delay_ms: Option<Number>,
-    /// The least epoch of the grant; with it the store's clock does not count.
+    /// The least epoch of the grant; then the store ignores its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_epoch: Option<Number>,
 }
 
-/// A checked `acquire`: what is asked for, and how to queue for it.
+/// A checked `acquire`, and how to queue for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// What is asked for.
+    /// The acquire.
     pub request: Acquire,
     /// How long to wait for it.
     pub wait: Duration,
-    /// Who goes first.
+    /// The priority among the waiters.
     pub priority: Priority,
 }
 
 impl AcquireRequest {
-    /// The request with valid values. `random` makes a lease id where none is given.
+    /// The request with valid values. `random` makes a lease id if none is given.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl AcquireRequest {
 pub struct RenewRequest {
     /// The lease id that holds.
     pub lease_id: String,
-    /// A new duration; without one it stays as it is.
+    /// A new duration; without it the duration stays as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<DurationMs>,
 }
@@ -147,14 +147,14 @@ pub struct RenewOne {
     pub lease_id: String,
 }
 
-/// The answer to [`RenewManyRequest`].
+/// The response to [`RenewManyRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenewManyReply {
     /// In the order of the request.
     pub results: Vec<RenewResult>,
 }
 
-/// What came of one of several renewals.
+/// The result of one of several renewals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RenewResult {
@@ -170,7 +170,7 @@ pub enum RenewResult {
 pub struct ChangeRequest {
     /// The lease id that holds.
     pub lease_id: String,
-    /// The lease id that shall hold.
+    /// The lease id that holds afterwards.
     pub proposed_lease_id: String,
 }
 
@@ -194,7 +194,7 @@ impl ChangeRequest {
 pub struct ReleaseRequest {
     /// The lease id that holds.
     pub lease_id: String,
-    /// Why, for the store's log and the lease's history.
+    /// The reason, for the store's log and the lease's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -215,11 +215,11 @@ impl ReleaseRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BreakRequest {
-    /// How long the holder has left at most; without it a fixed lease runs out. Where it shortens that, the
-    /// holder may still act when another is granted.
+    /// The longest time that the lease has left; without it a fixed lease expires at its time. If the break
+    /// shortens the lease, the holder may still act when another candidate is granted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_period_ms: Option<Number>,
-    /// Why, for the store's log and the lease's history.
+    /// The reason, for the store's log and the lease's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -243,13 +243,13 @@ impl BreakRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOverRequest {
-    /// The lease id that holds. Without it this is an operator's call: the holder is told as by a
+    /// The lease id that holds. Without it this is an operator's request: the holder learns of it as of a
     /// break, and has `within_ms` to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
-    /// The only candidate to be granted.
+    /// The only candidate that may be granted the lease.
     pub to: String,
-    /// For how long.
+    /// For how long only this candidate may be granted the lease.
     pub within_ms: Number,
 }
 
@@ -281,7 +281,7 @@ impl HandOverRequest {
 pub struct MetadataRequest {
     /// The lease id that holds.
     pub lease_id: String,
-    /// What the holder says about itself, all of it.
+    /// All metadata of the holder.
     #[serde(deserialize_with = "object::texts")]
     pub metadata: BTreeMap<String, String>,
 }
@@ -305,7 +305,7 @@ impl MetadataRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyRequest {
-    /// The epoch that somebody came with.
+    /// The epoch to verify.
     pub epoch: Number,
 }
 
@@ -321,12 +321,12 @@ impl VerifyRequest {
     }
 }
 
-/// The answer to `verify`.
+/// The response to `verify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifyReply {
     /// Whether the epoch holds the lease now.
     pub current: bool,
-    /// The epoch that holds the lease now, if anyone does.
+    /// The epoch that holds the lease now, if it is held.
     pub epoch: Option<u64>,
 }
 
@@ -397,11 +397,11 @@ fn check_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
         Some(text) if text.len() > MAX_REASON_BYTES => Err(Problem::new(
             Code::TooLarge,
             format!(
-                "reason has {} bytes, at most {MAX_REASON_BYTES} are taken",
+                "reason has {} bytes, at most {MAX_REASON_BYTES} are allowed",
                 text.len()
             ),
         )),
-        // It goes into logs: no line breaks or control sequences of a stranger's choice.
+        // Logs show it, so a client must not add line breaks or control sequences to them.
         Some(text) => Ok(Some(
             text.chars().filter(|c| !c.is_control()).collect::<String>(),
         )),
@@ -415,7 +415,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn a_reason_can_not_forge_log_lines() {
+    fn a_reason_cannot_forge_log_lines() {
         let reason = check_reason(Some("tired\n2026 ERROR".to_string()))
             .unwrap()
             .unwrap();

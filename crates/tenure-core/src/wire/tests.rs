@@ -34,7 +34,7 @@ fn an_acquire_needs_a_holder_and_a_duration_only() {
 }
 
 #[test]
-fn a_number_out_of_range_is_told_with_both_limits() {
+fn an_error_for_a_number_out_of_range_names_both_limits() {
     for (field, value, limits) in [
         ("duration_ms", "999", ["1000", "86400000"]),
         ("duration_ms", "86400001", ["1000", "86400000"]),
@@ -78,7 +78,7 @@ fn the_limits_themselves_are_allowed() {
 }
 
 #[test]
-fn a_wrong_shape_is_no_request() {
+fn a_body_of_the_wrong_shape_is_refused() {
     for json in [
         r#"{"holder": "a"}"#,
         r#"{"holder": "a", "duration_ms": "forever"}"#,
@@ -97,7 +97,7 @@ fn a_wrong_shape_is_no_request() {
 }
 
 #[test]
-fn objects_are_no_arrays_and_name_each_thing_once() {
+fn an_array_or_a_duplicate_key_is_not_accepted_as_an_object() {
     let of = |json: &str| serde_json::from_str::<Object<RenewManyRequest>>(json);
     assert!(of(r#"{"leases": [{"lease": "b1", "lease_id": "x"}]}"#).is_ok());
     for json in [
@@ -130,7 +130,7 @@ fn objects_are_no_arrays_and_name_each_thing_once() {
 }
 
 #[test]
-fn ids_are_checked_and_a_wrong_secret_is_not_told_back() {
+fn ids_are_checked_and_an_error_does_not_repeat_a_secret() {
     let problem = acquire(r#"{"holder": "a b", "duration_ms": 1000}"#).unwrap_err();
     assert_eq!(problem.code, Code::InvalidName);
     let json = r#"{"holder": "a", "duration_ms": 1000, "lease_id": "hunter2"}"#;
@@ -140,7 +140,7 @@ fn ids_are_checked_and_a_wrong_secret_is_not_told_back() {
 }
 
 #[test]
-fn metadata_are_bounded() {
+fn metadata_is_limited() {
     let value = "x".repeat(MAX_METADATA_BYTES - 1);
     let json = |value: &str| {
         alloc::format!(r#"{{"holder": "a", "duration_ms": 1000, "metadata": {{"k": "{value}"}}}}"#)
@@ -152,7 +152,7 @@ fn metadata_are_bounded() {
 }
 
 #[test]
-fn codes_have_one_name_for_serde_and_people() {
+fn codes_have_the_same_name_in_json_and_in_text() {
     for code in [
         Code::Malformed,
         Code::CrossOrigin,
@@ -167,7 +167,7 @@ fn codes_have_one_name_for_serde_and_people() {
 }
 
 #[test]
-fn a_problem_of_a_newer_store_is_understood() {
+fn a_problem_of_a_newer_store_is_read() {
     let json = r#"{"type": "urn:x", "title": "t", "status": 418, "detail": "d",
                    "code": "teapot", "extra": [1]}"#;
     let problem: Problem = serde_json::from_str(json).unwrap();
@@ -178,7 +178,7 @@ fn a_problem_of_a_newer_store_is_understood() {
 }
 
 #[test]
-fn events_are_named_the_same_in_json_and_on_the_line() {
+fn events_have_the_same_name_in_json_and_in_the_stream() {
     for kind in [EventKind::Granted, EventKind::Metadata, EventKind::Reset] {
         let json = serde_json::to_value(kind).unwrap();
         assert_eq!(json, kind.as_str());

@@ -1,4 +1,4 @@
-//! What everybody may see of a lease.
+//! The public view of a lease.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -11,38 +11,38 @@ use crate::Instant;
 use crate::lease::{LeaseId, Record, Remaining, State, TermEnd};
 use crate::time::millis;
 
-/// One lease, as the store shows it. Fields that don't apply in its state are null.
+/// One lease, as the store shows it. Fields that do not apply in its state are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseView {
-    /// The namespace it is in.
+    /// The namespace of the lease.
     pub namespace: String,
-    /// Its name there.
+    /// The name of the lease in its namespace.
     pub lease: String,
     /// Its state.
     pub state: State,
-    /// Who holds it.
+    /// The holder.
     pub holder: Option<String>,
     /// The holder's epoch: the fencing token.
     pub epoch: Option<u64>,
     /// How long it lasts without a renewal.
     pub duration_ms: Option<DurationMs>,
-    /// How long it has left; null also for an infinite one.
+    /// The time until the lease expires; null also for an infinite lease.
     pub remaining_ms: Option<u64>,
-    /// When the holder's term began (RFC 3339), for people.
+    /// When the holder's term began (RFC 3339), for display.
     pub granted_at: Option<String>,
-    /// What the holder says about itself.
+    /// The metadata of the holder.
     pub metadata: Option<BTreeMap<String, String>>,
-    /// How many wait for it.
+    /// The number of acquires that wait for the lease.
     pub waiters: u64,
-    /// The store's revision when it last changed; renewals don't count.
+    /// The store's revision of the last change; renewals do not count.
     pub revision: u64,
-    /// The secret, in answers to the one who holds it only.
+    /// The secret, only in responses to the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
 }
 
 impl LeaseView {
-    /// The view of `record` at `now`. `granted_at` is left to whoever can format wall-clock time.
+    /// The view of `record` at `now`. The caller sets `granted_at`, which needs a wall clock.
     #[must_use]
     pub fn of(
         namespace: &(impl ToString + ?Sized),

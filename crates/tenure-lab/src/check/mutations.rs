@@ -146,8 +146,8 @@ mod tests {
         };
         assert_eq!(
             schedule.with_mutation(Mutation::VoteForgotten).command(7),
-            "cargo run --features mutation --bin tenure -- compare check --seeds 7..8 --contestant bully \
-             --members 3 --mutation vote-forgotten --trace"
+            "cargo run -p tenure-cli --features mutations --bin tenure -- compare check --seeds 7..8 \
+             --contestant bully --members 3 --mutation vote-forgotten --trace"
         );
     }
 }

@@ -172,7 +172,7 @@ impl Cluster {
         if self.mutation == Some(Mutation::VoteForgotten) {
             state.highest = None;
             state.voted = None;
-            state.obeyed = None;
+            state.accepted = None;
         }
         let started = Started {
             at: context.now,

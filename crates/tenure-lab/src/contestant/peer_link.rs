@@ -161,7 +161,9 @@ impl PeerLink {
         context: &mut Context<'_>,
         machine: &mut Machine,
     ) -> bool {
-        let stands = machine.peers().is_some_and(|it| it.stands(context.now));
+        let stands = machine
+            .peers()
+            .is_some_and(|it| it.is_candidate(context.now));
         let candidacy = if stands {
             Candidacy::Candidate
         } else {

@@ -16,7 +16,7 @@ enum Step {
 }
 
 fn node() -> impl Strategy<Value = NodeId> {
-    (1..=5_u32).prop_map(NodeId) // Node 1 is the detector's own, node 5 no member.
+    (1..=5_u32).prop_map(NodeId) // Node 1 is the detector's own node, node 5 is not a member.
 }
 
 fn message() -> impl Strategy<Value = DetectorMessage> {
@@ -76,17 +76,17 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A detector under watch.
-struct Guard {
+struct Checker {
     detector: SimDetector,
     now: Instant,
     asks: u64,
-    /// The last question about each node, until it is answered, and whether the node was heard since.
+    /// The last open question about each node, and whether a message of the node came after it.
     open: BTreeMap<NodeId, (u64, bool)>,
     newest: BTreeMap<NodeId, Incarnation>,
     suspected: BTreeMap<NodeId, bool>,
 }
 
-impl Guard {
+impl Checker {
     fn step(&mut self, step: Step) {
         match step {
             Step::Wait(duration) => self.wait(millis(duration)),
@@ -135,7 +135,7 @@ impl Guard {
         self.check();
     }
 
-    /// Half of the time the timers are punctual, and else one comes late for all.
+    /// For short waits the timers are punctual; for long ones a single late timer follows.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         if duration < millis(1_000) {
@@ -151,12 +151,15 @@ impl Guard {
     fn tick(&mut self) {
         self.detector.handle_timeout(self.now);
         self.check();
-        // Handing in the same time again changes nothing, and what is due next is in the future.
+        // The same time again changes nothing, and the next timer is in the future.
         self.detector.handle_timeout(self.now);
         assert_eq!(self.detector.poll_output(), None);
         assert_eq!(self.detector.poll_list(), None);
         let next = self.detector.poll_timeout();
-        assert!(next.is_none_or(|next| next > self.now), "it would spin");
+        assert!(
+            next.is_none_or(|next| next > self.now),
+            "the driver would spin"
+        );
     }
 
     fn check(&mut self) {
@@ -178,7 +181,7 @@ impl Guard {
                     assert_eq!(ask, last);
                     assert!(at <= self.now);
                     let is_down = verdict == Verdict::Down;
-                    // Who is no member is down, whatever comes from there.
+                    // A node that is not a member is down, even if messages come from it.
                     assert!(!(is_down && heard) || node == NodeId(5));
                     assert!(is_down || heard || node == ONE);
                 }
@@ -202,11 +205,11 @@ impl Guard {
 
 proptest! {
     #[test]
-    fn no_input_makes_a_detector_say_what_it_must_not(
+    fn no_sequence_of_inputs_breaks_the_detectors_guarantees(
         steps in collection::vec(step(), 1..80),
         which in 0..ALL.len(),
     ) {
-        let mut guard = Guard {
+        let mut checker = Checker {
             detector: ALL[which].1(at(0), &group(ONE, 4)),
             now: at(0),
             asks: 0,
@@ -214,13 +217,13 @@ proptest! {
             newest: BTreeMap::new(),
             suspected: BTreeMap::new(),
         };
-        guard.tick();
+        checker.tick();
         for step in steps {
-            guard.step(step);
+            checker.step(step);
         }
         // Every question is answered in the end.
-        guard.wait(millis(600));
-        guard.wait(millis(600));
-        prop_assert!(guard.open.is_empty());
+        checker.wait(millis(600));
+        checker.wait(millis(600));
+        prop_assert!(checker.open.is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! The figures in `docs/detectors.md`: computed, printed, and compared with what stands there.
+//! Calculates the figures in `docs/detectors.md`, prints them, and compares them with the page.
 //!
-//! Five nodes, of which node 1 watches the others. A message takes 1 ms and an exponentially
-//! distributed time of 2 ms on average.
+//! Node 1 of five watches the others. A message takes 1 ms plus an exponentially distributed time
+//! with a mean of 2 ms.
 
 use super::network::up_to;
 use super::*;
@@ -13,20 +13,20 @@ const DOCS: &str = include_str!("../../../../docs/detectors.md");
 const CRASHES: u64 = 100;
 const HOURS: u64 = 1;
 
-fn way(rng: &mut Rng) -> Option<Duration> {
+fn delay(rng: &mut Rng) -> Option<Duration> {
     let spread = -libm::log(1.0 - rng.unit());
     Some(millis(1) + millis(2).mul_f64(spread))
 }
 
 fn lossy(rng: &mut Rng) -> Option<Duration> {
-    if rng.unit() < 0.1 { None } else { way(rng) }
+    if rng.unit() < 0.1 { None } else { delay(rng) }
 }
 
-/// A crash of node 3 at random times.
+/// Node 3 crashes at a random time.
 fn crashes(make: Make) -> Quality {
     let mut quality = Quality::default();
     for seed in 0..CRASHES {
-        let mut network = Network::new(make, 5).with_way(seed, way);
+        let mut network = Network::new(make, 5).with_delay(seed, delay);
         let when = at(5_000) + up_to(&mut Rng::from_seed(!seed), millis(6_000));
         network.run_until(when).crash(THREE);
         network.run_until(at(20_000));
@@ -39,13 +39,13 @@ fn row(name: &str, make: Make) -> String {
     let bound = Network::new(make, 5).bound(millis(20));
     let detection = crashes(make).detection;
 
-    let mut quiet = Network::new(make, 5).with_way(1, way);
+    let mut quiet = Network::new(make, 5).with_delay(1, delay);
     quiet.run_until(at(60_000));
     let before = quiet.sent;
     quiet.run_until(at(180_000));
     let messages = (quiet.sent - before) as f64 / 2.0;
 
-    let mut noisy = Network::new(make, 5).with_way(2, lossy);
+    let mut noisy = Network::new(make, 5).with_delay(2, lossy);
     noisy.run_until(at(HOURS * 3_600_000));
     let quality = noisy.quality();
     let secs = |time: Duration| time.as_secs_f64();
@@ -65,6 +65,9 @@ fn the_figures_in_the_docs_are_what_comes_out() {
     let rows: Vec<String> = ALL.iter().map(|(name, make)| row(name, *make)).collect();
     rows.iter().for_each(|row| println!("{row}"));
     for row in rows {
-        assert!(DOCS.contains(&row), "docs/detectors.md should have: {row}");
+        assert!(
+            DOCS.contains(&row),
+            "docs/detectors.md lacks the row: {row}"
+        );
     }
 }

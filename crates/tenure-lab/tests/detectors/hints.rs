@@ -1,4 +1,4 @@
-//! A refused connection.
+//! Hints: refused connections.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn a_refusal_shortens_the_detection_to_the_confirm_timeout() {
 }
 
 #[test]
-fn a_refusal_decides_nothing_about_a_node_that_answers() {
+fn a_refusal_does_not_make_a_node_that_answers_suspected() {
     for (name, make) in ALL {
         let mut network = Network::new(make, 3);
         for _ in 0..100 {
@@ -31,7 +31,7 @@ fn a_refusal_decides_nothing_about_a_node_that_answers() {
 }
 
 #[test]
-fn refusals_answer_an_open_question_sooner_but_not_before_one_more_ping_had_its_time() {
+fn refusals_answer_an_open_question_sooner_but_only_after_one_more_ping_timed_out() {
     let mut network = Network::new(on_demand, 2);
     network.input(ONE, DetectorInput::Unwatch(TWO));
     network.run_until(at(10_000)).crash(TWO);
@@ -49,9 +49,10 @@ fn refusals_answer_an_open_question_sooner_but_not_before_one_more_ping_had_its_
     assert_eq!(verdict, Verdict::Down);
 }
 
-/// Else two that say nothing to each other would wake each other by every connection that ends.
+/// Otherwise two nodes that exchange no messages would ping each other at the end of every
+/// connection.
 #[test]
-fn a_hint_about_a_node_that_nobody_asks_about_is_none() {
+fn a_hint_about_a_node_without_question_and_watch_is_ignored() {
     for (name, make) in &ALL[..5] {
         let mut network = Network::new(*make, 2);
         network.input(ONE, DetectorInput::Unwatch(TWO));

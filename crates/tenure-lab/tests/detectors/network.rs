@@ -1,4 +1,4 @@
-//! Nodes with a detector each, and what lies between them.
+//! Nodes with a detector each, and a network between them.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +10,32 @@ pub(super) struct Network {
     pub(super) now: Instant,
     make: Make,
     nodes: BTreeMap<NodeId, Node>,
-    /// On their way, by when they arrive and in the order in which they were sent.
-    parcels: BTreeMap<(Instant, u64), Parcel>,
+    /// On their delay, by when they arrive and in the order in which they were sent.
+    in_flight: BTreeMap<(Instant, u64), Envelope>,
     rng: Rng,
     /// How long the next message takes; `None` if it is lost.
-    way: fn(&mut Rng) -> Option<Duration>,
+    delay: fn(&mut Rng) -> Option<Duration>,
     /// Nothing arrives that is sent from there to there.
     cuts: Vec<(NodeId, NodeId)>,
     meters: BTreeMap<(NodeId, NodeId), Meter>,
     pub(super) sent: u64,
-    /// What the detectors said, but for what they sent.
-    pub(super) said: Vec<(Instant, NodeId, DetectorOutput)>,
+    /// The outputs of the detectors, except for messages.
+    pub(super) reports: Vec<(Instant, NodeId, DetectorOutput)>,
 }
 
 struct Node {
     group: Group,
-    /// How far its clock is ahead: no detector may rely on what another one's clock says.
+    /// The time by which the node's clock is ahead: no detector may rely on another node's clock.
     ahead: Duration,
     /// `None` while it is down.
     detector: Option<SimDetector>,
     paused: bool,
-    /// What has come while it stood still.
-    inbox: Vec<Parcel>,
+    /// The messages that arrived while the node was paused.
+    inbox: Vec<Envelope>,
 }
 
 #[derive(Clone)]
-struct Parcel {
+struct Envelope {
     from: NodeId,
     incarnation: Incarnation,
     to: NodeId,
@@ -53,24 +53,25 @@ pub(super) fn up_to(rng: &mut Rng, duration: Duration) -> Duration {
 }
 
 impl Network {
-    /// Nodes 1 to `members` that all start at 0 s and of which node 1 watches all others.
+    /// Nodes 1 to `members`, which all start at 0 s. Node 1 watches all others.
     pub(super) fn new(make: Make, members: u32) -> Self {
         let mut network = Self {
             now: at(0),
             make,
             nodes: BTreeMap::new(),
-            parcels: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             rng: Rng::from_seed(1),
-            way: |_| Some(DELAY),
+            delay: |_| Some(DELAY),
             cuts: Vec::new(),
             meters: BTreeMap::new(),
             sent: 0,
-            said: Vec::new(),
+            reports: Vec::new(),
         };
         for id in (1..=members).map(NodeId) {
             let node = Node {
                 group: group(id, members),
-                // Multiples of 300 ms, so that heartbeats are due at round times here too.
+                // Multiples of 300 ms, so that heartbeats are due at round times of the network,
+                // too.
                 ahead: millis(300) * 1000 * id.0,
                 detector: None,
                 paused: false,
@@ -85,9 +86,9 @@ impl Network {
         network
     }
 
-    pub(super) fn with_way(mut self, seed: u64, way: fn(&mut Rng) -> Option<Duration>) -> Self {
+    pub(super) fn with_delay(mut self, seed: u64, delay: fn(&mut Rng) -> Option<Duration>) -> Self {
         self.rng = Rng::from_seed(seed);
-        self.way = way;
+        self.delay = delay;
         self
     }
 
@@ -106,22 +107,22 @@ impl Network {
         self.cuts.clear();
     }
 
-    /// The node is gone, with all that it knows.
+    /// Crashes the node: it loses its state.
     pub(super) fn crash(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
         (node.detector, node.paused) = (None, false);
         node.inbox.clear();
-        self.tell_meters(id, false);
+        self.update_meters(id, false);
     }
 
-    /// It is back in its next incarnation, with a clock that begins anew.
+    /// Starts the node in its next incarnation, with a new clock.
     pub(super) fn restart(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
         let next = Incarnation(node.group.incarnation().0 + 1);
         node.group = Group::new(id, next, node.group.peers().collect::<Vec<_>>());
         node.ahead = millis(77);
         self.boot(id);
-        self.tell_meters(id, true);
+        self.update_meters(id, true);
     }
 
     fn boot(&mut self, id: NodeId) {
@@ -130,22 +131,22 @@ impl Network {
         self.tick(id);
     }
 
-    fn tell_meters(&mut self, id: NodeId, up: bool) {
+    fn update_meters(&mut self, id: NodeId, up: bool) {
         let of_node = self.meters.iter_mut().filter(|((_, node), _)| *node == id);
         of_node.for_each(|(_, meter)| meter.set_up(self.now, up));
     }
 
-    /// The node stands still, and is up all the same.
+    /// Pauses the node. It still counts as up.
     pub(super) fn pause(&mut self, id: NodeId) {
         self.nodes.get_mut(&id).unwrap().paused = true;
     }
 
-    /// It goes on: first with what has come meanwhile, then with its timers.
+    /// Resumes the node: it handles the messages that arrived meanwhile, and then its timers.
     pub(super) fn resume(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
         node.paused = false;
-        for parcel in std::mem::take(&mut node.inbox) {
-            self.deliver(parcel);
+        for envelope in std::mem::take(&mut node.inbox) {
+            self.deliver(envelope);
         }
         self.tick(id);
     }
@@ -162,30 +163,30 @@ impl Network {
         self.with(id, |detector, ahead| detector.handle_timeout(now + ahead));
     }
 
-    fn with(&mut self, id: NodeId, act: impl FnOnce(&mut SimDetector, Duration)) {
+    fn with(&mut self, id: NodeId, call: impl FnOnce(&mut SimDetector, Duration)) {
         let node = self.nodes.get_mut(&id).unwrap();
         let (ahead, incarnation) = (node.ahead, node.group.incarnation());
         let Some(detector) = &mut node.detector else {
             return;
         };
-        act(detector, ahead);
+        call(detector, ahead);
         let outputs = drain(&mut **detector);
         let lists: Vec<_> = std::iter::from_fn(|| detector.poll_list()).collect();
         for output in outputs {
             match output {
-                DetectorOutput::Send { to, message } => self.post(Parcel {
+                DetectorOutput::Send { to, message } => self.send(Envelope {
                     from: id,
                     incarnation,
                     to,
                     message: Message::Detector(message),
                 }),
-                DetectorOutput::Suspected(node) => self.note(id, node, true),
-                DetectorOutput::Trusted(node) => self.note(id, node, false),
-                other => self.said.push((self.now, id, other)),
+                DetectorOutput::Suspected(node) => self.report(id, node, true),
+                DetectorOutput::Trusted(node) => self.report(id, node, false),
+                other => self.reports.push((self.now, id, other)),
             }
         }
         for (to, list) in lists {
-            self.post(Parcel {
+            self.send(Envelope {
                 from: id,
                 incarnation,
                 to,
@@ -194,7 +195,7 @@ impl Network {
         }
     }
 
-    fn note(&mut self, watcher: NodeId, node: NodeId, suspected: bool) {
+    fn report(&mut self, watcher: NodeId, node: NodeId, suspected: bool) {
         let meter = self.meters.get_mut(&(watcher, node)).unwrap();
         meter.set_suspected(self.now, suspected);
         let output = if suspected {
@@ -202,32 +203,33 @@ impl Network {
         } else {
             DetectorOutput::Trusted(node)
         };
-        self.said.push((self.now, watcher, output));
+        self.reports.push((self.now, watcher, output));
     }
 
-    fn post(&mut self, parcel: Parcel) {
+    fn send(&mut self, envelope: Envelope) {
         self.sent += 1;
-        let way = (self.way)(&mut self.rng);
-        if self.cuts.contains(&(parcel.from, parcel.to)) {
+        let delay = (self.delay)(&mut self.rng);
+        if self.cuts.contains(&(envelope.from, envelope.to)) {
             return;
         }
-        if let Some(way) = way {
-            self.parcels.insert((self.now + way, self.sent), parcel);
+        if let Some(delay) = delay {
+            self.in_flight
+                .insert((self.now + delay, self.sent), envelope);
         }
     }
 
-    fn deliver(&mut self, parcel: Parcel) {
-        let node = self.nodes.get_mut(&parcel.to).unwrap();
+    fn deliver(&mut self, envelope: Envelope) {
+        let node = self.nodes.get_mut(&envelope.to).unwrap();
         if node.paused {
-            node.inbox.push(parcel);
+            node.inbox.push(envelope);
             return;
         }
-        let Parcel {
+        let Envelope {
             from,
             incarnation,
             to,
             message,
-        } = parcel;
+        } = envelope;
         match message {
             Message::Detector(message) => self.input(
                 to,
@@ -246,7 +248,7 @@ impl Network {
         }
     }
 
-    /// Lets time pass up to `end`, that instant included.
+    /// Lets time pass up to and including `end`.
     pub(super) fn run_until(&mut self, end: Instant) -> &mut Self {
         let mut stuck = 0;
         loop {
@@ -256,8 +258,8 @@ impl Network {
                 Some((due.max(self.now), *id))
             });
             let timer = timers.min();
-            let parcel = self.parcels.first_key_value().map(|(key, _)| *key);
-            let times = [timer.map(|it| it.0), parcel.map(|it| it.0)];
+            let envelope = self.in_flight.first_key_value().map(|(key, _)| *key);
+            let times = [timer.map(|it| it.0), envelope.map(|it| it.0)];
             let next = times.into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else {
                 break;
@@ -265,10 +267,10 @@ impl Network {
             stuck = if next == self.now { stuck + 1 } else { 0 };
             assert!(stuck < 10_000, "no time passes at {next:?}");
             self.now = next;
-            match (parcel, timer) {
+            match (envelope, timer) {
                 (Some(key), _) if key.0 == next => {
-                    let parcel = self.parcels.remove(&key).unwrap();
-                    self.deliver(parcel);
+                    let envelope = self.in_flight.remove(&key).unwrap();
+                    self.deliver(envelope);
                 }
                 (_, Some((_, id))) => self.tick(id),
                 _ => unreachable!(),
@@ -278,7 +280,7 @@ impl Network {
         self
     }
 
-    /// What node 1 thinks of node 2.
+    /// Whether node 1 suspects node 2.
     pub(super) fn suspects(&self) -> bool {
         self.suspects_of(ONE, TWO)
     }
@@ -293,7 +295,7 @@ impl Network {
         detector.detection_bound(delay)
     }
 
-    /// How good all the watches were, up to now.
+    /// The quality of all watches up to now.
     pub(super) fn quality(&self) -> Quality {
         let mut quality = Quality::default();
         for meter in self.meters.values() {
@@ -302,10 +304,11 @@ impl Network {
         quality
     }
 
-    /// What node 1 has said, with the times in milliseconds.
+    /// The outputs of node 1, with the times in milliseconds.
     pub(super) fn events(&self) -> Vec<(u64, DetectorOutput)> {
-        let said = self.said.iter().filter(|(_, id, _)| *id == ONE);
-        said.map(|(at, _, output)| (at.as_nanos() / 1_000_000, output.clone()))
+        let reports = self.reports.iter().filter(|(_, id, _)| *id == ONE);
+        reports
+            .map(|(at, _, output)| (at.as_nanos() / 1_000_000, output.clone()))
             .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! "Is it up?", which all detectors answer alike, and the down list.
+//! Questions about a node, which all detectors answer alike, and the down list.
 
 use super::*;
 
@@ -6,32 +6,33 @@ fn ask(network: &mut Network, ask: u64) {
     network.input(ONE, DetectorInput::Ask { node: TWO, ask });
 }
 
-/// What node 1 has answered: when in milliseconds, the question, the verdict.
+/// The answers of node 1: the time in milliseconds, the question, the verdict.
 fn answers(network: &Network) -> Vec<(u64, u64, Verdict)> {
-    let said = network.events().into_iter();
-    said.filter_map(|(at, output)| match output {
-        DetectorOutput::Answer { ask, verdict, .. } => Some((at, ask, verdict)),
-        _ => None,
-    })
-    .collect()
+    let outputs = network.events().into_iter();
+    outputs
+        .filter_map(|(at, output)| match output {
+            DetectorOutput::Answer { ask, verdict, .. } => Some((at, ask, verdict)),
+            _ => None,
+        })
+        .collect()
 }
 
-/// A network of two in which nobody watches and all notices have been acknowledged.
+/// A network of two nodes without a watch, after all notices have been acknowledged.
 fn quiet(make: Make) -> Network {
     let mut network = Network::new(make, 2);
     network.input(ONE, DetectorInput::Unwatch(TWO));
     network.run_until(at(10_020));
-    network.said.clear();
+    network.reports.clear();
     network
 }
 
-/// Else a question that was asked a moment before would put off what the watch has found out.
+/// Otherwise a question that was asked a moment before would delay the result of the watch.
 #[test]
-fn a_silence_that_a_watch_does_not_allow_answers_an_open_question() {
+fn a_suspicion_of_a_watch_answers_an_open_question() {
     for (name, make) in &ALL[1..5] {
         let mut network = Network::new(*make, 2);
         network.run_until(at(10_010)).crash(TWO);
-        // It is suspected 10.97 s (phi) to 11.401 s after the beginning, and a question takes 500 ms.
+        // Node 2 is suspected at 10.97 s (phi) to 11.401 s, and a question takes 500 ms.
         network.run_until(at(10_950));
         ask(&mut network, 1);
         network.run_until(at(30_000));
@@ -46,7 +47,7 @@ fn a_silence_that_a_watch_does_not_allow_answers_an_open_question() {
 }
 
 #[test]
-fn a_node_that_is_up_answers_after_a_message_each_way() {
+fn a_question_about_a_node_that_is_up_takes_one_round_trip() {
     for (_, make) in ALL {
         let mut network = quiet(make);
         ask(&mut network, 7);
@@ -56,7 +57,7 @@ fn a_node_that_is_up_answers_after_a_message_each_way() {
 }
 
 #[test]
-fn a_node_that_stands_aside_says_so() {
+fn a_node_that_is_not_a_candidate_says_so_in_its_answer() {
     let mut network = quiet(on_demand);
     network.input(TWO, DetectorInput::Candidacy(Candidacy::NonCandidate));
     ask(&mut network, 7);
@@ -65,7 +66,7 @@ fn a_node_that_stands_aside_says_so() {
 }
 
 #[test]
-fn a_node_that_is_down_is_so_after_the_timeout_and_then_at_once_while_that_is_fresh() {
+fn a_node_counts_as_down_after_the_timeout_and_then_at_once_while_the_entry_is_fresh() {
     for (name, make) in &ALL[..5] {
         let mut network = quiet(*make);
         network.crash(TWO);
@@ -82,7 +83,7 @@ fn a_node_that_is_down_is_so_after_the_timeout_and_then_at_once_while_that_is_fr
             "nothing is sent about a node on the list"
         );
 
-        // Two seconds old, the entry is a hint: the node is asked, and has little time.
+        // The entry is now two seconds old and only a hint: the node gets a ping and a short time.
         network.run_until(at(12_520));
         ask(&mut network, 3);
         network.run_until(at(13_000));
@@ -92,7 +93,7 @@ fn a_node_that_is_down_is_so_after_the_timeout_and_then_at_once_while_that_is_fr
 }
 
 #[test]
-fn a_lost_recovery_notice_costs_no_more_than_the_freshness() {
+fn a_lost_recovery_notice_delays_the_answer_up_by_at_most_the_freshness() {
     let mut network = quiet(on_demand);
     network.crash(TWO);
     ask(&mut network, 1);
@@ -113,12 +114,12 @@ fn a_lost_recovery_notice_costs_no_more_than_the_freshness() {
 }
 
 #[test]
-fn a_recovery_notice_takes_the_node_off_the_list_and_comes_until_it_is_acknowledged() {
+fn a_recovery_notice_clears_the_list_entry_and_is_repeated_until_it_is_acknowledged() {
     let mut network = quiet(on_demand);
     network.crash(TWO);
     ask(&mut network, 1);
     network.run_until(at(10_600)).cut(TWO, ONE);
-    network.restart(TWO); // Notices are lost now, and half a second and one and a half later.
+    network.restart(TWO); // The notices now and after 0.5 s are lost.
     network.run_until(at(11_000)).heal();
     network.run_until(at(11_099));
     ask(&mut network, 2);
@@ -132,13 +133,13 @@ fn a_recovery_notice_takes_the_node_off_the_list_and_comes_until_it_is_acknowled
         .collect();
     let (down, up) = (Verdict::Down, Verdict::Up);
     assert_eq!(verdicts, [(1, down), (2, down), (3, up)]);
-    // The ping of question 3 and its pong: the notice was acknowledged, so no more of them come.
+    // The ping of question 3 and its pong: the notice was acknowledged, so it is not repeated.
     network.run_until(at(60_000));
     assert_eq!(network.sent, sent + 2);
 }
 
 #[test]
-fn who_asks_again_has_the_answer_to_the_last_question_when_the_first_would_have_had_it() {
+fn a_repeated_question_is_answered_when_the_first_one_would_have_been() {
     let mut network = quiet(on_demand);
     network.crash(TWO);
     for round in 0..10 {
@@ -146,13 +147,13 @@ fn who_asks_again_has_the_answer_to_the_last_question_when_the_first_would_have_
         let now = network.now;
         network.run_until(now + millis(60));
     }
-    // The first was asked at 10.02 s; the ninth at 10.5 s, the tenth after the answer.
+    // The first was asked at 10.02 s, the ninth at 10.5 s, the tenth after the answer.
     let (first, second) = ((10_520, 8, Verdict::Down), (10_560, 9, Verdict::Down));
     assert_eq!(answers(&network), [first, second]);
 }
 
 #[test]
-fn what_was_sent_before_a_restart_counts_for_nothing() {
+fn messages_from_before_a_restart_are_ignored() {
     let mut detector = on_demand(at(0), &group(ONE, 2));
     let heard = |incarnation| DetectorInput::Heard {
         from: TWO,
@@ -178,22 +179,22 @@ fn what_was_sent_before_a_restart_counts_for_nothing() {
     let known = Some(Incarnation(5));
     let expected = [
         (1, Verdict::Down, known, at(501)),
-        (2, Verdict::Down, known, at(501)), // From the list: found out at 501 ms.
+        (2, Verdict::Down, known, at(501)), // From the list: found down at 501 ms.
     ];
     assert_eq!(answers.collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
+fn the_node_itself_is_up_and_a_non_member_is_down_and_ignored() {
     for (name, make) in ALL {
         let mut detector = make(at(0), &group(ONE, 2));
         drain(&mut *detector);
-        let stranger = NodeId(9);
+        let non_member = NodeId(9);
         detector.handle_input(at(0), DetectorInput::Ask { node: ONE, ask: 1 });
         detector.handle_input(
             at(0),
             DetectorInput::Ask {
-                node: stranger,
+                node: non_member,
                 ask: 2,
             },
         );
@@ -204,7 +205,7 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
         let expected = [Verdict::Up, Verdict::Down];
         assert_eq!(verdicts.collect::<Vec<_>>(), expected, "{name}");
 
-        detector.handle_input(at(0), DetectorInput::Watch(stranger));
+        detector.handle_input(at(0), DetectorInput::Watch(non_member));
         for message in [
             DetectorMessage::Ping { round: 1 },
             DetectorMessage::Recovered,
@@ -213,7 +214,7 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
                 lifetime: millis(9000),
             },
         ] {
-            let (from, incarnation) = (stranger, Incarnation(1));
+            let (from, incarnation) = (non_member, Incarnation(1));
             detector.handle_input(
                 at(0),
                 DetectorInput::Message {
@@ -228,7 +229,7 @@ fn the_node_itself_is_up_and_who_is_no_member_is_down_and_ignored() {
 }
 
 #[test]
-fn after_this_process_stood_still_the_node_still_has_its_time_to_answer() {
+fn after_a_pause_of_this_process_a_node_still_has_its_time_to_answer() {
     let mut detector = on_demand(at(0), &group(ONE, 2));
     detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
     drain(&mut *detector);
@@ -242,7 +243,7 @@ fn after_this_process_stood_still_the_node_still_has_its_time_to_answer() {
 }
 
 #[test]
-fn any_message_takes_a_node_off_the_list_watched_or_not() {
+fn any_message_removes_a_node_from_the_list_with_or_without_a_watch() {
     for (name, make) in ALL {
         let mut detector = make(at(0), &group(ONE, 2));
         detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
@@ -267,9 +268,9 @@ fn any_message_takes_a_node_off_the_list_watched_or_not() {
     }
 }
 
-/// It may have said so before, and stand for election since.
+/// An older answer may be out of date: the node may have become a candidate since.
 #[test]
-fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
+fn only_the_answer_to_the_question_itself_shows_that_a_node_is_not_a_candidate() {
     let pong = |round| DetectorInput::Message {
         from: TWO,
         incarnation: Incarnation(1),
@@ -282,7 +283,7 @@ fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
         from: TWO,
         incarnation: Incarnation(1),
     };
-    // The first question's ping is the first one, the second question's the second one.
+    // Ping 1 belongs to the first question, ping 2 to the second.
     for (answer, expected) in [
         (heard, Verdict::Up),
         (pong(1), Verdict::Up),
@@ -296,8 +297,8 @@ fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
             for (ask, input) in [(7, pong(1)), (8, answer.clone())] {
                 detector.handle_input(at(1), DetectorInput::Ask { node: TWO, ask });
                 detector.handle_input(at(2), input);
-                let said = drain(&mut *detector).into_iter();
-                verdicts.extend(said.filter_map(|output| match output {
+                let outputs = drain(&mut *detector).into_iter();
+                verdicts.extend(outputs.filter_map(|output| match output {
                     DetectorOutput::Answer { verdict, .. } => Some(verdict),
                     _ => None,
                 }));
@@ -307,9 +308,9 @@ fn that_a_node_stands_aside_is_told_only_by_its_answer_to_the_question() {
     }
 }
 
-/// Whoever asked about it while it was away has it on the down list.
+/// A node that asked about this one while it was down has it on the down list.
 #[test]
-fn whoever_starts_says_so_to_all_others_whichever_way_it_watches() {
+fn a_node_that_starts_notifies_all_others_with_every_detector() {
     for (name, make) in ALL {
         let mut detector = make(at(0), &group(ONE, 3));
         assert!(
@@ -317,13 +318,13 @@ fn whoever_starts_says_so_to_all_others_whichever_way_it_watches() {
             "{name}"
         );
         detector.handle_timeout(at(0));
-        let told = drain(&mut *detector).into_iter().filter_map(|it| match it {
+        let notified = drain(&mut *detector).into_iter().filter_map(|it| match it {
             DetectorOutput::Send {
                 to,
                 message: DetectorMessage::Recovered,
             } => Some(to),
             _ => None,
         });
-        assert_eq!(Vec::from_iter(told), [TWO, THREE], "{name}");
+        assert_eq!(Vec::from_iter(notified), [TWO, THREE], "{name}");
     }
 }

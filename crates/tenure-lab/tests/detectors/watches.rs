@@ -14,23 +14,23 @@ fn a_steady_node_is_never_suspected() {
 }
 
 #[test]
-fn jitter_and_reordering_are_no_failure() {
+fn jitter_and_reordering_cause_no_mistake() {
     for (name, make) in ALL {
-        let way = |rng: &mut Rng| Some(network::up_to(rng, millis(100)));
-        let mut network = Network::new(make, 3).with_way(7, way);
+        let delay = |rng: &mut Rng| Some(network::up_to(rng, millis(100)));
+        let mut network = Network::new(make, 3).with_delay(7, delay);
         network.run_until(at(600_000));
         assert_eq!(network.quality().mistakes.count, 0, "{name}");
     }
 }
 
-/// The crash comes at every phase of all periods, and the messages take their longest time.
+/// The crash comes at different phases of all periods, with random delays up to the limit.
 #[test]
 fn a_crash_is_detected_within_the_bound() {
     for (name, make) in ALL {
         let mut longest = Duration::ZERO;
         for phase in 0..75 {
-            let way = |rng: &mut Rng| Some(network::up_to(rng, millis(20)));
-            let mut network = Network::new(make, 3).with_way(phase, way);
+            let delay = |rng: &mut Rng| Some(network::up_to(rng, millis(20)));
+            let mut network = Network::new(make, 3).with_delay(phase, delay);
             let bound = network.bound(millis(20));
             network.run_until(at(30_000 + 41 * phase)).crash(TWO);
             network.run_until(at(60_000));
@@ -43,16 +43,16 @@ fn a_crash_is_detected_within_the_bound() {
             assert!(network.suspects());
             longest = longest.max(detection.longest);
         }
-        // The bound means something: it is not far above what happens.
+        // The bound is tight: at most three times the longest detection.
         let network = Network::new(make, 3);
         let bound = network.bound(millis(20));
         assert!(longest * 3 > bound, "{name}: {longest:?}, {bound:?}");
     }
 }
 
-/// Where the bound can be reached, it is: the crash comes right after the node's last sign of life.
+/// The worst case of the bound: the crash comes right after the node's last sign of life.
 #[test]
-fn the_bound_is_reached_where_the_docs_say_at_most() {
+fn the_bound_is_tight_for_the_detectors_with_an_exact_bound() {
     for (name, make, last_sign) in [
         ("on demand", ALL[0].1, 30_000),
         ("pull", ALL[1].1, 30_000),
@@ -60,7 +60,7 @@ fn the_bound_is_reached_where_the_docs_say_at_most() {
         ("push, Chen", ALL[3].1, 30_000),
     ] {
         let mut network = Network::new(make, 2);
-        // The ping of this instant, or heartbeat, was answered, or sent, one delay later at last.
+        // The ping at this instant was just answered, or the heartbeat just sent.
         network.run_until(at(last_sign) + DELAY).crash(TWO);
         network.run_until(at(60_000));
         let (bound, detection) = (network.bound(DELAY), network.quality().detection.total);
@@ -71,18 +71,18 @@ fn the_bound_is_reached_where_the_docs_say_at_most() {
     }
 }
 
-/// Node 2 stands still from 10 s to 15 s. Messages take 1 ms, pings and heartbeats are due at
+/// Node 2 is paused from 10 s to 15 s. Messages take 1 ms, pings and heartbeats are due at
 /// multiples of 300 ms, polls at multiples of 1 s.
 #[test]
-fn a_pause_makes_one_mistake_that_lasts_as_long_as_one_works_out() {
+fn a_pause_causes_one_mistake_of_the_calculated_length() {
     for (make, begins, ends) in [
         // Polled at 10 s, down 500 ms later; the pings are answered at 15 s.
         (ALL[0].1, 10_500_000, 15_001_000),
-        // Unanswered are the pings of 10.2, 10.5, 10.8 and 11.1 s; the last has 300 ms.
+        // The pings at 10.2, 10.5, 10.8 and 11.1 s stay unanswered; the last has 300 ms.
         (ALL[1].1, 11_400_000, 15_001_000),
-        // The last heartbeat is of 9.9 s, and the next is sent at 15 s.
+        // The last heartbeat was sent at 9.9 s, and the next is sent at 15 s.
         (ALL[2].1, 9_901_000 + 1_500_000, 15_001_000),
-        // The one of 10.2 s is expected at 10.201 s.
+        // The heartbeat of 10.2 s is expected at 10.201 s.
         (ALL[3].1, 10_201_000 + 1_200_000, 15_001_000),
         // Mean 300 ms, pause 600 ms, 5.612 times the least deviation of 30 ms.
         (
@@ -95,9 +95,9 @@ fn a_pause_makes_one_mistake_that_lasts_as_long_as_one_works_out() {
         network.run_until(at(9_999)).pause(TWO);
         network.run_until(at(15_000)).resume(TWO);
         network.run_until(at(30_000));
-        let said: Vec<DetectorOutput> = network.events().into_iter().map(|(_, it)| it).collect();
+        let outputs: Vec<DetectorOutput> = network.events().into_iter().map(|(_, it)| it).collect();
         assert_eq!(
-            said,
+            outputs,
             [DetectorOutput::Suspected(TWO), DetectorOutput::Trusted(TWO)]
         );
         let quality = network.quality();
@@ -118,9 +118,9 @@ fn a_node_that_was_paused_is_back_in_the_ring() {
     assert_eq!((quality.mistakes.count, network.suspects()), (1, false));
 }
 
-/// All that node 2 sends is lost for a while.
+/// All messages from node 2 are lost for a while.
 #[test]
-fn a_burst_of_losses_within_the_margin_is_no_failure_and_a_longer_one_is_one_mistake() {
+fn a_burst_of_losses_within_the_margin_is_harmless_and_a_longer_one_causes_one_mistake() {
     for (make, survived) in [
         (ALL[0].1, 250), // One of the two pings of a poll may be lost.
         (ALL[1].1, 850),
@@ -146,7 +146,7 @@ fn a_burst_of_losses_within_the_margin_is_no_failure_and_a_longer_one_is_one_mis
 }
 
 #[test]
-fn a_node_that_is_back_is_trusted_and_its_restart_told_once() {
+fn a_restarted_node_is_trusted_and_its_restart_is_reported_once() {
     for (name, make) in ALL {
         for down in [50, 20_000] {
             let mut network = Network::new(make, 3);
@@ -160,8 +160,8 @@ fn a_node_that_is_back_is_trusted_and_its_restart_told_once() {
                 .count();
             assert_eq!(restarts, 1, "{name}, {down}: {events:?}");
             assert!(!network.suspects(), "{name}, {down}: {events:?}");
-            // A node that was back before it was missed may be missed all the same: it does not know
-            // who had subscribed.
+            // A node that restarts before its crash is detected may still be suspected: it does not
+            // know its subscribers.
             let quality = network.quality();
             let longest = quality.recovery.longest.max(quality.mistakes.longest);
             assert!(longest <= millis(1000), "{name}, {down}: {longest:?}");
@@ -170,7 +170,7 @@ fn a_node_that_is_back_is_trusted_and_its_restart_told_once() {
 }
 
 #[test]
-fn no_more_is_said_about_a_node_that_is_no_longer_watched() {
+fn no_events_come_about_a_node_after_the_end_of_its_watch() {
     for (name, make) in ALL {
         let mut network = Network::new(make, 2);
         network.run_until(at(5_000));
@@ -182,7 +182,7 @@ fn no_more_is_said_about_a_node_that_is_no_longer_watched() {
 }
 
 #[test]
-fn a_watcher_by_questions_that_stood_still_itself_suspects_nobody() {
+fn a_watcher_that_sends_pings_suspects_no_node_after_its_own_pause() {
     for (name, make) in &ALL[..2] {
         let mut network = Network::new(*make, 2);
         network.run_until(at(10_010)).pause(ONE);
@@ -192,12 +192,12 @@ fn a_watcher_by_questions_that_stood_still_itself_suspects_nobody() {
     }
 }
 
-/// An exchange takes 350 ms: each ping is answered after the next one is sent.
+/// A round trip takes 350 ms: each ping is answered after the next one is sent.
 #[test]
 fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
     for answered in [30_000, 30_300] {
-        let mut network = Network::new(pull, 2).with_way(1, |_| Some(millis(175)));
-        // This ping comes and is answered; the next one finds nobody.
+        let mut network = Network::new(pull, 2).with_delay(1, |_| Some(millis(175)));
+        // This ping arrives and is answered; the next one is lost.
         network.run_until(at(answered + 180)).crash(TWO);
         network.run_until(at(60_000));
         let expected = (answered + 4 * 300 + 300, DetectorOutput::Suspected(TWO));
@@ -205,9 +205,9 @@ fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
     }
 }
 
-/// Else a node would be suspected for one lost message.
+/// Otherwise one lost message would make a node suspected.
 #[test]
-fn a_subscription_that_is_lost_is_sent_again_at_once() {
+fn a_lost_subscription_is_repeated_at_once() {
     for (name, make) in &ALL[2..5] {
         let mut network = Network::new(*make, 2);
         network.input(ONE, DetectorInput::Unwatch(TWO));
@@ -219,9 +219,9 @@ fn a_subscription_that_is_lost_is_sent_again_at_once() {
     }
 }
 
-/// It was down when the watch began, so what it did not say or answer then does not count.
+/// The node was down when the watch began, so its silence until now does not count.
 #[test]
-fn a_node_that_starts_under_watch_has_as_much_time_as_at_first() {
+fn a_node_that_starts_under_watch_gets_the_full_time() {
     for (name, make) in &ALL[1..5] {
         let mut detector = make(at(0), &group(ONE, 2));
         detector.handle_input(at(0), DetectorInput::Watch(TWO));

@@ -1,4 +1,4 @@
-//! How much a store takes of everything.
+//! The limits of a store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,96 +9,115 @@ use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::time::millis;
 use tenure_core::wire::MAX_METADATA_BYTES;
 
-/// Fewest connections over the limit that are let in.
+/// The least number of connections over the limit.
 const LEAST_OVER: usize = 16;
 
-/// Files of a process that are no connections: some 30 of standard streams, runtime, listener, lock,
-/// databases with their logs, `RUNNING`, and certificates that are read again; and as many for
+/// Open files of a process other than connections: some 30 for standard streams, runtime, listener, lock,
+/// databases with their logs, `RUNNING` and certificates that are read again; and as many for
 /// connections that are about to be closed.
 const OTHER_FILES: usize = 64;
 
-/// How much a store takes of everything, so that one client too many, or one gone mad, can't take
-/// the others' leases away.
-///
-/// What is over a limit is refused with a status, a code and both numbers; what is at it is taken.
-/// **A renewal is refused for no limit but the size of its body**: who holds a lease keeps it
-/// however busy the store is. Most headers (64) and most renewals (1,000) in a request are not
-/// configurable.
-///
-/// As settings these are flat keys with the names of the fields; times are durations such as `10s`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Most bytes of a body, but for renewals of many leases, which have 256 KiB. Default 16 KiB:
-    /// four times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
-    pub max_body_bytes: usize,
+// So that no sum or product of limits overflows anywhere.
+const MANY: usize = 1_000_000_000;
+const KIB: usize = 1024;
+const TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(5 * 60);
+
+/// A limit as a setting.
+#[derive(Debug)]
+pub enum LimitSetting<'a> {
+    /// A number, and its range.
+    Count(&'a mut usize, RangeInclusive<usize>),
+    /// A time, and its range.
+    Time(&'a mut Duration, RangeInclusive<Duration>),
+}
+
+/// Declares the limits: each with its kind, its default and its range.
+macro_rules! limits {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident $type:ty = $default:expr, $range:expr;)*) => {
+        /// Resource limits that keep one misbehaving client from costing others their leases.
+        ///
+        /// The store refuses a request over a limit with a status, a code and both numbers. **A renewal is
+        /// refused for no limit but the size of its body**: a holder keeps its lease however busy the
+        /// store is. Most headers (64) and most renewals (1,000) in a request are not configurable.
+        ///
+        /// As settings these are flat keys with the names of the fields; times are durations such as
+        /// `10s`.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Limits {
+            $($(#[$doc])* pub $name: $type,)*
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        impl Limits {
+            /// The names of all limits, as settings.
+            pub const KEYS: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
+
+            /// All limits, by their names as settings.
+            pub fn settings(&mut self) -> [(&'static str, LimitSetting<'_>); Self::KEYS.len()] {
+                [$((stringify!($name), LimitSetting::$kind(&mut self.$name, $range)),)*]
+            }
+        }
+    };
+}
+
+limits! {
+    /// Most bytes of a body, except for renewals of many leases, which have 256 KiB. Default 16 KiB: four
+    /// times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
+    max_body_bytes: Count usize = 16 * KIB, KIB..=KIB * KIB;
     /// Most bytes of a request's line and headers. Default 16 KiB; 8 KiB to 64 KiB, and a connection
-    /// may hold twice as much. Over it: 431 `too_large`. A head that does not even fit into that is
-    /// told 431 without a body, and its connection is closed.
-    pub max_header_bytes: usize,
+    /// may hold twice as much. Over it: 431 `too_large`. A head that does not fit into twice the limit
+    /// gets 431 without a body, and its connection is closed.
+    max_header_bytes: Count usize = 16 * KIB, 8 * KIB..=64 * KIB;
     /// Most bytes of the name of a namespace and of a lease. Default and most 128; at least 1. Over it
-    /// a lease that was never acquired is not made: 400 `invalid_name`.
-    pub max_name_bytes: usize,
+    /// the store does not create a lease: 400 `invalid_name`.
+    max_name_bytes: Count usize = MAX_NAME_LEN, 1..=MAX_NAME_LEN;
     /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least 1.
-    /// Over it a lease that was never acquired is not made: 429 `over_limit`.
-    pub max_leases_per_namespace: usize,
-    /// Most namespaces that have leases. Default 10,000; at least 1. Over it no lease is made in another
-    /// namespace: 429 `over_limit`. A namespace is gone with its last lease. Together with
-    /// `max_leases_per_namespace` this bounds the store's leases, and so its memory and its disk.
-    pub max_namespaces: usize,
-    /// Most acquires that wait for one lease. Default 10,000: each end of a term looks at them in
-    /// order under a lock, for below a millisecond. At least 0. Over it: 429 `over_limit`.
-    pub max_waiters_per_lease: usize,
+    /// Over it the store does not create a lease: 429 `over_limit`.
+    max_leases_per_namespace: Count usize = 100_000, 1..=MANY;
+    /// Most namespaces that have leases. Default 10,000; at least 1. Over it the store creates no lease in
+    /// another namespace: 429 `over_limit`. A namespace ends with its last lease. Together with
+    /// `max_leases_per_namespace` this bounds the leases of the store, its memory and its disk.
+    max_namespaces: Count usize = 10_000, 1..=MANY;
+    /// Most acquires that wait for one lease. Default 10,000: each end of a term walks them in order
+    /// under a lock, for less than a millisecond. At least 0. Over it: 429 `over_limit`.
+    max_waiters_per_lease: Count usize = 10_000, 0..=MANY;
     /// Most acquires and long polls that wait in all. Default 50,000: each has a connection and some
     /// kilobytes. At least 0. Over it: 429 `over_limit`.
-    pub max_waiting: usize,
-    /// Most connections. Default 60,000, more than may wait, for each of these has one; at least 1.
-    /// Over it a connection is served renewals and signs of life, is told 429 `over_limit` for all
-    /// else, and is closed after its first request, for which it has two seconds. A tenth over it (at
-    /// least 16), the oldest of these whose request has not come yet is closed for a newcomer.
-    pub max_connections: usize,
-    /// Most streams of events. Default 10,000: each has a connection and some kilobytes, and what is told
-    /// is kept once for all of them. At least 0. Over it: 429 `over_limit`.
-    pub max_watchers: usize,
+    max_waiting: Count usize = 50_000, 0..=MANY;
+    /// Most connections. Default 60,000, more than may wait, because each waiter has one; at least 1. A
+    /// connection over it may renew leases and ask for signs of life. Any other request gets 429
+    /// `over_limit`. The connection is closed after its first request, for which it has two seconds. If a
+    /// tenth over the limit (at least 16) are open, a new connection closes the oldest of them whose
+    /// request has not come yet.
+    max_connections: Count usize = 60_000, 1..=MANY;
+    /// Most streams of events. Default 10,000: each has a connection and some kilobytes; the events are
+    /// kept once for all of them. At least 0. Over it: 429 `over_limit`.
+    max_watchers: Count usize = 10_000, 0..=MANY;
     /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it: 413
     /// `too_large`.
-    pub max_metadata_bytes: usize,
-    /// Most terms of a lease that are remembered, the running one with them. Default 100, some 10 KB on
-    /// disk; 1 to 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stand for a
-    /// while. All are read at a start.
-    pub max_history: usize,
-    /// How long a connection may be idle and its next request's head may then take, in all: there is
-    /// one clock for both. Default 75 s: clients that renew once a minute keep their connections, and
-    /// those that say nothing don't pile up. 10 ms to 5 min. Over it the connection is closed. On Linux
-    /// also how long an answer, or an event, may go without any of it being taken: for so long a
-    /// watcher may pause, and so long one that is gone without a word keeps its place.
-    pub header_time: Duration,
-    /// How long a body may take, and then what is asked for, apart from the time that a request asks
-    /// to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`, after which nothing is
-    /// known of what the store did.
-    pub request_time: Duration,
+    max_metadata_bytes: Count usize = MAX_METADATA_BYTES, 0..=MAX_METADATA_BYTES;
+    /// Most terms in the history of a lease, with the running one. Default 100, some 10 KB on disk; 1 to
+    /// 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stay for a while. A start
+    /// reads all of them.
+    max_history: Count usize = 100, 1..=10_000;
+    /// How long a connection may be idle and then take for the head of its next request: there is one
+    /// clock for both. Default 75 s: clients that renew once a minute keep their connections, and silent
+    /// ones do not pile up. 10 ms to 5 min. Over it the connection is closed. On Linux this is also how
+    /// long a client may leave a response or an event unacknowledged: a watcher may pause for so long,
+    /// and a watcher that is gone without a word keeps its connection for so long.
+    header_time: Time Duration = Duration::from_secs(75), TIMES;
+    /// How long a body may take, and then the work for the request, apart from the time that the request
+    /// asks to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`; the store may or may not
+    /// have done the work.
+    request_time: Time Duration = Duration::from_secs(10), TIMES;
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_body_bytes: 16 * 1024,
-            max_header_bytes: 16 * 1024,
-            max_name_bytes: MAX_NAME_LEN,
-            max_leases_per_namespace: 100_000,
-            max_namespaces: 10_000,
-            max_waiters_per_lease: 10_000,
-            max_waiting: 50_000,
-            max_connections: 60_000,
-            max_watchers: 10_000,
-            max_metadata_bytes: MAX_METADATA_BYTES,
-            max_history: 100,
-            header_time: Duration::from_secs(75),
-            request_time: Duration::from_secs(10),
-        }
-    }
-}
-
-/// A limit that makes no sense. Nothing was opened.
+/// A limit is outside of its range. Nothing was opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {value} and must be from {least} to {most}")]
 pub struct LimitError {
@@ -117,83 +136,45 @@ impl LimitError {
 }
 
 impl Limits {
-    /// How many connections over [`max_connections`](Self::max_connections) are let in to renew, or
-    /// to be told that they are too many: a tenth, and more than a few, so that a store with a low
-    /// limit is not mute.
+    /// How many connections over [`max_connections`](Self::max_connections) are accepted, to renew or to
+    /// get a refusal: a tenth, and at least a few, so that a store with a low limit answers, too.
     pub(crate) fn connections_over(&self) -> usize {
         (self.max_connections / 10).max(LEAST_OVER)
     }
 
-    /// How many files a process with such a store may have open: its connections, and 64 others.
+    /// How many files a process with such a store needs: its connections, and 64 others.
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.max_connections + self.connections_over() + OTHER_FILES
     }
 
-    /// The same limits, but for [`max_connections`](Self::max_connections): so many that they fit into
-    /// this number of open files, and at least one. Otherwise the process could run out of files, and
-    /// a renewal over a new connection would not even be accepted.
+    /// The same limits with as many [`max_connections`](Self::max_connections) as fit into this number of
+    /// open files, and at least one. Otherwise the process could run out of files, and could not even
+    /// accept a new connection for a renewal.
     #[must_use]
     pub fn within_open_files(self, files: usize) -> Self {
-        let places = files.saturating_sub(OTHER_FILES);
-        // Of eleven places one is over the limit.
-        let over = ((places + 1) / 11).max(LEAST_OVER);
-        let fitting = places.saturating_sub(over).max(1);
+        let connections = files.saturating_sub(OTHER_FILES);
+        // One of eleven connections is over the limit.
+        let over = ((connections + 1) / 11).max(LEAST_OVER);
+        let fitting = connections.saturating_sub(over).max(1);
         Self {
             max_connections: self.max_connections.min(fitting),
             ..self
         }
     }
 
-    /// All of them, by the names of the settings; times in milliseconds, with `_ms`.
-    pub(crate) fn by_name(&self) -> BTreeMap<&'static str, u64> {
-        let Self {
-            header_time,
-            request_time,
-            ..
-        } = *self;
-        let times = [
-            ("header_time_ms", header_time),
-            ("request_time_ms", request_time),
-        ];
-        let counts = self.counts().map(|(name, count)| (name, count as u64));
-        let times = times.map(|(name, time)| (name, millis(time)));
-        counts.into_iter().chain(times).collect()
+    /// All limits by the names of their settings; times in milliseconds, with `_ms`.
+    pub(crate) fn by_name(&self) -> BTreeMap<String, u64> {
+        let mut limits = self.clone();
+        let settings = limits.settings().into_iter();
+        let by_name = settings.map(|(name, setting)| match setting {
+            LimitSetting::Count(count, _) => (name.to_owned(), *count as u64),
+            LimitSetting::Time(time, _) => (format!("{name}_ms"), millis(*time)),
+        });
+        by_name.collect()
     }
 
-    /// Those that are numbers, by their names.
-    const fn counts(&self) -> [(&'static str, usize); 11] {
-        let Self {
-            max_body_bytes,
-            max_header_bytes,
-            max_name_bytes,
-            max_leases_per_namespace,
-            max_namespaces,
-            max_waiters_per_lease,
-            max_waiting,
-            max_connections,
-            max_watchers,
-            max_metadata_bytes,
-            max_history,
-            header_time: _,
-            request_time: _,
-        } = *self;
-        [
-            ("max_body_bytes", max_body_bytes),
-            ("max_header_bytes", max_header_bytes),
-            ("max_name_bytes", max_name_bytes),
-            ("max_leases_per_namespace", max_leases_per_namespace),
-            ("max_namespaces", max_namespaces),
-            ("max_waiters_per_lease", max_waiters_per_lease),
-            ("max_waiting", max_waiting),
-            ("max_connections", max_connections),
-            ("max_watchers", max_watchers),
-            ("max_metadata_bytes", max_metadata_bytes),
-            ("max_history", max_history),
-        ]
-    }
-
-    /// Which of them are possible, but not together.
+    /// Limits that contradict each other.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         /// The shortest request that changes metadata, without the metadata.
@@ -202,87 +183,52 @@ impl Limits {
         let mut warnings = Vec::new();
         if self.max_connections <= self.max_waiting {
             warnings.push(format!(
-                "max_connections = {} is not above max_waiting = {}: each who waits has a connection, \
-                 so all may be taken by those",
+                "max_connections = {} is not above max_waiting = {}: each waiter has a connection, so \
+                 waiters may take all of them",
                 self.max_connections, self.max_waiting
             ));
         }
         let needed = self.max_metadata_bytes + REQUEST.len();
         if self.max_metadata_bytes > 0 && self.max_body_bytes < needed {
             warnings.push(format!(
-                "max_metadata_bytes = {} does not fit into max_body_bytes = {}: a request with as much \
-                 has {needed} bytes at least",
+                "max_metadata_bytes = {} does not fit into max_body_bytes = {}: such a request has \
+                 {needed} bytes at least",
                 self.max_metadata_bytes, self.max_body_bytes
             ));
         }
         warnings
     }
 
-    /// What a limit may be that is a number, by its name; `None` for others.
-    #[must_use]
-    pub fn range(name: &str) -> Option<RangeInclusive<usize>> {
-        // So that no sum or product of limits overflows anywhere.
-        const MANY: usize = 1_000_000_000;
-        Some(match name {
-            "max_body_bytes" => 1024..=1024 * 1024,
-            "max_header_bytes" => 8 * 1024..=64 * 1024,
-            "max_name_bytes" => 1..=MAX_NAME_LEN,
-            "max_leases_per_namespace" | "max_namespaces" | "max_connections" => 1..=MANY,
-            "max_waiters_per_lease" | "max_waiting" | "max_watchers" => 0..=MANY,
-            "max_metadata_bytes" => 0..=MAX_METADATA_BYTES,
-            "max_history" => 1..=10_000,
-            _ => return None,
-        })
-    }
-
-    /// Whether each is within its range.
+    /// Checks that each is within its range.
     ///
     /// # Errors
     ///
     /// [`LimitError`] names the first that is not, and its range.
     pub fn check(&self) -> Result<(), LimitError> {
-        for (name, value) in self.counts() {
-            let range = Self::range(name).expect("it is a number");
-            within(name, &value, range.start(), range.end())?;
+        let mut limits = self.clone();
+        for (name, setting) in limits.settings() {
+            match setting {
+                LimitSetting::Count(count, range) => within(name, count, &range)?,
+                LimitSetting::Time(time, range) => within(name, time, &range)?,
+            }
         }
-        let least = Duration::from_millis(10);
-        let most = Duration::from_secs(5 * 60);
-        within_time("header_time", self.header_time, least, most)?;
-        within_time("request_time", self.request_time, least, most)
+        Ok(())
     }
 }
 
-fn within<T: PartialOrd + fmt::Display>(
+fn within<T: PartialOrd + fmt::Debug>(
     name: &'static str,
     value: &T,
-    least: &T,
-    most: &T,
+    range: &RangeInclusive<T>,
 ) -> Result<(), LimitError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(LimitError {
-        name,
-        value: value.to_string(),
-        least: least.to_string(),
-        most: most.to_string(),
-    })
-}
-
-fn within_time(
-    name: &'static str,
-    value: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<(), LimitError> {
-    if (least..=most).contains(&value) {
+    if range.contains(value) {
         return Ok(());
     }
     Err(LimitError {
         name,
         value: format!("{value:?}"),
-        least: format!("{least:?}"),
-        most: format!("{most:?}"),
+        least: format!("{:?}", range.start()),
+        most: format!("{:?}", range.end()),
     })
 }
 
@@ -291,12 +237,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_limits_are_possible() {
+    fn the_default_limits_are_in_their_ranges() {
         assert_eq!(Limits::default().check(), Ok(()));
     }
 
     #[test]
-    fn connections_are_as_many_as_fit_into_the_open_files() {
+    fn connections_are_limited_to_the_open_files() {
         for files in 81..3_000 {
             let fitting = Limits::default().within_open_files(files);
             assert!(fitting.open_files() <= files, "{files}");
@@ -312,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_contradict_each_other_are_told() {
+    fn limits_that_contradict_each_other_cause_warnings() {
         let usual = Limits::default();
         assert!(usual.warnings().is_empty());
         for (limits, told) in [
@@ -347,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_limit_is_named_with_its_range() {
-        type Change = fn(&mut Limits);
-        let change: [(&str, Change); 13] = [
+    fn an_error_names_the_limit_and_its_range() {
+        type Edit = fn(&mut Limits);
+        let edits: [(&str, Edit); Limits::KEYS.len()] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
@@ -370,9 +316,9 @@ mod tests {
             ("max_history", |limits| limits.max_history = 0),
             ("request_time", |limits| limits.request_time = Duration::MAX),
         ];
-        for (name, change) in change {
+        for (name, edit) in edits {
             let mut limits = Limits::default();
-            change(&mut limits);
+            edit(&mut limits);
             let error = limits.check().unwrap_err();
             assert_eq!(error.name(), name);
             let text = error.to_string();

@@ -1,28 +1,28 @@
-//! What a store is made from.
+//! The configuration of a store.
 
 mod limits;
 
 use std::path::{Path, PathBuf};
 
-pub use limits::{LimitError, Limits};
+pub use limits::{LimitError, LimitSetting, Limits};
 
-/// What a [`Store`](crate::Store) is made from.
+/// The configuration of a [`Store`](crate::Store).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where leases are kept.
+    /// Where the store keeps its leases.
     pub engine: EngineConfig,
-    /// How much of everything it takes.
+    /// The limits.
     pub limits: Limits,
 }
 
-/// Where leases are kept.
+/// Where a store keeps its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineConfig {
-    /// In memory only: everything is forgotten when the process ends. For tests and trying out.
+    /// In memory only: they are lost when the process ends. For tests and experiments.
     Memory,
-    /// In a database in a folder of its own, on disk before anything is acknowledged.
+    /// In a database in a directory of its own, on disk before the store acknowledges a change.
     Embedded {
-        /// The folder. It is made if it does not exist; one store at a time may use it.
+        /// The directory. The store creates it if it does not exist; one store at a time may use it.
         data_dir: PathBuf,
     },
 }
@@ -39,7 +39,7 @@ impl EngineConfig {
 }
 
 impl Config {
-    /// A store on this engine, with the usual limits.
+    /// A store with this engine and the default limits.
     #[must_use]
     pub fn new(engine: EngineConfig) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Config {
         Self::new(EngineConfig::Memory)
     }
 
-    /// A store in the folder `data_dir`.
+    /// A store in the directory `data_dir`.
     #[must_use]
     pub fn embedded(data_dir: impl Into<PathBuf>) -> Self {
         Self::new(EngineConfig::Embedded {

@@ -13,32 +13,31 @@
 //! one does who resumes after a lost connection. When the history does not reach back so far, the
 //! watcher is told to look how it stands.
 
+mod published;
 mod ring;
-mod told;
 mod topic;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::broadcast;
 
-use ring::{Ring, Room};
+use ring::{Capacity, Ring};
 use topic::Topics;
 
-use crate::journal::Step;
-use crate::table::Key;
+use crate::model::{Key, LeaseChange};
 
+pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;
-pub(crate) use told::Told;
 pub(crate) use topic::Topic;
 
 /// The history: minutes of a store with a hundred changes a second, to bridge lost connections.
-const HISTORY: Room = Room {
+const HISTORY: Capacity = Capacity {
     events: 8_192,
     bytes: 8 * 1024 * 1024,
 };
 
 /// Renewals on their way to those who asked for them. Nobody resumes after one.
-const RENEWALS: Room = Room {
+const RENEWALS: Capacity = Capacity {
     events: 1_024,
     bytes: 1024 * 1024,
 };
@@ -58,7 +57,7 @@ struct Published {
     /// The revision of the last change.
     last: u64,
     /// What the teller has not taken yet.
-    untold: Vec<Weak<Told>>,
+    untold: Vec<Weak<PublishedEvent>>,
     closing: bool,
 }
 
@@ -69,7 +68,7 @@ pub(crate) struct Subscription {
     topic: Topic,
     renewed: bool,
     /// Taken when it is dropped.
-    receiver: Option<broadcast::Receiver<Weak<Told>>>,
+    receiver: Option<broadcast::Receiver<Weak<PublishedEvent>>>,
 }
 
 impl Events {
@@ -88,13 +87,13 @@ impl Events {
         }
     }
 
-    /// These steps are durable. Calls come in order of revisions.
-    pub(crate) fn publish(&self, steps: impl IntoIterator<Item = Step>) {
+    /// These changes are durable. Calls come in order of revisions.
+    pub(crate) fn publish(&self, changes: impl IntoIterator<Item = LeaseChange>) {
         let mut published = self.lock();
         // Who begins to watch just now finds in the history what is not told.
         let is_any_watched = self.topics.is_any_watched();
-        for step in steps {
-            let told = Arc::new(Told::change(step));
+        for change in changes {
+            let told = Arc::new(PublishedEvent::change(change));
             published.last = told.revision();
             if is_any_watched {
                 published.leave_to_tell(Arc::downgrade(&told));
@@ -109,12 +108,12 @@ impl Events {
 
     /// A renewal, for those who asked for them. Where it rests on a change that is not told yet,
     /// nothing is: neither may it be told before that is durable, nor come before it.
-    pub(crate) fn publish_renewal(&self, step: Step) {
+    pub(crate) fn publish_renewal(&self, renewal: LeaseChange) {
         let mut published = self.lock();
-        if step.write.revision > published.last {
+        if renewal.revision > published.last {
             return;
         }
-        let told = Arc::new(Told::renewal(step));
+        let told = Arc::new(PublishedEvent::renewal(renewal));
         published.leave_to_tell(Arc::downgrade(&told));
         published.renewals.push(told);
         drop(published);
@@ -132,7 +131,7 @@ impl Events {
     }
 
     /// Tells those who watch, until it is closed.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn dispatch(&self) {
         while let Some(untold) = self.take() {
             for pointer in untold {
                 match pointer.upgrade() {
@@ -144,14 +143,14 @@ impl Events {
         }
     }
 
-    /// Ends [`Events::tell`].
+    /// Ends [`Events::dispatch`].
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.wake.notify_all();
     }
 
     /// Blocks until there is something to tell; `None` when it is closed.
-    fn take(&self) -> Option<Vec<Weak<Told>>> {
+    fn take(&self) -> Option<Vec<Weak<PublishedEvent>>> {
         let mut published = self.lock();
         loop {
             if published.closing {
@@ -175,7 +174,7 @@ impl Events {
 }
 
 impl Published {
-    fn leave_to_tell(&mut self, told: Weak<Told>) {
+    fn leave_to_tell(&mut self, told: Weak<PublishedEvent>) {
         // The teller is far behind: one pointer to nothing says as much as all of these.
         if self.untold.len() >= HISTORY.events {
             self.untold.clear();
@@ -212,7 +211,7 @@ impl Subscription {
     }
 
     /// The next event, once there is one; `None` if some were missed. It may be cancelled.
-    pub(crate) async fn next(&mut self) -> Option<Arc<Told>> {
+    pub(crate) async fn next(&mut self) -> Option<Arc<PublishedEvent>> {
         let Some(receiver) = &mut self.receiver else {
             return std::future::pending().await;
         };

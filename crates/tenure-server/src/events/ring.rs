@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use super::told::Told;
+use super::published::PublishedEvent;
 use super::topic::Topic;
 
 /// How much a [`Ring`] keeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     pub(super) events: usize,
     /// Of what changed; the text of an event that somebody listened to comes on top, some 300 bytes and
     /// the metadata.
@@ -19,9 +19,9 @@ pub(super) struct Room {
 /// take, whoever is slow to listen.
 #[derive(Debug)]
 pub(super) struct Ring {
-    room: Room,
+    capacity: Capacity,
     bytes: usize,
-    told: VecDeque<Arc<Told>>,
+    told: VecDeque<Arc<PublishedEvent>>,
     /// Of changes after this revision none is missing.
     complete_after: u64,
 }
@@ -29,7 +29,7 @@ pub(super) struct Ring {
 /// Some of what was missed.
 #[derive(Debug)]
 pub(crate) struct Page {
-    pub(crate) told: VecDeque<Weak<Told>>,
+    pub(crate) told: VecDeque<Weak<PublishedEvent>>,
     /// With these, nothing up to here is missing.
     pub(crate) up_to: u64,
     /// Whether that is all there is.
@@ -42,19 +42,19 @@ const LOOKED_AT: usize = 1_024;
 const TAKEN: usize = 32;
 
 impl Ring {
-    pub(super) const fn new(room: Room, revision: u64) -> Self {
+    pub(super) const fn new(capacity: Capacity, revision: u64) -> Self {
         Self {
-            room,
+            capacity,
             bytes: 0,
             told: VecDeque::new(),
             complete_after: revision,
         }
     }
 
-    pub(super) fn push(&mut self, told: Arc<Told>) {
+    pub(super) fn push(&mut self, told: Arc<PublishedEvent>) {
         self.bytes += told.bytes();
         self.told.push_back(told);
-        while self.told.len() > self.room.events || self.bytes > self.room.bytes {
+        while self.told.len() > self.capacity.events || self.bytes > self.capacity.bytes {
             let Some(oldest) = self.told.pop_front() else {
                 break;
             };

@@ -6,13 +6,12 @@ use tenure_core::lease::{
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::engine::{Content, Deleted, Write};
-use crate::store::Event;
+use crate::model::{Cause, Content, Deleted};
 
 const SECRET: u64 = 0x5ec2_e700_5ec2_e700;
 
 /// A grant with this much metadata.
-fn step(lease: &str, revision: u64, metadata: usize) -> Step {
+fn change(lease: &str, revision: u64, metadata: usize) -> LeaseChange {
     let now = Instant::default();
     let mut record = Record::default();
     let request = Acquire {
@@ -25,15 +24,12 @@ fn step(lease: &str, revision: u64, metadata: usize) -> Step {
     };
     let operation = Operation::Acquire(request, UnixMillis::new(1_700_000_000_000));
     apply(&mut record, &operation, now, &Rules::NATIVE).unwrap();
-    Step {
-        write: Write {
-            key: Key::of_text(lease),
-            revision,
-            content: Content::Lease(record.store(now).into()),
-            retired: None,
-            term: None,
-        },
-        event: Event::Asked(Change::Granted(Epoch::new(1).unwrap()), None),
+    LeaseChange {
+        key: Key::of_text(lease),
+        revision,
+        content: Content::Lease(record.store(now).into()),
+        term: None,
+        cause: Cause::Requested(Change::Granted(Epoch::new(1).unwrap()), None),
         waiters: 2,
         remaining_ms: Some(15_000),
     }
@@ -56,13 +52,13 @@ fn the_history_is_bounded_in_events_and_in_bytes() {
         (published.history.len(), published.history.bytes())
     };
     for revision in 1..=HISTORY.events as u64 + 10 {
-        events.publish([step("ns/a", revision, 0)]);
+        events.publish([change("ns/a", revision, 0)]);
         assert!(history(&events).1 <= HISTORY.bytes);
     }
     assert_eq!(history(&events).0, HISTORY.events);
     let large = 4 * 1024;
     for revision in 10_000..14_000 {
-        events.publish([step("ns/a", revision, large)]);
+        events.publish([change("ns/a", revision, large)]);
         assert!(history(&events).1 <= HISTORY.bytes);
     }
     assert!(history(&events).0 <= HISTORY.bytes / large);
@@ -76,14 +72,14 @@ fn who_does_not_listen_costs_pointers_and_no_events() {
         Subscription::new(&events, Topic::Namespace("ns".into()), true),
     ];
     let first = {
-        events.publish([step("ns/a", 1, 0)]);
+        events.publish([change("ns/a", 1, 0)]);
         let published = events.lock();
         let page = published.history.after(&lease("ns/a"), true, 0, 1).unwrap();
         page.told[0].clone()
     };
     for revision in 2..=3 * HISTORY.events as u64 {
-        events.publish([step("ns/a", revision, 0)]);
-        events.publish_renewal(step("ns/a", revision, 0));
+        events.publish([change("ns/a", revision, 0)]);
+        events.publish_renewal(change("ns/a", revision, 0));
     }
     assert!(first.upgrade().is_none());
     let published = events.lock();
@@ -94,20 +90,24 @@ fn who_does_not_listen_costs_pointers_and_no_events() {
 #[tokio::test]
 async fn what_is_published_goes_to_those_who_watch_it_and_to_nobody_else() {
     let events = Arc::new(Events::after(0));
-    let teller = std::thread::spawn({
+    let dispatcher = std::thread::spawn({
         let events = Arc::clone(&events);
-        move || events.tell()
+        move || events.dispatch()
     });
     let mut one = Subscription::new(&events, lease("ns/a"), false);
     let mut all = Subscription::new(&events, Topic::Namespace("ns".into()), false);
     let mut other = Subscription::new(&events, Topic::Namespace("n".into()), false);
-    events.publish([step("ns/b", 1, 0), step("ns/a", 2, 0), step("n/a", 3, 0)]);
+    events.publish([
+        change("ns/b", 1, 0),
+        change("ns/a", 2, 0),
+        change("n/a", 3, 0),
+    ]);
     assert_eq!(one.next().await.unwrap().revision(), 2);
     assert_eq!(all.next().await.unwrap().revision(), 1);
     assert_eq!(all.next().await.unwrap().revision(), 2);
     assert_eq!(other.next().await.unwrap().revision(), 3);
     events.close();
-    teller.join().unwrap();
+    dispatcher.join().unwrap();
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
     // Revisions that were undone leave gaps.
     for revision in (110..3_000).step_by(2) {
         let name = if revision % 100 == 0 { "ns/a" } else { "ns/b" };
-        events.publish([step(name, revision, 0)]);
+        events.publish([change(name, revision, 0)]);
     }
     assert!(watch.missed(99, 0).is_none(), "before this store's time");
     assert!(watch.missed(2_999, 0).is_none(), "another store's");
@@ -165,21 +165,21 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
 #[tokio::test]
 async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_on() {
     let events = Arc::new(Events::after(0));
-    let teller = std::thread::spawn({
+    let dispatcher = std::thread::spawn({
         let events = Arc::clone(&events);
-        move || events.tell()
+        move || events.dispatch()
     });
     let renewal = |revision| {
-        let mut step = step("ns/a", revision, 0);
-        step.event = Event::Asked(Change::Renewed(Epoch::new(1).unwrap()), None);
-        step
+        let mut change = change("ns/a", revision, 0);
+        change.cause = Cause::Requested(Change::Renewed(Epoch::new(1).unwrap()), None);
+        change
     };
     let mut renewals = Subscription::new(&events, lease("ns/a"), true);
     let mut changes = Subscription::new(&events, lease("ns/a"), false);
     events.publish_renewal(renewal(1));
-    events.publish([step("ns/a", 1, 0)]);
+    events.publish([change("ns/a", 1, 0)]);
     events.publish_renewal(renewal(1));
-    events.publish([step("ns/a", 2, 0)]);
+    events.publish([change("ns/a", 2, 0)]);
     let mut heard = Vec::new();
     for _ in 0..3 {
         heard.push(renewals.next().await.unwrap().id());
@@ -188,12 +188,12 @@ async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_o
     assert_eq!(changes.next().await.unwrap().id(), Some(1));
     assert_eq!(changes.next().await.unwrap().id(), Some(2));
     events.close();
-    teller.join().unwrap();
+    dispatcher.join().unwrap();
 }
 
 #[test]
 fn an_event_shows_what_everybody_may_see_and_no_lease_id() {
-    let told = Told::change(step("ns/a", 7, 1));
+    let told = PublishedEvent::change(change("ns/a", 7, 1));
     let data: serde_json::Value = serde_json::from_str(told.data()).unwrap();
     assert_eq!(
         data,
@@ -204,14 +204,12 @@ fn an_event_shows_what_everybody_may_see_and_no_lease_id() {
             "revision": 7,
         })
     );
-    let deleted = Told::change(Step {
-        write: Write {
-            content: Content::Deleted(Deleted::default()),
-            ..step("ns/a", 8, 0).write
-        },
-        event: Event::Deleted,
+    let deleted = PublishedEvent::change(LeaseChange {
+        content: Content::Deleted(Deleted::default()),
+        cause: Cause::Deleted,
         waiters: 0,
         remaining_ms: None,
+        ..change("ns/a", 8, 0)
     });
     let data: serde_json::Value = serde_json::from_str(deleted.data()).unwrap();
     assert_eq!(

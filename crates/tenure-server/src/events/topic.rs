@@ -6,8 +6,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use tokio::sync::broadcast;
 
-use super::told::Told;
-use crate::table::Key;
+use super::published::PublishedEvent;
+use crate::model::Key;
 
 /// What one may watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) struct Topics {
 
 #[derive(Debug)]
 struct Channel {
-    sender: broadcast::Sender<Weak<Told>>,
+    sender: broadcast::Sender<Weak<PublishedEvent>>,
     /// How many of its watchers want renewals.
     renewed: usize,
 }
@@ -84,7 +84,11 @@ impl Topics {
     }
 
     /// Begins to watch.
-    pub(super) fn join(&self, topic: &Topic, renewed: bool) -> broadcast::Receiver<Weak<Told>> {
+    pub(super) fn join(
+        &self,
+        topic: &Topic,
+        renewed: bool,
+    ) -> broadcast::Receiver<Weak<PublishedEvent>> {
         let mut channels = self.write();
         let channel = channels.entry(topic.text().into()).or_insert_with(|| {
             let (sender, _) = broadcast::channel(topic.ahead());
@@ -103,7 +107,7 @@ impl Topics {
         &self,
         topic: &Topic,
         renewed: bool,
-        receiver: broadcast::Receiver<Weak<Told>>,
+        receiver: broadcast::Receiver<Weak<PublishedEvent>>,
     ) {
         let mut channels = self.write();
         drop(receiver);
@@ -119,7 +123,7 @@ impl Topics {
     }
 
     /// Tells those who watch the lease, or its namespace.
-    pub(super) fn send(&self, key: &Key, told: &Weak<Told>) {
+    pub(super) fn send(&self, key: &Key, told: &Weak<PublishedEvent>) {
         let channels = self.read();
         for text in [key.as_str(), key.namespace()] {
             if let Some(channel) = channels.get(text) {
@@ -130,7 +134,7 @@ impl Topics {
     }
 
     /// Tells everybody.
-    pub(super) fn send_to_all(&self, told: &Weak<Told>) {
+    pub(super) fn send_to_all(&self, told: &Weak<PublishedEvent>) {
         for channel in self.read().values() {
             let _ = channel.sender.send(told.clone());
         }

@@ -1,9 +1,9 @@
-//! Bodies that a refusal leaves unread.
+//! Draining of bodies that a refusal leaves unread.
 //!
-//! Many requests are refused before their body is read. If the connection were closed then, while the
-//! client still sends, the operating system would reset it, and the client might lose the answer before
-//! it has read it (RFC 9112, section 9.6). So the store answers, goes on reading the body, and
-//! discards it. When all of it has come, the connection serves the next request.
+//! Many requests are refused before their body is read. If the store closed the connection then, while the
+//! client still sends, the operating system would reset it, and the client might lose the response (RFC
+//! 9112, section 9.6). So the store responds, reads the rest of the body and discards it. Then the
+//! connection serves the next request.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,35 +15,34 @@ use hyper::body::{Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// Most bytes that are discarded of one body: the largest body that any configuration takes. Clients
-/// that are only a little over their store's limit get their answer; a larger body would cost time
-/// for a request that can't succeed.
+/// Most discarded bytes of one body: the largest body that any configuration allows. Clients that are a
+/// little over the limit get their response; a larger body would cost time for a request that cannot
+/// succeed.
 const MAX_DISCARDED: u64 = 64 << 20;
 
 /// The body of a request. If it is dropped before its end, a task reads the rest.
 ///
-/// The task ends after [`MAX_DISCARDED`] bytes, or when a body that is not refused would have timed
-/// out, so a refused request holds its connection no longer than another. Then the connection is
-/// closed.
+/// The task ends after [`MAX_DISCARDED`] bytes or at the time limit of a body, so a refused request holds
+/// its connection no longer than any other. Then the connection is closed.
 pub(super) struct DrainOnDrop<B: Rest> {
     /// `None` after the end.
     body: Option<B>,
-    /// How long it may take.
+    /// How long the body may take.
     time: Duration,
     /// When a reader first had to wait for it.
     waited_since: Option<Instant>,
-    /// The client sends the body only if it is asked to, and nothing has read it yet. It must not be
-    /// asked for a body that is discarded.
+    /// The client waits for `100 Continue`, and nothing has read the body yet. Reading would make the client
+    /// send a body that is only discarded.
     expects_continue: bool,
 }
 
-/// What a task can read.
+/// A body that a task can drain.
 pub(crate) trait Rest: HttpBody<Data = Bytes> + Send + Unpin + 'static {}
 
 impl<B: HttpBody<Data = Bytes> + Send + Unpin + 'static> Rest for B {}
 
 impl<B: Rest> DrainOnDrop<B> {
-    /// Wraps a body that may take this long. `expects_continue`: the request has the header `Expect`.
+    /// Wraps a body that may take this `time`. `expects_continue`: the request has the header `Expect`.
     pub(super) const fn new(body: B, time: Duration, expects_continue: bool) -> Self {
         Self {
             body: Some(body),
@@ -101,7 +100,7 @@ impl<B: Rest> Drop for DrainOnDrop<B> {
             .waited_since
             .map_or(Duration::ZERO, |since| since.elapsed());
         let left = self.time.saturating_sub(waited);
-        // Without a runtime there is no connection either.
+        // Without a runtime there is no connection.
         if let (false, Ok(runtime)) = (left.is_zero(), Handle::try_current()) {
             runtime.spawn(timeout(left, discard(body)));
         }

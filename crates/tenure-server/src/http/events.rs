@@ -15,23 +15,23 @@ use tenure_core::wire::{Code, EventKind, Problem, Reset};
 use super::leases;
 use super::origin::check_page;
 use super::path::Lease;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::query::{PollQuery, number, values};
 use crate::Store;
 use crate::events::Topic;
 use crate::store::{Heard, Watcher};
 
-/// How often a stream shows that it lives when nothing happens: below what proxies and clients wait for.
+/// How often an idle stream sends a comment: more often than the timeouts of proxies and clients.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// What a stream is asked for. Each route that opens a stream takes it from the request, so the checks of
-/// all streams are here. A page of another origin opens no stream: it can't read the events, but the store
-/// would have a stream to serve for each `EventSource` of such a page.
-pub(super) struct Asked {
+/// The parameters of a stream. Each route that opens a stream extracts them, so the checks of all streams
+/// are here. A page of another origin opens no stream: it cannot read the events, but the store would
+/// serve a stream for each `EventSource` of such a page.
+pub(super) struct StreamRequest {
     renewed: bool,
-    /// What the client has heard of last.
+    /// The last event that the client has.
     after: Option<u64>,
 }
 
@@ -39,39 +39,43 @@ pub(super) struct Asked {
 pub(super) async fn of_lease(
     State(store): State<Store>,
     Lease(key): Lease,
-    asked: Asked,
-) -> Result<Response, Failure> {
+    request: StreamRequest,
+) -> Result<Response, ProblemResponse> {
     Ok(stream(store.watch(
         Topic::Lease(key),
-        asked.renewed,
-        asked.after,
+        request.renewed,
+        request.after,
     )?))
 }
 
-/// The lease. For one named `events` the path is also that of the events of its namespace: who takes a
-/// stream of events is given these, who takes JSON the lease, and who takes anything the lease if there
-/// is one.
+/// The lease. If its name is `events`, the path is also that of the events of its namespace: a client that
+/// accepts a stream of events gets these, one that accepts JSON gets the lease, and any other gets the
+/// lease if it exists.
 pub(super) async fn of_namespace_or_view(
     State(store): State<Store>,
     Lease(key): Lease,
     request: Request,
-) -> Result<Response, Failure> {
+) -> Result<Response, ProblemResponse> {
     let (mut parts, _) = request.into_parts();
-    let takes = |media_type: &str| takes(&parts.headers, media_type);
+    let accepts = |media_type: &str| accepts(&parts.headers, media_type);
     let is_stream = key.lease() == "events"
-        && (takes(EVENT_STREAM) || !takes("application/json") && !store.knows(&key));
+        && (accepts(EVENT_STREAM) || !accepts("application/json") && !store.knows(&key));
     if is_stream {
-        let asked = Asked::from_request_parts(&mut parts, &store).await?;
+        let request = StreamRequest::from_request_parts(&mut parts, &store).await?;
         let topic = Topic::Namespace(key.namespace().into());
-        return Ok(stream(store.watch(topic, asked.renewed, asked.after)?));
+        return Ok(stream(store.watch(
+            topic,
+            request.renewed,
+            request.after,
+        )?));
     }
     let query = PollQuery::from_request_parts(&mut parts, &store).await?;
     let view = leases::view(State(store), Lease(key), query).await?;
     Ok(view.into_response())
 }
 
-/// Whether the request names this media type as one that it takes.
-fn takes(headers: &HeaderMap, media_type: &str) -> bool {
+/// Whether the request accepts this media type by name.
+fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|value| value.to_str().ok());
     accepted.any(|value| {
@@ -83,10 +87,10 @@ fn takes(headers: &HeaderMap, media_type: &str) -> bool {
     })
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Asked {
-    type Rejection = Failure;
+impl<S: Send + Sync> FromRequestParts<S> for StreamRequest {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
         check_page(&parts.headers)?;
         let [renewed] = values(parts, ["renewed"])?;
         let renewed = match renewed.as_deref() {
@@ -94,7 +98,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
             Some("true") => true,
             Some(text) => {
                 let detail = format!("renewed is {text:?} and must be true or false");
-                return Err(Failure(Problem::new(Code::Malformed, detail)));
+                return Err(ProblemResponse(Problem::new(Code::Malformed, detail)));
             }
         };
         let after = last_event_id(&parts.headers)?;
@@ -102,17 +106,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     }
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ProblemResponse> {
     const NAME: &str = "Last-Event-ID";
     let mut values = headers.get_all(NAME).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
-        let detail = format!("{NAME} is there twice");
-        return Err(Failure(Problem::new(Code::Malformed, detail)));
+        let detail = format!("the request has more than one {NAME} header");
+        return Err(ProblemResponse(Problem::new(Code::Malformed, detail)));
     }
-    // By the standard of these streams, an empty id is none.
+    // In server-sent events an empty id means none.
     if value.is_empty() {
         return Ok(None);
     }
@@ -120,7 +124,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
     number(NAME, &text)?
         .within(NAME, 0, u64::MAX)
         .map(Some)
-        .map_err(Failure)
+        .map_err(ProblemResponse)
 }
 
 fn stream(watcher: Watcher) -> Response {

@@ -5,21 +5,21 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Version};
 use tenure_core::wire::{Code, Problem};
 
-/// Most headers of a request. Clients and proxies have some ten.
+/// Most headers of a request. Clients and proxies send about ten.
 const MAX_HEADERS: usize = 64;
 
-/// Checks the head of a request, of which at most `max_bytes` are taken. A head that does not fit into the
-/// server's buffer never comes here. [`Code::Malformed`]: the head contradicts itself, so a proxy could
-/// read another request from it than this server does.
+/// Checks the head of a request, which may have at most `max_bytes`. A head that does not fit into the
+/// buffer of the server never comes here. [`Code::Malformed`] means that the head contradicts itself: a
+/// proxy could read another request from it than this server does.
 pub(super) fn check_head(head: &Parts, max_bytes: usize) -> Result<(), Problem> {
     let (count, bytes) = (head.headers.len(), bytes_of(head));
     if bytes > max_bytes {
         Err(too_large(format!(
-            "the line and headers have {bytes} bytes, at most {max_bytes} are taken"
+            "the line and headers have {bytes} bytes, at most {max_bytes} are allowed"
         )))
     } else if count > MAX_HEADERS {
         Err(too_large(format!(
-            "the request has {count} headers, at most {MAX_HEADERS} are taken"
+            "the request has {count} headers, at most {MAX_HEADERS} are allowed"
         )))
     } else {
         check_host(head)
@@ -37,7 +37,7 @@ fn too_large(detail: String) -> Problem {
     }
 }
 
-/// RFC 9112, section 3.2: one `Host`, and the one of an absolute target.
+/// RFC 9112, section 3.2: there is one `Host`, and it is that of an absolute target.
 fn check_host(head: &Parts) -> Result<(), String> {
     let Some(host) = only(&head.headers, &HOST)? else {
         return match head.version {
@@ -66,13 +66,13 @@ fn check_host(head: &Parts) -> Result<(), String> {
     }
 }
 
-/// Whether a host and port may have this byte: RFC 3986, section 3.2.2, but for the comma, which would
-/// be two hosts in one header.
+/// Whether a host and port may have this byte: RFC 3986, section 3.2.2, without the comma, which would make
+/// two hosts in one header.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte)
 }
 
-/// RFC 9112, sections 6.1 and 7: `chunked` is the only coding that is known, and applied once.
+/// RFC 9112, sections 6.1 and 7: `chunked` is the only known coding, applied once.
 fn check_coding(headers: &HeaderMap) -> Result<(), String> {
     match only(headers, &TRANSFER_ENCODING)? {
         Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Err(format!(
@@ -83,7 +83,7 @@ fn check_coding(headers: &HeaderMap) -> Result<(), String> {
     }
 }
 
-/// The header of this name, of which there may be one.
+/// The header of this name, of which there may be at most one.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, String> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -94,8 +94,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a Head
     }
 }
 
-/// As many bytes as the head has when it is written without superfluous blanks:
-/// `METHOD PATH HTTP/1.1`, `name: value` for each header, and an empty line.
+/// The size of the head without superfluous blanks: `METHOD PATH HTTP/1.1`, `name: value` for each
+/// header, and an empty line.
 fn bytes_of(head: &Parts) -> usize {
     let (method, uri) = (head.method.as_str(), &head.uri);
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());

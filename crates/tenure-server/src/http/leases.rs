@@ -1,5 +1,5 @@
-//! The calls on leases: what comes in is checked by the core's wire types, what is done is the
-//! store's business, and what comes out is a view.
+//! The operations on leases. The wire types check the request, the store executes it, and the response is
+//! a view.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use tenure_core::wire::{
 
 use super::body::{BreakBody, Json};
 use super::path::{Lease, Namespace};
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
 use crate::Store;
 use crate::random::OsRandom;
 use crate::table::Key;
 
-pub(super) type Replied<T> = Result<Json<T>, Failure>;
+pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
 pub(super) async fn acquire(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<AcquireRequest>,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     check_metadata(&store, &queued.request.metadata)?;
-    let view = in_time(&store, queued.wait, store.acquire(&key, &queued)).await?;
+    let view = within_time(&store, queued.wait, store.acquire(&key, &queued)).await?;
     Ok(Json(view))
 }
 
@@ -39,18 +39,18 @@ pub(super) async fn renew(
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<RenewRequest>,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     renew_one(&store, &key, &request).await
 }
 
-/// Renews the lease, however the request came here.
+/// Renews the lease, for the fast path and for the route.
 pub(super) async fn renew_one(
     store: &Store,
     key: &Key,
     request: &RenewRequest,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     let operation = request.check(&Rules::NATIVE)?;
-    // Not `in_time`: who holds a lease keeps it, however slow the disk is.
+    // Without a time limit: a holder keeps its lease, however slow the disk is.
     Ok(Json(store.operate(key, &operation, None).await?))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn change(
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<ChangeRequest>,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     operate(&store, &key, request.check()?, None).await
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn release(
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<ReleaseRequest>,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     let (operation, reason) = request.check()?;
     operate(&store, &key, operation, reason).await
 }
@@ -78,7 +78,7 @@ pub(super) async fn break_lease(
     Lease(key): Lease,
     _: NoQuery,
     BreakBody(request): BreakBody,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     let (operation, reason) = request.check(&Rules::NATIVE)?;
     operate(&store, &key, operation, reason).await
 }
@@ -88,7 +88,7 @@ pub(super) async fn hand_over(
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<HandOverRequest>,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     operate(&store, &key, request.check(&Rules::NATIVE)?, None).await
 }
 
@@ -97,7 +97,7 @@ pub(super) async fn set_metadata(
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<MetadataRequest>,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     let operation = request.check()?;
     if let Operation::SetMetadata(_, metadata) = &operation {
         check_metadata(&store, metadata)?;
@@ -110,11 +110,11 @@ pub(super) async fn verify(
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<VerifyRequest>,
-) -> Replied<VerifyReply> {
+) -> JsonResult<VerifyReply> {
     let Operation::Verify(epoch) = request.check()? else {
-        unreachable!("a verify request is a verify operation")
+        unreachable!("a verify request makes a verify operation")
     };
-    let reply = in_time(&store, Duration::ZERO, store.verify(&key, epoch)).await?;
+    let reply = within_time(&store, Duration::ZERO, store.verify(&key, epoch)).await?;
     Ok(Json(reply))
 }
 
@@ -122,10 +122,10 @@ pub(super) async fn view(
     State(store): State<Store>,
     Lease(key): Lease,
     query: PollQuery,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     let view = match query.after {
-        Some(after) => in_time(&store, query.wait, store.poll(&key, after, query.wait)).await?,
-        None => in_time(&store, Duration::ZERO, store.view(&key)).await?,
+        Some(after) => within_time(&store, query.wait, store.poll(&key, after, query.wait)).await?,
+        None => within_time(&store, Duration::ZERO, store.view(&key)).await?,
     };
     Ok(Json(view))
 }
@@ -134,8 +134,8 @@ pub(super) async fn history(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
-) -> Replied<History> {
-    let history = in_time(&store, Duration::ZERO, store.history(&key)).await?;
+) -> JsonResult<History> {
+    let history = within_time(&store, Duration::ZERO, store.history(&key)).await?;
     Ok(Json(history))
 }
 
@@ -143,8 +143,8 @@ pub(super) async fn delete(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
-) -> Answer<StatusCode, Failure> {
-    in_time(&store, Duration::ZERO, store.delete(&key)).await?;
+) -> Answer<StatusCode, ProblemResponse> {
+    within_time(&store, Duration::ZERO, store.delete(&key)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -152,7 +152,7 @@ pub(super) async fn list(
     State(store): State<Store>,
     Namespace(namespace): Namespace,
     query: ListQuery,
-) -> Replied<LeaseList> {
+) -> JsonResult<LeaseList> {
     let after = query.after.map(|name| Key::new(&namespace, &name));
     let list = store.list(
         namespace.as_str(),
@@ -160,7 +160,7 @@ pub(super) async fn list(
         after.as_ref(),
         query.limit,
     );
-    Ok(Json(in_time(&store, Duration::ZERO, list).await?))
+    Ok(Json(within_time(&store, Duration::ZERO, list).await?))
 }
 
 async fn operate(
@@ -168,13 +168,13 @@ async fn operate(
     key: &Key,
     operation: Operation,
     reason: Option<String>,
-) -> Replied<LeaseView> {
+) -> JsonResult<LeaseView> {
     let operate = store.operate(key, &operation, reason);
-    Ok(Json(in_time(store, Duration::ZERO, operate).await?))
+    Ok(Json(within_time(store, Duration::ZERO, operate).await?))
 }
 
-/// Does `work`, that may wait for so long, within the time that a request has.
-pub(super) async fn in_time<T>(
+/// Runs `work`, which may wait for this long, within the time limit of a request.
+pub(super) async fn within_time<T>(
     store: &Store,
     wait: Duration,
     work: impl Future<Output = Result<T, Problem>>,
@@ -184,7 +184,7 @@ pub(super) async fn in_time<T>(
         Ok(result) => result,
         Err(_) => Err(Problem::new(
             Code::RequestTimeout,
-            format!("the request took longer than {most:?}; what it asked for may yet be done"),
+            format!("the request took longer than {most:?}; the store may still execute it"),
         )),
     }
 }
@@ -198,6 +198,6 @@ fn check_metadata(store: &Store, metadata: &Metadata) -> Result<(), Problem> {
     }
     Err(Problem::new(
         Code::TooLarge,
-        format!("metadata has {bytes} bytes of keys and values, at most {most} are taken"),
+        format!("metadata has {bytes} bytes of keys and values, at most {most} are allowed"),
     ))
 }

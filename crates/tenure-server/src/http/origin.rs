@@ -25,7 +25,7 @@ pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), P
 /// the page's origin in one of two headers; a request without both comes from no page.
 ///
 /// The order is that of Go's `http.CrossOriginProtection`: behind a proxy that writes another `Host`, the
-/// browser's own word counts.
+/// header that the browser sets decides.
 pub(super) fn check_page(headers: &HeaderMap) -> Result<(), Problem> {
     let origin = headers.get(ORIGIN).map(|value| value.as_bytes());
     let is_own = match (headers.get(SEC_FETCH_SITE), origin) {
@@ -41,11 +41,11 @@ pub(super) fn check_page(headers: &HeaderMap) -> Result<(), Problem> {
     let origin = String::from_utf8_lossy(origin.unwrap_or(b"unknown"));
     Err(Problem::new(
         Code::CrossOrigin,
-        format!("a browser sent this for a page of another origin ({origin:.100})"),
+        format!("a browser sent the request for a page of another origin ({origin:.100})"),
     ))
 }
 
-/// Whether an origin such as `https://store.example:7400` is this host and port.
+/// Whether an origin such as `https://store.example:7400` has this host and port.
 fn is_of(origin: &[u8], host: &[u8]) -> bool {
     let schemes = [b"http://".as_slice(), b"https://"];
     let mut hosts = schemes

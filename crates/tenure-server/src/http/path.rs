@@ -1,4 +1,4 @@
-//! Names in the path.
+//! Names in paths.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path};
@@ -6,19 +6,19 @@ use axum::http::request::Parts;
 use tenure_core::Name;
 use tenure_core::wire::{Code, Problem};
 
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use crate::table::Key;
 
-/// The namespace that the path names.
+/// The namespace of the path.
 pub(super) struct Namespace(pub(super) Name);
 
-/// The lease that the path names.
+/// The lease of the path.
 pub(super) struct Lease(pub(super) Key);
 
 impl<S: Send + Sync> FromRequestParts<S> for Namespace {
-    type Rejection = Failure;
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(namespace) = path.map_err(|error| not_text(parts, &error))?;
         Ok(Self(name("namespace", &namespace)?))
@@ -26,9 +26,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Namespace {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Lease {
-    type Rejection = Failure;
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((namespace, lease)) = path.map_err(|error| not_text(parts, &error))?;
         let namespace = name("namespace", &namespace)?;
@@ -36,18 +36,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Lease {
     }
 }
 
-pub(super) fn name(what: &str, text: &str) -> Result<Name, Failure> {
+pub(super) fn name(what: &str, text: &str) -> Result<Name, ProblemResponse> {
     text.parse().map_err(|error| {
         let shown: String = text.chars().take(200).collect();
-        Failure(Problem::new(
+        ProblemResponse(Problem::new(
             Code::InvalidName,
             format!("{what} {shown:?}: {error}"),
         ))
     })
 }
 
-fn not_text(parts: &Parts, error: &PathRejection) -> Failure {
-    Failure(Problem::new(
+fn not_text(parts: &Parts, error: &PathRejection) -> ProblemResponse {
+    ProblemResponse(Problem::new(
         Code::InvalidName,
         format!("{}: {}", parts.uri.path(), error.body_text()),
     ))

@@ -1,23 +1,23 @@
-//! Problems as answers.
+//! Problems as responses.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tenure_core::wire::Problem;
 
-/// When to come again, in seconds: a full disk or a restart is not over sooner.
+/// When a client should retry, in seconds: a full disk or a restart takes at least so long.
 const RETRY_AFTER_SECONDS: &str = "1";
 
-/// A problem on its way out.
-pub(super) struct Failure(pub(super) Problem);
+/// A problem as a response.
+pub(super) struct ProblemResponse(pub(super) Problem);
 
-impl From<Problem> for Failure {
+impl From<Problem> for ProblemResponse {
     fn from(problem: Problem) -> Self {
         Self(problem)
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         let Self(problem) = self;
         let status =

@@ -1,4 +1,4 @@
-//! Values in the query, as strict as bodies.
+//! Values of queries, as strict as bodies.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -7,16 +7,16 @@ use tenure_core::name::NameError;
 use tenure_core::wire::{Code, Number, Problem, check_wait};
 
 use super::path::name;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 
-/// Most leases of one page of a list: some hundred kilobytes.
+/// Most leases on one page of a list: some hundred kilobytes.
 const MAX_LIMIT: u64 = 1_000;
 const DEFAULT_LIMIT: u64 = 100;
 
-/// No query: this call has none.
+/// No query: this route has none.
 pub(super) struct NoQuery;
 
-/// The query of a long poll; without `after` and `wait_ms` it is none.
+/// The query of a long poll; without `after` and `wait_ms` the request is a plain read.
 pub(super) struct PollQuery {
     pub(super) after: Option<u64>,
     pub(super) wait: std::time::Duration,
@@ -30,18 +30,18 @@ pub(super) struct ListQuery {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
-    type Rejection = Failure;
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
         let [] = values(parts, [])?;
         Ok(Self)
     }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for PollQuery {
-    type Rejection = Failure;
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
         let [after, wait_ms] = values(parts, ["after", "wait_ms"])?;
         let after = after.map(|text| number("after", &text)).transpose()?;
         let wait_ms = wait_ms.map(|text| number("wait_ms", &text)).transpose()?;
@@ -55,9 +55,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PollQuery {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
-    type Rejection = Failure;
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
         let [prefix, limit, after] = values(parts, ["prefix", "limit", "after"])?;
         let limit = match limit {
             Some(text) => number("limit", &text)?.within("limit", 1, MAX_LIMIT)?,
@@ -65,7 +65,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
         };
         let prefix = prefix.unwrap_or_default();
         match prefix.parse::<Name>() {
-            // These are no names, but names may start so.
+            // Names may start with these prefixes.
             Ok(_) | Err(NameError::Empty | NameError::Dots { .. }) => {}
             Err(_) => drop(name("prefix", &prefix)?),
         }
@@ -77,11 +77,11 @@ impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
     }
 }
 
-/// The values of these fields, in this order, and of no others.
+/// The values of these fields, in this order. Other fields are refused.
 pub(super) fn values<const N: usize>(
     parts: &Parts,
     fields: [&str; N],
-) -> Result<[Option<String>; N], Failure> {
+) -> Result<[Option<String>; N], ProblemResponse> {
     if parts.uri.query().is_none() {
         return Ok([const { None }; N]);
     }
@@ -91,27 +91,25 @@ pub(super) fn values<const N: usize>(
     for (field, value) in pairs {
         let Some(index) = fields.iter().position(|known| *known == field) else {
             let known = match N {
-                0 => "this call has no query".to_owned(),
+                0 => "this route has no query".to_owned(),
                 _ => format!("known are {}", fields.join(", ")),
             };
             let detail = format!("unknown query parameter {field:?}: {known}");
-            return Err(Failure(Problem::new(Code::UnknownField, detail)));
+            return Err(ProblemResponse(Problem::new(Code::UnknownField, detail)));
         };
         if values[index].replace(value).is_some() {
-            return Err(malformed(format!(
-                "query parameter {field:?} is there twice"
-            )));
+            return Err(malformed(format!("query parameter {field:?} is duplicate")));
         }
     }
     Ok(values)
 }
 
-/// A whole number. It is read as in a body, so the same texts are numbers here and there.
-pub(super) fn number(field: &str, text: &str) -> Result<Number, Failure> {
+/// A whole number, read as in a body, so that both accept the same texts.
+pub(super) fn number(field: &str, text: &str) -> Result<Number, ProblemResponse> {
     serde_json::from_str(text)
         .map_err(|_| malformed(format!("{field} is {text:?} and must be a whole number")))
 }
 
-fn malformed(detail: String) -> Failure {
-    Failure(Problem::new(Code::Malformed, detail))
+fn malformed(detail: String) -> ProblemResponse {
+    ProblemResponse(Problem::new(Code::Malformed, detail))
 }

@@ -9,23 +9,23 @@ use tenure_core::wire::{
 
 use super::body::{Json, Renewals};
 use super::path::{Namespace, name};
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::query::NoQuery;
 use crate::Store;
 use crate::table::Key;
 
-/// Each renewal succeeds or fails by itself.
+/// Each renewal succeeds or fails independently.
 pub(super) async fn renew(
     State(store): State<Store>,
     Namespace(namespace): Namespace,
     _: NoQuery,
     Renewals(request): Renewals,
-) -> Result<Json<RenewManyReply>, Failure> {
+) -> Result<Json<RenewManyReply>, ProblemResponse> {
     let count = request.leases.len();
     if count > MAX_RENEWALS {
-        return Err(Failure(Problem::new(
+        return Err(ProblemResponse(Problem::new(
             Code::OutOfRange,
-            format!("leases has {count} renewals, at most {MAX_RENEWALS} are taken"),
+            format!("leases has {count} renewals, at most {MAX_RENEWALS} are allowed"),
         )));
     }
     let renewals = request.leases.into_iter();
@@ -41,7 +41,7 @@ pub(super) async fn renew(
 }
 
 fn checked(namespace: &Name, one: RenewOne) -> Result<(Key, Operation), Problem> {
-    let lease = name("lease", &one.lease).map_err(|Failure(problem)| problem)?;
+    let lease = name("lease", &one.lease).map_err(|ProblemResponse(problem)| problem)?;
     let request = RenewRequest {
         lease_id: one.lease_id,
         duration_ms: None,

@@ -6,7 +6,7 @@ use axum::http::{Method, Uri};
 use axum::routing::{get, post, put};
 use tenure_core::wire::{Code, Problem};
 
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::{events, health, leases, renewals};
 use crate::Store;
 
@@ -60,15 +60,15 @@ pub(super) fn is_essential(head: &Parts) -> bool {
     }
 }
 
-async fn unknown_route(uri: Uri) -> Failure {
-    Failure(Problem::new(
+async fn unknown_route(uri: Uri) -> ProblemResponse {
+    ProblemResponse(Problem::new(
         Code::UnknownRoute,
         format!("there is no path {}", uri.path()),
     ))
 }
 
-async fn method_not_allowed(method: Method, uri: Uri) -> Failure {
-    Failure(Problem::new(
+async fn method_not_allowed(method: Method, uri: Uri) -> ProblemResponse {
+    ProblemResponse(Problem::new(
         Code::MethodNotAllowed,
         format!("{} does not take {method}", uri.path()),
     ))

@@ -8,8 +8,9 @@ use tenure_core::wire::Problem;
 use tenure_core::{Epoch, Instant};
 
 use super::Store;
-use super::work::{Unknown, Work};
-use crate::table::Key;
+use super::observe::IfMissing;
+use super::transaction::LeaseTransaction;
+use crate::model::Key;
 
 /// A lease at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +51,16 @@ impl Store {
         if !matches!(operation, Operation::Renew(..) | Operation::Release(_)) {
             self.ready()?;
         }
-        let unknown = match operation {
-            Operation::Acquire(..) => Unknown::Make,
-            _ => Unknown::Refuse,
+        let if_missing = match operation {
+            Operation::Acquire(..) => IfMissing::Create,
+            _ => IfMissing::Refuse,
         };
-        let work = |work: &mut Work<'_>| {
+        let work = |work: &mut LeaseTransaction<'_>| {
             let applied = work.apply_by(rules, operation, reason.clone())?;
-            Ok((applied.change, last_epoch(work.entry.lease.record())))
+            Ok((applied.change, last_epoch(work.record())))
         };
-        let refuse = |work: &Work<'_>| work.refusal(rules, operation).map(Err);
-        let seen = self.change(key, unknown, work, refuse).await?;
+        let refuse = |work: &LeaseTransaction<'_>| work.refusal(rules, operation).map(Err);
+        let seen = self.change(key, if_missing, work, refuse).await?;
         Ok(seen.value.unwrap_or_else(|| {
             // A lease that was never acquired is available.
             let mut nothing = Record::default();
@@ -96,9 +97,9 @@ impl Store {
         effect: AccessEffect,
     ) -> Result<Result<LeaseSnapshot, E>, Problem> {
         self.ready()?;
-        let work = |work: &mut Work<'_>| {
-            check(work.entry.lease.record(), work.now)?;
-            let snapshot = LeaseSnapshot::of(work.entry.lease.record(), work.now);
+        let work = |work: &mut LeaseTransaction<'_>| {
+            check(work.record(), work.now())?;
+            let snapshot = LeaseSnapshot::of(work.record(), work.now());
             let ends = match effect {
                 AccessEffect::Keep => false,
                 AccessEffect::EndIfOver => {
@@ -106,7 +107,7 @@ impl Store {
                 }
                 AccessEffect::Delete => snapshot.state != State::Available,
             };
-            let last = work.entry.lease.record().last_grant();
+            let last = work.record().last_grant();
             if let (true, Some(last)) = (ends, last.map(|grant| grant.lease_id)) {
                 // The lease id of the last grant releases a lease in each of these states.
                 let _ = work.apply_by(rules, &Operation::Release(last), None);
@@ -118,11 +119,11 @@ impl Store {
             Ok(snapshot)
         };
         let seen = match effect {
-            AccessEffect::Keep => self.look_at(key, work).await?,
+            AccessEffect::Keep => self.read(key, work).await?,
             AccessEffect::EndIfOver | AccessEffect::Delete => {
                 let refuse =
-                    |work: &Work<'_>| check(work.entry.lease.record(), work.now).err().map(Err);
-                self.change(key, Unknown::Refuse, work, refuse).await?
+                    |work: &LeaseTransaction<'_>| check(work.record(), work.now()).err().map(Err);
+                self.change(key, IfMissing::Refuse, work, refuse).await?
             }
         };
         Ok(seen.value.unwrap_or_else(|| {

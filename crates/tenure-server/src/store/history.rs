@@ -8,43 +8,38 @@ use tracing::error;
 
 use super::Store;
 use super::operate::unknown;
-use super::work::Work;
+use super::transaction::LeaseTransaction;
 use crate::clock;
-use crate::engine::{Archive, Term};
-use crate::table::Key;
+use crate::engine::TermHistory;
+use crate::model::{Key, TermRecord};
 
-/// A lease as it was looked at.
-struct Seen {
-    running: Option<Term>,
+/// A lease and its terms, read at one moment.
+struct Snapshot {
+    running: Option<TermRecord>,
     /// The greatest epoch granted.
     last: Option<Epoch>,
-    /// What is remembered in memory, newest first.
-    past: Vec<Term>,
+    /// The terms that memory has, newest first.
+    past: Vec<TermRecord>,
 }
 
 impl Store {
     /// The terms of the lease, newest first.
     ///
-    /// It is the history as of one moment: the lease is looked at under its lock, and what is on disk
-    /// is taken up to the last term seen there. That term's end, if it comes in between, belongs to a
-    /// later moment; the ends of all terms before are on disk once the ticket of the look is good.
+    /// It is the history as of one moment: the lease is read under its lock, and the disk up to the last term
+    /// that the lease had. If that term ends meanwhile, its end belongs to a later moment; the ends of all
+    /// terms before it are on disk once the ticket of the read is good.
     pub(crate) async fn history(&self, key: &Key) -> Result<History, Problem> {
         self.ready()?;
-        let look = |work: &mut Work<'_>| Seen {
-            running: work.running_term(),
-            last: work.entry.lease.record().last_epoch(),
-            past: work
-                .entry
-                .past
-                .iter()
-                .flat_map(|past| past.terms())
-                .collect(),
+        let read_lease = |transaction: &mut LeaseTransaction<'_>| Snapshot {
+            running: transaction.running_term(),
+            last: transaction.record().last_epoch(),
+            past: transaction.past_terms(),
         };
-        let seen = self.look_at(key, look).await?;
+        let seen = self.read(key, read_lease).await?;
         let seen = seen.value.ok_or_else(|| unknown(key))?;
         let most = self.inner.limits.max_history;
-        let past = match (&self.inner.archive, seen.last) {
-            (Some(archive), Some(last)) => read(archive, key, last, most).await?,
+        let past = match (&self.inner.term_history, seen.last) {
+            (Some(history), Some(last)) => read(history, key, last, most).await?,
             _ => seen.past,
         };
         let mut terms = with_running(past, seen.running);
@@ -54,15 +49,15 @@ impl Store {
     }
 }
 
-/// Reads the terms on disk, where blocking is allowed.
+/// Reads the terms on disk on a thread that may block.
 async fn read(
-    archive: &Arc<dyn Archive>,
+    history: &Arc<dyn TermHistory>,
     key: &Key,
     last: Epoch,
     most: usize,
-) -> Result<Vec<Term>, Problem> {
-    let (archive, of) = (Arc::clone(archive), key.clone());
-    let reading = tokio::task::spawn_blocking(move || archive.terms(&of, last, most));
+) -> Result<Vec<TermRecord>, Problem> {
+    let (history, of) = (Arc::clone(history), key.clone());
+    let reading = tokio::task::spawn_blocking(move || history.terms(&of, last, most));
     let read = reading.await.map_err(|error| error.to_string());
     read.and_then(|terms| terms).map_err(|error| {
         let (namespace, lease) = (key.namespace(), key.lease());
@@ -72,18 +67,18 @@ async fn read(
     })
 }
 
-/// Puts the term that goes on before the others. If something was noted of it, that has its reason;
-/// if it is noted as ended, that was after it was looked at.
-fn with_running(mut past: Vec<Term>, running: Option<Term>) -> Vec<Term> {
+/// Puts the running term before the others. A record of it has its reason; a record that says it has ended is
+/// from after the read.
+fn with_running(mut past: Vec<TermRecord>, running: Option<TermRecord>) -> Vec<TermRecord> {
     if let Some(running) = running {
-        let noted = past
+        let recorded = past
             .first()
             .is_some_and(|term| term.epoch == running.epoch)
             .then(|| past.remove(0));
         past.insert(
             0,
-            match noted {
-                Some(noted) if noted.ended.is_none() => running.after(noted),
+            match recorded {
+                Some(recorded) if recorded.ended.is_none() => running.replacing(recorded),
                 _ => running,
             },
         );
@@ -91,7 +86,7 @@ fn with_running(mut past: Vec<Term>, running: Option<Term>) -> Vec<Term> {
     past
 }
 
-fn view(term: Term) -> TermView {
+fn view(term: TermRecord) -> TermView {
     TermView {
         epoch: term.epoch.get(),
         holder: term.holder.to_string(),

@@ -1,27 +1,28 @@
 //! The store: what requests do, apart from how they come in.
 //!
-//! Every call works in two halves. Under the lock of one shard it looks, changes and takes a place
-//! in the journal, without ever waiting. Then, without a lock, it waits until what it saw is
-//! durable, and only then answers: grants, refusals, reads, lists and long polls alike. What was
-//! seen may have been undone meanwhile because the disk was full. Then a read is answered by what is
-//! durable, and so is a request that the lease's durable state refuses; another change is tried again if
-//! nothing of its own was undone.
+//! Every call has two halves. Under the lock of one shard it reads or changes a lease and queues the change
+//! for a commit, without ever waiting. Then, without a lock, it waits until what it saw is durable, and only
+//! then answers: grants, refusals, reads, lists and long polls alike. What it saw may have been undone
+//! meanwhile because the disk was full. Then the durable state answers a read, and also a request that it
+//! refuses; another change is tried again if nothing of its own was undone.
 
-mod event;
 mod foreign;
 mod history;
-mod keep;
 mod operate;
 mod poll;
 mod wait;
 mod watch;
-mod work;
+
+mod observe;
+mod transaction;
+
+mod commit_thread;
+mod subscribers;
+mod threads;
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
 
 use tenure_core::Epoch;
 use tenure_core::lease::Record;
@@ -31,15 +32,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::clock::{self, Clock};
+use crate::commit_queue::{CommitQueue, Durability};
 use crate::config::{Config, Limits};
-use crate::engine::{self, Archive, Engine, Loaded, OpenError};
+use crate::engine::{self, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
-use crate::journal::{Journal, Keeping};
 use crate::scans::Scans;
-use crate::table::Table;
+use crate::table;
 use crate::timer::Timer;
 
-pub(crate) use event::Event;
+use subscribers::Subscribers;
+use threads::Threads;
+use wait::OutcomeSender;
+
 pub use foreign::{AccessEffect, LeaseSnapshot};
 pub(crate) use watch::{Heard, Watcher};
 
@@ -47,34 +51,37 @@ pub(crate) use watch::{Heard, Watcher};
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
-    running: Arc<Running>,
+    threads: Arc<Threads>,
 }
+
+type Entry = table::Entry<OutcomeSender>;
+type Table = table::Table<OutcomeSender>;
 
 #[derive(Debug)]
 struct Inner {
     table: Table,
-    journal: Journal,
+    commit_queue: CommitQueue,
     events: Arc<Events>,
     timer: Timer,
     scans: Scans,
     clock: Clock,
     limits: Limits,
-    /// The terms on disk; without an engine each lease in the table has its own.
-    archive: Option<Arc<dyn Archive>>,
+    /// The terms on disk. In memory each lease in the table has its own.
+    term_history: Option<Arc<dyn TermHistory>>,
     /// One more than the epoch that leases which are made are numbered above; zero if there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
     waiting: AtomicUsize,
     /// How many acquires have waited since the start: the number of the next one.
     waited: AtomicU64,
-    /// How many watch.
+    /// How many clients watch.
     watching: AtomicUsize,
-    /// Turns of those who are to be told of a change that many wait for.
+    /// Turns of the requests that go on after a change that many wait for.
     turns: Semaphore,
     /// Nothing while the table may be used. It is set only while all shards are locked, so what it says
     /// holds for as long as one is.
     status: OnceLock<Status>,
-    /// Nobody may wait any more.
+    /// No request may wait any more.
     stopping: CancellationToken,
     /// The engine failed for good, or a thread of the store panicked.
     failed: CancellationToken,
@@ -85,13 +92,6 @@ struct Inner {
 enum Status {
     Closed,
     Failed,
-}
-
-/// The store's threads.
-#[derive(Debug)]
-struct Running {
-    inner: Arc<Inner>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Store {
@@ -112,29 +112,35 @@ impl Store {
         Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
     }
 
-    /// A store of these leases, that keeps changes in `engine`; in memory only, if there is none.
-    fn start(
-        mut loaded: Loaded,
-        engine: Option<Box<dyn Engine>>,
-        limits: Limits,
-    ) -> io::Result<Self> {
+    /// A store of these leases. It is in memory if there is no engine.
+    fn start(mut loaded: Loaded, engine: Option<Engine>, limits: Limits) -> io::Result<Self> {
         let clock = Clock::start();
-        let keeping = match engine {
-            Some(_) => Keeping::Durably,
-            None => Keeping::InMemory,
+        let durability = match engine {
+            Some(_) => Durability::OnDisk,
+            None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
+        let subscribers = Box::new(Subscribers {
+            events: Arc::clone(&events),
+        });
         let deleted = std::mem::take(&mut loaded.deleted);
+        let (floor, now) = (loaded.floor, clock.now());
+        // A restored backup's floor stands for grants that this store does not know of, so leases that exist
+        // are numbered above it too.
+        let entries = loaded.leases.into_iter().map(|(key, stored, revision)| {
+            let record = Record::restore(stored, now).numbered_above(floor);
+            (key, Entry::new(record, revision))
+        });
         let inner = Arc::new(Inner {
-            journal: Journal::new(loaded.revision, keeping, Arc::clone(&events)),
+            commit_queue: CommitQueue::new(loaded.revision, durability, subscribers),
             events,
-            floor: AtomicU64::new(loaded.floor.map_or(0, |floor| floor.get() + 1)),
-            table: Table::new(loaded.entries(clock.now())),
+            floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
+            table: Table::new(entries),
             timer: Timer::default(),
             scans: Scans::default(),
             clock,
             limits,
-            archive: engine.as_ref().map(|engine| engine.archive()),
+            term_history: engine.as_ref().map(Engine::terms),
             waiting: AtomicUsize::new(0),
             waited: AtomicU64::new(0),
             watching: AtomicUsize::new(0),
@@ -143,36 +149,28 @@ impl Store {
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
         });
-        let now = inner.clock.now();
         for (key, retired) in deleted {
             inner
                 .table
                 .remember(&key, Record::restore_deleted(retired, now));
         }
-        let running = Running {
-            inner: Arc::clone(&inner),
-            threads: Mutex::default(),
-        };
-        running.start(engine)?;
-        Ok(Self {
-            inner,
-            running: Arc::new(running),
-        })
+        let threads = Arc::new(Threads::start(&inner, engine)?);
+        Ok(Self { inner, threads })
     }
 
-    /// Answers everybody who waits, and takes nothing new but renewals and releases.
+    /// Answers all requests that wait, and takes only renewals and releases from now on.
     pub(crate) fn stop(&self) {
         self.inner.stopping.cancel();
     }
 
-    /// Says when it stops.
+    /// Cancelled when the store stops.
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.inner.stopping.clone()
     }
 
     /// Commits what is queued and closes the engine. Blocks.
     pub(crate) fn close(&self) {
-        self.running.close();
+        self.threads.close();
     }
 
     /// The limits that the store was opened with.
@@ -214,9 +212,9 @@ impl Inner {
         }
     }
 
-    /// Waits for a turn to go on after a change that many may have waited for. A thousand who are told
-    /// at once would all be in the runtime's queue before a renewal that comes now. So they go on one
-    /// after the other: who has the turn passes it on when it goes on, and renewals come in between.
+    /// Waits for a turn to go on after a change that many requests may have waited for. If a thousand went on
+    /// at once, all would be in the runtime's queue before a renewal that comes now. So they go on one after
+    /// the other: a request passes its turn on when it goes on, and renewals come in between.
     async fn turn(&self) {
         // It is never closed.
         drop(self.turns.acquire().await);
@@ -232,63 +230,15 @@ impl Inner {
         let above = self.floor.load(Ordering::Relaxed);
         above.checked_sub(1).and_then(Epoch::new)
     }
-}
 
-impl Running {
-    fn start(&self, engine: Option<Box<dyn Engine>>) -> io::Result<()> {
-        let spawn = |name: &'static str, run: Box<dyn FnOnce() + Send>| {
-            let inner = Arc::clone(&self.inner);
-            let thread = std::thread::Builder::new().name(name.into());
-            let thread = thread.spawn(move || {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-                    inner.end_without(name, &*panic);
-                }
-            })?;
-            self.lock().push(thread);
-            io::Result::Ok(())
-        };
-        let inner = Arc::clone(&self.inner);
-        spawn("tenure-timer", Box::new(move || inner.watch_time()))?;
-        let inner = Arc::clone(&self.inner);
-        spawn("tenure-scans", Box::new(move || inner.scan()))?;
-        let events = Arc::clone(&self.inner.events);
-        spawn("tenure-events", Box::new(move || events.tell()))?;
-        if let Some(engine) = engine {
-            let inner = Arc::clone(&self.inner);
-            spawn("tenure-journal", Box::new(move || inner.keep(engine)))?;
-        }
-        Ok(())
-    }
-
-    fn close(&self) {
-        let inner = &self.inner;
-        inner.stopping.cancel();
-        let shards = inner.table.lock_all();
-        inner.set_status(Status::Closed);
-        inner.journal.close();
-        drop(shards);
-        inner.timer.close();
-        inner.scans.close();
-        inner.events.close();
-        let threads = std::mem::take(&mut *self.lock());
-        for thread in threads {
-            // A panic of what it does is caught in it.
-            let _ = thread.join();
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A lease was deleted whose greatest epoch was `last`.
+    fn raise_floor(&self, last: Option<Epoch>) {
+        let above = last.map_or(0, |last| last.get() + 1);
+        self.floor.fetch_max(above, Ordering::Relaxed);
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// How many are told at once: half of what the machine can do, the other half is for renewals.
+/// How many requests go on at once: half of what the machine can do. The other half is for renewals.
 fn turns() -> usize {
     let processors = std::thread::available_parallelism();
     processors.map_or(1, |count| count.get().div_ceil(2))

@@ -1,26 +1,28 @@
-//! Calls that don't wait for others: they look or change, wait for the disk, and answer.
+//! Calls that don't wait for other clients: they read or change a lease, wait for the disk, and answer.
 
 use tenure_core::Epoch;
 use tenure_core::lease::{self, Change, Operation, Rules};
 use tenure_core::wire::{Code, LeaseList, LeaseView, Problem, VerifyReply};
 
-use super::work::{Seen, Unknown, Work};
+use super::observe::{IfMissing, Observation};
+use super::transaction::LeaseTransaction;
 use super::{Inner, Store, failed};
-use crate::journal::Undone;
-use crate::table::{Entry, Key};
+use crate::commit_queue::CommitFailure;
+use crate::model::Key;
+use crate::table::Entry;
 
-/// How often a request is tried whose answer rests on steps of others that are undone. Each attempt waits
-/// for one commit of theirs, so this is no hot loop. The number is far above what a renewal needs to come
-/// between dozens of clients that try on a full disk to change the same lease; `request_time` is over
+/// How often a request is tried whose answer rests on changes of other requests that are undone. Each attempt
+/// waits for one of their commits, so this is not a hot loop. The number is far above what a renewal needs to
+/// come between dozens of clients that try to change the same lease on a full disk; `request_time` ends it
 /// before.
 const ATTEMPTS: u32 = 1_000;
 
-/// Most bytes of the leases on a page, as JSON: a client need not have room for a thousand leases with all
-/// that may be said of them. One lease always fits.
+/// The most bytes of JSON on a page: a client need not have memory for a thousand leases with large metadata.
+/// One lease always fits.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Store {
-    /// Does one operation on a lease that is there. The view is the lease as it is right after it.
+    /// Does one operation on a lease that exists. Returns the lease right after it.
     pub(crate) async fn operate(
         &self,
         key: &Key,
@@ -34,39 +36,43 @@ impl Store {
             Operation::Change { proposed, .. } => Some(*proposed),
             _ => None,
         };
-        let work = |work: &mut Work<'_>| {
-            work.apply(operation, reason.clone())
+        let work = |transaction: &mut LeaseTransaction<'_>| {
+            transaction
+                .apply(operation, reason.clone())
                 .map_err(|rejection| Problem::from(&rejection))?;
-            let view = work.view();
+            let view = transaction.view();
             Ok(match proposed {
                 Some(lease_id) => view.with_lease_id(lease_id),
                 None => view,
             })
         };
         let refuse = refuses(operation);
-        let seen = self.change(key, Unknown::Refuse, work, refuse).await?;
+        let seen = self.change(key, IfMissing::Refuse, work, refuse).await?;
         let view = seen.value.ok_or_else(|| unknown(key))??;
         Ok(at(view, seen.revision))
     }
 
-    /// Renews each of these, in order; what failed already stays as it is.
+    /// Renews each of these, in order. An error in the list stays as it is.
     ///
-    /// All are renewed before any is waited for, so that a commit that one rests on does not let the
-    /// others expire, and all wait for the same few commits.
+    /// It renews all before it waits for any, so that a commit that one rests on does not let the others
+    /// expire, and all wait for the same few commits.
     pub(crate) async fn renew_many(
         &self,
         renewals: Vec<Result<(Key, Operation), Problem>>,
     ) -> Vec<Result<LeaseView, Problem>> {
-        let renew = |work: &mut Work<'_>, operation: &Operation| {
-            work.apply(operation, None)
-                .map(|_| work.view())
+        let renew = |transaction: &mut LeaseTransaction<'_>, operation: &Operation| {
+            transaction
+                .apply(operation, None)
+                .map(|_| transaction.view())
                 .map_err(|rejection| Problem::from(&rejection))
         };
         let inner = &self.inner;
         let mut begun = Vec::with_capacity(renewals.len());
         for renewal in renewals {
             begun.push(renewal.map(|(key, operation)| {
-                let seen = inner.work(&key, Unknown::Refuse, |work| renew(work, &operation));
+                let seen = inner.transact(&key, IfMissing::Refuse, |transaction| {
+                    renew(transaction, &operation)
+                });
                 (seen, key, operation)
             }));
         }
@@ -78,8 +84,9 @@ impl Store {
                 let attempt = || match first.take() {
                     Some(first) => first,
                     None => {
-                        let work = |work: &mut Work<'_>| renew(work, &operation);
-                        inner.work_again(&key, Unknown::Refuse, work, refuses(&operation))
+                        let work =
+                            |transaction: &mut LeaseTransaction<'_>| renew(transaction, &operation);
+                        inner.retry(&key, IfMissing::Refuse, work, refuses(&operation))
                     }
                 };
                 let seen = self.answer(attempt).await?;
@@ -94,8 +101,8 @@ impl Store {
     /// Whether the term of `epoch` still holds.
     pub(crate) async fn verify(&self, key: &Key, epoch: Epoch) -> Result<VerifyReply, Problem> {
         self.ready()?;
-        let work = |work: &mut Work<'_>| {
-            let applied = work
+        let work = |transaction: &mut LeaseTransaction<'_>| {
+            let applied = transaction
                 .apply(&Operation::Verify(epoch), None)
                 .map_err(|rejection| Problem::from(&rejection))?;
             let (current, epoch) = match applied.change {
@@ -105,34 +112,37 @@ impl Store {
             let epoch = epoch.map(Epoch::get);
             Ok(VerifyReply { current, epoch })
         };
-        let seen = self.look_at(key, work).await?;
+        let seen = self.read(key, work).await?;
         seen.value.ok_or_else(|| unknown(key))?
     }
 
     /// The lease as it is.
     pub(crate) async fn view(&self, key: &Key) -> Result<LeaseView, Problem> {
         self.ready()?;
-        let seen = self.look_at(key, |work| work.view()).await?;
+        let seen = self.read(key, |transaction| transaction.view()).await?;
         let view = seen.value.ok_or_else(|| unknown(key))?;
         Ok(at(view, seen.revision))
     }
 
-    /// Whether there is such a lease, as far as anybody can know just now.
+    /// Whether the lease exists; the change that made it may not be durable yet.
     pub(crate) fn knows(&self, key: &Key) -> bool {
         let shard = self.inner.table.lock(key);
         shard.get(key).is_some_and(Entry::is_known)
     }
 
-    /// Forgets a lease that nobody holds.
+    /// Deletes a lease that no candidate holds.
     pub(crate) async fn delete(&self, key: &Key) -> Result<(), Problem> {
         self.ready()?;
-        let work =
-            |work: &mut Work<'_>| work.delete().map_err(|rejection| Problem::from(&rejection));
-        let refuse = |work: &Work<'_>| {
-            let deletable = lease::deletable(work.entry.lease.record(), work.now);
+        let work = |transaction: &mut LeaseTransaction<'_>| {
+            transaction
+                .delete()
+                .map_err(|rejection| Problem::from(&rejection))
+        };
+        let refuse = |transaction: &LeaseTransaction<'_>| {
+            let deletable = lease::deletable(transaction.record(), transaction.now());
             deletable.err().map(|rejection| Err((&rejection).into()))
         };
-        let seen = self.change(key, Unknown::Refuse, work, refuse).await?;
+        let seen = self.change(key, IfMissing::Refuse, work, refuse).await?;
         seen.value.ok_or_else(|| unknown(key))?
     }
 
@@ -159,14 +169,16 @@ impl Store {
             let found = keys.len();
             let mut seen = Vec::with_capacity(found);
             for key in keys {
-                let view = |work: &mut Work<'_>| work.view();
-                seen.push((self.inner.work(&key, Unknown::Refuse, view)?, key));
+                let view = |transaction: &mut LeaseTransaction<'_>| transaction.view();
+                seen.push((self.inner.transact(&key, IfMissing::Refuse, view)?, key));
             }
             for (first, key) in seen {
                 let mut first = Some(first);
                 let again = || match first.take() {
                     Some(first) => Ok(first),
-                    None => self.inner.look_at(&key, |work| work.view()),
+                    None => self
+                        .inner
+                        .read_durable(&key, |transaction| transaction.view()),
                 };
                 let seen = self.answer(again).await?;
                 if let Some(view) = seen.value {
@@ -194,44 +206,44 @@ impl Store {
     pub(super) async fn change<T>(
         &self,
         key: &Key,
-        unknown: Unknown,
-        work: impl Fn(&mut Work<'_>) -> T,
-        refuse: impl Fn(&Work<'_>) -> Option<T>,
-    ) -> Result<Seen<Option<T>>, Problem> {
+        if_missing: IfMissing,
+        work: impl Fn(&mut LeaseTransaction<'_>) -> T,
+        refuse: impl Fn(&LeaseTransaction<'_>) -> Option<T>,
+    ) -> Result<Observation<Option<T>>, Problem> {
         let mut is_first = true;
         self.answer(|| {
             if std::mem::take(&mut is_first) {
-                self.inner.work(key, unknown, &work)
+                self.inner.transact(key, if_missing, &work)
             } else {
-                self.inner.work_again(key, unknown, &work, &refuse)
+                self.inner.retry(key, if_missing, &work, &refuse)
             }
         })
         .await
     }
 
-    /// Looks at a lease that is there. `look` changes nothing.
-    pub(super) async fn look_at<T>(
+    /// Reads a lease. `read` changes nothing.
+    pub(super) async fn read<T>(
         &self,
         key: &Key,
-        look: impl Fn(&mut Work<'_>) -> T,
-    ) -> Result<Seen<Option<T>>, Problem> {
+        read: impl Fn(&mut LeaseTransaction<'_>) -> T,
+    ) -> Result<Observation<Option<T>>, Problem> {
         let mut is_first = true;
         self.answer(|| {
             if std::mem::take(&mut is_first) {
-                self.inner.work(key, Unknown::Refuse, &look)
+                self.inner.transact(key, IfMissing::Refuse, &read)
             } else {
-                // What is due, or what others did, could not be written. The read is answered all the same.
-                self.inner.look_at(key, &look)
+                // What is due, or changes of other requests, could not be written. The read is answered all the same.
+                self.inner.read_durable(key, &read)
             }
         })
         .await
     }
 
-    /// Does `attempt`, waits until what it saw is durable, and only then lets it be told.
+    /// Does `attempt`, and returns what it saw when that is durable.
     pub(super) async fn answer<T>(
         &self,
-        mut attempt: impl FnMut() -> Result<Seen<T>, Problem>,
-    ) -> Result<Seen<T>, Problem> {
+        mut attempt: impl FnMut() -> Result<Observation<T>, Problem>,
+    ) -> Result<Observation<T>, Problem> {
         let mut attempts = 0;
         loop {
             let mut seen = attempt()?;
@@ -242,10 +254,10 @@ impl Store {
             // Boxed, because most calls don't wait and each would carry the room for it about.
             match Box::pin(ticket.durable()).await {
                 Ok(()) => return Ok(seen),
-                Err(Undone::Failed) => return Err(failed()),
-                // It rested on somebody else's change, and that is gone: look again.
+                Err(CommitFailure::Failed) => return Err(failed()),
+                // It rested on a change of another request, which was undone: try again.
                 Err(_) if seen.repeatable && attempts < ATTEMPTS => {}
-                Err(undone) => return Err(not_kept(undone)),
+                Err(failure) => return Err(not_kept(failure)),
             }
         }
     }
@@ -258,9 +270,11 @@ impl Inner {
 }
 
 /// Why the operation is refused, as its answer.
-fn refuses<T>(operation: &Operation) -> impl Fn(&Work<'_>) -> Option<Result<T, Problem>> {
-    |work| {
-        let rejection = work.refusal(&Rules::NATIVE, operation)?;
+fn refuses<T>(
+    operation: &Operation,
+) -> impl Fn(&LeaseTransaction<'_>) -> Option<Result<T, Problem>> {
+    |transaction| {
+        let rejection = transaction.refusal(&Rules::NATIVE, operation)?;
         Some(Err((&rejection).into()))
     }
 }
@@ -281,16 +295,16 @@ pub(super) fn unknown(key: &Key) -> Problem {
     )
 }
 
-pub(super) fn not_kept(undone: Undone) -> Problem {
-    match undone {
-        Undone::DiskFull => Problem::new(
+pub(super) fn not_kept(failure: CommitFailure) -> Problem {
+    match failure {
+        CommitFailure::DiskFull => Problem::new(
             Code::DiskFull,
             "the store's disk is full, so the change was undone; renewals still work",
         ),
-        Undone::Busy => Problem::new(
+        CommitFailure::Busy => Problem::new(
             Code::EngineUnavailable,
             "another program has the store's database locked, so the change was undone",
         ),
-        Undone::Failed => failed(),
+        CommitFailure::Failed => failed(),
     }
 }

@@ -8,20 +8,21 @@ use tenure_core::wire::{LeaseView, Problem};
 use tokio::sync::watch;
 use tokio::time::{self, Instant};
 
+use super::observe::IfMissing;
 use super::operate::{at, unknown};
-use super::wait::Place;
-use super::work::{Unknown, Work};
+use super::transaction::LeaseTransaction;
+use super::wait::WaitPermit;
 use super::{Inner, Store, stopping};
-use crate::journal::Ticket;
-use crate::table::Key;
+use crate::commit_queue::Ticket;
+use crate::model::Key;
 
-/// One long poll. Dropped, it gives its room back.
+/// One long poll. If it is dropped, the lease forgets it.
 struct Poll {
     inner: Arc<Inner>,
     key: Key,
     changed: Option<watch::Receiver<u64>>,
-    /// From when it waits on: one that is answered at once is a read like any other.
-    place: Option<Place>,
+    /// Taken when it begins to wait: a poll that is answered at once is a read like any other.
+    permit: Option<WaitPermit>,
 }
 
 impl Store {
@@ -38,29 +39,29 @@ impl Store {
             inner: Arc::clone(&self.inner),
             key: key.clone(),
             changed: None,
-            place: None,
+            permit: None,
         };
-        // What is due can't be written now, as a look has found out: from then on that is left to the timer,
-        // or this poll and others would wake each other by trying, in a hot loop.
-        let mut only_looks = false;
+        // An attempt has found that what is due can't be written now. From then on the timer tries, or this
+        // poll and others would wake each other by trying, in a hot loop.
+        let mut reads_only = false;
         loop {
             let subscribed = &mut poll.changed;
-            let look = |work: &mut Work<'_>| {
-                let changed = &work.entry.interest().changed;
+            let read = |transaction: &mut LeaseTransaction<'_>| {
                 subscribed
-                    .get_or_insert_with(|| changed.subscribe())
+                    .get_or_insert_with(|| transaction.subscribe())
                     .mark_unchanged();
-                (work.view(), work.in_flight())
+                (transaction.view(), transaction.in_flight())
             };
-            // It subscribes under the same lock under which it looks: no change falls in between.
-            let mut look = Some(look);
+            // It subscribes under the lock under which it reads: no change falls in between.
+            let mut read = Some(read);
             let seen = self
-                .answer(|| match look.take() {
-                    Some(look) if !only_looks => self.inner.work(key, Unknown::Refuse, look),
-                    Some(look) => self.inner.look_at(key, look),
+                .answer(|| match read.take() {
+                    Some(read) if !reads_only => self.inner.transact(key, IfMissing::Refuse, read),
+                    Some(read) => self.inner.read_durable(key, read),
                     None => {
-                        only_looks = true;
-                        self.inner.look_at(key, |work| (work.view(), None))
+                        reads_only = true;
+                        self.inner
+                            .read_durable(key, |transaction| (transaction.view(), None))
                     }
                 })
                 .await?;
@@ -73,13 +74,13 @@ impl Store {
             let Some(changed) = &mut poll.changed else {
                 return Ok(at(view, seen.revision));
             };
-            if poll.place.is_none() {
-                poll.place = Some(Place::take(&self.inner)?);
+            if poll.permit.is_none() {
+                poll.permit = Some(WaitPermit::acquire(&self.inner)?);
             }
             tokio::select! {
                 _ = changed.changed() => self.inner.turn().await,
-                // A look passes over what is in flight, and a commit of that is no further change.
-                () = decided(in_flight), if only_looks => self.inner.turn().await,
+                // The read skipped changes in flight, and their commit is not a further change.
+                () = decided(in_flight), if reads_only => self.inner.turn().await,
                 () = self.inner.stopping.cancelled() => return Err(stopping()),
                 () = time::sleep_until(until) => {}
             }
@@ -87,7 +88,7 @@ impl Store {
     }
 }
 
-/// Waits until this is durable or undone; for ever, if there is nothing to wait for.
+/// Waits until the ticket is decided; for ever, if there is none.
 async fn decided(in_flight: Option<Ticket>) {
     match in_flight {
         Some(ticket) => drop(ticket.durable().await),
@@ -104,7 +105,7 @@ impl Drop for Poll {
             entry.drop_idle_interest();
             inner
                 .table
-                .tidy(&mut shard, &self.key, inner.journal.durable());
+                .tidy(&mut shard, &self.key, inner.commit_queue.durable());
         }
     }
 }

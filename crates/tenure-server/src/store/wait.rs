@@ -8,14 +8,28 @@ use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
 
+use super::observe::IfMissing;
 use super::operate::{at, not_kept};
-use super::work::{Seen, Unknown, Work};
+use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::clock;
-use crate::table::{Key, Reply};
+use crate::commit_queue::CommitFailure;
+use crate::model::Key;
+
+/// What a waiting request is told, once that is durable.
+#[derive(Debug)]
+pub(super) enum WaitOutcome {
+    /// It holds the lease.
+    Granted(Box<LeaseView>),
+    /// A later request with the same lease id waits instead.
+    Replaced(Box<Problem>),
+}
+
+/// Where the outcome of a waiting request is sent.
+pub(super) type OutcomeSender = oneshot::Sender<Result<WaitOutcome, CommitFailure>>;
 
 /// What came of trying to acquire.
-enum Tried {
+enum Attempt {
     Granted(LeaseView),
     Refused(Problem),
     Waiting(Waiter),
@@ -25,44 +39,36 @@ impl Store {
     /// Holds the lease, at once or when it is this request's turn.
     pub(crate) async fn acquire(&self, key: &Key, queued: &Queued) -> Result<LeaseView, Problem> {
         self.ready()?;
-        let tried = self.try_acquire(key, queued, !queued.wait.is_zero());
-        let waiter = match tried.await? {
-            Ok(view) => return Ok(view.with_lease_id(queued.request.lease_id)),
-            Err(waiter) => waiter,
+        let view = match self
+            .try_acquire(key, queued, !queued.wait.is_zero())
+            .await?
+        {
+            Attempt::Granted(view) => view,
+            Attempt::Refused(problem) => return Err(problem),
+            Attempt::Waiting(waiter) => self.wait(waiter, queued).await?,
         };
-        self.wait(waiter, queued).await
+        Ok(view.with_lease_id(queued.request.lease_id))
     }
 
     async fn wait(&self, mut waiter: Waiter, queued: &Queued) -> Result<LeaseView, Problem> {
-        let reply = tokio::select! {
+        let outcome = tokio::select! {
             // If the grant comes at the very moment at which the time is up, it wins.
             biased;
-            reply = &mut waiter.reply => reply.ok(),
-            () = self.inner.stopping.cancelled() => waiter.leave(),
-            () = time::sleep(queued.wait) => waiter.leave(),
+            outcome = waiter.outcome() => outcome,
+            () = self.inner.stopping.cancelled() => waiter.give_up().await,
+            () = time::sleep(queued.wait) => waiter.give_up().await,
         };
-        match reply {
-            Some(Reply::Granted(view, ticket)) => {
-                if let Some(ticket) = ticket {
-                    ticket.durable_next().await.map_err(not_kept)?;
-                }
-                Ok(view.with_lease_id(queued.request.lease_id))
-            }
-            Some(Reply::Replaced(problem, ticket)) => {
-                if let Some(ticket) = ticket {
-                    ticket.durable().await.map_err(not_kept)?;
-                }
-                Err(*problem)
-            }
+        match outcome {
+            Some(Ok(WaitOutcome::Granted(view))) => Ok(*view),
+            Some(Ok(WaitOutcome::Replaced(problem))) => Err(*problem),
+            Some(Err(failure)) => Err(not_kept(failure)),
             None if self.inner.is_stopping() => Err(stopping()),
             // The time is up: the answer is as of now.
-            None => {
-                let tried = self.try_acquire(&waiter.key, queued, false);
-                match tried.await? {
-                    Ok(view) => Ok(view.with_lease_id(queued.request.lease_id)),
-                    Err(_) => Err(stopping()),
-                }
-            }
+            None => match self.try_acquire(&waiter.key, queued, false).await? {
+                Attempt::Granted(view) => Ok(view),
+                Attempt::Refused(problem) => Err(problem),
+                Attempt::Waiting(_) => Err(stopping()),
+            },
         }
     }
 
@@ -71,113 +77,103 @@ impl Store {
         key: &Key,
         queued: &Queued,
         may_wait: bool,
-    ) -> Result<Result<LeaseView, Waiter>, Problem> {
+    ) -> Result<Attempt, Problem> {
         let operation = || Operation::Acquire(queued.request.clone(), clock::wall());
         let waits = |rejection: &Rejection| may_wait && rejection.is_transient();
-        let acquire = |work: &mut Work<'_>| match work.apply(&operation(), None) {
-            Ok(_) => Tried::Granted(work.view()),
-            Err(rejection) if waits(&rejection) => self.join(work, key, queued, &rejection),
-            Err(rejection) => Tried::Refused((&rejection).into()),
+        let acquire = |transaction: &mut LeaseTransaction<'_>| match transaction
+            .apply(&operation(), None)
+        {
+            Ok(_) => Attempt::Granted(transaction.view()),
+            Err(rejection) if waits(&rejection) => self.join(transaction, key, queued, &rejection),
+            Err(rejection) => Attempt::Refused((&rejection).into()),
         };
-        let refuse = |work: &Work<'_>| {
-            let rejection = work.refusal(&Rules::NATIVE, &operation())?;
-            (!waits(&rejection)).then(|| Tried::Refused((&rejection).into()))
+        let refuse = |transaction: &LeaseTransaction<'_>| {
+            let rejection = transaction.refusal(&Rules::NATIVE, &operation())?;
+            (!waits(&rejection)).then(|| Attempt::Refused((&rejection).into()))
         };
         let mut is_first = true;
         let attempt = || {
             let seen = if std::mem::take(&mut is_first) {
-                self.inner.work(key, Unknown::Make, acquire)?
+                self.inner.transact(key, IfMissing::Create, acquire)?
             } else {
-                self.inner.work_again(key, Unknown::Make, acquire, refuse)?
+                self.inner.retry(key, IfMissing::Create, acquire, refuse)?
             };
-            // `Unknown::Make` makes one.
-            let value = seen.value.unwrap_or_else(|| Tried::Refused(stopping()));
-            Ok(Seen {
-                // One who waits tells nothing yet.
-                ticket: seen.ticket.filter(|_| !matches!(value, Tried::Waiting(_))),
-                value,
-                revision: seen.revision,
-                repeatable: seen.repeatable,
-            })
+            // The lease was made if it was missing.
+            let mut seen = seen.map(|value| value.unwrap_or_else(|| Attempt::Refused(stopping())));
+            // A request that waits answers nothing yet.
+            seen.ticket = seen
+                .ticket
+                .filter(|_| !matches!(seen.value, Attempt::Waiting(_)));
+            Ok(seen)
         };
-        self.answer(attempt).await?.into_result()
+        let seen = self.answer(attempt).await?;
+        Ok(match seen.value {
+            Attempt::Granted(view) => Attempt::Granted(at(view, seen.revision)),
+            other => other,
+        })
     }
 
     fn join(
         &self,
-        work: &mut Work<'_>,
+        transaction: &mut LeaseTransaction<'_>,
         key: &Key,
         queued: &Queued,
         rejection: &Rejection,
-    ) -> Tried {
-        let revision = work.entry.revision;
+    ) -> Attempt {
         let lease_id = queued.request.lease_id;
-        let place = if work.entry.lease.is_waiting(lease_id) {
-            // The same lease id keeps the place in the queue and makes no new one.
-            Place::again(&self.inner)
+        let permit = if transaction.waiting().is_waiting(lease_id) {
+            // The same lease id keeps its place in the queue and makes no new one.
+            WaitPermit::replacing(&self.inner)
         } else {
-            let waiters = work.entry.lease.waiting();
+            let waiters = transaction.waiting().waiting();
             let most = self.inner.limits.max_waiters_per_lease;
             if waiters >= most {
-                return Tried::Refused(over_limit("the lease", waiters, most));
+                return Attempt::Refused(over_limit("the lease", waiters, most));
             }
-            match Place::take(&self.inner) {
-                Ok(place) => place,
-                Err(problem) => return Tried::Refused(problem),
+            match WaitPermit::acquire(&self.inner) {
+                Ok(permit) => permit,
+                Err(problem) => return Attempt::Refused(problem),
             }
         };
         let number = self.inner.waited.fetch_add(1, Ordering::Relaxed);
-        let (reply_to, reply) = oneshot::channel();
+        let (reply_to, outcome) = oneshot::channel();
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
             reply_to,
         };
-        if let Some(replaced) = work.entry.wait(queued.priority, waiting) {
-            let ticket = self.inner.journal.ticket(revision);
+        transaction.wait(queued.priority, waiting, || {
             let problem = Problem {
                 detail: format!("{rejection}; a later request with this lease id waits instead"),
                 ..Problem::from(rejection)
             };
-            // If nobody listens any more, the better.
-            let _ = replaced
-                .reply_to
-                .send(Reply::Replaced(problem.into(), ticket));
-        }
-        Tried::Waiting(Waiter {
-            place,
+            WaitOutcome::Replaced(problem.into())
+        });
+        Attempt::Waiting(Waiter {
+            permit,
             key: key.clone(),
             lease_id,
             number,
-            reply,
+            outcome,
+            has_outcome: false,
         })
-    }
-}
-
-impl Seen<Tried> {
-    fn into_result(self) -> Result<Result<LeaseView, Waiter>, Problem> {
-        match self.value {
-            Tried::Granted(view) => Ok(Ok(at(view, self.revision))),
-            Tried::Waiting(waiter) => Ok(Err(waiter)),
-            Tried::Refused(problem) => Err(problem),
-        }
     }
 }
 
 fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
     Problem::new(
         Code::OverLimit,
-        format!("{whose} has {waiting} requests waiting, at most {most} are taken"),
+        format!("{whose} has {waiting} requests waiting, at most {most} are allowed"),
     )
 }
 
-/// One of the places for those who wait.
-pub(super) struct Place {
+/// The right to wait: the store has a limited number of them.
+pub(super) struct WaitPermit {
     pub(super) inner: Arc<Inner>,
 }
 
-impl Place {
-    pub(super) fn take(inner: &Arc<Inner>) -> Result<Self, Problem> {
+impl WaitPermit {
+    pub(super) fn acquire(inner: &Arc<Inner>) -> Result<Self, Problem> {
         let most = inner.limits.max_waiting;
         let one_more = |waiting| (waiting < most).then_some(waiting + 1);
         let waiting = &inner.waiting;
@@ -189,8 +185,8 @@ impl Place {
         }
     }
 
-    /// For one who waits already: the request that waited until now gives its own place back.
-    fn again(inner: &Arc<Inner>) -> Self {
+    /// For a request that replaces a waiting one, which then gives its own permit back.
+    fn replacing(inner: &Arc<Inner>) -> Self {
         inner.waiting.fetch_add(1, Ordering::Relaxed);
         Self {
             inner: Arc::clone(inner),
@@ -198,50 +194,66 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitPermit {
     fn drop(&mut self) {
         self.inner.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// One acquire that waits. Dropped (because its client went away), it leaves the queue.
+/// One acquire that waits. If it is dropped because its client went away, it leaves the queue, or gives the
+/// lease back.
 struct Waiter {
-    place: Place,
+    permit: WaitPermit,
     key: Key,
     lease_id: LeaseId,
     number: RequestNumber,
-    reply: oneshot::Receiver<Reply>,
+    outcome: oneshot::Receiver<Result<WaitOutcome, CommitFailure>>,
+    has_outcome: bool,
 }
 
 impl Waiter {
-    /// Leaves the queue, unless a reply was given already: then it is that.
-    fn leave(&mut self) -> Option<Reply> {
-        // From here on nobody can grant to it.
-        self.reply.close();
-        let reply = self.reply.try_recv().ok();
-        let inner = &self.place.inner;
-        let mut shard = inner.table.lock(&self.key);
-        if let Some(entry) = shard.get_mut(&self.key) {
-            entry.lease.leave(self.lease_id, self.number);
-            entry.drop_idle_interest();
-            inner
-                .table
-                .tidy(&mut shard, &self.key, inner.journal.durable());
+    /// Waits for the outcome; `None` if the store was dropped.
+    async fn outcome(&mut self) -> Option<Result<WaitOutcome, CommitFailure>> {
+        let outcome = (&mut self.outcome).await;
+        self.has_outcome = true;
+        outcome.ok()
+    }
+
+    /// Leaves the queue. If the request has left it already because it was granted or replaced, waits until
+    /// that is durable and returns it.
+    async fn give_up(&mut self) -> Option<Result<WaitOutcome, CommitFailure>> {
+        if self.leave() {
+            self.has_outcome = true;
+            return None;
         }
-        reply
+        self.outcome().await
+    }
+
+    /// Leaves the queue. Returns whether the request was in it: if not, an outcome is on its way.
+    fn leave(&self) -> bool {
+        let inner = &self.permit.inner;
+        let mut shard = inner.table.lock(&self.key);
+        let Some(entry) = shard.get_mut(&self.key) else {
+            return false;
+        };
+        let has_left = entry.lease.leave(self.lease_id, self.number).is_some();
+        entry.drop_idle_interest();
+        let durable = inner.commit_queue.durable();
+        inner.table.tidy(&mut shard, &self.key, durable);
+        has_left
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        if let Some(Reply::Granted(..)) = self.leave() {
-            // Granted at the very moment at which the client went away, and the answer was never
-            // read: this request's client does not know. Whether the holder knows by another
-            // request with the same lease id is for the record to say. Best effort: if the store is
-            // closing, the lease expires.
-            let inner = &self.place.inner;
-            let number = self.number;
-            let _ = inner.work(&self.key, Unknown::Refuse, |work| work.give_back(number));
+        if !self.has_outcome && !self.leave() {
+            // Granted at the very moment at which the client went away: this request did not learn of it.
+            // Whether the holder knows from another request with the same lease id is for the record to say.
+            // If the store is closing, the lease expires.
+            let inner = &self.permit.inner;
+            let _ = inner.transact(&self.key, IfMissing::Refuse, |transaction| {
+                transaction.give_back(self.number);
+            });
         }
     }
 }

@@ -7,38 +7,38 @@ use std::sync::{Arc, Weak};
 use tenure_core::wire::{Code, Problem};
 
 use super::{Inner, Store};
-use crate::events::{Page, Subscription, Told, Topic};
-use crate::table::Key;
+use crate::events::{Page, PublishedEvent, Subscription, Topic};
+use crate::model::Key;
 
 /// One who watches. Dropped, it gives its room back.
 pub(crate) struct Watcher {
-    // Before the seat: it watches no more when another may.
+    // Before the permit: it watches no more when another may.
     subscription: Subscription,
     _watched: Option<Watched>,
-    seat: Seat,
+    permit: WatchPermit,
     /// Up to this revision everything was told, or passed over by a reset.
     told: u64,
-    standing: Standing,
+    catch_up: CatchUp,
     /// A page of what was missed, and the revision that it reaches.
-    page: VecDeque<Weak<Told>>,
+    page: VecDeque<Weak<PublishedEvent>>,
     page_up_to: u64,
 }
 
-/// Where a watcher is.
+/// How far a watcher has caught up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// It does not know how things stand.
-    Lost,
-    /// It has missed something.
-    Behind,
-    /// It knows all that was told.
-    Level,
+enum CatchUp {
+    /// It may have missed events that are forgotten: it must read the leases.
+    Reset,
+    /// It has missed events, which the ring has.
+    Lagging,
+    /// It has every event.
+    Live,
 }
 
 /// What a watcher hears.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    Event(Arc<Told>),
+    Event(Arc<PublishedEvent>),
     /// Look how it stands: what comes after this revision is told.
     Reset(u64),
 }
@@ -54,13 +54,13 @@ impl Store {
     ) -> Result<Watcher, Problem> {
         self.ready()?;
         let inner = &self.inner;
-        let seat = Seat::take(inner)?;
+        let permit = WatchPermit::take(inner)?;
         let subscription = Subscription::new(&inner.events, topic.clone(), renewed);
         // From here on every step of these leases arms the timer. What time has done to them already,
         // or will do next, must be looked at once.
         let watched = match topic {
             Topic::Lease(key) => {
-                inner.look(&key);
+                inner.tick(&key);
                 None
             }
             Topic::Namespace(namespace) => Some(Watched::new(inner, namespace)),
@@ -68,9 +68,9 @@ impl Store {
         Ok(Watcher {
             subscription,
             _watched: watched,
-            seat,
+            permit,
             told: after.unwrap_or(0),
-            standing: after.map_or(Standing::Lost, |_| Standing::Behind),
+            catch_up: after.map_or(CatchUp::Reset, |_| CatchUp::Lagging),
             page: VecDeque::new(),
             page_up_to: 0,
         })
@@ -80,7 +80,7 @@ impl Store {
 impl Watcher {
     /// What it hears next; `None` when the store is stopping.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
-        let inner = Arc::clone(&self.seat.inner);
+        let inner = Arc::clone(&self.permit.inner);
         tokio::select! {
             biased;
             () = inner.stopping.cancelled() => None,
@@ -90,7 +90,7 @@ impl Watcher {
     }
 
     fn missed(&self) -> Option<Page> {
-        let durable = self.seat.inner.journal.durable();
+        let durable = self.permit.inner.commit_queue.durable();
         self.subscription.missed(self.told, durable)
     }
 
@@ -103,31 +103,31 @@ impl Watcher {
                 }
                 self.page.clear();
                 self.page_up_to = self.told;
-                self.standing = Standing::Behind;
+                self.catch_up = CatchUp::Lagging;
             }
             self.told = self.told.max(self.page_up_to);
-            match self.standing {
-                Standing::Lost => {
+            match self.catch_up {
+                CatchUp::Reset => {
                     // What is durable by now shows to whoever looks, also if it is not told yet.
-                    let durable = self.seat.inner.journal.durable();
+                    let durable = self.permit.inner.commit_queue.durable();
                     self.told = durable;
                     self.page_up_to = durable;
-                    self.standing = Standing::Level;
+                    self.catch_up = CatchUp::Live;
                     return Heard::Reset(durable);
                 }
-                Standing::Behind => match self.missed() {
+                CatchUp::Lagging => match self.missed() {
                     Some(page) => {
                         if page.is_last {
-                            self.standing = Standing::Level;
+                            self.catch_up = CatchUp::Live;
                         }
                         self.page = page.told;
                         self.page_up_to = page.up_to;
                     }
-                    None => self.standing = Standing::Lost,
+                    None => self.catch_up = CatchUp::Reset,
                 },
-                Standing::Level => {
+                CatchUp::Live => {
                     let told = self.subscription.next().await;
-                    self.seat.inner.turn().await;
+                    self.permit.inner.turn().await;
                     match told {
                         Some(told) => match told.id() {
                             // It was in the history, too.
@@ -138,7 +138,7 @@ impl Watcher {
                             }
                             None => return Heard::Event(told),
                         },
-                        None => self.standing = Standing::Behind,
+                        None => self.catch_up = CatchUp::Lagging,
                     }
                 }
             }
@@ -177,19 +177,19 @@ impl Drop for Watched {
 }
 
 /// One of the places for those who watch.
-struct Seat {
+struct WatchPermit {
     inner: Arc<Inner>,
 }
 
-impl Seat {
+impl WatchPermit {
     fn take(inner: &Arc<Inner>) -> Result<Self, Problem> {
         let watching = inner.watching.fetch_add(1, Ordering::Relaxed);
-        let seat = Self {
+        let permit = Self {
             inner: Arc::clone(inner),
         };
         let most = inner.limits.max_watchers;
         if watching < most {
-            return Ok(seat);
+            return Ok(permit);
         }
         Err(Problem::new(
             Code::OverLimit,
@@ -198,7 +198,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for WatchPermit {
     fn drop(&mut self) {
         self.inner.watching.fetch_sub(1, Ordering::Relaxed);
     }

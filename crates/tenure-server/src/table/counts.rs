@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Key;
 use crate::config::Limits;
+use crate::model::Key;
 
 /// The number of leases by namespace. Only making and forgetting a lease count, so what is done to
 /// leases that are there never meets this lock.

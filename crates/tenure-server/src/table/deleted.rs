@@ -6,12 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenure_core::Instant;
 use tenure_core::lease::Record;
 
-use super::Key;
-
-/// How many deleted leases are remembered; the oldest are forgotten first. Each takes some 500 bytes of
-/// memory and 100 of disk. A program that makes and deletes leases without end fills this and no more:
-/// what a lease id of an ended term is worth after that is the time in which so many leases are deleted.
-pub(crate) const LIMIT: usize = 10_000;
+use crate::model::{DELETED_LIMIT, Key};
 
 /// The records of deleted leases, whose lease ids of ended terms must not be granted again yet. Only
 /// making and forgetting a lease look here.
@@ -36,7 +31,7 @@ impl Deleted {
         };
         let mut records = self.lock();
         records.take(key);
-        if records.order.len() == LIMIT {
+        if records.order.len() == DELETED_LIMIT {
             records
                 .order
                 .pop_first()
@@ -96,7 +91,7 @@ mod tests {
         let deleted = Deleted::default();
         deleted.put(&key(0), Record::default());
         assert_eq!(deleted.take(&key(0)), None);
-        for number in 0..=LIMIT {
+        for number in 0..=DELETED_LIMIT {
             deleted.put(&key(number), record(number as u64));
         }
         assert_eq!(deleted.take(&key(0)), None);
@@ -106,7 +101,7 @@ mod tests {
         for _ in 0..3 {
             deleted.put(&key(2), record(9));
         }
-        assert_eq!(deleted.lock().order.len(), LIMIT - 1);
+        assert_eq!(deleted.lock().order.len(), DELETED_LIMIT - 1);
         let until = record(9).remembered_until().unwrap();
         deleted.forget_old(until);
         assert_eq!(deleted.take(&key(2)), None);
@@ -114,6 +109,6 @@ mod tests {
         assert_eq!(deleted.take(&key(10)), Some(record(10)));
         let left = deleted.lock();
         assert_eq!(left.order.len(), left.by_key.len());
-        assert_eq!(left.order.len(), LIMIT - 10);
+        assert_eq!(left.order.len(), DELETED_LIMIT - 10);
     }
 }

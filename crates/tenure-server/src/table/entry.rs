@@ -1,23 +1,22 @@
-//! One lease in the table, and those who wait for something to happen to it.
+//! One lease in the table, and the requests that wait for it.
 
 use tenure_core::Instant;
 use tenure_core::lease::{Lease, Priority, Record, Waiting};
-use tenure_core::wire::{LeaseView, Problem};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::Past;
-use crate::journal::Ticket;
+use crate::model::LeaseVersion;
 
-/// One lease.
+/// One lease. `W` is where the outcome of a waiting acquire is sent.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Entry<W> {
     /// Its record, and the acquires that wait for it.
-    pub(crate) lease: Lease<oneshot::Sender<Reply>>,
-    /// The journal's number of the last change; zero if there was none.
+    pub(crate) lease: Lease<W>,
+    /// The revision of the last change; zero if there was none.
     pub(crate) revision: u64,
-    /// Most leases have no request waiting: a pointer's room for those that do.
+    /// Most leases have no request waiting, and no room for this.
     pub(crate) interest: Option<Box<Interest>>,
-    /// Its terms, if no engine keeps them.
+    /// Its terms, if the store is in memory.
     pub(crate) past: Option<Box<Past>>,
 }
 
@@ -26,20 +25,11 @@ pub(crate) struct Entry {
 pub(crate) struct Interest {
     /// Long polls; the value is the revision.
     pub(crate) changed: watch::Sender<u64>,
-    /// The earliest time at which the timer will look.
+    /// The time for which the timer is armed.
     pub(crate) armed: Option<Instant>,
 }
 
-/// What a waiting request is told.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    /// The lease is granted; tell it when the ticket is good.
-    Granted(Box<LeaseView>, Option<Ticket>),
-    /// A later request with the same lease id took the place.
-    Replaced(Box<Problem>, Option<Ticket>),
-}
-
-impl Entry {
+impl<W> Entry<W> {
     pub(crate) fn new(record: Record, revision: u64) -> Self {
         Self {
             lease: record.into(),
@@ -49,24 +39,28 @@ impl Entry {
         }
     }
 
+    /// The lease as it is now, for an undo.
+    pub(crate) fn version(&self) -> LeaseVersion {
+        LeaseVersion {
+            record: self.lease.record().clone(),
+            revision: self.revision,
+        }
+    }
+
     /// Whether the lease was acquired at least once since it was made or deleted.
     pub(crate) const fn is_known(&self) -> bool {
         self.lease.record().last_grant().is_some()
     }
 
-    /// Whether it may be taken out of the table: nothing is known of it, durably so, and nobody
-    /// waits. A deleted lease stays until its deletion is durable, because to answer that there is
-    /// no such lease is to tell of the deletion.
+    /// Whether it may be removed from the table: nothing is known of it, durably so, and no request waits. A
+    /// deleted lease stays until its deletion is durable, because the answer that it does not exist rests on
+    /// the deletion.
     pub(crate) const fn is_vacant(&self, durable: u64) -> bool {
         !self.is_known() && self.revision <= durable && self.interest.is_none()
     }
 
     /// Lets an acquire wait. Returns the one that it replaces.
-    pub(crate) fn wait(
-        &mut self,
-        priority: Priority,
-        waiting: Waiting<oneshot::Sender<Reply>>,
-    ) -> Option<Waiting<oneshot::Sender<Reply>>> {
+    pub(crate) fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
         // The timer needs the room.
         self.interest();
         self.lease.wait(priority, waiting)

@@ -3,7 +3,6 @@
 mod counts;
 mod deleted;
 mod entry;
-mod key;
 mod past;
 mod shard;
 
@@ -18,10 +17,9 @@ use tenure_core::lease::Record;
 
 use crate::config::Limits;
 
+pub(crate) use crate::model::Key;
 pub(crate) use counts::Full;
-pub(crate) use deleted::LIMIT as DELETED_LIMIT;
-pub(crate) use entry::{Entry, Reply};
-pub use key::Key;
+pub(crate) use entry::Entry;
 pub(crate) use past::Past;
 pub(crate) use shard::Shard;
 
@@ -31,8 +29,8 @@ const SHARDS: usize = 64;
 
 /// All leases.
 #[derive(Debug)]
-pub(crate) struct Table {
-    shards: Vec<Mutex<Shard>>,
+pub(crate) struct Table<W> {
+    shards: Vec<Mutex<Shard<W>>>,
     counts: Counts,
     deleted: Deleted,
 }
@@ -46,12 +44,12 @@ pub(crate) struct Place {
 }
 
 /// All shards, locked.
-pub(crate) struct Locked<'a> {
-    shards: Vec<MutexGuard<'a, Shard>>,
+pub(crate) struct Locked<'a, W> {
+    shards: Vec<MutexGuard<'a, Shard<W>>>,
 }
 
-impl Table {
-    pub(crate) fn new(entries: impl IntoIterator<Item = (Key, Entry)>) -> Self {
+impl<W> Table<W> {
+    pub(crate) fn new(entries: impl IntoIterator<Item = (Key, Entry<W>)>) -> Self {
         let table = Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             counts: Counts::default(),
@@ -68,12 +66,12 @@ impl Table {
 
     /// The shard that `key` is in, locked. Nobody holds two of these; who needs more takes
     /// [`Table::lock_all`].
-    pub(crate) fn lock(&self, key: &Key) -> MutexGuard<'_, Shard> {
+    pub(crate) fn lock(&self, key: &Key) -> MutexGuard<'_, Shard<W>> {
         lock(&self.shards[index(key)])
     }
 
     /// All shards, locked in order.
-    pub(crate) fn lock_all(&self) -> Locked<'_> {
+    pub(crate) fn lock_all(&self) -> Locked<'_, W> {
         Locked {
             shards: self.shards.iter().map(lock).collect(),
         }
@@ -134,10 +132,10 @@ impl Table {
     /// given what is left of a lease of this name that was deleted.
     pub(crate) fn make(
         &self,
-        shard: &mut Shard,
+        shard: &mut Shard<W>,
         key: &Key,
         limits: &Limits,
-        entry: impl FnOnce(Option<Record>) -> Entry,
+        entry: impl FnOnce(Option<Record>) -> Entry<W>,
     ) -> Result<(), Full> {
         if shard.get(key).is_none() {
             self.counts.add_up_to(key, limits)?;
@@ -148,7 +146,7 @@ impl Table {
 
     /// Takes `key` out again if nothing is known of it and nobody waits for it. What is left of it after a
     /// deletion is remembered.
-    pub(crate) fn tidy(&self, shard: &mut Shard, key: &Key, durable: u64) {
+    pub(crate) fn tidy(&self, shard: &mut Shard<W>, key: &Key, durable: u64) {
         if shard.get(key).is_some_and(|entry| entry.is_vacant(durable)) {
             if let Some(entry) = shard.remove(key) {
                 self.deleted.put(key, entry.lease.record().clone());
@@ -181,8 +179,8 @@ impl Place {
     }
 }
 
-impl Locked<'_> {
-    pub(crate) fn shard_of(&mut self, key: &Key) -> &mut Shard {
+impl<W> Locked<'_, W> {
+    pub(crate) fn shard_of(&mut self, key: &Key) -> &mut Shard<W> {
         &mut self.shards[index(key)]
     }
 }
@@ -195,7 +193,7 @@ const fn index(key: &Key) -> usize {
 
 /// A lock whose holder panicked is taken over: what is under it changes in `lease::apply`, which
 /// does not panic half way, and the answer to the request that panicked was 500.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock<W>(shard: &Mutex<Shard<W>>) -> MutexGuard<'_, Shard<W>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -204,7 +202,7 @@ mod tests {
     use super::shard::Slot;
     use super::*;
 
-    fn keys(table: &Table, prefix: &str, after: Option<&str>, count: usize) -> Vec<String> {
+    fn keys(table: &Table<()>, prefix: &str, after: Option<&str>, count: usize) -> Vec<String> {
         let after = after.map(Key::of_text);
         let keys = table.keys(prefix, after.as_ref(), count);
         keys.iter().map(|key| key.as_str().to_owned()).collect()
@@ -213,7 +211,8 @@ mod tests {
     #[test]
     fn keys_come_in_order_from_all_shards() {
         let names = ["a/x", "ns/b", "ns/a1", "ns/a2", "ns/c", "ns2/a", "ns-1/a"];
-        let entries = names.map(|name| (Key::of_text(name), Entry::new(Record::default(), 1)));
+        let entries =
+            names.map(|name| (Key::of_text(name), Entry::<()>::new(Record::default(), 1)));
         let table = Table::new(entries);
         assert_eq!(
             keys(&table, "ns/", None, 9),
@@ -232,7 +231,7 @@ mod tests {
         let names: Vec<String> = names.chain(["ns2/a".into(), "n/a".into()]).collect();
         let entries = names
             .iter()
-            .map(|name| (Key::of_text(name), Entry::new(Record::default(), 1)));
+            .map(|name| (Key::of_text(name), Entry::<()>::new(Record::default(), 1)));
         let table = Table::new(entries);
         for count in [1, 7, 1_000] {
             let (mut found, mut place) = (Vec::new(), Some(Place::default()));
@@ -253,9 +252,9 @@ mod tests {
     fn a_million_leases_fit_into_half_a_gigabyte() {
         // A slot is a block of its own, which costs 16 bytes more. A table that has just grown is 7/16
         // full, a tree node at least half. Usual names and ids stand in the keys and the slot.
-        let found = (size_of::<Box<Slot>>() + 1) * 16 / 7;
+        let found = (size_of::<Box<Slot<()>>>() + 1) * 16 / 7;
         let in_order = 2 * size_of::<Key>();
-        let block = size_of::<Slot>() + 16;
+        let block = size_of::<Slot<()>>() + 16;
         let worst = found + in_order + block;
         assert!(worst <= 500, "{worst}");
     }

@@ -1,29 +1,29 @@
-//! The terms of a lease, where nothing but memory keeps them.
+//! The terms of a lease in a store in memory.
 
 use std::collections::VecDeque;
 
-use crate::engine::Term;
+use crate::model::TermRecord;
 
 /// The last terms of one lease.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     /// Newest first.
-    terms: VecDeque<Term>,
+    terms: VecDeque<TermRecord>,
 }
 
 impl Past {
-    /// Notes a term, and forgets the oldest of more than so many.
-    pub(crate) fn note(&mut self, term: Term, most: usize) {
-        let noted = self.terms.pop_front_if(|last| last.epoch == term.epoch);
-        self.terms.push_front(match noted {
-            Some(earlier) => term.after(earlier),
+    /// Records a term, and forgets the oldest beyond `most`.
+    pub(crate) fn record(&mut self, term: TermRecord, most: usize) {
+        let recorded = self.terms.pop_front_if(|last| last.epoch == term.epoch);
+        self.terms.push_front(match recorded {
+            Some(earlier) => term.replacing(earlier),
             None => term,
         });
         self.terms.truncate(most);
     }
 
     /// The terms, newest first.
-    pub(crate) fn terms(&self) -> impl Iterator<Item = Term> {
+    pub(crate) fn terms(&self) -> impl Iterator<Item = TermRecord> {
         self.terms.iter().cloned()
     }
 }

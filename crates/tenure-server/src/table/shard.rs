@@ -10,27 +10,36 @@ use super::{Entry, Key};
 
 /// Some of the leases: found by hash, because renewals do nothing else all day and a search in order
 /// would miss the processor's cache at every step; and in order of their keys, for lists.
-#[derive(Debug, Default)]
-pub(crate) struct Shard {
-    slots: HashTable<Box<Slot>>,
+#[derive(Debug)]
+pub(crate) struct Shard<W> {
+    slots: HashTable<Box<Slot<W>>>,
     order: BTreeSet<Key>,
 }
 
 /// A lease and its name: one block of memory, so that who has found the one has the other, and the
 /// empty places of the table are small.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct Slot<W> {
     key: Key,
-    entry: Entry,
+    entry: Entry<W>,
 }
 
-impl Shard {
-    pub(crate) fn get(&self, key: &Key) -> Option<&Entry> {
+impl<W> Default for Shard<W> {
+    fn default() -> Self {
+        Self {
+            slots: HashTable::new(),
+            order: BTreeSet::new(),
+        }
+    }
+}
+
+impl<W> Shard<W> {
+    pub(crate) fn get(&self, key: &Key) -> Option<&Entry<W>> {
         let slot = self.slots.find(key.hash(), |slot| slot.key == *key);
         slot.map(|slot| &slot.entry)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Entry<W>> {
         let slot = self.slots.find_mut(key.hash(), |slot| slot.key == *key);
         slot.map(|slot| &mut slot.entry)
     }
@@ -45,7 +54,7 @@ impl Shard {
         self.slots.is_empty() && self.order.is_empty()
     }
 
-    pub(super) fn insert(&mut self, key: Key, entry: Entry) {
+    pub(super) fn insert(&mut self, key: Key, entry: Entry<W>) {
         self.order.insert(key.clone());
         match self.place(&key) {
             Place::Occupied(mut slot) => slot.get_mut().entry = entry,
@@ -53,7 +62,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &Key) -> Option<Entry> {
+    pub(super) fn remove(&mut self, key: &Key) -> Option<Entry<W>> {
         self.order.remove(key);
         match self.place(key) {
             Place::Occupied(slot) => Some(slot.remove().0.entry),
@@ -61,7 +70,7 @@ impl Shard {
         }
     }
 
-    fn place(&mut self, key: &Key) -> Place<'_, Box<Slot>> {
+    fn place(&mut self, key: &Key) -> Place<'_, Box<Slot<W>>> {
         self.slots
             .entry(key.hash(), |slot| slot.key == *key, |slot| slot.key.hash())
     }

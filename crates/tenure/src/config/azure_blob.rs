@@ -1,11 +1,8 @@
 //! The settings of the table `[azure_blob]`.
 
-use reqwest::Url;
-
 use super::candidate::Config;
-use super::settings::{ConfigError, Settings};
-use super::strategy::{missing, secret};
-use crate::azure::{AzureAccount, AzureBlob, AzureBlobError};
+use super::settings::{ConfigError, Settings, missing, secret};
+use super::{AzureAccount, AzureBlob, AzureBlobError};
 
 const URL: &str = "azure_blob.url";
 const ACCOUNT: &str = "azure_blob.account";
@@ -18,7 +15,7 @@ const CONNECTION_STRING: [&str; 2] = [
 const CONTAINER: &str = "azure_blob.container";
 const BLOB: &str = "azure_blob.blob";
 
-/// The blob that these settings name, for a candidate that is set up like this.
+/// The blob of these settings, for a candidate with this configuration.
 pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<AzureBlob, ConfigError> {
     let account = account(settings)?;
     let (container, blob) = (settings.text(CONTAINER)?, settings.text(BLOB)?);
@@ -50,7 +47,7 @@ pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<AzureB
     Ok(blob)
 }
 
-/// The account, and what lets this candidate in: one of a key, a signature and a connection string.
+/// The account with its credential: a key, a signature or a connection string.
 fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
     let text = |[key, key_file]: [&'static str; 2]| {
         secret(settings, key, key_file, |bytes| {
@@ -61,13 +58,13 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
     let (key, sas, connection_string) = (text(KEY)?, text(SAS)?, text(CONNECTION_STRING)?);
     match (key, sas, connection_string) {
         (None, None, None) => {
-            let reason = "say how to use the account: a key (key, key_file), a shared access signature \
+            let reason = "name a credential of the account: a key (key, key_file), a shared access signature \
                           (sas, sas_file) or a connection_string (connection_string_file) in [azure_blob]; \
                           in the environment such as TENURE_AZURE_BLOB_KEY";
             Err(missing(KEY[0], reason))
         }
         (Some(key), None, None) => {
-            let reason = "name the storage account that the key is of";
+            let reason = "name the storage account of this key";
             let name = settings
                 .text(ACCOUNT)?
                 .ok_or_else(|| missing(ACCOUNT, reason))?;
@@ -75,23 +72,23 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
             let account = account.map_err(|error| wrong(settings, &KEY, &error))?;
             match url(settings)? {
                 Some(url) => account
-                    .at(url)
+                    .with_url(url)
                     .map_err(|error| wrong(settings, &KEY, &error)),
                 None => Ok(account),
             }
         }
         (None, Some(sas), None) => {
             let url = match (url(settings)?, settings.text(ACCOUNT)?) {
-                (Some(url), _) => url,
+                (Some(url), _) => url.to_owned(),
                 (None, Some(account)) => AzureAccount::public_url(account)
                     .map_err(|error| wrong(settings, &SAS, &error))?,
                 (None, None) => {
-                    let reason = "name the storage account that the shared access signature is of, or its \
-                                  address as azure_blob.url";
+                    let reason = "name the storage account of the shared access signature, or its address as \
+                                  azure_blob.url";
                     return Err(missing(ACCOUNT, reason));
                 }
             };
-            AzureAccount::with_signature(url, &sas).map_err(|error| wrong(settings, &SAS, &error))
+            AzureAccount::with_signature(&url, &sas).map_err(|error| wrong(settings, &SAS, &error))
         }
         (None, None, Some(connection_string)) => {
             let of = settings.first_set(&CONNECTION_STRING);
@@ -113,13 +110,11 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
     }
 }
 
-fn url(settings: &Settings) -> Result<Option<Url>, ConfigError> {
-    let right = "write it like https://ACCOUNT.blob.core.windows.net";
-    let parsed = settings.text(URL)?.map(Url::parse).transpose();
-    parsed.map_err(|error| invalid_url(settings, format!("{error}; {right}")))
+fn url(settings: &Settings) -> Result<Option<&str>, ConfigError> {
+    settings.text(URL)
 }
 
-/// Which key is wrong.
+/// The error at the key that it belongs to.
 fn wrong(settings: &Settings, credential: &[&'static str], error: &AzureBlobError) -> ConfigError {
     match error {
         AzureBlobError::Account(_) => settings.invalid(ACCOUNT, error.to_string()),
@@ -128,7 +123,7 @@ fn wrong(settings: &Settings, credential: &[&'static str], error: &AzureBlobErro
     }
 }
 
-/// A URL may have a signature or a password in it, and then it is not shown.
+/// A URL with a signature or a password in it is not shown.
 fn invalid_url(settings: &Settings, reason: String) -> ConfigError {
     let may_be_secret = |text: &str| text.contains(['?', '@']);
     match settings.invalid(URL, reason) {

@@ -1,20 +1,48 @@
-//! A candidate's configuration: from a file, the environment, and the program itself.
+//! A candidate's configuration: from a file, the environment, and code.
 
 mod candidate;
-mod outlook;
-mod settings;
-
-mod azure_blob;
 mod strategy;
 
-pub use crate::azure::{AzureAccount, AzureBlob, AzureBlobError};
-pub use crate::peer_transport::{Key, KeyError, StartError, StateError};
-pub use candidate::{Config, OnOverrun};
-pub use outlook::Outlook;
-pub(crate) use outlook::is_bare;
-pub use settings::{ConfigError, Origin, Settings, nearest};
-pub use strategy::{Bully, BullyError, Peer, Strategy};
-pub use tenure_core::detector::{DetectBy, DetectionOptions};
+#[cfg(feature = "peers")]
+mod bully;
+#[cfg(feature = "peers")]
+mod plan;
 
-#[cfg(test)]
+#[cfg(feature = "config-file")]
+pub(crate) mod load;
+#[cfg(feature = "config-file")]
+pub(crate) mod settings;
+
+#[cfg(all(feature = "config-file", feature = "azure"))]
+mod azure_blob;
+#[cfg(all(feature = "config-file", feature = "peers"))]
+pub(crate) mod bully_settings;
+
+pub use candidate::{Config, OnOverrun};
+pub use strategy::Strategy;
+
+#[cfg(feature = "config-file")]
+pub use settings::{ConfigError, Origin};
+
+#[cfg(feature = "azure")]
+pub use tenure_azure::client::{AzureAccount, AzureBlob, AzureBlobError};
+
+#[cfg(feature = "peers")]
+pub use crate::peer_transport::{Key, KeyError, ListenError, StateError};
+#[cfg(feature = "peers")]
+pub use bully::{Bully, BullyError, Peer, PeerError};
+#[cfg(feature = "peers")]
+pub use plan::ElectionPlan;
+#[cfg(feature = "peers")]
+pub use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings};
+#[cfg(feature = "peers")]
+pub use tenure_core::detector::{DetectBy, Detection, DetectionOptions};
+
+#[cfg(all(
+    test,
+    feature = "config-file",
+    feature = "azure",
+    feature = "peers",
+    feature = "tls"
+))]
 mod tests;

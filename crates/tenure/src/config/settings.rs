@@ -1,4 +1,4 @@
-//! Settings as text with where they came from, so that a wrong one can be told with its place.
+//! Settings as text with their origins, so that errors name the place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,8 +22,9 @@ const SECRETS: &[&str] = &[
     "accounts",
 ];
 
-/// Where a setting came from.
+/// The place of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origin {
     /// A line of a file.
     File {
@@ -59,7 +60,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is wrong with a configuration. Nothing was started; whoever wrote it must change it.
+/// An error in a configuration. Nothing was started; the configuration must change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -71,7 +72,7 @@ pub enum ConfigError {
         /// Why.
         reason: std::io::Error,
     },
-    /// The file is no TOML.
+    /// The file is not TOML.
     #[error("{path}: {message}")]
     Syntax {
         /// The file.
@@ -79,29 +80,29 @@ pub enum ConfigError {
         /// Line, column and what was expected.
         message: String,
     },
-    /// A key that nobody knows.
+    /// An unknown key.
     #[error("{origin}: unknown key {key}{hint}")]
     UnknownKey {
-        /// Where it stands.
+        /// Its place.
         origin: Origin,
         /// The key.
         key: String,
-        /// The nearest known one, or all of them.
+        /// The nearest known key, or all of them.
         hint: String,
     },
-    /// A value that can't be.
+    /// A value that is not valid.
     #[error("{origin}: {key} = {}: {reason}", cut(.value))]
     Invalid {
-        /// Where it stands.
+        /// Its place.
         origin: Origin,
         /// The key.
         key: String,
-        /// What it was set to, as it was written there; a message shows the beginning.
+        /// The value as written there; the message shows its beginning.
         value: String,
-        /// What is wrong with it and what would be right.
+        /// What is wrong, and what would be valid.
         reason: String,
     },
-    /// A setting that must be given and is not.
+    /// A required setting is missing.
     #[error("{key} is not set: {reason}")]
     Missing {
         /// The key.
@@ -109,12 +110,12 @@ pub enum ConfigError {
         /// How to give it.
         reason: String,
     },
-    /// Timings that can't hold together.
+    /// Timings that contradict each other.
     #[error("impossible timings, {}: {reason}", places(.origins))]
     Timings {
-        /// The keys of those of them that were set, and where.
+        /// The keys that were set, with their places.
         origins: Vec<(&'static str, Origin)>,
-        /// Which two numbers.
+        /// The contradiction.
         reason: tenure_core::lease::candidate::TimingsError,
     },
 }
@@ -125,7 +126,7 @@ pub struct Settings {
     known: &'static [&'static str],
     /// Keys of these tables are settings named `table.key`, with any key.
     tables: &'static [&'static str],
-    /// Other spellings of known keys.
+    /// Other names of known keys.
     aliases: &'static [(&'static str, &'static str)],
     values: BTreeMap<String, Setting>,
 }
@@ -140,9 +141,9 @@ struct Setting {
 #[derive(Clone)]
 struct Value {
     texts: Vec<String>,
-    /// What it is in its file, in TOML's words. In the environment and in flags all is text.
+    /// Its TOML type in a file. In the environment and in flags everything is text.
     kind: Option<String>,
-    /// As it is shown where it is wrong, without passwords in addresses.
+    /// The text for errors, without passwords in addresses.
     shown: String,
 }
 
@@ -190,7 +191,7 @@ impl Value {
         }
     }
 
-    /// That it is of one of these kinds, as far as it has one; `right` says what would be.
+    /// Checks the TOML type, if there is one; `right` describes a valid value.
     fn check(&self, kinds: &[&str], right: &str) -> Result<(), String> {
         match &self.kind {
             Some(kind) if !kinds.contains(&kind.as_str()) => {
@@ -227,23 +228,22 @@ impl Settings {
         }
     }
 
-    /// Takes these tables too, with keys of the user's choice.
+    /// Accepts these tables, with any keys.
     #[must_use]
     pub const fn with_tables(mut self, tables: &'static [&'static str]) -> Self {
         self.tables = tables;
         self
     }
 
-    /// Takes other spellings of known keys: `(spelling, key)`.
+    /// Accepts other names of known keys: `(name, key)`.
     #[must_use]
     pub const fn with_aliases(mut self, aliases: &'static [(&'static str, &'static str)]) -> Self {
         self.aliases = aliases;
         self
     }
 
-    /// Reads a TOML file. With `section` its keys are those of that table and the rest of the file
-    /// is somebody else's; without, they are the top level's, those of a table with the table's name
-    /// and a dot before them, and tables named in `others` are somebody else's.
+    /// Reads a TOML file. With `section` only the keys of that table. Without, the keys of the top
+    /// level, and keys of its tables as `table.key`, except for the tables named in `others`.
     ///
     /// # Errors
     ///
@@ -258,15 +258,30 @@ impl Settings {
             path: path.into(),
             reason,
         })?;
-        let file = DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
+        self.read_text(&text, path, section, others)
+    }
+
+    /// The same of a text. Errors name `path` as its place.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with file, line and key.
+    pub fn read_text(
+        &mut self,
+        text: &str,
+        path: &Path,
+        section: Option<&str>,
+        others: &[&str],
+    ) -> Result<(), ConfigError> {
+        let file = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
             path: path.into(),
-            message: syntax(&text, &error),
+            message: syntax(text, &error),
         })?;
         let place = |key: &Spanned<DeString<'_>>| Origin::File {
             path: path.into(),
             line: text[..key.span().start].matches('\n').count() + 1,
         };
-        let value_of = |value: &Spanned<DeValue<'_>>| Value::of_file(&text, value);
+        let value_of = |value: &Spanned<DeValue<'_>>| Value::of_file(text, value);
         for (key, value) in file.get_ref() {
             let name = key.get_ref().as_ref();
             match (section, value.get_ref()) {
@@ -295,15 +310,15 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether known keys stand in a table of this name.
+    /// Whether known keys belong to a table of this name.
     fn has_table(&self, name: &str) -> bool {
         let table = |key: &&str| key.split_once('.').is_some_and(|(table, _)| table == name);
         self.known.iter().any(table)
     }
 
-    /// Reads the environment: `PREFIX` and the key in upper case, a dot in it as `_`. Names that begin so and are no
-    /// key are left alone, because container platforms make such names by themselves; they are
-    /// returned, to be warned about.
+    /// Reads the environment: `PREFIX` and the key in upper case, with a dot as `_`. Other names with
+    /// the prefix are not an error, because container platforms make such names by themselves; they
+    /// are returned, for a warning.
     ///
     /// # Errors
     ///
@@ -313,7 +328,7 @@ impl Settings {
         prefix: &str,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Vec<String>, ConfigError> {
-        let mut strangers = Vec::new();
+        let mut unknown = Vec::new();
         for (name, value) in environment {
             let Some(rest) = name.strip_prefix(prefix) else {
                 continue;
@@ -325,19 +340,27 @@ impl Settings {
                 Some(key) => {
                     self.insert(key, Value::of_text([value]), Origin::Environment(name))?;
                 }
-                None => strangers.push(name),
+                None => unknown.push(name),
             }
         }
-        Ok(strangers)
+        Ok(unknown)
     }
 
-    /// Sets one key, overriding what it was before.
+    /// Sets one key, overriding an earlier value.
+    ///
+    /// # Panics
+    ///
+    /// There is no such key.
+    #[track_caller]
     pub fn set(
         &mut self,
         key: &str,
         value: impl IntoIterator<Item = impl Into<String>>,
         origin: Origin,
     ) {
+        let in_table = |(table, _)| self.tables.contains(&table);
+        let is_known = self.known.contains(&key) || key.split_once('.').is_some_and(in_table);
+        assert!(is_known, "there is no setting {key}");
         let value = Value::of_text(value);
         self.values.insert(key.into(), Setting { value, origin });
     }
@@ -348,7 +371,7 @@ impl Settings {
         self.known
     }
 
-    /// Where a key was set, if it was.
+    /// The place of a key, if it was set.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.values.get(key).map(|setting| &setting.origin)
@@ -358,7 +381,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with the parser's words.
+    /// [`ConfigError::Invalid`] with the parser's message.
     pub fn parse<T>(&self, key: &str) -> Result<Option<T>, ConfigError>
     where
         T: FromStr<Err: fmt::Display>,
@@ -372,7 +395,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] if it has none, or is none.
+    /// [`ConfigError::Invalid`] if it is not a duration with a unit.
     pub fn duration(&self, key: &str) -> Result<Option<Duration>, ConfigError> {
         let right = "write a number and a unit, such as \"15s\"";
         self.read(key, &["string"], right, |text| {
@@ -384,7 +407,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with both ends if it is none, or outside.
+    /// [`ConfigError::Invalid`] with both ends if it is not a number in the range.
     pub fn number<T>(&self, key: &str, range: RangeInclusive<T>) -> Result<Option<T>, ConfigError>
     where
         T: FromStr + PartialOrd + fmt::Display,
@@ -400,7 +423,7 @@ impl Settings {
         })
     }
 
-    /// Yes or no.
+    /// A boolean.
     ///
     /// # Errors
     ///
@@ -412,11 +435,11 @@ impl Settings {
         })
     }
 
-    /// One text, read by `read`, whose error says what would be right.
+    /// One text, read by `read`, whose error describes a valid value.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with what `read` says.
+    /// [`ConfigError::Invalid`] with the error of `read`.
     pub fn with<T>(
         &self,
         key: &str,
@@ -447,7 +470,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] if it is no text.
+    /// [`ConfigError::Invalid`] if it is not text.
     pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
         self.with(key, |_| Ok(()))?;
         Ok(self
@@ -467,7 +490,7 @@ impl Settings {
         Ok(self.list(key))
     }
 
-    /// The same of whatever it is, to be shown or compared.
+    /// The same for a value of any type, to show or compare it.
     #[must_use]
     pub fn list(&self, key: &str) -> Vec<&str> {
         let values = self.values.get(key);
@@ -483,7 +506,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] if one is no text.
+    /// [`ConfigError::Invalid`] if one is not text.
     pub fn table(&self, name: &str) -> Result<BTreeMap<String, String>, ConfigError> {
         let prefix = format!("{name}.");
         let of_table = self.values.keys().filter_map(|key| {
@@ -494,19 +517,21 @@ impl Settings {
         of_table.collect()
     }
 
-    /// Whether the value of this key is nobody's business, so that it must not be shown.
+    /// Whether the value of this key is a secret, which must not be shown.
     #[must_use]
     pub fn is_secret(key: &str) -> bool {
         SECRETS.contains(&key)
     }
 
-    /// Of several keys, the first that was set, or the first.
+    #[cfg(any(feature = "azure", feature = "peers"))]
+    /// The first of these keys that was set, or the first of all.
     pub(super) fn first_set(&self, keys: &[&'static str]) -> &'static str {
         let set = keys.iter().find(|key| self.origin(key).is_some());
         set.copied().unwrap_or(keys[0])
     }
 
-    /// The error for `key` where `other`, which says the same, is set, too.
+    #[cfg(any(feature = "azure", feature = "peers"))]
+    /// The error for `key` if `other`, which means the same, is set, too.
     pub(super) fn one_too_many(&self, key: &str, other: &str) -> ConfigError {
         let origin = self.origin(other).map(Origin::to_string);
         let origin = origin.unwrap_or_default();
@@ -514,7 +539,7 @@ impl Settings {
         self.invalid(key, reason)
     }
 
-    /// The error for a value of `key` that can't be.
+    /// The error for a value of `key` that is not valid.
     #[must_use]
     pub fn invalid(&self, key: &str, reason: String) -> ConfigError {
         match self.values.get(key) {
@@ -537,7 +562,7 @@ impl Settings {
         }
     }
 
-    /// The key that this spelling means.
+    /// The key of this name.
     fn known(&self, spelling: &str) -> Option<&'static str> {
         let alias = self.aliases.iter().find(|(alias, _)| *alias == spelling);
         let key = alias.map_or(spelling, |(_, key)| key);
@@ -564,7 +589,7 @@ impl Settings {
         })
     }
 
-    /// Sets one key, unless the same source has set it by another name: nobody knows which one counts.
+    /// Sets one key, unless the same source has set it by another name: that is ambiguous.
     fn insert(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         let before = self.origin(key).filter(|before| before.is_beside(&origin));
         if let Some(before) = before {
@@ -593,7 +618,7 @@ fn places(origins: &[(&str, Origin)]) -> String {
     origins.iter().map(place).collect::<Vec<_>>().join(", ")
 }
 
-/// What the parser says, without the line itself if that may be a secret.
+/// The parser's message, without the line itself if that may be a secret.
 fn syntax(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = &text.as_bytes()[..at];
@@ -617,7 +642,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> String {
     error.to_string().trim_end().into()
 }
 
-/// Of these names the one that is probably meant, if one is like it.
+/// The most similar of these names, if one is similar.
 #[must_use]
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let with_distance = |known: &'a str| (strsim::damerau_levenshtein(name, known), known);
@@ -631,4 +656,29 @@ fn hint<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
         Some(candidate) => format!("; did you mean {candidate}?"),
         None => format!("; known are {}", known.collect::<Vec<_>>().join(", ")),
     }
+}
+
+#[cfg(any(feature = "azure", feature = "peers"))]
+pub(super) fn missing(key: &'static str, reason: &str) -> ConfigError {
+    let reason = reason.into();
+    ConfigError::Missing { key, reason }
+}
+
+#[cfg(any(feature = "azure", feature = "peers"))]
+/// A secret in these settings, inline or in a file.
+pub(super) fn secret<T>(
+    settings: &Settings,
+    key: &'static str,
+    key_file: &'static str,
+    of: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    let inline = settings.with(key, |text| of(text.as_bytes()))?;
+    let in_file = settings.with(key_file, |path| {
+        let read = std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?;
+        of(&read)
+    })?;
+    if inline.is_some() && in_file.is_some() {
+        return Err(settings.one_too_many(key_file, key));
+    }
+    Ok(inline.or(in_file))
 }

@@ -1,7 +1,8 @@
 use std::fs;
 use std::time::Duration;
 
-use super::{Config, ConfigError, Origin, Settings, Strategy};
+use super::load::{from_settings, read_file};
+use super::{Config, ConfigError, Origin, Strategy};
 use crate::Guarantee;
 
 /// What a file gives, and what the environment makes of it.
@@ -9,13 +10,13 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, text).unwrap();
-    let mut settings = Config::settings();
+    let mut settings = super::load::settings();
     let environment = environment
         .iter()
         .map(|&(name, value)| (name.into(), value.into()));
-    let config = Config::read_file(&mut settings, &path).and_then(|()| {
+    let config = read_file(&mut settings, &path).and_then(|()| {
         settings.read_environment("TENURE_", environment)?;
-        Config::from_settings(&settings)
+        from_settings(&settings)
     });
     let folder = format!("{}/", folder.path().display());
     config.map_err(|error| error.to_string().replace(&folder, ""))
@@ -40,7 +41,7 @@ fn one_line_is_a_configuration() {
 }
 
 #[test]
-fn every_key_is_taken() {
+fn every_key_is_accepted() {
     let config = load(
         r#"
             election = "nightly"
@@ -71,7 +72,7 @@ fn every_key_is_taken() {
 }
 
 #[test]
-fn the_environment_overrides_the_file_and_other_names_are_left_alone() {
+fn the_environment_overrides_the_file_and_other_names_are_ignored() {
     let config = load(
         "election = \"a\"\nservers = [\"http://file:1\"]",
         &[
@@ -89,7 +90,7 @@ fn the_environment_overrides_the_file_and_other_names_are_left_alone() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_file_line_key_value_and_what_is_right() {
+fn an_invalid_value_is_reported_with_file_line_key_value_and_a_valid_value() {
     for (line, parts) in [
         (
             "lease_duration = \"15\"",
@@ -194,7 +195,7 @@ fn a_wrong_value_is_told_with_file_line_key_value_and_what_is_right() {
 }
 
 #[test]
-fn a_wrong_environment_variable_is_told_by_name() {
+fn an_invalid_environment_variable_is_reported_by_name() {
     let error = load("election = \"a\"", &[("TENURE_STOP_GRACE", "soon")]).unwrap_err();
     assert!(
         error.starts_with("environment variable TENURE_STOP_GRACE: stop_grace"),
@@ -203,7 +204,7 @@ fn a_wrong_environment_variable_is_told_by_name() {
 }
 
 #[test]
-fn an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() {
+fn an_unknown_key_is_reported_with_its_place_and_the_nearest_known_key() {
     let error = refused("election = \"a\"\nlease_duratoin = \"1s\"\n");
     assert_eq!(
         error,
@@ -218,7 +219,7 @@ fn an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_line_and_column() {
+fn invalid_toml_is_reported_with_line_and_column() {
     let error = refused("election = \"a\"\nlease_duration = = \"1s\"\n");
     assert!(
         error.contains("tenure.toml") && error.contains("line 2"),
@@ -227,19 +228,19 @@ fn what_is_no_toml_is_told_with_line_and_column() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told_by_name() {
+fn a_missing_file_is_reported_by_name() {
     let error = Config::load("/nowhere/tenure.toml").unwrap_err();
     assert!(matches!(error, ConfigError::Unreadable { .. }));
     assert!(error.to_string().contains("/nowhere/tenure.toml"));
 }
 
 #[test]
-fn a_missing_election_is_told() {
+fn a_missing_election_is_reported() {
     assert!(refused("priority = 1").contains("election is not set"));
 }
 
 #[test]
-fn impossible_timings_are_told_with_both_numbers_and_their_places() {
+fn contradicting_timings_are_reported_with_both_numbers_and_their_places() {
     let error = refused("election = \"a\"\nlease_duration = \"3s\"\nstop_grace = \"4s\"\n");
     for part in [
         "3s",
@@ -286,7 +287,7 @@ fn a_section_has_its_own_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();
-    let mut settings = Settings::new(&["listen"]);
+    let mut settings = super::settings::Settings::new(&["listen"]);
     settings.read_file(&path, Some("serve"), &[]).unwrap();
     assert_eq!(settings.list("listen"), ["x"]);
     assert!(matches!(
@@ -336,7 +337,7 @@ fn one_word_changes_the_strategy_and_leaves_the_rest_alone() {
 }
 
 #[test]
-fn peers_that_can_not_be_are_refused_with_key_and_numbers() {
+fn invalid_peers_are_refused_with_key_and_numbers() {
     for (name, value, words) in [
         ("TENURE_STRATEGY", "paxos", ["strategy", "\"bully\""]),
         ("TENURE_BULLY_NODE", "4", ["bully.node", "member 4"]),
@@ -354,7 +355,7 @@ fn peers_that_can_not_be_are_refused_with_key_and_numbers() {
         (
             "TENURE_BULLY_PEERS",
             "1=http://a:1,2=http://a:1/",
-            ["bully.peers", "members 1 and 2 have one address"],
+            ["bully.peers", "members 1 and 2 have the same address"],
         ),
         (
             "TENURE_BULLY_PEERS",
@@ -446,7 +447,7 @@ fn the_detector_of_peers_is_chosen_by_its_name() {
 }
 
 #[test]
-fn who_asks_for_fencing_is_not_given_less() {
+fn required_fencing_refuses_a_weaker_strategy() {
     let fencing = ("TENURE_REQUIRE_FENCING", "true");
     assert!(load(PEERS, &[fencing]).is_ok());
     assert!(load(PEERS, &[fencing, ("TENURE_STRATEGY", "lease")]).is_ok());
@@ -460,7 +461,7 @@ fn who_asks_for_fencing_is_not_given_less() {
 }
 
 #[test]
-fn a_key_or_a_password_is_not_told_back_whatever_is_wrong_with_it() {
+fn errors_never_show_a_key_or_a_password() {
     let wrong = |text: &str| load(text, &[]).unwrap_err();
     for text in [
         "[bully]\nkey = \"hunter2",
@@ -493,7 +494,7 @@ fn a_key_or_a_password_is_not_told_back_whatever_is_wrong_with_it() {
 }
 
 #[test]
-fn both_is_as_strong_as_its_peers_let_it_be() {
+fn the_guarantee_of_both_depends_on_the_quorum_of_its_peers() {
     let of = |peers: &str| {
         let text =
             format!("election = \"a\"\nstrategy = \"both\"\n[bully]\nnode = 1\npeers = {peers}");
@@ -517,7 +518,7 @@ fn azure_blob(before: &str, table: &str, environment: &[(&str, &str)]) -> Result
 
 fn url_of(config: &Config) -> &str {
     match config.strategy() {
-        Strategy::AzureBlob(blob) => blob.url().as_str(),
+        Strategy::AzureBlob(blob) => blob.url(),
         other => panic!("{other:?}"),
     }
 }
@@ -551,13 +552,13 @@ fn a_blob_s_lease_is_named_by_the_election_or_by_itself() {
 }
 
 #[test]
-fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
+fn errors_in_the_settings_of_a_blob_name_the_key_and_no_secret() {
     let account = "account = \"acct\"\nkey = \"c2VjcmV0\"";
     for (before, table, told) in [
         (
             "",
             "",
-            "azure_blob.key is not set: say how to use the account",
+            "azure_blob.key is not set: name a credential of the account",
         ),
         ("", "key = \"c2VjcmV0\"", "azure_blob.account is not set"),
         (
@@ -568,22 +569,22 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "account = \"Acct\"\nkey = \"c2VjcmV0\"",
-            "tenure.toml:5: azure_blob.account = \"Acct\": an account has 3 to 24",
+            "tenure.toml:5: azure_blob.account = \"Acct\": \"Acct\" is not an account name",
         ),
         (
             "",
             "account = \"acct\"\nkey = \"c2VjcmV0!\"",
-            "tenure.toml:6: azure_blob.key = (secret): a key of an account is base64",
+            "tenure.toml:6: azure_blob.key = (secret): the account key is not base64",
         ),
         (
             "",
             "account = \"acct\"\nsas = \"c2VjcmV0\"",
-            "azure_blob.sas = (secret): a shared access signature is what follows",
+            "azure_blob.sas = (secret): this is not a shared access signature",
         ),
         (
             "",
             "url = \"https://h?sv=1&sig=c2VjcmV0\"\nsas = \"sv=1&sig=c2VjcmV0\"",
-            "azure_blob.url = (secret): https://h/ is no address of a blob service",
+            "azure_blob.url = (secret): https://h is not the URL of a blob service",
         ),
         (
             "",
@@ -598,7 +599,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "connection_string = \"AccountName=acct;AccountKey=c2VjcmV0!\"",
-            "azure_blob.connection_string = (secret): a key of an account is base64",
+            "azure_blob.connection_string = (secret): the account key is not base64",
         ),
         (
             "",
@@ -623,7 +624,7 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
         (
             "",
             "account = \"acct\"\nkey = \"c2VjcmV0\"\ncontainer = \"Locks\"",
-            "azure_blob.container = \"Locks\": a container has 3 to 63",
+            "azure_blob.container = \"Locks\": \"Locks\" is not a container name",
         ),
     ] {
         let error = azure_blob(before, table, &[]).unwrap_err();
@@ -635,9 +636,45 @@ fn what_is_wrong_with_a_blob_s_lease_is_told_with_its_key_and_no_secret() {
          account = \"acct\"\nkey = \"c2VjcmV0\"",
         &[],
     );
-    let told = "not \"Billing_1\"; name another one as azure_blob.container";
+    let told = "name another one as azure_blob.container";
     assert!(
         error.as_ref().is_err_and(|error| error.contains(told)),
         "{error:?}"
     );
+}
+
+#[test]
+fn an_observer_s_configuration_needs_no_settings_of_a_member() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let peers = "election = \"a\"\nstrategy = \"bully\"\n[bully]\npeers = [\"1=http://a:1\", \"2=http://b:1\"]\n\
+                 key_file = \"/nowhere\"";
+    fs::write(&path, peers).unwrap();
+    let error = Config::load(&path).unwrap_err().to_string();
+    assert!(error.contains("bully.node is not set"), "{error}");
+    let config = Config::load_for_observer(&path).unwrap();
+    assert_eq!(config.strategy().name(), "bully");
+}
+
+#[test]
+fn timings_in_code_adjust_those_of_the_file() {
+    let file = "election = \"a\"\nlease_duration = \"6s\"\nstop_grace = \"500ms\"";
+    let config = Config::from_toml(file).unwrap();
+    let adjusted = config.with_adjusted_timings(|timings| crate::TimingsOptions {
+        progress_deadline: Some(Duration::from_secs(2)),
+        ..timings
+    });
+    let timings = *adjusted.as_ref().unwrap().timings();
+    assert_eq!(timings.lease_duration(), Duration::from_secs(6));
+    assert_eq!(timings.stop_grace(), Duration::from_millis(500));
+    assert_eq!(timings.progress_deadline(), Some(Duration::from_secs(2)));
+    // The renew interval was never set, so it follows from the new lease duration.
+    let longer = adjusted
+        .unwrap()
+        .with_adjusted_timings(|timings| crate::TimingsOptions {
+            lease_duration: Some(Duration::from_secs(12)),
+            ..timings
+        });
+    let interval = longer.unwrap().timings().renew_interval();
+    assert!(interval > timings.renew_interval());
 }

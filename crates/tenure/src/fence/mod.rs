@@ -1,39 +1,39 @@
-//! Fencing: receivers check epochs, so that what an old leader still sends is refused.
+//! Fencing: receivers check epochs and reject the writes of a stale leader.
 //!
-//! A lease can't stop a write that is already on its way: a leader may be frozen between its check
-//! and its write, for longer than its lease. Only the receiver can refuse it then. Every leader
-//! sends its [epoch](crate::Leadership::epoch) along, and the receiver takes no epoch that is
-//! smaller than one it has seen:
+//! A lease can't stop a write that is already on its way: a leader may freeze between its check and
+//! its write, for longer than its lease. Only the receiver can reject the write then. Each leader
+//! sends its [epoch](crate::Leadership::epoch) with each write, and the receiver rejects an epoch that
+//! is smaller than one it has seen:
 //!
 //! ```text
-//! leader, epoch 7   ---frozen---------------------------- write (7) --> refused: 9 was seen
-//! leader, epoch 9        elected --- write (9) --> taken
+//! leader, epoch 7   ---frozen---------------------------- write (7) --> rejected: 9 was seen
+//! leader, epoch 9        elected --- write (9) --> accepted
 //!                                    the gate is at 9 from here on
 //! ```
 //!
-//! | where the data lives | what fences it |
+//! | the data live | the fence |
 //! |---|---|
 //! | behind your own HTTP service | `FenceLayer` before the routes that write (feature `tower`), [`Fenced`] at the client |
-//! | in the memory of your process | a [`Gate`], checked under the lock of what it guards |
+//! | in the memory of your process | a [`Gate`], checked under the lock of the data |
 //! | in a SQL database | one statement, [below](#sql) |
 //! | in an object store | compare and put, [below](#object-stores) |
 //!
 //! # What a fence does not do
 //!
-//! - **It has to be where the data is.** A gate in memory guards what this process alone writes. Two
-//!   instances of a receiver have two gates, and the second one has not seen what the first has: let
-//!   the database that they share do it.
+//! - **It must be where the data are.** A gate in memory guards data that this process alone writes. Two
+//!   instances of a receiver have two gates, and one has not seen the epochs of the other: use the
+//!   database that they share.
 //! - **It forgets at a restart**, unless it is [started](Gate::starting_at) from an epoch that was
-//!   kept with the data. A gate that starts at nothing takes the first epoch that comes.
+//!   stored with the data. A new gate accepts any first epoch.
 //! - **It must be one step with the write.** Between "admitted" and "written" a newer epoch may come
 //!   and write first. Check again (`Admission::check`) under the lock, or in the transaction,
 //!   that the write itself needs.
-//! - **It orders reigns, not requests.** Equal epochs are admitted: a leader's own retries and
-//!   reorderings are the receiver's business (give requests a key, and take each key once).
-//! - **It does not refuse the old leader before the new one was here.** A leader that must shut its
-//!   predecessor out at once sends something first.
-//! - **It is no authentication.** Whoever can send the greatest epoch shuts everybody else out. Check
-//!   who is asking first.
+//! - **It orders terms, not requests.** Equal epochs are admitted: the receiver must handle a leader's
+//!   own retries and reorderings (give requests a key, and accept each key once).
+//! - **It rejects the old leader only after the first request of the new one.** A leader that must
+//!   exclude its predecessor at once sends a request first.
+//! - **It is not authentication.** A sender of the greatest epoch excludes all others. Authenticate
+//!   requests first.
 //! - **Epochs of different elections don't compare.** One election, one gate.
 //!
 //! # SQL
@@ -42,7 +42,7 @@
 //!
 //! ```sql
 //! UPDATE fences SET epoch = :epoch WHERE election = :election AND epoch <= :epoch;
-//! -- 1 row changed: write, and commit. 0 rows: a newer leader was here; roll back and stop.
+//! -- 1 row changed: write, and commit. 0 rows: a newer leader has written; roll back and stop.
 //! ```
 //!
 //! The row's lock makes the check and everything after it one step, at any level of isolation. (Count
@@ -63,13 +63,13 @@
 //!
 //! ```text
 //! HEAD object                 -> ETag "e1", tenure-epoch 7     mine is smaller: stop
-//! PUT object, If-Match: "e1", tenure-epoch: 9                  412: somebody wrote; look again
-//! PUT object, If-None-Match: *, tenure-epoch: 9                for an object that is not there yet
+//! PUT object, If-Match: "e1", tenure-epoch: 9                  412: the object has changed; read again
+//! PUT object, If-None-Match: *, tenure-epoch: 9                for an object that does not exist
 //! ```
 //!
 //! This fences one object. Where a job writes many, put them under names that have the epoch in them,
-//! and make one small object, fenced like this, say which of them count. A put or a delete without
-//! its condition goes around the fence.
+//! and list the valid ones in one small object, fenced like this. A put or a delete without its
+//! condition bypasses the fence.
 
 mod stamp;
 

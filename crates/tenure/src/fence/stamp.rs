@@ -1,4 +1,4 @@
-//! Requests that carry their epoch.
+//! Requests with the leader's epoch.
 
 use reqwest::RequestBuilder;
 use reqwest::header::{HeaderMap, HeaderValue};
@@ -6,13 +6,15 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use super::{ELECTION_HEADER, EPOCH_HEADER};
 use crate::leadership::{Leadership, NotLeading};
 
-/// Stamps a request with the epoch of the leader that sends it.
+/// Adds the epoch of the leader to a request.
+///
+/// Implemented for `reqwest`. The trait is open: implement it for the requests of other HTTP clients.
 pub trait Fenced: Sized {
-    /// The request with the headers [`EPOCH_HEADER`] and [`ELECTION_HEADER`], if this process leads
-    /// now. What the request had there before is replaced.
+    /// Adds the headers [`EPOCH_HEADER`] and [`ELECTION_HEADER`] if this process leads now, and
+    /// replaces those that the request has.
     ///
-    /// Call it last, right before sending. The request may still arrive after the term: that is what
-    /// the receiver's fence is for.
+    /// Call it last, right before sending. The request may still arrive after the term, so the
+    /// receiver needs a fence.
     ///
     /// # Errors
     ///
@@ -41,7 +43,7 @@ impl Fenced for RequestBuilder {
     fn fenced(self, leadership: &Leadership) -> Result<Self, NotLeading> {
         let mut headers = HeaderMap::new();
         headers.insert(EPOCH_HEADER, leadership.check()?.get().into());
-        // The letters of a name all go into a header.
+        // All characters of a name are valid in a header.
         if let Ok(election) = HeaderValue::try_from(leadership.election().to_string()) {
             headers.insert(ELECTION_HEADER, election);
         }

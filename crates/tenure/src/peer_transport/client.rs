@@ -1,4 +1,4 @@
-//! Carries messages to one member, one request at a time.
+//! Sends messages to one member, one request at a time.
 
 use std::error::Error as _;
 use std::io;
@@ -13,26 +13,28 @@ use super::age::PeerClock;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, Answerer, Envelope, MAX_ANSWER_BYTES, VERSION};
 use super::inbox::PeerEvent;
-use super::mac::{Mac, SEAL_HEADER};
+use super::mac::{MAC_HEADER, Mac};
 use super::problem::{PeerErrorCode, PeerProblem};
 use super::send_queue::{Queued, SendQueue};
+use crate::http::{self, HttpClientError};
+use crate::root_certificates::RootCertificates;
 
-/// After so long a request is the last one on its connection. What can be reached over an old
-/// connection alone (an old process behind a proxy, an address that has moved) must not look healthy
-/// for ever.
+/// After this time a request is the last one on its connection. A member that can be reached over
+/// an old connection alone (an old process behind a proxy, an address that has moved) must not look
+/// healthy for ever.
 const CONNECTION_LIFE: Duration = Duration::from_secs(10);
 
-/// After so long without a request a connection is closed: sooner than the other member would.
+/// After this time without a request a connection is closed: sooner than the other member would.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Carries messages to one member.
+/// Sends messages to one member.
 pub(super) struct Client {
     http: reqwest::Client,
     endpoint: Arc<PeerEndpoint>,
     queue: Arc<SendQueue>,
     to: NodeId,
     url: Url,
-    /// The member's clock, once it has told it.
+    /// The member's clock, once an answer has told its time.
     clock: Option<PeerClock>,
     number: u64,
     fresh_since: Instant,
@@ -44,26 +46,25 @@ pub(super) struct Client {
 enum Trouble {
     Refused(PeerErrorCode),
     Unreachable,
-    Unsealed,
+    Unauthenticated,
     Nonsense,
 }
 
 impl Client {
     /// The HTTP client that all of them share.
-    pub(super) fn http() -> reqwest::Result<reqwest::Client> {
-        reqwest::Client::builder()
-            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+    pub(super) fn http<'a>(
+        urls: impl IntoIterator<Item = &'a Url>,
+    ) -> Result<reqwest::Client, HttpClientError> {
+        let client = http::plain_client()
             // HTTP/1.1: a request that times out closes its connection, so that the next one has
             // another.
             .http1_only()
             .retry(reqwest::retry::never())
-            .redirect(reqwest::redirect::Policy::none())
-            // What a proxy refuses says nothing of a member.
-            .no_proxy()
             .tcp_nodelay(true)
             .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(1)
-            .build()
+            .pool_max_idle_per_host(1);
+        let uses_tls = urls.into_iter().any(|url| url.scheme() == "https");
+        Ok(http::with_tls(client, &RootCertificates::system(), uses_tls)?.build()?)
     }
 
     pub(super) fn new(
@@ -96,13 +97,13 @@ impl Client {
     pub(super) async fn run(mut self) {
         loop {
             let queued = self.queue.next().await;
-            self.carry(queued).await;
+            self.deliver(queued).await;
         }
     }
 
-    /// Sends one message. The first one to a process that has just started is refused as late, and
-    /// says what time it is there: then it is sent again.
-    async fn carry(&mut self, queued: Queued) {
+    /// Sends one message. The first one to a process that has just started is refused as late, with
+    /// the time there: then it is sent again.
+    async fn deliver(&mut self, queued: Queued) {
         for _ in 0..2 {
             if self.endpoint.clock.now() > queued.made + self.endpoint.lifetime {
                 self.endpoint.counters.expired.add();
@@ -113,15 +114,15 @@ impl Client {
             }
         }
         self.endpoint.counters.refused_by_peers.add();
-        self.in_trouble(
+        self.log_trouble(
             Trouble::Refused(PeerErrorCode::Late),
-            "it is too slow to tell the time",
+            "its answers are too slow to learn its time",
         );
     }
 
     async fn attempt(&mut self, queued: &Queued) -> Outcome {
         let body = serde_json::to_vec(&self.envelope(queued)).unwrap_or_default();
-        let seal = self
+        let mac = self
             .endpoint
             .mac
             .of_request(&self.endpoint.message_path(), &body);
@@ -132,8 +133,8 @@ impl Client {
             .timeout(self.endpoint.lifetime)
             .header(CONTENT_TYPE, "application/json")
             .body(body);
-        if let Some(seal) = &seal {
-            request = request.header(SEAL_HEADER, seal);
+        if let Some(mac) = &mac {
+            request = request.header(MAC_HEADER, mac);
         }
         if asked > self.fresh_since + CONNECTION_LIFE {
             request = request.header(CONNECTION, "close");
@@ -145,13 +146,13 @@ impl Client {
             Err(error) => Err(error),
         };
         match answered {
-            Ok(raw) => self.take(&raw, &seal.unwrap_or_default(), asked),
+            Ok(raw) => self.handle_answer(&raw, &mac.unwrap_or_default(), asked),
             Err(error) => {
                 self.endpoint.counters.failed.add();
                 if is_refused(&error) {
-                    self.endpoint.tell(PeerEvent::Refused(self.to));
+                    self.endpoint.notify(PeerEvent::Refused(self.to));
                 }
-                self.in_trouble(Trouble::Unreachable, &reason(&error));
+                self.log_trouble(Trouble::Unreachable, &reason(&error));
                 Outcome::Done
             }
         }
@@ -172,20 +173,22 @@ impl Client {
             good_until: self
                 .clock
                 .map(|clock| clock.good_until(queued.made, endpoint.lifetime)),
-            runs_twice: endpoint.heard_twice(self.to),
+            runs_twice: endpoint.duplicate_start(self.to),
             payload: queued.payload.clone(),
         }
     }
 
-    fn take(&mut self, raw: &Raw, request: &str, asked: Instant) -> Outcome {
+    fn handle_answer(&mut self, raw: &Raw, request: &str, asked: Instant) -> Outcome {
         let expected = self.endpoint.mac.of_answer(request, raw.status, &raw.body);
-        if !Mac::is_good(expected.as_deref(), raw.seal.as_deref()) {
-            self.endpoint.counters.answers_unsealed.add();
-            // Whoever it is may say why; nothing is believed of it.
-            let said = serde_json::from_slice::<PeerProblem>(&raw.body);
-            let said = said.map_or_else(|_| "no reason".into(), |problem| problem.detail);
-            let detail = format!("status {}, and it says {said:?}", raw.status);
-            self.in_trouble(Trouble::Unsealed, &detail);
+        if !Mac::is_good(expected.as_deref(), raw.mac.as_deref()) {
+            self.endpoint.counters.answers_unauthenticated.add();
+            // An unauthenticated answer may carry a reason for the log; nothing else of it is
+            // believed.
+            let reason_given = serde_json::from_slice::<PeerProblem>(&raw.body);
+            let reason_given =
+                reason_given.map_or_else(|_| "no reason".into(), |problem| problem.detail);
+            let detail = format!("status {}, reason {reason_given:?}", raw.status);
+            self.log_trouble(Trouble::Unauthenticated, &detail);
             return Outcome::Done;
         }
         if raw.status == 200 {
@@ -194,20 +197,20 @@ impl Client {
                     self.endpoint.counters.answered.add();
                     self.trouble = None;
                     self.learn_time(answer.member);
-                    self.endpoint.take_answer(answer, asked);
+                    self.endpoint.handle_answer(answer, asked);
                 }
                 Ok(answer) => {
                     let detail = format!("member {} answers there", answer.member.node);
-                    self.nonsense(&detail);
+                    self.handle_nonsense(&detail);
                 }
-                Err(error) => self.nonsense(&error.to_string()),
+                Err(error) => self.handle_nonsense(&error.to_string()),
             }
             return Outcome::Done;
         }
         match serde_json::from_slice::<PeerProblem>(&raw.body) {
             Ok(problem) => self.refused(&problem),
             Err(_) => {
-                self.nonsense(&format!("status {}", raw.status));
+                self.handle_nonsense(&format!("status {}", raw.status));
                 Outcome::Done
             }
         }
@@ -227,9 +230,10 @@ impl Client {
             PeerErrorCode::OlderStart | PeerErrorCode::RunsTwice
         ) {
             let detail = problem.detail.clone();
-            self.endpoint.impostor(self.to, problem.code, detail);
+            self.endpoint
+                .report_duplicate(self.to, problem.code, detail);
         }
-        self.in_trouble(Trouble::Refused(problem.code), &problem.detail);
+        self.log_trouble(Trouble::Refused(problem.code), &problem.detail);
         Outcome::Done
     }
 
@@ -241,42 +245,42 @@ impl Client {
         });
     }
 
-    fn nonsense(&mut self, detail: &str) {
+    fn handle_nonsense(&mut self, detail: &str) {
         self.endpoint.counters.failed.add();
-        self.in_trouble(Trouble::Nonsense, detail);
+        self.log_trouble(Trouble::Nonsense, detail);
     }
 
-    fn in_trouble(&mut self, trouble: Trouble, detail: &str) {
+    fn log_trouble(&mut self, trouble: Trouble, detail: &str) {
         let (peer, url) = (self.to, &self.url);
         if self.trouble.replace(trouble) != Some(trouble) {
-            tracing::warn!(%peer, %url, ?trouble, error = detail, "a message did not get through");
+            tracing::warn!(%peer, %url, ?trouble, error = detail, "a message was not delivered");
         }
     }
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
     AskAgain,
 }
 
-/// An answer as it came.
+/// An answer before it is checked.
 struct Raw {
     status: u16,
-    seal: Option<String>,
+    mac: Option<String>,
     body: Vec<u8>,
 }
 
 async fn read(mut response: Response) -> reqwest::Result<Raw> {
-    let seal = response.headers().get(SEAL_HEADER);
+    let mac = response.headers().get(MAC_HEADER);
     let mut raw = Raw {
         status: response.status().as_u16(),
-        seal: seal.map(|seal| seal.to_str().unwrap_or_default().to_owned()),
+        mac: mac.map(|mac| mac.to_str().unwrap_or_default().to_owned()),
         body: Vec::new(),
     };
     while let Some(chunk) = response.chunk().await? {
-        // A longer one is cut off, and its seal is wrong then.
+        // A longer answer is cut off, and its MAC is wrong then.
         let room = MAX_ANSWER_BYTES - raw.body.len();
         raw.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {

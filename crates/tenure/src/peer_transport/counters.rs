@@ -1,4 +1,4 @@
-//! What was carried, and what was not.
+//! Counters of messages.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::problem::PeerErrorCode;
 
-/// What was carried since the member started, and what was not.
+/// Messages and requests since the member started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Requests to other members that were begun; one more for each that had to learn the time
-    /// there first.
+    /// Requests to other members that were begun; one more for each request that first had to learn
+    /// the time there.
     pub sent: u64,
     /// Of these, those that the other member took.
     pub answered: u64,
@@ -20,8 +20,8 @@ pub struct Counters {
     pub refused_by_peers: u64,
     /// Of these, those without an answer in time.
     pub failed: u64,
-    /// Of these, those whose answer had no seal, or a wrong one.
-    pub answers_unsealed: u64,
+    /// Of these, those whose answer had no MAC, or a wrong one.
+    pub answers_unauthenticated: u64,
     /// Messages that were too old before they could be sent.
     pub expired: u64,
     /// Messages that a newer one of the same kind replaced before they could be sent.
@@ -39,7 +39,7 @@ pub(super) struct Tally {
     pub(super) answered: Count,
     pub(super) refused_by_peers: Count,
     pub(super) failed: Count,
-    pub(super) answers_unsealed: Count,
+    pub(super) answers_unauthenticated: Count,
     pub(super) expired: Count,
     pub(super) replaced: Count,
     pub(super) taken: Count,
@@ -75,7 +75,7 @@ impl Tally {
             answered: self.answered.get(),
             refused_by_peers: self.refused_by_peers.get(),
             failed: self.failed.get(),
-            answers_unsealed: self.answers_unsealed.get(),
+            answers_unauthenticated: self.answers_unauthenticated.get(),
             expired: self.expired.get(),
             replaced: self.replaced.get(),
             taken: self.taken.get(),

@@ -1,4 +1,4 @@
-//! This member: who it is, and what it lets in.
+//! This member's identity, and the checks of requests to it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use super::age::{GoodUntil, time_ms};
 use super::counters::Tally;
 use super::envelope::{Answer, Answerer, Envelope, Payload, Start, VERSION, Versioned};
 use super::fingerprint::Fingerprint;
-use super::inbox::{DuplicateMember, Incoming, PeerEvent, Reply};
+use super::inbox::{DuplicateMember, IncomingMessage, PeerEvent, Reply};
 use super::mac::Mac;
 use super::problem::{PeerErrorCode, Refusal};
 use super::replay_guard::ReplayGuard;
@@ -31,7 +31,7 @@ pub(super) struct PeerEndpoint {
     pub(super) clock: Clock,
     pub(super) counters: Tally,
     peers: BTreeSet<NodeId>,
-    visitors: Mutex<ReplayGuard>,
+    replay_guard: Mutex<ReplayGuard>,
     events: mpsc::Sender<PeerEvent>,
 }
 
@@ -51,18 +51,18 @@ impl PeerEndpoint {
             clock: setup.clock.clone(),
             counters: Tally::default(),
             peers: setup.peers.keys().copied().collect(),
-            visitors: Mutex::default(),
+            replay_guard: Mutex::default(),
             events,
         }
     }
 
-    /// The path of the route for messages, as it stands in seals: whatever the application put
-    /// before it.
+    /// The path of the message route as it stands in MACs, whatever prefix the application mounts
+    /// it under.
     pub(super) fn message_path(&self) -> String {
         format!("/v1/peers/{}/message", self.cluster)
     }
 
-    /// Who answers, now.
+    /// This member and its time, for an answer.
     pub(super) fn answerer(&self) -> Answerer {
         Answerer {
             node: self.me,
@@ -78,13 +78,13 @@ impl PeerEndpoint {
         }
     }
 
-    /// A hint: if the driver is behind, it does without.
-    pub(super) fn tell(&self, event: PeerEvent) {
+    /// Hands an event to the driver. A driver that is behind may miss it.
+    pub(super) fn notify(&self, event: PeerEvent) {
         let _ = self.events.try_send(event);
     }
 
-    /// Lets a request in whose seal was good, or refuses it and changes nothing. What the driver says
-    /// to its sender at once comes out of the receiver.
+    /// Admits a request whose MAC was good, or refuses it and changes nothing. The driver's reply
+    /// comes out of the receiver.
     pub(super) fn admit(
         &self,
         body: &[u8],
@@ -92,16 +92,19 @@ impl PeerEndpoint {
         let envelope = self.open(body)?;
         let (from, start) = (envelope.from, envelope.start());
         let good_until = self.check_age(&envelope)?;
-        // Of an earlier start it says nothing any more.
+        // A report about an earlier start means nothing any more.
         if envelope.runs_twice == Some(self.start.incarnation) {
             let (me, start) = (self.me, self.start.incarnation);
-            let detail = format!("two processes say that they are start {start} of member {me}");
-            self.impostor(from, PeerErrorCode::RunsTwice, detail);
+            let detail = format!("two processes claim to be start {start} of member {me}");
+            self.report_duplicate(from, PeerErrorCode::RunsTwice, detail);
         }
-        let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(refusal) = visitors.check(from, start, envelope.number) {
+        let mut replay_guard = self
+            .replay_guard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Err(refusal) = replay_guard.check(from, start, envelope.number) {
             if refusal.code == PeerErrorCode::RunsTwice {
-                visitors.runs_twice(from);
+                replay_guard.mark_duplicate(from);
             }
             return Err(refusal);
         }
@@ -112,10 +115,10 @@ impl PeerEndpoint {
             };
             Refusal::new(PeerErrorCode::Unavailable, detail)
         })?;
-        visitors.took(from, start, envelope.number);
+        replay_guard.admit(from, start, envelope.number);
         let (response, answer) = oneshot::channel();
         // Under the lock: messages go to the driver in the order of their numbers.
-        permit.send(PeerEvent::Message(Incoming {
+        permit.send(PeerEvent::Message(IncomingMessage {
             from,
             incarnation: start.incarnation,
             payload: envelope.payload,
@@ -126,7 +129,7 @@ impl PeerEndpoint {
         Ok((from, answer))
     }
 
-    /// Reads a request that is for this member, from one that may write to it.
+    /// Reads a request for this member, from a member that may write to it.
     fn open(&self, body: &[u8]) -> Result<Envelope, Refusal> {
         let malformed =
             |error: serde_json::Error| Refusal::new(PeerErrorCode::Malformed, error.to_string());
@@ -143,7 +146,7 @@ impl PeerEndpoint {
             return Err(self.unknown_cluster(&envelope.cluster));
         }
         if from == self.me {
-            return Err(self.meet_myself(&envelope));
+            return Err(self.refuse_own_number(&envelope));
         }
         if to != self.me {
             let detail = format!(
@@ -157,7 +160,7 @@ impl PeerEndpoint {
         }
         if envelope.config != self.fingerprint.hash() {
             let detail = format!(
-                "member {from} is set up in another way than member {}: {}",
+                "member {from} has other settings than member {}: {}",
                 self.me, self.fingerprint
             );
             return Err(Refusal::new(PeerErrorCode::ConfigDiffers, detail));
@@ -165,37 +168,40 @@ impl PeerEndpoint {
         Ok(envelope)
     }
 
-    /// A message with this member's own number: its own, which came back, or of another process.
-    fn meet_myself(&self, envelope: &Envelope) -> Refusal {
+    /// A message with this member's own number: its own, which came back, or another process's.
+    fn refuse_own_number(&self, envelope: &Envelope) -> Refusal {
         let (me, to) = (self.me, envelope.to);
-        // An older start may be this member's last life, of which something was still under way.
+        // An older start may be this member's last one, of which a message was still under way.
         if envelope.instance == self.start.instance || envelope.incarnation < self.start.incarnation
         {
             let detail = format!("the address of member {to} leads back to member {me}");
             return Refusal::new(PeerErrorCode::Misdirected, detail);
         }
         let detail = format!("another process is member {me}, too");
-        self.impostor(me, PeerErrorCode::RunsTwice, detail.clone());
+        self.report_duplicate(me, PeerErrorCode::RunsTwice, detail.clone());
         Refusal::new(PeerErrorCode::RunsTwice, detail)
     }
 
-    /// The start as which two processes of this member were heard. They are told with every request:
-    /// one that only answers would not learn of it.
-    pub(super) fn heard_twice(&self, node: NodeId) -> Option<Incarnation> {
-        let visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
-        visitors.heard_twice(node)
+    /// The start of this member of which two processes were heard. They learn it with every
+    /// request: a process that only answers would not learn it otherwise.
+    pub(super) fn duplicate_start(&self, node: NodeId) -> Option<Incarnation> {
+        let replay_guard = self
+            .replay_guard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        replay_guard.duplicate_start(node)
     }
 
-    /// Somebody has seen another process with this member's number.
-    pub(super) fn impostor(&self, seen_by: NodeId, code: PeerErrorCode, detail: String) {
+    /// Another member has seen another process with this member's number.
+    pub(super) fn report_duplicate(&self, seen_by: NodeId, code: PeerErrorCode, detail: String) {
         let remedy = match code {
             PeerErrorCode::OlderStart => {
-                "stop the older process; if there is only one, its state folder is an old copy: give it \
+                "stop the older process; if there is only one, its state directory is an old copy: give it \
                  the right one, or a new number"
             }
-            _ => "stop one of the two; each member needs a number and a state folder of its own",
+            _ => "stop one of the two; each member needs its own number and state directory",
         };
-        self.tell(PeerEvent::Duplicate(DuplicateMember {
+        self.notify(PeerEvent::Duplicate(DuplicateMember {
             seen_by,
             detail,
             remedy,
@@ -219,27 +225,30 @@ impl PeerEndpoint {
             let over = now_ms - time_ms;
             return late(format!("the message of member {from} is {over} ms too old"));
         }
-        // Nobody can make a message good for longer than a lifetime, whatever it says.
+        // No sender can make a message good for longer than a lifetime.
         let left = Duration::from_millis(time_ms - now_ms).min(self.lifetime);
         Ok(now + left)
     }
 
-    /// Takes an answer that was checked to be one to this member's request, if it is the newest
-    /// process of the other member that gives it.
-    pub(super) fn take_answer(&self, answer: Answer, asked: Instant) {
+    /// Takes an answer that was checked to belong to this member's request, if the newest process
+    /// of the other member gives it.
+    pub(super) fn handle_answer(&self, answer: Answer, asked: Instant) {
         let Answer { member, payloads } = answer;
         let start = member.start();
-        let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(refusal) = visitors.check_start(member.node, start) {
+        let mut replay_guard = self
+            .replay_guard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Err(refusal) = replay_guard.check_start(member.node, start) {
             if refusal.code == PeerErrorCode::RunsTwice {
-                visitors.runs_twice(member.node);
+                replay_guard.mark_duplicate(member.node);
             }
             return self.counters.refused(refusal.code);
         }
-        visitors.answered(member.node, start);
+        replay_guard.handle_answer(member.node, start);
         for payload in payloads {
-            // As if it were lost, if the driver is too far behind.
-            self.tell(PeerEvent::Message(Incoming {
+            // A driver that is too far behind loses it, like a message on the network.
+            self.notify(PeerEvent::Message(IncomingMessage {
                 from: member.node,
                 incarnation: start.incarnation,
                 payload,

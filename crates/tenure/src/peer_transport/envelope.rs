@@ -1,4 +1,4 @@
-//! What stands in a request and in an answer.
+//! The bodies of requests and answers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::leadership::check_metadata;
 /// The version of the protocol that this member speaks.
 pub(super) const VERSION: u32 = 1;
 
-/// Largest body of a request. The longest message, an attendance list of 31 members, has under 1 KiB.
+/// Largest body of a request. The longest message, an attendance list of 31 members, has under 1
+/// KiB.
 pub(super) const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
 /// Largest metadata in a request, as JSON. The rest of the longest request has under 1 KiB.
@@ -20,19 +21,19 @@ const MAX_METADATA_JSON_BYTES: usize = MAX_REQUEST_BYTES - 1024;
 /// Largest body of an answer that is read.
 pub(crate) const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// What a leader says about itself, with the renewals of its term.
+/// The leader's metadata, which go with the renewals of its term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaderMetadata {
     /// The term.
     pub(crate) epoch: Epoch,
-    /// As much as fits: see [`LeaderMetadata::check`].
+    /// At most as much as [`LeaderMetadata::check`] accepts.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
 impl LeaderMetadata {
-    /// Whether these metadata may be said: at most 4 KiB, as in a store, and in JSON no more than a
-    /// request has room for.
+    /// Checks that these metadata may be sent: at most 4 KiB, as in a store, and in JSON no more
+    /// than a request has room for.
     pub(crate) fn check(metadata: &BTreeMap<String, String>) -> Result<(), String> {
         check_metadata(metadata)?;
         let in_json = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
@@ -46,15 +47,15 @@ impl LeaderMetadata {
     }
 }
 
-/// What one member says to another.
+/// A message from one member to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Payload {
-    /// Of the election.
+    /// A message of the election.
     Election(bully::PeerMessage),
-    /// Of the failure detector.
+    /// A message of the failure detector.
     Detector(detector::DetectorMessage),
-    /// Of the leader, about itself.
+    /// The leader's metadata.
     Metadata(LeaderMetadata),
 }
 
@@ -85,7 +86,7 @@ pub(super) struct Start {
 pub(super) struct Envelope {
     pub(super) version: u32,
     pub(super) cluster: String,
-    /// The hash of what all must have set alike.
+    /// The hash of the settings that all members must have alike.
     pub(super) config: String,
     pub(super) from: NodeId,
     pub(super) incarnation: Incarnation,
@@ -95,7 +96,7 @@ pub(super) struct Envelope {
     pub(super) number: u64,
     /// Null while the receiver's clock is not known.
     pub(super) good_until: Option<GoodUntil>,
-    /// The start of the receiver as which the sender has heard two processes.
+    /// The start of the receiver of which the sender has heard two processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) runs_twice: Option<Incarnation>,
     pub(super) payload: Payload,
@@ -116,7 +117,7 @@ pub(super) struct Versioned {
     pub(super) version: u32,
 }
 
-/// Who answers, and what time it is there.
+/// The member that answers, and its time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answerer {
@@ -140,6 +141,6 @@ impl Answerer {
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
     pub(super) member: Answerer,
-    /// What the member says at once.
+    /// The driver's reply.
     pub(super) payloads: Vec<Payload>,
 }

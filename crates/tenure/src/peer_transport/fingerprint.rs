@@ -1,4 +1,4 @@
-//! What all members must have set alike.
+//! The settings that all members must have alike.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tenure_core::detector::Detection;
 
 use super::mac::hex;
 
-/// A short form of what all members must have set alike, to be compared in every message: members
+/// A short form of the settings that all members must have alike. Every message carries it: members
 /// that count different majorities, or keep promises for different times, must not elect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
@@ -17,7 +17,7 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of these settings, and of how members notice that one is gone.
+    /// The fingerprint of these settings and of the failure detection.
     pub(crate) fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let guarantee = match settings.guarantee() {
             GroupGuarantee::Quorum => "a quorum",
@@ -25,7 +25,7 @@ impl Fingerprint {
         };
         let members: Vec<String> = settings.members().iter().map(|id| id.to_string()).collect();
         let timings = settings.timings();
-        // The order is all that priorities say.
+        // Priorities only set the order.
         let text = format!(
             "members {} (best first), {guarantee}, lease {:?}, messages live {:?}, detection {detection}",
             members.join(" "),
@@ -36,7 +36,7 @@ impl Fingerprint {
         Self { hash, text }
     }
 
-    /// The short form, as it stands in messages.
+    /// The short form, for messages.
     pub(crate) fn hash(&self) -> &str {
         &self.hash
     }

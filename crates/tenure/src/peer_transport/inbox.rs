@@ -16,7 +16,7 @@ const CAPACITY: usize = 256;
 #[derive(Debug)]
 pub(crate) enum PeerEvent {
     /// A member has sent a message.
-    Message(Incoming),
+    Message(IncomingMessage),
     /// A member's machine refuses connections, or has closed the one that the member used: most likely
     /// its process is gone. A hint and no verdict, because it may be a proxy in between.
     Refused(NodeId),
@@ -26,7 +26,7 @@ pub(crate) enum PeerEvent {
 
 /// A message.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingMessage {
     /// The member that sent it.
     pub(crate) from: NodeId,
     /// In which of its starts.

@@ -1,4 +1,4 @@
-//! The listener of a member that serves its routes by itself.
+//! The listener of a member that serves its own routes.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -17,22 +17,22 @@ use super::endpoint::PeerEndpoint;
 use super::inbox::PeerEvent;
 use super::routes::body_time;
 
-/// Most connections at a time. A member has one to each other one, and a second one for a moment
-/// when it takes a fresh one; the rest is for those who look at the status.
+/// Most connections at a time. A member has one to each other member, and a second one for a moment
+/// when it opens a fresh one; the rest is for clients of the status route.
 pub(super) const MAX_CONNECTIONS: usize = 256;
 
-/// How long a connection on which a member has spoken may be idle, or take for a head.
+/// How long an authenticated connection may be idle, or take for a head.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
-/// How long a connection may take, besides the time for a body, until a member has spoken on it.
-/// Members speak at once, and looking at the status takes no longer.
-const STRANGER_TIME: Duration = Duration::from_secs(2);
+/// How long a connection may take, besides the time for a body, until a member has authenticated on
+/// it. Members do so at once, and reading the status takes no longer.
+const UNAUTHENTICATED_TIME: Duration = Duration::from_secs(2);
 
 /// Largest head, about; bodies are read in pieces.
 const BUFFER_BYTES: usize = 32 * 1024;
 
 /// How long to wait when the operating system has no file handle for another connection.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = StdListener::bind(address)?;
@@ -43,28 +43,28 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves until it is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<PeerEndpoint>) {
     let mut connections = JoinSet::new();
-    let mut seats = Seats::default();
+    let mut open = Connections::default();
     loop {
         while connections.try_join_next().is_some() {}
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::debug!(%error, "no connection was accepted");
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        // Without it an answer waits for more to be sent.
+        // Without it an answer waits for more data to send.
         let _ = stream.set_nodelay(true);
         let caller = Caller::default();
-        seats.make_room();
+        open.make_room();
         let task = connections.spawn(attend(
             stream,
             router.clone(),
             endpoint.clone(),
             caller.clone(),
         ));
-        seats.0.push(Seat { caller, task });
+        open.0.push(Connection { caller, task });
     }
 }
 
@@ -76,43 +76,47 @@ async fn attend(stream: TcpStream, router: Router, endpoint: Arc<PeerEndpoint>, 
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
-    let strange = async {
-        tokio::time::sleep(STRANGER_TIME + body_time(&endpoint)).await;
-        if !caller.is_stranger() {
+    let unauthenticated = async {
+        tokio::time::sleep(UNAUTHENTICATED_TIME + body_time(&endpoint)).await;
+        if !caller.is_unauthenticated() {
             std::future::pending().await
         }
     };
     tokio::select! {
         served = served => {
             if let Err(error) = served {
-                tracing::debug!(%error, "a connection broke");
+                tracing::debug!(%error, "a connection failed");
             }
         }
-        () = strange => tracing::debug!("no member has spoken on a connection"),
+        () = unauthenticated => tracing::debug!("no member has authenticated on a connection"),
     }
     if let Some(node) = caller.gone() {
-        endpoint.tell(PeerEvent::Refused(node));
+        endpoint.notify(PeerEvent::Refused(node));
     }
 }
 
-/// The connections there are, the oldest first.
+/// All connections, the oldest first.
 #[derive(Default)]
-struct Seats(Vec<Seat>);
+struct Connections(Vec<Connection>);
 
-struct Seat {
+struct Connection {
     caller: Caller,
     task: AbortHandle,
 }
 
-impl Seats {
-    /// Makes room for one more. It must never wait: who has no key could take all seats, and the
-    /// newcomer may be a member. So the oldest stranger goes, who has had the longest time to show a
-    /// key; if all are members, the oldest of them, who opens another one when it needs it.
+impl Connections {
+    /// Makes room for one more connection. It must never wait: callers without a key could take all
+    /// connections, and the new one may be a member's. So the oldest unauthenticated one is closed,
+    /// which has had the longest time to show a key; if all are members', the oldest of them,
+    /// because a member opens another one when it needs it.
     fn make_room(&mut self) {
-        self.0.retain(|seat| !seat.task.is_finished());
+        self.0.retain(|connection| !connection.task.is_finished());
         if self.0.len() >= MAX_CONNECTIONS {
-            let strange = self.0.iter().position(|seat| seat.caller.is_stranger());
-            self.0.remove(strange.unwrap_or(0)).task.abort();
+            let unauthenticated = self
+                .0
+                .iter()
+                .position(|connection| connection.caller.is_unauthenticated());
+            self.0.remove(unauthenticated.unwrap_or(0)).task.abort();
         }
     }
 }

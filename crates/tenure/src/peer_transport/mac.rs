@@ -1,4 +1,4 @@
-//! Who may take part: those who have the key.
+//! Authentication of members: those that have the key.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 
-/// The header that has the seal of a request or an answer.
-pub(super) const SEAL_HEADER: &str = "tenure-seal";
+/// The header with the MAC of a request or an answer.
+pub(super) const MAC_HEADER: &str = "tenure-mac";
 
-/// Fewest bytes of a key: what nobody can try out.
+/// Fewest bytes of a key: too many to guess.
 pub(super) const MIN_KEY_BYTES: usize = 16;
 
-/// The key that the members of a group share. Whoever has it can vote, and be elected.
+/// The key that the members of a group share. A holder of the key can vote, and be elected.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -37,54 +37,55 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The key is too short. Whoever configured it must make a longer one.
+/// The key is too short. The operator must make a longer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key has {bytes} bytes and must have at least {MIN_KEY_BYTES}")]
 pub struct KeyError {
-    /// How many were given.
+    /// The length of the key that was given.
     pub bytes: usize,
 }
 
-/// Seals what this member says, and checks the seals of others: HMAC-SHA256, in hexadecimal digits.
+/// Authenticates messages: HMAC-SHA256, in hexadecimal digits.
 pub(crate) struct Mac(Option<hmac::Key>);
 
 impl Mac {
-    /// Seals with this key.
+    /// Authenticates with this key.
     pub(crate) fn keyed(key: &Key) -> Self {
         Self(Some(hmac::Key::new(hmac::HMAC_SHA256, &key.0)))
     }
 
-    /// No seals: **whoever reaches this member can vote, and be elected.** Only for a network in which
-    /// that is wanted, and only when it was asked for by name.
+    /// Authenticates nothing: **any process that reaches this member can vote, and be elected.**
+    /// Only for a network in which that is wanted, and only when the configuration asks for it by
+    /// name.
     pub(crate) const fn insecure() -> Self {
         Self(None)
     }
 
-    /// The seal of a request.
+    /// The MAC of a request.
     pub(super) fn of_request(&self, path: &str, body: &[u8]) -> Option<String> {
-        self.seal(&["request", "POST", path], body)
+        self.compute(&["request", "POST", path], body)
     }
 
-    /// The seal of an answer. It is good for this one request, whose seal no other request has: a
+    /// The MAC of an answer. It is good for this one request, whose MAC no other request has: a
     /// message names its sender's process and has a number.
     pub(super) fn of_answer(&self, request: &str, status: u16, body: &[u8]) -> Option<String> {
-        self.seal(&["answer", request, &status.to_string()], body)
+        self.compute(&["answer", request, &status.to_string()], body)
     }
 
-    /// Whether a seal is the one that is `expected`; where none is expected, none may be there.
-    pub(super) fn is_good(expected: Option<&str>, seal: Option<&str>) -> bool {
-        match (expected, seal) {
+    /// Whether a MAC is the `expected` one; where none is expected, there must be none.
+    pub(super) fn is_good(expected: Option<&str>, mac: Option<&str>) -> bool {
+        match (expected, mac) {
             (None, None) => true,
-            // In constant time: how much of a wrong seal was right is nobody's business.
-            (Some(expected), Some(seal)) => {
-                verify_slices_are_equal(expected.as_bytes(), seal.as_bytes()).is_ok()
+            // In constant time: the comparison must not reveal how much of a wrong MAC was right.
+            (Some(expected), Some(mac)) => {
+                verify_slices_are_equal(expected.as_bytes(), mac.as_bytes()).is_ok()
             }
             _ => false,
         }
     }
 
-    /// None of the words has a line feed, so no two contents look alike.
-    fn seal(&self, words: &[&str], body: &[u8]) -> Option<String> {
+    /// None of the words has a line feed, so two different contents never give the same input.
+    fn compute(&self, words: &[&str], body: &[u8]) -> Option<String> {
         let mut context = hmac::Context::with_key(self.0.as_ref()?);
         for word in words {
             context.update(word.as_bytes());

@@ -1,8 +1,8 @@
-//! What goes between the members of an election among peers, and what each of them keeps on disk.
+//! Messages between the members of an election among peers, over HTTP, and the state that each of
+//! them keeps on disk.
 //!
-//! The rules of such an election are [`tenure_core::bully`]; this is the room that carries its
-//! messages, and those of the failure detectors, over HTTP. `docs/peers-protocol.md` has the wire
-//! format, every refusal and the state folder.
+//! [`tenure_core::bully`] has the rules of such an election. `docs/peers-protocol.md` has the wire
+//! format, every refusal and the state directory.
 
 mod transport;
 
@@ -37,11 +37,11 @@ pub(crate) use envelope::{LeaderMetadata, Payload};
 pub(crate) use fingerprint::Fingerprint;
 #[cfg(test)]
 pub(crate) use inbox::{DuplicateMember, Inbox};
-pub(crate) use inbox::{Incoming, PeerEvent, Reply};
+pub(crate) use inbox::{IncomingMessage, PeerEvent, Reply};
 pub(crate) use mac::Mac;
 pub(crate) use problem::PeerProblem;
 pub use routes::{PeerView, Status};
-pub use server::StartError;
+pub use server::ListenError;
 pub(crate) use server::{PeerServer, Setup};
 pub(crate) use state_file::{Opened, StateFile};
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Why a request is refused.
+//! Refusals of requests.
 
 use serde::{Deserialize, Serialize};
 
 use super::envelope::Answerer;
 
-/// A stable name for why a request was refused.
+/// A stable name for the reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PeerErrorCode {
     /// The body is no message of this version.
     Malformed,
-    /// No seal, or another key.
+    /// No MAC, or one by another key.
     Unauthenticated,
     /// The sender is none of the members.
     UnknownMember,
     /// Another group.
     UnknownCluster,
-    /// The sender is set up in another way.
+    /// The sender has other settings.
     ConfigDiffers,
     /// A newer process of the sender was heard.
     OlderStart,
@@ -28,11 +28,11 @@ pub(super) enum PeerErrorCode {
     Replayed,
     /// Too many bytes.
     TooLarge,
-    /// For somebody else.
+    /// The message is for another member.
     Misdirected,
     /// Another version of the protocol.
     VersionDiffers,
-    /// This member does not take messages now.
+    /// This member takes no messages now.
     Unavailable,
     /// A code of a newer version.
     #[serde(other)]
@@ -40,7 +40,7 @@ pub(super) enum PeerErrorCode {
 }
 
 impl PeerErrorCode {
-    /// All that this version knows.
+    /// All codes that this version knows.
     pub(super) const ALL: [Self; 13] = [
         Self::Malformed,
         Self::Unauthenticated,
@@ -100,10 +100,10 @@ impl PeerErrorCode {
     const fn title(self) -> &'static str {
         match self {
             Self::Malformed => "The message is malformed",
-            Self::Unauthenticated => "The seal is missing or wrong",
+            Self::Unauthenticated => "The MAC is missing or wrong",
             Self::UnknownMember => "The sender is not a member",
             Self::UnknownCluster => "There is no such group here",
-            Self::ConfigDiffers => "The members are not set up alike",
+            Self::ConfigDiffers => "The members have different settings",
             Self::OlderStart => "A newer start of the sender was heard",
             Self::RunsTwice => "The sender runs twice",
             Self::Late => "The message is too old",
@@ -117,7 +117,7 @@ impl PeerErrorCode {
     }
 }
 
-/// That a request is refused, and why. Nothing was changed by it.
+/// A refusal. The request has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) code: PeerErrorCode,
@@ -140,7 +140,7 @@ pub(crate) struct PeerProblem {
     status: u16,
     pub(crate) detail: String,
     pub(super) code: PeerErrorCode,
-    /// Who refuses, for those who have the key.
+    /// The member that refuses, for callers that have the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) member: Option<Answerer>,
 }

@@ -1,5 +1,6 @@
-//! What a member answers.
+//! The routes of a member.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,52 +20,55 @@ use super::caller::Caller;
 use super::counters::Counters;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
-use super::mac::{Mac, SEAL_HEADER};
+use super::mac::{MAC_HEADER, Mac};
 use super::problem::{PeerErrorCode, PeerProblem, Refusal};
 
 /// Shortest time for a body: over a bad line it comes in pieces.
 const MIN_BODY_TIME: Duration = Duration::from_secs(1);
 
-/// What a member tells those who look at it. The driver replaces it when something has changed.
+/// The status that a member shows. The driver replaces it when something has changed.
 ///
-/// A newer member may say more.
+/// A newer member may show more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
     /// The member.
     pub node: NodeId,
-    /// Which start of it this is.
+    /// Which start of the member this is.
     pub incarnation: Incarnation,
     /// Its strategy, as in its configuration.
     pub strategy: String,
-    /// What it does, in the machine's words; `elected` if it leads among the peers and waits for the
-    /// lease, `ending` if it leads no more and its task is not gone yet.
+    /// The name of the machine's state; `elected` if the member leads among the peers and waits for
+    /// the lease, `ending` if it leads no more and its task is not gone yet.
     pub role: String,
-    /// Whom it takes for the leader.
+    /// The leader that it knows.
     pub leader: Option<NodeId>,
     /// The leader's epoch.
     pub epoch: Option<Epoch>,
-    /// Without a quorum: the election that it obeys.
+    /// Without a quorum: the election that it has accepted or organises.
     pub election: Option<ElectionId>,
-    /// Whom it takes for down.
+    /// The members that it takes for down.
     pub suspects: Vec<NodeId>,
     /// With a quorum: whether it follows a leader, or reached a majority when it last tried.
     pub quorum: Option<bool>,
+    /// The leader's metadata.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
-/// What the status route tells.
+/// The body of the status route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PeerView {
-    /// What the member does.
+    /// The state of the member.
     #[serde(flatten)]
     pub status: Status,
-    /// What it has carried and refused.
+    /// Its counters.
     pub counters: Counters,
 }
 
 impl Status {
-    /// Of a member that has just started.
+    /// The status of a member that has just started.
     pub(crate) fn of(node: NodeId, incarnation: Incarnation) -> Self {
         Self {
             node,
@@ -76,6 +80,7 @@ impl Status {
             election: None,
             suspects: Vec::new(),
             quorum: None,
+            metadata: BTreeMap::new(),
         }
     }
 }
@@ -121,19 +126,23 @@ async fn message(
         Ok(body) => body,
         Err(refusal) => return refuse(endpoint, refusal, None),
     };
-    // First of all: of who has no key nothing is read.
-    let seal = match check_seal(endpoint, &headers, &body) {
-        Ok(seal) => seal,
+    // First of all: nothing is read from a caller without a key.
+    let mac = match check_mac(endpoint, &headers, &body) {
+        Ok(mac) => mac,
         Err(refusal) => return refuse(endpoint, refusal, None),
     };
     match endpoint.admit(&body) {
-        Ok((from, said)) => {
+        Ok((from, reply)) => {
             if let Some(caller) = &caller {
-                caller.spoke(from, &headers);
+                caller.authenticate(from, &headers);
             }
-            answer(endpoint, wait(said, endpoint.lifetime).await, &seal)
+            answer(
+                endpoint,
+                wait_for_reply(reply, endpoint.lifetime).await,
+                &mac,
+            )
         }
-        Err(refusal) => refuse(endpoint, refusal, Some(&seal)),
+        Err(refusal) => refuse(endpoint, refusal, Some(&mac)),
     }
 }
 
@@ -156,38 +165,34 @@ async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
     }
 }
 
-/// The seal of a request, if it is good; nothing where there are none.
-fn check_seal(
-    endpoint: &PeerEndpoint,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Result<String, Refusal> {
-    let mut seals = headers.get_all(SEAL_HEADER).iter();
-    let given = seals.next().map(|seal| seal.to_str().unwrap_or_default());
+/// The MAC of a request, if it is good; empty if the members have no key.
+fn check_mac(endpoint: &PeerEndpoint, headers: &HeaderMap, body: &[u8]) -> Result<String, Refusal> {
+    let mut macs = headers.get_all(MAC_HEADER).iter();
+    let given = macs.next().map(|mac| mac.to_str().unwrap_or_default());
     let expected = endpoint.mac.of_request(&endpoint.message_path(), body);
-    if seals.next().is_none() && Mac::is_good(expected.as_deref(), given) {
+    if macs.next().is_none() && Mac::is_good(expected.as_deref(), given) {
         return Ok(expected.unwrap_or_default());
     }
     let detail = match (&expected, given) {
-        (None, _) => "the message has a seal, and this member has no key".into(),
-        (_, None) => format!("the message has no seal (header {SEAL_HEADER})"),
-        _ => "the seal is wrong: another key, or the message was changed on its way".into(),
+        (None, _) => "the message has a MAC, and this member has no key".into(),
+        (_, None) => format!("the message has no MAC (header {MAC_HEADER})"),
+        _ => "the MAC is wrong: another key, or the message was changed on its way".into(),
     };
     Err(Refusal::new(PeerErrorCode::Unauthenticated, detail))
 }
 
-/// What the driver says at once. If it takes longer, it sends that by itself.
-async fn wait(
-    said: tokio::sync::oneshot::Receiver<Vec<Payload>>,
+/// The driver's reply. If it takes longer than a lifetime, the driver sends a request of its own.
+async fn wait_for_reply(
+    reply: tokio::sync::oneshot::Receiver<Vec<Payload>>,
     lifetime: Duration,
 ) -> Vec<Payload> {
-    match tokio::time::timeout(lifetime, said).await {
+    match tokio::time::timeout(lifetime, reply).await {
         Ok(Ok(payloads)) => payloads,
         _ => Vec::new(),
     }
 }
 
-fn answer(endpoint: &PeerEndpoint, payloads: Vec<Payload>, seal: &str) -> Response {
+fn answer(endpoint: &PeerEndpoint, payloads: Vec<Payload>, mac: &str) -> Response {
     let member = endpoint.answerer();
     let body = serde_json::to_vec(&Answer { member, payloads }).unwrap_or_default();
     respond(
@@ -195,17 +200,17 @@ fn answer(endpoint: &PeerEndpoint, payloads: Vec<Payload>, seal: &str) -> Respon
         StatusCode::OK,
         "application/json",
         body,
-        Some(seal),
+        Some(mac),
     )
 }
 
-fn refuse(endpoint: &PeerEndpoint, refusal: Refusal, seal: Option<&str>) -> Response {
+fn refuse(endpoint: &PeerEndpoint, refusal: Refusal, mac: Option<&str>) -> Response {
     endpoint.counters.refused(refusal.code);
     tracing::debug!(code = refusal.code.as_str(), "refused: {}", refusal.detail);
     let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    let problem = PeerProblem::new(refusal, seal.map(|_| endpoint.answerer()));
+    let problem = PeerProblem::new(refusal, mac.map(|_| endpoint.answerer()));
     let body = serde_json::to_vec(&problem).unwrap_or_default();
-    respond(endpoint, status, "application/problem+json", body, seal)
+    respond(endpoint, status, "application/problem+json", body, mac)
 }
 
 fn respond(
@@ -217,10 +222,10 @@ fn respond(
 ) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    let seal = request.and_then(|request| endpoint.mac.of_answer(request, status.as_u16(), &body));
-    // It is made of hexadecimal digits.
-    if let Some(Ok(seal)) = seal.map(HeaderValue::try_from) {
-        headers.insert(SEAL_HEADER, seal);
+    let mac = request.and_then(|request| endpoint.mac.of_answer(request, status.as_u16(), &body));
+    // A MAC is made of hexadecimal digits.
+    if let Some(Ok(mac)) = mac.map(HeaderValue::try_from) {
+        headers.insert(MAC_HEADER, mac);
     }
     (status, headers, body).into_response()
 }

@@ -1,4 +1,4 @@
-//! What waits to be sent to one member.
+//! The queue of messages to one member.
 
 use std::collections::VecDeque;
 use std::mem::{Discriminant, discriminant};
@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 use super::envelope::Payload;
 
-/// Messages that wait for the request before them, one of each kind: the queue can't grow beyond the
-/// number of kinds.
+/// Messages that wait for the request before them, one of each kind: the queue can't grow beyond
+/// the number of kinds.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     waiting: Mutex<VecDeque<Queued>>,
@@ -24,13 +24,13 @@ pub(super) struct SendQueue {
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) payload: Payload,
-    /// When the driver gave it away: its age counts from then.
+    /// When the driver handed it over: its age counts from then.
     pub(super) made: Instant,
 }
 
 impl SendQueue {
-    /// Adds a message. Whether it replaced one: of two of a kind the older one says nothing that the
-    /// receiver still needs, and it may be lost anyway.
+    /// Adds a message. Returns whether it replaced one: of two of a kind the older one tells
+    /// nothing that the receiver still needs, and any message may be lost anyway.
     pub(super) fn push(&self, payload: Payload, made: Instant) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = Kind::of(&payload);
@@ -43,13 +43,13 @@ impl SendQueue {
         replaced
     }
 
-    /// Whether everything that was given away has been sent, or is lost.
+    /// Whether all messages have been sent, or are lost.
     pub(super) fn is_idle(&self) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.is_empty() && !self.under_way.load(Ordering::Relaxed)
     }
 
-    /// The message that waits longest. Whoever asks for it has done with the one before.
+    /// The message that has waited longest. The caller has finished with the one before.
     pub(super) async fn next(&self) -> Queued {
         loop {
             let next = {
@@ -66,7 +66,7 @@ impl SendQueue {
     }
 }
 
-/// What a message is about.
+/// The kind of a message.
 #[derive(PartialEq)]
 enum Kind {
     Election(Discriminant<bully::PeerMessage>),

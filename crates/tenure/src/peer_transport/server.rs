@@ -1,19 +1,20 @@
-//! The server: the driver's way to the other members.
+//! A member's HTTP server, and its clients of the other members.
 //!
 //! # For the driver
 //!
-//! 1. [`StateFile::open`](super::StateFile::open) gives the record of the last start. The node's first output is a record to
-//!    persist: [`StateFile::write`](super::StateFile::write) it before anything is sent.
-//! 2. [`PeerServer::start`], on the driver's runtime, with the incarnation of that record. All that the
-//!    server does of itself (listening, sending) runs there, so an application that blocks its own
+//! 1. [`StateFile::open`](super::StateFile::open) returns the record of the last start. The
+//!    machine's first output is a record to persist: [`StateFile::write`](super::StateFile::write)
+//!    it before anything is sent.
+//! 2. [`PeerServer::start`], on the driver's runtime, with the incarnation of that record. All
+//!    tasks of the server (listening, sending) run there, so an application that blocks its own
 //!    runtime stops no election.
-//! 3. [`Inbox::recv`] next to the driver's timers. For a message: hand it in, write what is to be
-//!    persisted, and give everything that comes out for the sender to [`Incoming::reply`](super::Incoming::reply): it rides in
-//!    the HTTP response. Everything else goes to [`PeerServer::send`].
-//! 4. On [`PeerEvent::DuplicateMember`](super::PeerEvent::DuplicateMember) lead no more, and say why.
+//! 3. [`Inbox::recv`] next to the driver's timers. For a message: hand it to the machine, write the
+//!    records, and put the messages to its sender into the [`Reply`](super::Reply), which is the
+//!    HTTP response. Send all other messages with [`PeerServer::send`].
+//! 4. On [`PeerEvent::Duplicate`](super::PeerEvent) stop leading, and report why.
 //!
-//! Messages may be lost, and none is handed out after its lifetime, or twice. The driver is never told
-//! that a message arrived: the machines send again what matters.
+//! Messages may be lost. None is delivered after its lifetime, or twice. The driver never learns
+//! whether a message arrived: the machines send again what matters.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,24 +38,25 @@ use super::mac::Mac;
 use super::routes::{self, Status};
 use super::send_queue::SendQueue;
 use crate::clock::Clock;
+use crate::http::HttpClientError;
 use crate::random::OsRandom;
 
-/// What a server is made of.
+/// The parts of a server.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// The name of the group; members of another one are refused.
+    /// The name of the group. Members of another group are refused.
     pub(crate) cluster: Name,
     /// This member.
     pub(crate) me: NodeId,
-    /// Which start of it this is: the one that is on disk.
+    /// Which start of the member this is: the one on disk.
     pub(crate) incarnation: Incarnation,
-    /// What all members must have set alike.
+    /// The settings that all members must have alike.
     pub(crate) fingerprint: Fingerprint,
-    /// Where the others are: base URLs, to which the paths of the routes are added.
+    /// The base URLs of the others, to which the paths of the routes are added.
     pub(crate) peers: BTreeMap<NodeId, Url>,
-    /// How old a message may become ([`tenure_core::bully::Timings::message_lifetime`]).
+    /// How old a message may become ([`tenure_core::bully::GroupTimings::message_lifetime`]).
     pub(crate) message_lifetime: Duration,
-    /// How messages are sealed.
+    /// How messages are authenticated.
     pub(crate) mac: Arc<Mac>,
     /// Where to serve the routes; `None` if the application mounts [`PeerServer::router`].
     pub(crate) listen: Option<SocketAddr>,
@@ -73,21 +75,21 @@ pub(crate) struct PeerServer {
     tasks: JoinSet<()>,
 }
 
-/// Why a server can't start.
+/// Why a member can't listen for the others.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StartError {
+pub enum ListenError {
     /// The address is in use, or not one of this machine's.
     #[error("can't listen on {address}: {error}")]
     Listen {
-        /// What was set.
+        /// The configured address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The HTTP client can't be set up.
-    #[error("can't set up the HTTP client: {0}")]
-    Client(#[from] reqwest::Error),
+    #[error(transparent)]
+    Client(#[from] HttpClientError),
 }
 
 impl PeerServer {
@@ -95,13 +97,13 @@ impl PeerServer {
     ///
     /// # Errors
     ///
-    /// [`StartError`].
+    /// [`ListenError`].
     ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
-    pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), StartError> {
-        let http = Client::http()?;
+    pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
+        let http = Client::http(setup.peers.values())?;
         let (events, inbox) = inbox::channel(setup.clock.clone());
         let endpoint = Arc::new(PeerEndpoint::new(&setup, OsRandom.next_u64(), events));
         let (status, _) = watch::channel(Status::of(setup.me, setup.incarnation));
@@ -121,7 +123,7 @@ impl PeerServer {
             tasks,
         };
         if let Some(address) = setup.listen {
-            let failed = |error| StartError::Listen { address, error };
+            let failed = |error| ListenError::Listen { address, error };
             let listener = listener::bind(address).map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
             let router = server.router();
@@ -140,17 +142,17 @@ impl PeerServer {
         }
     }
 
-    /// Whether everything that was to be sent has been, or is lost.
+    /// Whether all messages have left, or are lost.
     pub(crate) fn is_idle(&self) -> bool {
         self.queues.values().all(|queue| queue.is_idle())
     }
 
-    /// Replaces what the status route tells.
+    /// Replaces what the status route shows.
     pub(crate) fn publish(&self, status: Status) {
         self.status.send_replace(status);
     }
 
-    /// What was carried and what was refused since the start.
+    /// The counters since the start.
     #[cfg(test)]
     pub(super) fn counters(&self) -> super::counters::Counters {
         self.endpoint.counters.read()
@@ -161,7 +163,7 @@ impl PeerServer {
         self.listening_on
     }
 
-    /// The routes of this member. They may be served on any runtime; what comes in goes to the inbox.
+    /// The routes of this member. Any runtime may serve them; messages go to the inbox.
     pub(crate) fn router(&self) -> Router {
         routes::router(self.endpoint.clone(), self.status.subscribe())
     }

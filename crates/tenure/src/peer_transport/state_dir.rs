@@ -1,4 +1,4 @@
-//! The folder with a member's state: made private, and used by one process at a time.
+//! The directory with a member's state: private, and used by one process at a time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use super::state_file::StateError;
 /// How long to try for the lock: a predecessor that was killed may not have gone yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A folder that this process alone uses, until this is dropped.
+/// A directory that only this process uses, until this is dropped.
 #[derive(Debug)]
 pub(super) struct StateDir {
     path: PathBuf,
@@ -24,7 +24,7 @@ impl StateDir {
     pub(super) fn open(path: &Path) -> Result<Self, StateError> {
         let path = path.to_owned();
         match fs::metadata(&path) {
-            Ok(metadata) if !metadata.is_dir() => return Err(StateError::NotAFolder { path }),
+            Ok(metadata) if !metadata.is_dir() => return Err(StateError::NotADirectory { path }),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut builder = DirBuilder::new();
@@ -56,8 +56,8 @@ impl StateDir {
         self.path.join(name)
     }
 
-    /// Replaces a file: whenever the power goes there is the old one or the new one, whole, and when
-    /// this has succeeded it is the new one.
+    /// Replaces a file: whenever the power fails, the old file or the new one is there, whole, and
+    /// after success the new one.
     pub(super) fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
         let file = self.file(name);
         let new = self.file(&format!("{name}.new"));
@@ -70,14 +70,14 @@ impl StateDir {
             fs::rename(&new, &file)?;
             File::open(&self.path)?.sync_all()
         };
-        // What is left of an attempt that failed, or of a process that died in the middle, was never
+        // The rest of an attempt that failed, or of a process that died in the middle, was never
         // acknowledged.
         let clear = || match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
         clear().and_then(|()| write()).map_err(|error| {
-            // It would take room on a disk that may be full.
+            // It would take space on a disk that may be full.
             let _ = clear();
             StateError::Io {
                 path: file.clone(),

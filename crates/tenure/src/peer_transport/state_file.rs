@@ -1,4 +1,4 @@
-//! What a member must not forget, on disk.
+//! A member's record on disk.
 
 use std::fs;
 use std::io;
@@ -14,39 +14,39 @@ use super::state_dir::StateDir;
 /// The format that this version writes and knows.
 const FORMAT: u32 = 1;
 
-/// What stands before the number.
+/// The word before the format.
 const MARK: &str = "tenure-member";
 
 const RECORD: &str = "record";
 
-/// Says that there is a record: from now on a missing one is damage.
+/// This file says that there is a record: from then on a missing one is damage.
 const MARKER: &str = "FORMAT";
 
-/// Longest record that is read.
+/// Largest record that is read.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// A member's record in its folder, until this is dropped.
+/// A member's record in its state directory, until this is dropped.
 ///
-/// A member that forgets what it has promised can elect a second leader. So what is there is checked,
-/// and what should be there and is not is refused: only a folder without a record and without a mark
-/// that there was one is a first start.
+/// A member that forgets its promises can elect a second leader. So the record is checked, and a
+/// record that should be there and is not is an error: only a directory without a record and
+/// without the mark that there was one is a first start.
 #[derive(Debug)]
 pub(crate) struct StateFile {
-    folder: StateDir,
+    directory: StateDir,
     cluster: String,
     node: NodeId,
     config: String,
     is_marked: bool,
 }
 
-/// A folder that was opened.
+/// A directory that was opened.
 #[derive(Debug)]
 pub(crate) struct Opened {
     /// The file.
     pub(crate) file: StateFile,
-    /// What it says; the default record at a first start.
+    /// Its content; the default record at a first start.
     pub(crate) record: HardState,
-    /// Whether the members were set up in another way when it was written.
+    /// Whether the members had other settings when it was written.
     pub(crate) config_changed: bool,
 }
 
@@ -54,76 +54,76 @@ pub(crate) struct Opened {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The path is something else.
-    #[error("{} is not a folder", path.display())]
-    NotAFolder {
-        /// Which path.
+    /// The path is not a directory.
+    #[error("{} is not a directory", path.display())]
+    NotADirectory {
+        /// The path.
         path: PathBuf,
     },
-    /// Another process is this member. Each member has a folder of its own.
+    /// Another process is this member. Each member needs a directory of its own.
     #[error("{} is in use by another process", path.display())]
     InUse {
-        /// Which folder.
+        /// The directory.
         path: PathBuf,
     },
-    /// There was a record, and it is gone. Bring it back. If it is lost for good, remove this member
-    /// from the group and add another one with a new number and an empty folder.
+    /// There was a record, and it is gone. Bring it back. If it is lost for good, remove this
+    /// member from the group and add another one with a new number and an empty directory.
     #[error(
         "{} is missing, and with it what this member has promised; bring it back, or give the member \
-         a new number and an empty folder",
+         a new number and an empty directory",
         path.display()
     )]
     Missing {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// The file is not what was written. As for [`Missing`](Self::Missing).
+    /// The file is not what was written. Do as for [`Missing`](Self::Missing).
     #[error(
         "{} is damaged ({detail}); bring it back as it was, or give the member a new number and an \
-         empty folder",
+         empty directory",
         path.display()
     )]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         detail: String,
     },
-    /// The state of another member. Set the right folder.
+    /// The state of another member. Set the right directory.
     #[error(
         "{} is the state of member {found_node} of {found_cluster}, and this is member {node} of \
          {cluster}",
         path.display()
     )]
     AnotherMember {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// The member that it belongs to.
         found_node: NodeId,
-        /// Of which group.
+        /// The group of that member.
         found_cluster: String,
-        /// Who this is.
+        /// This member.
         node: NodeId,
-        /// Of which group.
+        /// The group of this member.
         cluster: String,
     },
     /// A newer version has written it. Run that version.
     #[error("{} has format {found}, and this version knows {known}", path.display())]
     Newer {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its format.
         found: u32,
         /// The newest format that is known.
         known: u32,
     },
-    /// The operating system refused: no permission, no room, a disk that fails. What was on disk
-    /// before is still there.
+    /// The operating system refused: no permission, no space, a disk that fails. The earlier
+    /// content is still there.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -145,8 +145,8 @@ struct Stored {
 }
 
 impl StateFile {
-    /// Opens the folder of a member and reads its record. A folder that does not exist is made, and
-    /// is a first start like an empty one. It blocks.
+    /// Opens the state directory of a member and reads its record. A directory that does not exist
+    /// is created, and is a first start like an empty one. It blocks.
     ///
     /// # Errors
     ///
@@ -157,11 +157,11 @@ impl StateFile {
         node: NodeId,
         fingerprint: &Fingerprint,
     ) -> Result<Opened, StateError> {
-        let folder = StateDir::open(path)?;
-        let is_marked = check_marker(&folder.file(MARKER))?;
-        let record_file = folder.file(RECORD);
+        let directory = StateDir::open(path)?;
+        let is_marked = check_marker(&directory.file(MARKER))?;
+        let record_file = directory.file(RECORD);
         let file = Self {
-            folder,
+            directory,
             cluster: cluster.to_string(),
             node,
             config: fingerprint.hash().to_owned(),
@@ -194,12 +194,12 @@ impl StateFile {
         })
     }
 
-    /// Replaces the record. When this returns it is on disk; it blocks until then.
+    /// Replaces the record. When this returns, the record is on disk; it blocks until then.
     ///
     /// # Errors
     ///
-    /// [`StateError::Io`]. The record on disk is then whole: the old one, or this one if all but the
-    /// last step succeeded. Nothing that rests on this one may leave.
+    /// [`StateError::Io`]. The record on disk is then whole: the old one, or this one if all but
+    /// the last step succeeded. No message that rests on this one may leave.
     pub(crate) fn write(&mut self, record: &HardState) -> Result<(), StateError> {
         let stored = Stored {
             cluster: self.cluster.clone(),
@@ -209,12 +209,12 @@ impl StateFile {
         };
         // Text and numbers always make JSON.
         let body = serde_json::to_string(&stored).unwrap_or_default();
-        self.folder.replace(RECORD, render(&body).as_bytes())?;
+        self.directory.replace(RECORD, render(&body).as_bytes())?;
         if !self.is_marked {
-            // After the record: a start that was cut short before is still a first one, for nothing
-            // was promised.
+            // After the record: a start that was interrupted before is still a first one, because
+            // nothing was promised.
             let marker = format!("{MARK} {FORMAT}\n");
-            self.folder.replace(MARKER, marker.as_bytes())?;
+            self.directory.replace(MARKER, marker.as_bytes())?;
             self.is_marked = true;
         }
         Ok(())
@@ -241,7 +241,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Stored, StateError> {
     }
     let body = text.split_once('\n').map_or("", |(_, body)| body);
     let body = body.strip_suffix('\n').unwrap_or(body);
-    // Every byte counts: the first line too must be the one that belongs to the second.
+    // Every byte counts: the first line, too, must belong to the second.
     if text != render(body) {
         return Err(damaged(path, "its checksum is wrong".into()));
     }

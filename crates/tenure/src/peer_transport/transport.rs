@@ -1,4 +1,4 @@
-//! A member's way to the other members, whatever carries its messages.
+//! A member's way to the other members, over HTTP or in memory.
 
 use tenure_core::NodeId;
 
@@ -74,7 +74,7 @@ mod in_memory {
     use tenure_core::{Incarnation, Instant, NodeId};
     use tokio::sync::mpsc;
 
-    use super::super::inbox::{Incoming, PeerEvent};
+    use super::super::inbox::{IncomingMessage, PeerEvent};
     use super::Payload;
 
     /// The network.
@@ -129,7 +129,7 @@ mod in_memory {
             if wires.cut_off.contains(&self.me) || wires.cut_off.contains(&to) {
                 return;
             }
-            let event = PeerEvent::Message(Incoming {
+            let event = PeerEvent::Message(IncomingMessage {
                 from: self.me,
                 incarnation: self.incarnation,
                 payload,

@@ -1,4 +1,4 @@
-//! One candidate on the driver's thread: what is the same whichever way it is elected.
+//! One candidate on the driver's thread, whatever its strategy.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -34,14 +34,14 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     resigners: Vec<oneshot::Sender<()>>,
     settlers: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
-    /// The same for those who only look.
+    /// Shows the term to the other parts of the library.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<(CandidateId, Epoch)>,
-    /// Whether anybody can still ask for something.
+    /// Whether a handle to it is left.
     wanted: bool,
 }
 
-/// If the driver goes, whatever takes it, nobody renews any more: the term is over.
+/// If the driver goes, for whatever reason, its terms are not renewed any more: they are over.
 impl<S: StrategyIo> Drop for CandidateRunner<S> {
     fn drop(&mut self) {
         if let Some(term) = &self.term {
@@ -107,7 +107,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         self.term.as_ref().is_some_and(|term| term.epoch == epoch)
     }
 
-    /// Lets the task see how the term stands.
+    /// Updates what the task sees of its term.
     fn publish(&self) {
         if let Some(term) = &self.term {
             let valid_until = match self.standing() {
@@ -182,12 +182,12 @@ impl<S: StrategyIo> CandidateRunner<S> {
         match self.handle.upgrade() {
             Some(handle) => {
                 let guard = TermGuard::new(term, handle);
-                // If nobody receives it any more it is dropped, and the term ends by that.
+                // If the caller is gone, the guard is dropped, and the term ends by that.
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Ok(guard));
                 }
             }
-            // Everybody has gone.
+            // No handle is left.
             None => self.task_ended(TaskEnd::Aborted),
         }
     }
@@ -204,7 +204,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 std::process::exit(OnOverrun::EXIT_CODE);
             }
             OnOverrun::Call(call) => {
-                // Renewals and watchdog must survive it.
+                // Renewals and watchdog must survive a panic in it.
                 let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
                 if called.is_err() {
                     error!(%election, %candidate, "the overrun policy has panicked");
@@ -232,7 +232,7 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                 answer(&mut self.settlers);
                 return;
             }
-            // Asked for now, or while the last term was still ending.
+            // A campaign was asked for now, or while the last term was still ending.
             let now = self.clock.now();
             let machine = self.io.machine_mut();
             machine.campaign(now, &mut OsRandom);
@@ -248,7 +248,7 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
             }
             Command::GiveUp => {
                 self.campaigner = None;
-                // Only a campaign: a term is in the hands of whoever uses it, and the task of an
+                // Only a campaign: a term belongs to the holder of its guard, and the task of an
                 // earlier one may still be stopping.
                 if self.standing() == Standing::Campaigning {
                     self.resign(EndReason::Resigned);
@@ -282,7 +282,7 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                     let _ = done.send(None);
                 }
             }
-            // Whoever campaigned or used a term had a way to the driver, so they are gone.
+            // Callers and guards hold a handle, so they are gone.
             Command::Leave => {
                 self.wanted = false;
                 self.campaigner = None;
@@ -339,7 +339,7 @@ impl From<CampaignFailure> for RunError {
 
 fn answer(waiting: &mut Vec<oneshot::Sender<()>>) {
     for done in waiting.drain(..) {
-        // Whoever waits no more needs no answer.
+        // The caller may have gone.
         let _ = done.send(());
     }
 }

@@ -1,4 +1,4 @@
-//! What the rest of the library asks of the driver, and the way to it.
+//! Commands to the driver, and the channel to it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,73 +15,73 @@ use crate::leadership::ProclaimError;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
 
-/// Whoever waits for a term to begin, or for the reason why none can.
+/// The caller that waits for a term to begin, or for the reason why none can.
 pub(crate) type Campaigner = oneshot::Sender<Result<TermGuard, RunError>>;
 
-/// What comes of proclaiming: nothing is sent for a term that is over.
+/// The result of a proclamation; `None` if the term is over and nothing was sent.
 pub(crate) type Proclaimed = Option<Result<(), ProclaimError>>;
 
-/// What is asked of one candidate.
+/// A command for one candidate.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Compete; the term is sent when one begins.
     Campaign(Campaigner),
-    /// Whoever campaigned has gone. If a term has begun for it meanwhile, that was dropped.
+    /// The caller that campaigned has gone. If a term has begun for it meanwhile, that was dropped.
     GiveUp,
-    /// End the term that is on, if there is one; answered when that is done.
+    /// End the current term, if there is one; answered when that is done.
     ResignAny(oneshot::Sender<()>),
-    /// Answered when nothing is held and nobody campaigns.
+    /// Answered when nothing is held and no campaign is on.
     Settle(oneshot::Sender<()>),
-    /// End this term, if it is still on.
+    /// End this term, if it is still current.
     Resign {
-        /// Which.
+        /// The term.
         term: Epoch,
-        /// Why.
+        /// The reason.
         reason: EndReason,
     },
-    /// End this term, if it is still on, for the good of this candidate.
+    /// Hand this term over to a candidate, if it is still current.
     HandOver {
-        /// Which.
+        /// The term.
         term: Epoch,
-        /// Who is to be next.
+        /// The next leader.
         to: CandidateId,
     },
-    /// Say this about the leader, if this term is still on.
+    /// Publish these metadata of the leader, if this term is still current.
     Proclaim {
-        /// Which.
+        /// The term.
         term: Epoch,
-        /// All that is to be said.
+        /// All of the metadata.
         metadata: BTreeMap<String, String>,
-        /// Told when the store has answered.
+        /// Answered when the store has answered.
         done: oneshot::Sender<Proclaimed>,
     },
     /// The task of this term is gone.
     TaskEnded {
-        /// Which.
+        /// The term.
         term: Epoch,
-        /// How.
+        /// How the task ended.
         end: TaskEnd,
     },
-    /// Nobody can ask anything of this candidate any more.
+    /// The last handle to this candidate is gone.
     Leave,
-    /// The thread is to panic.
+    /// Make the thread panic.
     #[cfg(test)]
     Panic,
 }
 
-/// What goes to the driver's thread.
+/// A message to the driver's thread.
 pub(super) enum Message {
     Join(usize, Box<dyn CandidateSlot>),
     To(usize, Command),
 }
 
-/// A way to one candidate on the driver's thread. When the last one is dropped the candidate gives
-/// up what it holds, and leaves.
+/// A handle to one candidate on the driver's thread. When the last one is dropped, the candidate
+/// gives up what it holds, and leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverHandle {
     pub(crate) config: Arc<Config>,
     pub(crate) clock: Clock,
-    /// The term that is on; closed when the driver has gone.
+    /// The current term; closed when the driver has gone.
     pub(crate) terms: watch::Receiver<Option<Arc<TermState>>>,
     channel: Arc<CommandChannel>,
 }
@@ -125,7 +125,7 @@ impl DriverHandle {
     }
 }
 
-/// A way to a candidate that does not keep it.
+/// A handle to a candidate that does not keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakDriverHandle {
     pub(crate) config: Arc<Config>,

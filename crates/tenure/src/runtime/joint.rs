@@ -14,24 +14,24 @@ use super::command::Proclaimed;
 use super::lease::LeaseChannel;
 use super::peers::{Peers, PeersInput};
 use super::strategy_io::{LeaseIo, NO_SUCH_MEMBER, StrategyIo};
+use crate::backend::SharedBackend;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::store::Link;
 
 /// A machine that needs the lease and the peers, with its channels to both.
-pub(super) struct JointIo {
+pub(super) struct JointStrategy {
     peers: Peers<Joint>,
     channel: LeaseChannel,
 }
 
-impl JointIo {
-    pub(super) fn new(config: Arc<Config>, peers: Peers<Joint>, link: Link) -> Self {
+impl JointStrategy {
+    pub(super) fn new(config: Arc<Config>, peers: Peers<Joint>, link: SharedBackend) -> Self {
         let channel = LeaseChannel::new(config, link);
         Self { peers, channel }
     }
 }
 
-impl LeaseIo for JointIo {
+impl LeaseIo for JointStrategy {
     fn channel(&mut self) -> &mut LeaseChannel {
         &mut self.channel
     }
@@ -47,7 +47,7 @@ impl LeaseIo for JointIo {
     }
 }
 
-impl StrategyIo for JointIo {
+impl StrategyIo for JointStrategy {
     type Machine = Joint;
     type Input = PeersInput;
 

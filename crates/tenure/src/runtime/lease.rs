@@ -1,4 +1,4 @@
-//! Electing by a lease in a store.
+//! Electing by a lease.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,9 +15,9 @@ use tracing::{debug, warn};
 
 use super::command::Proclaimed;
 use super::strategy_io::{LeaseIo, StrategyIo};
+use crate::backend::SharedBackend;
 use crate::config::Config;
 use crate::random::OsRandom;
-use crate::store::Link;
 
 /// A candidate that competes for a lease, with its channel to the store.
 pub(super) struct LeaseStrategy {
@@ -28,31 +28,31 @@ pub(super) struct LeaseStrategy {
 /// A candidate's requests to its lease store.
 pub(super) struct LeaseChannel {
     config: Arc<Config>,
-    link: Arc<Link>,
+    link: SharedBackend,
     /// Requests of the machine that are not sent yet.
-    outbox: Vec<Outgoing>,
+    outbox: Vec<OutgoingRequest>,
     /// The request in flight, where it can be given up.
     in_flight: Option<AbortHandle>,
 }
 
 /// A request that is to be sent.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) attempt: u64,
     pub(super) request: Request,
     pub(super) timeout: Duration,
 }
 
 impl LeaseChannel {
-    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
         Self {
             config,
-            link: Arc::new(link),
+            link,
             outbox: Vec::new(),
             in_flight: None,
         }
     }
 
-    pub(super) const fn link(&self) -> &Arc<Link> {
+    pub(super) const fn link(&self) -> &SharedBackend {
         &self.link
     }
 
@@ -62,11 +62,11 @@ impl LeaseChannel {
 
     /// Whether it is about to send a renewal.
     pub(super) fn renews(&self) -> bool {
-        let is_renewal = |outgoing: &Outgoing| matches!(outgoing.request, Request::Renew(_));
+        let is_renewal = |outgoing: &OutgoingRequest| matches!(outgoing.request, Request::Renew(_));
         self.outbox.iter().any(is_renewal)
     }
 
-    pub(super) fn take_outbox(&mut self) -> Vec<Outgoing> {
+    pub(super) fn take_outbox(&mut self) -> Vec<OutgoingRequest> {
         std::mem::take(&mut self.outbox)
     }
 
@@ -86,7 +86,7 @@ impl LeaseChannel {
                 timeout,
             } => {
                 debug!(%election, %candidate, attempt, request = name(&request), "request");
-                self.outbox.push(Outgoing {
+                self.outbox.push(OutgoingRequest {
                     attempt,
                     request,
                     timeout,
@@ -96,7 +96,7 @@ impl LeaseChannel {
         }
     }
 
-    /// Says this about the holder of this lease.
+    /// Publishes these metadata of the holder of this lease.
     pub(super) fn proclaim(
         &self,
         lease_id: Option<LeaseId>,
@@ -116,7 +116,7 @@ impl LeaseChannel {
 }
 
 impl LeaseStrategy {
-    pub(super) fn new(config: Arc<Config>, link: Link) -> Self {
+    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
         Self {
             machine: LeaseCandidate::new(config.timings),
             channel: LeaseChannel::new(config, link),
@@ -173,7 +173,9 @@ impl StrategyIo for LeaseStrategy {
         if self.channel.link().can_hand_over() {
             Ok(candidate.clone())
         } else {
-            Err("the lease of a blob can't be handed over to a chosen candidate; the term goes on")
+            Err(
+                "this lease service can't hand a lease over to a chosen candidate; the term goes on",
+            )
         }
     }
 

@@ -10,13 +10,15 @@ mod event_loop;
 mod candidate_runner;
 mod strategy_io;
 
+#[cfg(feature = "peers")]
 mod joint;
 mod lease;
 mod requests;
 
+#[cfg(feature = "peers")]
 pub(crate) mod peers;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "peers"))]
 mod tests;
 
 use std::fmt;
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+#[cfg(feature = "peers")]
 use tenure_core::election::joint::Joint;
 use tokio::sync::{mpsc, watch};
 
@@ -32,19 +35,25 @@ use candidate_runner::CandidateRunner;
 use command::Message;
 pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
 use event_loop::EventLoop;
-use joint::JointIo;
+#[cfg(feature = "peers")]
+use joint::JointStrategy;
 use lease::LeaseStrategy;
+#[cfg(feature = "peers")]
 use peers::Peers;
 use strategy_io::StrategyIo;
 
+use crate::backend::SharedBackend;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::store::Link;
 
 /// The driver's thread, from outside. It ends when this and all of its candidates are gone.
 #[derive(Clone)]
 pub(crate) struct Driver {
     clock: Clock,
+    #[cfg_attr(
+        not(feature = "peers"),
+        expect(dead_code, reason = "members listen on it")
+    )]
     runtime: tokio::runtime::Handle,
     /// How many candidates have joined.
     joined: Arc<AtomicUsize>,
@@ -89,6 +98,7 @@ impl Driver {
     }
 
     /// Calls `begin` in the thread's runtime, so that the tasks that it spawns run there.
+    #[cfg(feature = "peers")]
     pub(crate) fn enter<T>(&self, begin: impl FnOnce() -> T) -> T {
         let _runtime = self.runtime.enter();
         begin()
@@ -99,23 +109,25 @@ impl Driver {
     }
 
     /// Adds a candidate that competes for a lease.
-    pub(crate) fn join(&self, config: Config, link: Link) -> DriverHandle {
+    pub(crate) fn join(&self, config: Config, link: SharedBackend) -> DriverHandle {
         self.add(config, |config| LeaseStrategy::new(config, link))
     }
 
     /// Adds a candidate that is elected among peers.
+    #[cfg(feature = "peers")]
     pub(crate) fn join_peers(&self, config: Config, peers: Peers) -> DriverHandle {
         self.add(config, |_| peers)
     }
 
     /// Adds a candidate that needs both the lease and the peers.
+    #[cfg(feature = "peers")]
     pub(crate) fn join_both(
         &self,
         config: Config,
         peers: Peers<Joint>,
-        link: Link,
+        link: SharedBackend,
     ) -> DriverHandle {
-        self.add(config, |config| JointIo::new(config, peers, link))
+        self.add(config, |config| JointStrategy::new(config, peers, link))
     }
 
     fn add<S: StrategyIo + 'static>(

@@ -1,6 +1,5 @@
 //! Requests to lease stores, and renewals that share one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
@@ -9,11 +8,12 @@ use tenure_core::{Instant, Name};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::event_loop::Slots;
-use super::lease::Outgoing;
-use crate::store::{Link, MAX_RENEWALS};
+use super::lease::OutgoingRequest;
+use crate::backend::SharedBackend;
+use crate::store::MAX_RENEWALS;
 
 /// An answer for one candidate.
-pub(super) struct Incoming {
+pub(super) struct StoreAnswer {
     /// The candidate's number.
     pub(super) slot: usize,
     pub(super) attempt: u64,
@@ -23,12 +23,12 @@ pub(super) struct Incoming {
 /// Requests under way.
 #[derive(Default)]
 pub(super) struct Requests {
-    running: JoinSet<Vec<Incoming>>,
+    running: JoinSet<Vec<StoreAnswer>>,
 }
 
 /// Renewals of one namespace in one store.
 struct Batch {
-    link: Arc<Link>,
+    link: SharedBackend,
     namespace: Name,
     timeout: Duration,
     renewals: Vec<(usize, u64, Name, LeaseId)>,
@@ -68,15 +68,20 @@ impl Requests {
         }
     }
 
-    fn send_one(&mut self, slot: usize, link: Arc<Link>, outgoing: Outgoing) -> AbortHandle {
-        let Outgoing {
+    fn send_one(
+        &mut self,
+        slot: usize,
+        link: SharedBackend,
+        outgoing: OutgoingRequest,
+    ) -> AbortHandle {
+        let OutgoingRequest {
             attempt,
             request,
             timeout,
         } = outgoing;
         self.running.spawn(async move {
             let answer = link.send(request, timeout).await;
-            vec![Incoming {
+            vec![StoreAnswer {
                 slot,
                 attempt,
                 answer,
@@ -85,7 +90,7 @@ impl Requests {
     }
 
     /// The next answers; waits for ever while nothing is under way.
-    pub(super) async fn next(&mut self) -> Vec<Incoming> {
+    pub(super) async fn next(&mut self) -> Vec<StoreAnswer> {
         match self.running.join_next().await {
             Some(Ok(answers)) => answers,
             // A candidate would wait for this answer for ever: the thread ends, and its terms with it.
@@ -110,7 +115,7 @@ fn pair_renewals(now: Instant, slots: &mut Slots) {
         if let Some(lease) = slot.lease()
             && renewing
                 .iter()
-                .any(|link| link.is_same_store(lease.channel().link()))
+                .any(|link| link.shares_requests_with(lease.channel().link().as_ref()))
         {
             lease.renew_early(now);
             slot.execute();
@@ -121,12 +126,12 @@ fn pair_renewals(now: Instant, slots: &mut Slots) {
 /// The batch that a renewal goes into. Its timeout is the shortest of its renewals.
 fn find<'a>(
     batches: &'a mut Vec<Batch>,
-    link: &Arc<Link>,
+    link: &SharedBackend,
     namespace: &Name,
     timeout: Duration,
 ) -> &'a mut Batch {
     let known = batches.iter().position(|batch| {
-        batch.link.is_same_store(link)
+        batch.link.shares_requests_with(link.as_ref())
             && batch.namespace == *namespace
             && batch.renewals.len() < MAX_RENEWALS
     });
@@ -146,7 +151,7 @@ fn find<'a>(
 }
 
 impl Batch {
-    async fn send(self) -> Vec<Incoming> {
+    async fn send(self) -> Vec<StoreAnswer> {
         let answers = match &self.renewals[..] {
             [(_, _, _, lease_id)] => {
                 vec![
@@ -166,7 +171,7 @@ impl Batch {
         };
         let renewals = self.renewals.into_iter().zip(answers);
         renewals
-            .map(|((slot, attempt, _, _), answer)| Incoming {
+            .map(|((slot, attempt, _, _), answer)| StoreAnswer {
                 slot,
                 attempt,
                 answer,

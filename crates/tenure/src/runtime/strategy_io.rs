@@ -66,4 +66,5 @@ pub(super) trait LeaseIo {
 }
 
 /// Why a term can't be handed over to a candidate that is not in the group.
+#[cfg(feature = "peers")]
 pub(super) const NO_SUCH_MEMBER: &str = "there is no such member";

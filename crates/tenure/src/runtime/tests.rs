@@ -8,15 +8,15 @@ use tenure_core::{Incarnation, NodeId};
 
 use super::peers::Parts;
 use crate::candidate::{Candidate, LeadershipGuard};
+use crate::candidate_runtime::CandidateRuntime;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Bully, Config, Peer, Strategy};
 use crate::observe::Observed;
 use crate::peer_transport::{DuplicateMember, Network, PeerEvent, PeerTransport};
-use crate::renewer::Renewer;
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
-/// The lease duration of the default timings, and some.
+/// A little more than the lease duration of the default timings.
 const LONG: Duration = Duration::from_secs(20);
 
 struct World {
@@ -33,7 +33,7 @@ fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Pa
     Parts {
         detector: detection.detector(&rules.group(incarnation)),
         machine: PeerCandidate::new(rules, HardState::default(), clock.started()),
-        transport: PeerTransport::InMemory(network.mailbox(bully.node, incarnation)),
+        transport: PeerTransport::InMemory(network.mailbox(bully.node.unwrap(), incarnation)),
         disk: None,
     }
 }
@@ -42,7 +42,7 @@ impl World {
     fn new(members: u32, quorum: Option<bool>) -> Self {
         let (time, network) = (ManualClock::start(), Network::default());
         let clock = Clock::Manual(time.clone());
-        let renewer = Renewer::start_with(clock.clone()).unwrap();
+        let runtime = CandidateRuntime::start_with(clock.clone()).unwrap();
         let peers: Vec<Peer> = (1..=members)
             .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
             .collect();
@@ -57,7 +57,7 @@ impl World {
                 )]))
                 .with_strategy(Strategy::Bully(bully.clone()));
             let parts = parts(&bully, &config, &clock, &network);
-            renewer.candidate_of(config, parts)
+            runtime.peer_candidate(config, parts)
         };
         Self {
             members: (1..=members).map(member).collect(),
@@ -115,7 +115,7 @@ async fn three_and_five_elect_the_best_and_all_of_them_see_it() {
     }
 }
 
-/// Waits until an observer sees a leader that says this about itself.
+/// Waits until an observer sees a leader with this address in its metadata.
 async fn sees(observer: &mut crate::observe::Observer, address: Option<&str>) {
     let seen = async {
         loop {
@@ -131,7 +131,7 @@ async fn sees(observer: &mut crate::observe::Observer, address: Option<&str>) {
 }
 
 #[tokio::test]
-async fn what_a_leader_says_about_itself_reaches_the_others_with_its_renewals() {
+async fn a_leaders_metadata_reach_the_others_with_its_renewals() {
     let world = World::new(3, None);
     let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();
     let (leader, guard) = world.elect(&[0, 1, 2]).await;
@@ -140,7 +140,7 @@ async fn what_a_leader_says_about_itself_reaches_the_others_with_its_renewals() 
     for observer in &mut observers {
         sees(observer, Some(&format!("http://member-{}", leader + 1))).await;
     }
-    // One is cut off, and hears of it with a renewal.
+    // One member is cut off, and learns of it with a renewal.
     let deaf = (0..3).find(|place| *place != leader).unwrap();
     world.network.cut(NodeId(u32::try_from(deaf).unwrap() + 1));
     let said = |text: &str| BTreeMap::from([("address".to_owned(), text.to_owned())]);
@@ -214,7 +214,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_one_leads() {
 }
 
 #[tokio::test]
-async fn without_a_majority_nobody_leads_and_without_the_guard_a_part_does() {
+async fn without_a_majority_only_a_group_without_a_quorum_has_a_leader() {
     for (quorum, leads) in [(true, false), (false, true)] {
         let world = World::new(3, Some(quorum));
         world.network.cut(NodeId(3));
@@ -236,7 +236,7 @@ async fn a_machine_that_stood_still_past_the_deadline_leads_no_more() {
 }
 
 #[tokio::test]
-async fn a_member_whose_number_another_process_has_stops_and_says_why() {
+async fn a_duplicate_member_stops_and_reports_why() {
     let world = World::new(3, None);
     let (_, guard) = world.elect(&[0]).await;
     let duplicate = DuplicateMember {
@@ -258,11 +258,11 @@ async fn a_member_whose_number_another_process_has_stops_and_says_why() {
 }
 
 #[tokio::test]
-async fn the_only_one_leads_whenever_it_competes_and_its_epochs_grow() {
+async fn a_single_candidate_leads_whenever_it_competes_and_its_epochs_grow() {
     let time = ManualClock::start();
-    let renewer = Renewer::start_with(Clock::Manual(time.clone())).unwrap();
+    let runtime = CandidateRuntime::start_with(Clock::Manual(time.clone())).unwrap();
     let config = Config::new("tests/job".parse().unwrap()).with_strategy(Strategy::Static);
-    let candidate = renewer.candidate(config).unwrap();
+    let candidate = runtime.start_candidate(config).await.unwrap();
     assert_eq!(candidate.guarantee(), Guarantee::BestEffort);
     let mut last = None;
     for _ in 0..3 {
@@ -279,7 +279,7 @@ async fn the_only_one_leads_whenever_it_competes_and_its_epochs_grow() {
 }
 
 #[tokio::test]
-async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() {
+async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
     let (store, network) = (TestStore::start().unwrap(), Network::default());
     let election: tenure_core::ElectionName = "tests/job".parse().unwrap();
     let peers: Vec<Peer> = (1..=3)
@@ -290,7 +290,7 @@ async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() 
         let config = Config::new(election.clone())
             .with_candidate(NodeId(node).into())
             .with_strategy(Strategy::Both(bully.clone()));
-        let parts = parts(&bully, &config, store.clock(), &network);
+        let parts = parts(&bully, &config, &store.clock(), &network);
         store.candidate_in_both(config, parts)
     };
     let members = [1, 2, 3].map(member);
@@ -307,7 +307,7 @@ async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() 
         (view.epoch, view.holder.as_deref()),
         (Some(guard.epoch().get()), Some("1"))
     );
-    // Both places know what the leader says.
+    // The metadata are in both places.
     let mut observer = members[2].observe();
     let said = BTreeMap::from([("address".to_owned(), "here".to_owned())]);
     guard.proclaim(said.clone()).await.unwrap();
@@ -319,7 +319,7 @@ async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() 
     let (next, reason) = tokio::join!(elect(1), guard.resign());
     assert_eq!(reason, EndReason::HandedOver);
     assert!(next.epoch() > first);
-    // Without the store nobody leads, although the peers are there.
+    // Without the store there is no leader, although the peers are there.
     store.set_reachable(false);
     store.advance(Duration::from_secs(11)).await;
     assert!(!next.is_valid());
@@ -335,7 +335,7 @@ async fn who_needs_a_lease_and_the_peers_has_one_epoch_in_both_and_tells_both() 
 }
 
 #[tokio::test]
-async fn a_thread_that_panics_ends_its_terms_and_tells_whoever_waits() {
+async fn a_thread_that_panics_ends_its_terms_and_its_campaigns() {
     let store = TestStore::start().unwrap();
     let candidate = |name: &str| {
         let config = Config::new("tests/job".parse().unwrap());

@@ -6,24 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap};
-use reqwest::{Client, Method, Response, StatusCode, Url};
+use reqwest::{Client, Method, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
-use super::{Endpoint, Roots};
-use crate::azure::AzureRefusal;
+use super::Endpoint;
+use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT, innermost_cause};
+use crate::root_certificates::RootCertificates;
 
-/// How long a request that does not wait in the store may take.
-pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long connecting may take, of that. An address whose machine is gone is left for the next one
-/// after so long, and not when a request that may wait for a lease would have ended.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Largest answer that is read. A thousand renewals in one request are answered with as many leases, each
-/// with metadata of 4 KiB, of which each byte may be twelve in JSON; they fit.
+/// Largest answer that is read. The answer to a thousand renewals has as many leases, each with
+/// metadata of 4 KiB, of which each byte may be twelve in JSON; it fits.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// A client of one lease store, at one or several addresses. Clones are cheap and share connections.
@@ -31,53 +25,42 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 pub struct StoreClient {
     http: Client,
     endpoints: Arc<[Endpoint]>,
-    roots: Roots,
+    roots: RootCertificates,
     /// The endpoint to ask next; moves on when one can't be reached.
     current: Arc<AtomicUsize>,
 }
 
-/// A sign of life.
+/// The answer to [`StoreClient::ping`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pong {
-    /// How long it took, there and back.
+    /// How long the request took.
     pub round_trip: Duration,
-    /// The machine's wall clock as it says (an HTTP date, whole seconds), if it does.
+    /// The time of the server's wall clock (an HTTP date, whole seconds), if the answer has one.
     pub date: Option<String>,
 }
 
-/// Why a request to the store has not given what was asked for.
+/// Why a request to the store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No answer came, so nothing is known of what the store did.
+    /// There was no answer. The store may have executed the request.
     #[error("can't reach the store at {endpoint}: {reason}")]
     Unreachable {
-        /// Who was asked.
+        /// The address.
         endpoint: Endpoint,
-        /// What went wrong, the last cause first.
+        /// The innermost cause.
         reason: String,
     },
-    /// The store refused, and says why.
+    /// The store refused the request.
     #[error("{} ({})", .0.detail, .0.code.as_str())]
     Problem(Problem),
-    /// The service that has the blob refused, and says why.
-    #[error(transparent)]
-    Azure(Box<AzureRefusal>),
-    /// It answered, and something in the answer can't be.
-    #[error("{endpoint}: {reason}")]
-    Malformed {
-        /// Who was asked.
-        endpoint: Endpoint,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Something answered that does not speak like a lease store.
+    /// The server at this address is not a lease store.
     #[error("{endpoint} answered {status}, which is not an answer of a lease store")]
     NotAStore {
-        /// Who was asked.
+        /// The address.
         endpoint: Endpoint,
-        /// The HTTP status that it answered with.
+        /// The HTTP status of the answer.
         status: u16,
     },
 }
@@ -88,38 +71,51 @@ impl StoreError {
         match self {
             Self::Problem(problem) => problem.code.is_transient(),
             Self::Unreachable { .. } | Self::NotAStore { .. } => true,
-            // Of a blob, which is at one address.
-            Self::Azure(_) | Self::Malformed { .. } => false,
         }
     }
 }
 
 impl StoreClient {
-    /// A client of the store at these addresses (at least one).
+    /// A client of the store at these addresses (at least one), with the system's root certificates.
     ///
     /// # Errors
     ///
-    /// The HTTP client can't be set up, for example because the system's TLS roots can't be read.
-    pub fn new(endpoints: &[Url]) -> Result<Self, reqwest::Error> {
-        let endpoints: Vec<_> = endpoints.iter().cloned().map(Endpoint::from).collect();
-        Self::trusting(&endpoints, &Roots::of_system())
+    /// [`HttpClientError`].
+    pub fn new(endpoints: &[Endpoint]) -> Result<Self, HttpClientError> {
+        Self::with_root_certificates(endpoints, &RootCertificates::system())
     }
 
-    /// The same, that believes stores at https addresses by these certificates.
+    /// The same with these root certificates for https addresses.
     ///
     /// # Errors
     ///
-    /// As of [`StoreClient::new`].
-    pub fn trusting(endpoints: &[Endpoint], roots: &Roots) -> Result<Self, reqwest::Error> {
-        Ok(Self {
-            http: http_client(roots)?,
+    /// [`HttpClientError`].
+    pub fn with_root_certificates(
+        endpoints: &[Endpoint],
+        roots: &RootCertificates,
+    ) -> Result<Self, HttpClientError> {
+        let http = HttpClients::default().get(roots, endpoints.iter().map(Endpoint::url))?;
+        Ok(Self::with_http(http, endpoints, roots))
+    }
+
+    pub(crate) fn with_http(
+        http: Client,
+        endpoints: &[Endpoint],
+        roots: &RootCertificates,
+    ) -> Self {
+        Self {
+            http,
             endpoints: endpoints.into(),
             roots: roots.clone(),
             current: Arc::default(),
-        })
+        }
     }
 
-    /// Whether both are at the same addresses, and believe the same.
+    pub(crate) fn servers(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// Whether both have the same addresses and root certificates.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.endpoints == other.endpoints && self.roots == other.roots
     }
@@ -141,7 +137,7 @@ impl StoreClient {
         )
     }
 
-    /// One lease, when its revision is greater than `after`, or after `wait` as it is then.
+    /// One lease, when its revision is greater than `after`, or as it is after `wait`.
     ///
     /// # Errors
     ///
@@ -163,8 +159,8 @@ impl StoreClient {
         )
     }
 
-    /// The leases of a namespace whose names begin with `prefix` and come after `after`, a page of
-    /// them.
+    /// One page of the leases of a namespace, with names that begin with `prefix` and sort after
+    /// `after`.
     ///
     /// # Errors
     ///
@@ -187,8 +183,8 @@ impl StoreClient {
             .await
     }
 
-    /// Breaks a lease. With a period that is shorter than the lease's duration the holder, which hears of it
-    /// with its next renewal, may still act when another is granted.
+    /// Breaks a lease. The holder learns of it with its next renewal. With a period shorter than the
+    /// lease's duration it may still act when the lease is granted to another candidate.
     ///
     /// # Errors
     ///
@@ -231,14 +227,14 @@ impl StoreClient {
         )
     }
 
-    /// Asks for a sign of life, at the address that is asked first.
+    /// Checks that the current address answers, and measures the round trip.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn ping(&self) -> Result<Pong, StoreError> {
         let sent = std::time::Instant::now();
-        let (_, headers) = self.look("livez").await?;
+        let (_, headers) = self.get_text("livez").await?;
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         Ok(Pong {
             round_trip: sent.elapsed(),
@@ -246,16 +242,16 @@ impl StoreClient {
         })
     }
 
-    /// Whether the store takes requests, at the address that is asked first.
+    /// Checks that the store at the current address is ready for requests.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Problem`] with the store's reason if it does not.
+    /// [`StoreError::Problem`] with the store's reason if it is not.
     pub async fn ready(&self) -> Result<(), StoreError> {
-        self.look("readyz").await.map(|_| ())
+        self.get_text("readyz").await.map(|_| ())
     }
 
-    /// How much the store takes of everything, by the names of its settings; times in milliseconds.
+    /// The store's limits by the names of their settings; times in milliseconds.
     ///
     /// # Errors
     ///
@@ -265,8 +261,8 @@ impl StoreClient {
             .await
     }
 
-    /// A path whose answer is no JSON.
-    async fn look(&self, path: &str) -> Result<(Vec<u8>, HeaderMap), StoreError> {
+    /// Gets a path whose answer is not JSON.
+    async fn get_text(&self, path: &str) -> Result<(Vec<u8>, HeaderMap), StoreError> {
         let index = self.current.load(Ordering::Relaxed);
         let request = self.send(index, Method::GET, path, None::<&()>, REQUEST_TIMEOUT);
         let (status, headers, bytes) = request.await?;
@@ -274,7 +270,7 @@ impl StoreClient {
             .map(|bytes| (bytes, headers))
     }
 
-    /// Asks one endpoint after the other until one can help.
+    /// Sends a request to one endpoint after the other until one can answer it.
     async fn ask_any<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -291,8 +287,8 @@ impl StoreClient {
         self.ask_once(method, path, body, timeout).await
     }
 
-    /// Asks the current endpoint, once. If it gives no answer, or one that says that it can't help
-    /// now, the next request goes to the next endpoint.
+    /// Sends a request to the current endpoint, once. If that does not answer, or can't help now, the
+    /// next request goes to the next endpoint.
     pub(crate) async fn ask_once<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -319,7 +315,7 @@ impl StoreClient {
         answer
     }
 
-    /// A stream of events from the first endpoint that gives one.
+    /// Opens a stream of events at the first endpoint that has one.
     pub(super) async fn open(
         &self,
         path: &str,
@@ -366,7 +362,7 @@ impl StoreClient {
         };
         let opened = tokio::time::timeout(REQUEST_TIMEOUT, opened).await;
         let opened = opened.map_err(|_| unreachable("no answer in time".into()))?;
-        match opened.map_err(|error| unreachable(causes(&error)))? {
+        match opened.map_err(|error| unreachable(innermost_cause(&error)))? {
             Ok(response) => Ok(response),
             Err((status, Some(bytes))) if !status.is_success() => {
                 Err(match self.checked(index, status, bytes) {
@@ -402,11 +398,11 @@ impl StoreClient {
         let endpoint = &self.endpoints[index];
         let unreachable = |error: reqwest::Error| StoreError::Unreachable {
             endpoint: endpoint.clone(),
-            reason: causes(&error),
+            reason: innermost_cause(&error),
         };
         let url = self.url(index, path);
         let mut request = self.http.request(method, url).timeout(timeout);
-        // Not the events of its namespace, if a lease is called `events`.
+        // A lease may be named `events`: ask for it, and not for the events of its namespace.
         request = request.header(ACCEPT, "application/json");
         if let Some(body) = body {
             request = request.json(body);
@@ -449,27 +445,7 @@ impl StoreClient {
     }
 }
 
-/// An HTTP client for one who leads by what it is answered.
-pub(crate) fn http_client(roots: &Roots) -> Result<Client, reqwest::Error> {
-    let client = Client::builder()
-        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
-        // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
-        // silently would stay in the pool, and fail every renewal after it.
-        .http1_only()
-        // A repeated request must be one that the keeper counts from.
-        .retry(reqwest::retry::never())
-        .redirect(reqwest::redirect::Policy::none())
-        // A proxy that only the environment names would see lease ids, and its refusals would pass for
-        // the store's. One that is meant is named as the store's address.
-        .no_proxy()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .tcp_keepalive(Duration::from_secs(5))
-        .pool_idle_timeout(Duration::from_secs(60));
-    roots.trusted_by(client)?.build()
-}
-
-/// The path of an election's lease, with what follows it.
+/// The path of an election's lease, followed by `rest`.
 pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
     format!(
         "v1/namespaces/{}/leases/{}{rest}",
@@ -478,7 +454,7 @@ pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
     )
 }
 
-/// `None` for a lease that the store does not know.
+/// Turns the answer "unknown lease" into `None`.
 fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match answer {
         Err(StoreError::Problem(problem))
@@ -491,7 +467,7 @@ fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
 }
 
 /// The whole body; `None` if it is larger than any answer of a store.
-pub(crate) async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
+async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         bytes.extend_from_slice(&chunk);
@@ -500,18 +476,6 @@ pub(crate) async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqw
         }
     }
     Ok(Some(bytes))
-}
-
-/// An error with its causes, without the URL, which the message has already.
-pub(crate) fn causes(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".into();
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -1,37 +1,41 @@
-//! Where a store is.
+//! The address of a store.
 
 use std::fmt;
+use std::str::FromStr;
 
 use reqwest::Url;
 
-/// What stands where a password was.
+/// The text that replaces a password.
 const HIDDEN: &str = "***";
 
-/// An address of a store. A password in it is sent to whoever answers there, as basic authentication, and
-/// shown nowhere: not by `Display`, not by `Debug`.
+/// An http or https address of a store. A password in it is sent as basic authentication, and never
+/// shown: neither by `Display` nor by `Debug`.
 ///
 /// # Examples
 ///
 /// ```
 /// use tenure::store::Endpoint;
 ///
-/// let url: reqwest::Url = "https://worker:secret@store.example.com".parse()?;
-/// let endpoint = Endpoint::from(url);
+/// let endpoint: Endpoint = "https://worker:secret@store.example.com".parse()?;
 /// assert_eq!(endpoint.to_string(), "https://worker:***@store.example.com/");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), tenure::store::EndpointError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint(Url);
 
+/// This is not an http or https address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; write it like http://127.0.0.1:7400")]
+pub struct EndpointError(String);
+
 impl Endpoint {
-    /// The address with its password, if it has one: to be asked, and not to be shown.
-    #[must_use]
-    pub const fn url(&self) -> &Url {
+    /// The address with its password.
+    pub(crate) const fn url(&self) -> &Url {
         &self.0
     }
 
-    /// A text that is or was meant as addresses, without what may be a password in it; rather too much is left
-    /// out than too little.
+    /// A text that is or was meant as addresses, without passwords; it hides too much rather than
+    /// too little.
     pub(crate) fn shown(text: &str) -> String {
         let Some((before, host)) = text.rsplit_once('@') else {
             return text.to_owned();
@@ -44,9 +48,19 @@ impl Endpoint {
     }
 }
 
-impl From<Url> for Endpoint {
-    fn from(url: Url) -> Self {
-        Self(url)
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let shown = || Self::shown(text);
+        let url =
+            Url::parse(text).map_err(|error| EndpointError(format!("{:?}: {error}", shown())))?;
+        if matches!(url.scheme(), "http" | "https") && url.query().is_none() {
+            Ok(Self(url))
+        } else {
+            let reason = format!("{:?} is not an http or https address", shown());
+            Err(EndpointError(reason))
+        }
     }
 }
 
@@ -54,7 +68,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.0.clone();
         if shown.password().is_some() {
-            // What has a password can have another one.
+            // A URL that has a password can have another one.
             let _ = shown.set_password(Some(HIDDEN));
         }
         f.write_str(shown.as_str())
@@ -72,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_not_shown_whatever_became_of_the_address() {
+    fn a_password_is_hidden_in_every_text_that_contains_one() {
         for (text, shown) in [
             ("http://host:7400", "http://host:7400"),
             ("http://host/a@b:c", "http://host/a@b:c"),
@@ -95,10 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_asked_with_its_password() {
-        let url: Url = "http://user:secret@host".parse().unwrap();
-        let endpoint = Endpoint::from(url.clone());
-        assert_eq!(endpoint.url(), &url);
+    fn requests_contain_the_password_and_debug_does_not() {
+        let endpoint: Endpoint = "http://user:secret@host".parse().unwrap();
+        assert_eq!(endpoint.url().as_str(), "http://user:secret@host/");
         assert_eq!(format!("{endpoint:?}"), "\"http://user:***@host/\"");
     }
 }

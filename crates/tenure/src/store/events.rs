@@ -1,4 +1,4 @@
-//! What happens to leases, as the store tells it.
+//! Streams of the store's lease events.
 
 use std::fmt;
 use std::io;
@@ -15,33 +15,36 @@ use tenure_core::{ElectionName, Name};
 use tokio::time::timeout;
 
 use super::Endpoint;
-use super::client::{StoreClient, StoreError, causes, path};
+use super::client::{StoreClient, StoreError, path};
+use crate::http::innermost_cause;
 
-/// How long a stream may be silent. A store that has nothing to tell shows every 15 s that it lives; two
-/// of these signs may be lost.
+/// How long a stream may be silent. A store without events sends a comment every 15 s; two of them
+/// may be lost.
 const SILENCE: Duration = Duration::from_secs(40);
 
-/// What to watch.
+/// The scope of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Watched {
-    /// One lease, whether anybody has ever acquired it or not.
+    /// One lease, which need not exist yet.
     Lease(ElectionName),
     /// All leases of a namespace.
     Namespace(Name),
 }
 
-/// What a store tells.
+/// An event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreEvent {
-    /// Something happened to a lease. The view is as of then; its revision is the event's.
+    /// A lease has changed. The view shows the lease right after the event, with the event's revision.
     Lease(EventKind, Box<LeaseEvent>),
-    /// Look how it stands now: nothing was told of what was before, but all that comes after is.
+    /// Events before this point may be missing; all later ones follow. Read the current state now.
     Reset,
 }
 
 type Blocks = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>;
 
-/// A stream of what happens.
+/// A stream of lease events.
 pub struct EventStream {
     blocks: Blocks,
     endpoint: Endpoint,
@@ -49,16 +52,16 @@ pub struct EventStream {
 }
 
 impl StoreClient {
-    /// What happens from now on, after a first [`StoreEvent::Reset`]; or, with the id of the last event
-    /// heard, what has happened since, without a reset if the store remembers it all. Renewals are not
-    /// told.
+    /// Streams events from now on, after a first [`StoreEvent::Reset`]; or, with the id of the last
+    /// event received, all events since, without a reset if the store's history reaches back so far.
+    /// Renewals are not events.
     ///
-    /// Nothing falls in between if one looks when told of the reset: events up to the revision of what
-    /// one sees then are in it already.
+    /// To miss nothing, read the current state after the reset, and ignore events up to its
+    /// revision.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], if none of the addresses gives a stream.
+    /// [`StoreError`] if none of the addresses opens a stream.
     pub async fn events(
         &self,
         watched: &Watched,
@@ -78,11 +81,11 @@ impl StoreClient {
 }
 
 impl EventStream {
-    /// The next event, when there is one. It may be cancelled.
+    /// Waits for the next event. Cancel safe.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: the stream has ended; ask for another one, with [`EventStream::last_id`].
+    /// [`StoreError`]: the stream has ended. Open another one with [`EventStream::last_id`].
     pub async fn next(&mut self) -> Result<StoreEvent, StoreError> {
         loop {
             let block = match self.blocks.next().await {
@@ -99,13 +102,13 @@ impl EventStream {
         }
     }
 
-    /// The id of the last event that this stream, or the one before it, has told.
+    /// The id of the last event of this stream, or of the stream before it.
     #[must_use]
     pub const fn last_id(&self) -> Option<u64> {
         self.last_id
     }
 
-    /// `None` for what only a newer client knows.
+    /// The event in a block; `None` for kinds that only newer clients know.
     fn event(&self, block: &Sse) -> Result<Option<StoreEvent>, StoreError> {
         let kind = block.event.as_deref().and_then(EventKind::of_name);
         let data = block.data.as_deref().unwrap_or_default();
@@ -143,13 +146,13 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// The blocks of a body, as long as it comes.
+/// The blocks of a response's body.
 fn blocks(response: Response) -> Blocks {
     let chunks = stream::unfold(response, |mut response| async {
         let chunk = match timeout(SILENCE, response.chunk()).await {
             Ok(Ok(None)) => return None,
             Ok(Ok(Some(chunk))) => Ok(chunk),
-            Ok(Err(error)) => Err(io::Error::other(causes(&error))),
+            Ok(Err(error)) => Err(io::Error::other(innermost_cause(&error))),
             Err(_) => Err(io::Error::other("nothing came in time")),
         };
         Some((chunk, response))

@@ -1,8 +1,65 @@
-//! A store in memory, time that a test moves, and faults on demand: for testing what an application
-//! does when it leads, loses, and leads again, in milliseconds and without a network.
+//! A test kit: a lease store in memory, time that the test moves, and faults on demand. It tests how
+//! an application leads, loses its leadership, and leads again, in milliseconds and without a
+//! network.
 //!
-//! The candidate is the real one, with its thread and its machine; the store applies the real rules.
-//! Only the clock and the way between them are the test's. Time stands still until it is moved.
+//! The candidate is the real one, with its thread and its state machine, and the store applies the
+//! real rules. Only the clock and the network are the test's. The store's time stands still until
+//! the test moves it.
+//!
+//! # A task that sleeps and reports progress
+//!
+//! Use tokio's paused time (`start_paused`, tokio's feature `test-util`):
+//! [`advance`](TestStore::advance) and [`advance_until`](TestStore::advance_until) then move tokio's
+//! time together with the store's, so the timers of the task fire as they would in production.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::testing::TestStore;
+//! use tenure::{Config, EndReason, Leadership, TimingsOptions};
+//!
+//! /// The task under test: a unit of work every 200 ms, each with a progress report.
+//! async fn work(leadership: Leadership) {
+//!     let lost = leadership.cancellation();
+//!     while !lost.is_cancelled() {
+//!         tokio::time::sleep(Duration::from_millis(200)).await;
+//!         leadership.report_progress();
+//!     }
+//! }
+//!
+//! # // In a test: #[tokio::test(start_paused = true)]
+//! #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let store = TestStore::start()?;
+//!     let config = Config::new("billing/nightly".parse()?)
+//!         .with_adjusted_timings(|timings| TimingsOptions {
+//!             progress_deadline: Some(Duration::from_secs(1)),
+//!             ..timings
+//!         })?;
+//!     let candidate = store.candidate(config);
+//!     let mut term = tokio::spawn(async move {
+//!         candidate.run_one_term(std::future::pending(), work).await
+//!     });
+//!
+//!     // The task reports progress, so it is healthy.
+//!     store.advance(Duration::from_secs(30)).await;
+//!     assert!(!term.is_finished());
+//!
+//!     // The store is cut off: the term ends before the lease does.
+//!     store.set_reachable(false);
+//!     let ended = store.advance_until(&mut term).await??.expect("a term");
+//!     assert_eq!(ended.reason, EndReason::RenewDeadline);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The end of a term takes time of its own: the task has its stop grace, the release of the lease
+//! its timeout, and the next campaign its cool-down. A test that awaits one of these must move the
+//! time meanwhile: [`advance_until`](TestStore::advance_until).
+//!
+//! # Without paused time
+//!
+//! Then tokio's timers run in real time, whatever the test does with the store's. That is fine for
+//! applications that do not sleep while they lead:
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,193 +81,192 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! With paused time, do not await the candidate alone while its task has timers (`term.await`
+//! above): tokio then skips from timer to timer, and the store's time never moves.
 
-mod lease;
-mod link;
-
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
-use tenure_core::lease::candidate::Answer;
-use tenure_core::lease::{Change, Operation, Priority, Rejection, Waiting};
+use tenure_core::lease::Operation;
 use tenure_core::{CandidateId, ElectionName, Instant};
-use tokio::sync::{oneshot, watch};
 
-use lease::Lease;
-
-pub(crate) use link::TestLink;
-
+use crate::backend::memory::MemoryStore;
 use crate::candidate::Candidate;
-use crate::clock::{Clock, ManualClock};
-use crate::config::Config;
-use crate::renewer::{ConnectError, Renewer};
-use crate::store::{LeaseView, Link, TermView, Watcher};
+use crate::candidate_runtime::{CandidateRuntime, StartError};
+use crate::clock::{Clock, Done, ManualClock};
+use crate::config::{Config, Strategy};
+use crate::store::{LeaseView, TermView};
 
-/// How long the renewal thread may take for what is due, on the busiest machine.
+/// How long the driver's thread may take for the work that is due, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often the tasks of a test's runtime get their turn after time has moved.
+/// How much real time the tasks of other threads get after each step.
+const REAL_TIME_PER_STEP: Duration = Duration::from_millis(1);
+
+/// How often the tasks of the test's runtime get their turn after each step.
 const ROUNDS: usize = 10;
 
-/// How finely time is moved: candidates look at their clock at least so often.
+/// The longest step: candidates see their clock at least this often.
 const STEP: Duration = Duration::from_millis(100);
 
-/// A lease store in memory, with candidates that compete in it by a clock that only moves when
-/// [`advance`](Self::advance) moves it. Clones are the same store.
+/// For how much of the test's time [`TestStore::advance_until`] waits.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// A lease store in memory, with candidates that compete in it by a clock that only
+/// [`advance`](Self::advance) moves. Clones are the same store.
 #[derive(Clone, Debug)]
 pub struct TestStore {
-    shared: Arc<Shared>,
-    renewer: Renewer,
-}
-
-#[derive(Debug)]
-struct Shared {
+    store: Arc<MemoryStore>,
     time: ManualClock,
-    clock: Clock,
-    /// Counts changes of leases and of the network, for those who wait for one.
-    changes: watch::Sender<u64>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    leases: BTreeMap<ElectionName, Lease>,
-    revision: u64,
-    is_reachable: bool,
-    replies_to_lose: usize,
-    requests: u64,
+    runtime: CandidateRuntime,
 }
 
 impl TestStore {
-    /// Starts a store and a renewal thread for its candidates. It is early on a day in 1970.
+    /// Starts a store, and a thread for its candidates. Its wall clock begins 1,000 s after the start
+    /// of 1970.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: the thread can't be started.
-    pub fn start() -> Result<Self, ConnectError> {
+    /// [`StartError`] if the thread can't be started.
+    pub fn start() -> Result<Self, StartError> {
         let time = ManualClock::start();
         let clock = Clock::Manual(time.clone());
-        let state = State {
-            leases: BTreeMap::new(),
-            revision: 0,
-            is_reachable: true,
-            replies_to_lose: 0,
-            requests: 0,
-        };
-        let renewer = Renewer::start_with(clock.clone())?;
-        let (changes, state) = (watch::Sender::new(0), Mutex::new(state));
-        let shared = Arc::new(Shared {
+        Ok(Self {
+            runtime: CandidateRuntime::start_with(clock.clone())?,
+            store: MemoryStore::new(clock),
             time,
-            clock,
-            changes,
-            state,
-        });
-        Ok(Self { shared, renewer })
+        })
     }
 
-    /// A candidate that competes in this store. The configuration's addresses don't matter.
+    /// A candidate that competes in this store. The configuration's addresses are ignored.
+    ///
+    /// # Panics
+    ///
+    /// The configuration's strategy is not [`Strategy::Lease`]: other strategies have other rules,
+    /// which this store does not have. To test with a configuration that names another one, replace
+    /// it ([`Config::with_strategy`]).
     #[must_use]
+    #[track_caller]
     pub fn candidate(&self, config: Config) -> Candidate {
-        let (link, watcher) = self.ways(&config);
-        self.renewer.candidate_by(config, link, watcher)
+        assert!(
+            matches!(config.strategy, Strategy::Lease),
+            "the test store elects by a lease, and the configuration says strategy = {:?}: use \
+             with_strategy(Strategy::Lease)",
+            config.strategy.name()
+        );
+        let backend = self.store.backend(&config);
+        self.runtime
+            .lease_candidate(config, backend.clone(), backend)
     }
 
     /// A candidate that competes in this store and among peers.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "peers"))]
     pub(crate) fn candidate_in_both(
         &self,
         config: Config,
         parts: crate::runtime::peers::Parts,
     ) -> Candidate {
-        let (link, watcher) = self.ways(&config);
-        self.renewer.candidate_in_both(config, parts, link, watcher)
+        let backend = self.store.backend(&config);
+        self.runtime
+            .joint_candidate(config, parts, backend.clone(), backend)
     }
 
-    #[cfg(test)]
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.shared.clock
+    #[cfg(all(test, feature = "peers"))]
+    pub(crate) fn clock(&self) -> Clock {
+        Clock::Manual(self.time.clone())
     }
 
-    fn ways(&self, config: &Config) -> (Link, Watcher) {
-        let link = TestLink {
-            shared: self.shared.clone(),
-            of: Arc::new(config.clone()),
-        };
-        let watcher = Watcher::Testing(link.clone());
-        (Link::Testing(link), watcher)
-    }
-
-    /// Moves time on, in small steps, and lets everybody do what is due at each.
+    /// Moves the store's time on, in steps of at most 100 ms, and lets all candidates and tasks do
+    /// the work due at each. Moves tokio's time, too, if that is paused.
     pub async fn advance(&self, time: Duration) {
-        self.shared.time.advance(time).await;
+        self.time.advance(time).await;
     }
 
-    /// Moves time on at one stroke, as after a suspension of the machine.
+    /// Moves the store's time on until `future` is ready, and returns its output: for a task or a
+    /// call that ends after some time, such as `advance_until(&mut handle)`.
+    ///
+    /// # Panics
+    ///
+    /// The future is not ready after one hour of the store's time.
+    pub async fn advance_until<F: Future>(&self, future: F) -> F::Output {
+        let mut future = std::pin::pin!(future);
+        let end = self.time.now() + LIMIT;
+        loop {
+            let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
+            if let Poll::Ready(output) = polled.await {
+                return output;
+            }
+            assert!(
+                self.time.now() < end,
+                "the future is not ready after {LIMIT:?} of the store's time"
+            );
+            self.time.advance(STEP).await;
+        }
+    }
+
+    /// Moves the store's time on in one step, as after a suspension of the machine: tokio's time, if
+    /// it is paused, stands still.
     pub async fn jump(&self, time: Duration) {
-        self.shared.time.jump(time).await;
+        self.time.jump(time).await;
     }
 
-    /// Whether requests reach the store from now on. Those that don't run into their timeouts.
+    /// Sets whether requests reach the store. Requests that do not reach it time out.
     pub fn set_reachable(&self, is_reachable: bool) {
-        self.shared.lock().is_reachable = is_reachable;
-        self.shared.tell();
+        self.store.set_reachable(is_reachable);
     }
 
-    /// The next so many replies are lost: the store has acted, and its answer does not arrive.
+    /// Loses the next `count` replies: the store executes the requests, and its answers do not
+    /// arrive.
     pub fn lose_replies(&self, count: usize) {
-        self.shared.lock().replies_to_lose = count;
+        self.store.lose_replies(count);
     }
 
-    /// Breaks a lease, with this period for its holder. False if nobody holds it.
-    #[allow(clippy::must_use_candidate)] // It acts; who needs no answer needs none.
+    /// Breaks a lease, with this period for its holder. Returns false if the lease is free.
+    #[allow(clippy::must_use_candidate)] // It acts; the answer may not matter.
     pub fn break_lease(&self, election: &ElectionName, period: Duration) -> bool {
-        self.shared
-            .apply(election, &Operation::Break(Some(period)), None)
-            .is_ok()
+        let operation = Operation::Break(Some(period));
+        self.store.apply(election, &operation, None).is_ok()
     }
 
-    /// Hands a lease over as an operator does: its holder has so long to stop, and `to` as long to
-    /// come. False if nobody holds it.
+    /// Hands a lease over as an operator does: its holder has `within` to stop, and then `to` has as
+    /// long to acquire it. Returns false if the lease is free.
     #[allow(clippy::must_use_candidate)] // As above.
     pub fn hand_over(&self, election: &ElectionName, to: &CandidateId, within: Duration) -> bool {
         let to = to.clone();
-        self.shared
-            .apply(election, &Operation::SwitchOver { to, within }, None)
-            .is_ok()
+        let operation = Operation::SwitchOver { to, within };
+        self.store.apply(election, &operation, None).is_ok()
     }
 
-    /// One lease, as the store shows it; `None` if nobody has competed for it.
+    /// One lease as the store shows it; `None` if no candidate has competed for it.
     #[must_use]
     pub fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
-        self.shared.settle(election);
-        self.shared.view(election)
+        self.store.lease(election)
     }
 
     /// The terms of a lease, newest first, with how and why they ended.
     #[must_use]
     pub fn history(&self, election: &ElectionName) -> Vec<TermView> {
-        self.shared.settle(election);
-        let state = self.shared.lock();
-        let lease = state.leases.get(election);
-        lease.map_or_else(Vec::new, |lease| {
-            lease.terms.iter().rev().cloned().collect()
-        })
+        self.store.history(election)
     }
 
-    /// How many requests have reached the store so far; several renewals at once are one.
+    /// The number of requests that have reached the store. Several renewals may share a request.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.shared.lock().requests
+        self.store.requests()
     }
 }
 
 impl ManualClock {
-    /// A clock that stands still. Not at the origin, so that nothing is before it.
+    /// A clock that stands still. It does not start at the origin, so that there are earlier times.
     pub(crate) fn start() -> Self {
         let start = Instant::default() + Duration::from_secs(1_000);
-        let (time, done) = (watch::Sender::new(start), watch::Sender::new(start));
-        Self { time, done }
+        Self {
+            time: tokio::sync::watch::Sender::new(start),
+            done: Done::new(start).into(),
+        }
     }
 
     fn now(&self) -> Instant {
@@ -220,123 +276,41 @@ impl ManualClock {
     pub(crate) async fn advance(&self, time: Duration) {
         let end = self.now() + time;
         while self.now() < end {
-            let next = (self.now() + STEP).min(end);
-            self.move_to(next).await;
+            let step = end.since(self.now()).min(STEP);
+            let is_paused = self.move_by(step).await;
+            if is_paused {
+                // The only way to move paused time without tokio's `test-util`.
+                tokio::time::sleep(step).await;
+                yield_to_tasks().await;
+            }
         }
     }
 
     pub(crate) async fn jump(&self, time: Duration) {
-        self.move_to(self.now() + time).await;
+        self.move_by(time).await;
     }
 
-    /// Moves the clock, and lets the renewal thread and this runtime's tasks do what is due.
-    async fn move_to(&self, time: Instant) {
+    /// Moves the clock, and lets the driver's thread and the tasks of this runtime do the work that
+    /// is due. Returns whether tokio's time is paused.
+    async fn move_by(&self, time: Duration) -> bool {
+        let time = self.now() + time;
         self.time.send_replace(time);
-        let mut done = self.done.subscribe();
-        // The thread may have died, which the test will notice by itself.
-        let _ = tokio::time::timeout(PATIENCE, done.wait_for(|done| *done >= time)).await;
-        for _ in 0..ROUNDS {
-            tokio::task::yield_now().await;
-        }
-        // Only real time tells when another thread's tasks have nothing more to do.
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let (done, before) = (self.done.clone(), tokio::time::Instant::now());
+        // While a blocking task runs tokio does not move a paused time to the next timer. Only real
+        // time tells when the tasks of another thread have nothing more to do.
+        let waited = tokio::task::spawn_blocking(move || {
+            done.wait(time, PATIENCE);
+            thread::sleep(REAL_TIME_PER_STEP);
+        });
+        let _ = waited.await;
+        let is_paused = tokio::time::Instant::now() == before;
+        yield_to_tasks().await;
+        is_paused
     }
 }
 
-impl Shared {
-    fn now(&self) -> Instant {
-        self.time.now()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tell(&self) {
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
-    fn apply(
-        &self,
-        election: &ElectionName,
-        operation: &Operation,
-        reason: Option<&str>,
-    ) -> Result<Change, Rejection> {
-        self.lock().leases.entry(election.clone()).or_default();
-        let applied = self.change(election, |lease, now| {
-            let applied = lease.apply(operation, reason, now);
-            let is_change = applied.as_ref().is_ok_and(|applied| applied.durable);
-            (is_change, applied)
-        });
-        // It was made above, and none is ever forgotten.
-        let applied = applied.unwrap_or(Err(Rejection::NotHeld))?;
-        Ok(applied.change)
-    }
-
-    /// A term that time has ended is a change like any other.
-    fn settle(&self, election: &ElectionName) {
-        self.change(election, |_, _| (false, ()));
-    }
-
-    /// Lets this one wait, behind those who go before it.
-    fn join(
-        &self,
-        election: &ElectionName,
-        priority: Priority,
-        waiting: Waiting<oneshot::Sender<Answer>>,
-    ) {
-        // A request that this one replaces hears of it, though the lease is as it was.
-        self.change(election, |lease, _| {
-            let replaced = lease.lease.wait(priority, waiting);
-            (replaced.is_some(), ())
-        });
-    }
-
-    /// Does something to a lease, for which those who wait longer are served before and after; and
-    /// tells everybody if it is a change.
-    fn change<T>(
-        &self,
-        election: &ElectionName,
-        change: impl FnOnce(&mut Lease, Instant) -> (bool, T),
-    ) -> Option<T> {
-        let now = self.now();
-        let mut state = self.lock();
-        let revision = state.revision + 1;
-        let lease = state.leases.get_mut(election)?;
-        let is_before = lease.serve(now);
-        let (is_change, result) = change(lease, now);
-        let is_after = lease.serve(now);
-        if is_before || is_change || is_after {
-            lease.revision = revision;
-            state.revision = revision;
-            drop(state);
-            self.tell();
-        }
-        Some(result)
-    }
-
-    fn view(&self, election: &ElectionName) -> Option<LeaseView> {
-        let now = self.now();
-        let state = self.lock();
-        let lease = state.leases.get(election)?;
-        let view = LeaseView::of(
-            election.namespace(),
-            election.name(),
-            lease.lease.record(),
-            now,
-        );
-        Some(LeaseView {
-            waiters: lease.lease.waiting() as u64,
-            revision: lease.revision,
-            ..view
-        })
-    }
-
-    /// Waits for a change, or until it is `end`; false if it is.
-    async fn change_before(&self, seen: &mut watch::Receiver<u64>, end: Instant) -> bool {
-        tokio::select! {
-            _ = seen.changed() => true,
-            () = self.clock.sleep_until(end) => false,
-        }
+async fn yield_to_tasks() {
+    for _ in 0..ROUNDS {
+        tokio::task::yield_now().await;
     }
 }

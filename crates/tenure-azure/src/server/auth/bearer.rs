@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::server::error::{AUTHENTICATION_FAILED, Result};
 
-/// Who signs tokens, and for whom.
+/// The keys, the issuer and the audience of accepted tokens.
 #[derive(Clone)]
 pub(in crate::server) struct Bearer {
     keys: Vec<Key>,
@@ -21,7 +21,7 @@ struct Key {
     key: DecodingKey,
 }
 
-/// Claims are checked by the library.
+/// The library checks the claims.
 #[derive(Deserialize)]
 struct Claims {}
 
@@ -53,7 +53,7 @@ impl Bearer {
         })
     }
 
-    /// Whether a key of the set has signed the token, for here and for now.
+    /// Whether a key of the set signed the token, and it is valid here and now.
     pub(super) fn verify(&self, token: &str) -> Result<()> {
         let failed = |error: jsonwebtoken::errors::Error| {
             AUTHENTICATION_FAILED.because(format!("the token is refused: {error}"))
@@ -64,8 +64,8 @@ impl Bearer {
             if id.is_some() && key.id.is_some() && id != key.id {
                 continue;
             }
-            // The key says which algorithm there is, never the token: a public key must not be taken
-            // for the secret of another algorithm.
+            // The key decides the algorithm, never the token: a public key must not be used as the
+            // secret of another algorithm.
             let mut validation = Validation::new(key.algorithm);
             validation.set_audience(&[&self.audience]);
             validation.set_issuer(&[&self.issuer]);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tokens_of_the_right_signer_for_here_and_now_are_taken() {
+    fn only_a_valid_token_of_the_right_signer_is_accepted() {
         let bearer = Bearer::new(SET, "https://issuer", AUDIENCE).unwrap();
         let takes = |token: &str| bearer.verify(token).is_ok();
         let now = chrono::Utc::now().timestamp();
@@ -147,13 +147,13 @@ mod tests {
             });
             assert!(!takes(&without), "{claim}");
         }
-        // "alg": "none", and nothing at all.
+        // "alg": "none", and an empty token.
         let unsigned = "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2lzc3VlciJ9.";
         assert!(!takes(unsigned) && !takes("") && !takes("a.b.c"));
     }
 
     #[test]
-    fn a_key_set_that_is_none_is_refused() {
+    fn an_invalid_key_set_is_refused() {
         for set in ["", "{}", r#"{"keys": []}"#, r#"{"keys": [{"kty": "oct"}]}"#] {
             assert!(Bearer::new(set, "i", "a").is_err(), "{set}");
         }

@@ -1,7 +1,7 @@
-//! Who asks, and what they may do.
+//! Authentication, and the permissions of a request.
 //!
-//! An account that is not there is refused like a wrong signature, after as much work, so that nobody
-//! learns which accounts there are.
+//! An unknown account is refused like a wrong signature, after as much work, so that nobody learns which
+//! accounts exist.
 
 mod bearer;
 mod sas;
@@ -24,37 +24,37 @@ use super::target::{Query, Resource};
 
 pub(super) use bearer::Bearer;
 
-/// All that can be known.
+/// The credentials of all accounts.
 pub(super) struct Guard {
     accounts: Vec<AzureAccount>,
-    /// The keys of accounts that are not there.
+    /// The keys for unknown accounts.
     nobody: Vec<hmac::Key>,
     bearer: Option<Bearer>,
     over_tls: bool,
     behind_tls: bool,
-    /// Who gives no credential may do everything.
+    /// A request without a credential may do everything.
     is_open: bool,
 }
 
-/// What whoever asks may do.
+/// The permissions of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
     /// Everything in the account.
     All,
-    /// What these letters stand for, on these kinds of resources.
+    /// The permissions of these letters, on these kinds of resources.
     Account { permissions: String, kinds: String },
-    /// What these letters stand for, on the one resource that the token is for.
+    /// The permissions of these letters, on the one resource of the token.
     Service { permissions: String },
 }
 
-/// What is needed: one of these letters on this kind of resource.
+/// The required permission: one of these letters on this kind of resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) kind: Kind,
     pub(super) one_of: &'static str,
 }
 
-/// A kind of resource, as account SAS has them.
+/// A kind of resource, as in an account SAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Service,
@@ -67,12 +67,12 @@ pub(super) enum Kind {
 impl Guard {
     pub(super) fn new(config: &AzureConfig) -> Self {
         let mut secret = [0; 32];
-        // Nobody signs with it, whatever it is.
+        // Nobody signs with it, so any value will do.
         let _ = getrandom::fill(&mut secret);
         let nobody = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); AzureAccount::MAX_KEYS];
         let mut accounts = config.accounts.clone();
         for account in &mut accounts {
-            // A wrong signature is compared as often whoever it is said to be of.
+            // A wrong signature is compared as often for each account.
             let missing = AzureAccount::MAX_KEYS.saturating_sub(account.keys.len());
             account.keys.extend_from_slice(&nobody[..missing]);
         }
@@ -90,12 +90,12 @@ impl Guard {
         self.over_tls
     }
 
-    /// Whether requests have come over TLS.
+    /// Whether requests come over TLS.
     pub(super) const fn is_secure(&self) -> bool {
         self.over_tls || self.behind_tls
     }
 
-    /// Who asks for something of this account.
+    /// The permissions of a request for a resource of this account.
     pub(super) fn admit(
         &self,
         parts: &Parts,
@@ -109,13 +109,13 @@ impl Guard {
         let now = clock::utc();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
             return if query.get("sig").is_some() {
-                let asks = sas::Asks {
+                let circumstances = sas::Circumstances {
                     now,
                     is_secure: self.is_secure(),
-                    // A proxy's is not the client's.
+                    // The address of a proxy is not that of the client.
                     address: client.filter(|_| !self.behind_tls),
                 };
-                sas::verify(keys, account, resource, query, &asks)
+                sas::verify(keys, account, resource, query, &circumstances)
             } else if self.is_open {
                 Ok(Grant::All)
             } else {
@@ -133,7 +133,7 @@ impl Guard {
             && let Some(bearer) = &self.bearer
         {
             bearer.verify(credential.trim())?;
-            // Tokens are for all accounts that are there.
+            // Tokens are valid for all known accounts.
             return match known {
                 Some(_) => Ok(Grant::All),
                 None => Err(AUTHENTICATION_FAILED.into()),
@@ -145,8 +145,8 @@ impl Guard {
     }
 }
 
-/// Whether one of the keys has signed this. A comparison takes as long whatever is in the signature, and
-/// one that is wrong is compared with all keys.
+/// Whether one of the keys signed the text. A comparison takes constant time, and a wrong signature is
+/// compared with all keys.
 fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
     let Ok(signature) = BASE64_STANDARD.decode(signature) else {
         return false;

@@ -12,31 +12,31 @@ use crate::server::error::{
 };
 use crate::server::target::{Query, Resource};
 
-/// From this version on an encryption scope is signed, too.
+/// From this version on the signature includes an encryption scope.
 const WITH_SCOPE: &str = "2020-12-06";
 
-/// The first version with snapshots in what is signed, and the oldest that is taken.
+/// The first version whose signature includes snapshots, and the oldest that is accepted.
 const OLDEST: &str = "2018-11-09";
 
-/// How, when and from where a token is shown.
+/// The circumstances of a request with a token.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asks {
+pub(super) struct Circumstances {
     pub(super) now: DateTime<Utc>,
-    /// It came over TLS.
+    /// The request came over TLS.
     pub(super) is_secure: bool,
-    /// If it is known.
+    /// The address of the client, if it is known.
     pub(super) address: Option<IpAddr>,
 }
 
-/// What the token in the query allows.
+/// The permissions of the token in the query.
 pub(super) fn verify(
     keys: &[hmac::Key],
     account: &str,
     resource: Option<&Resource>,
     query: &Query,
-    asks: &Asks,
+    circumstances: &Circumstances,
 ) -> Result<Grant> {
-    // Which of two would count?
+    // Of duplicate parameters it is unclear which one counts.
     query.check_unique()?;
     let get = |name| query.get(name).unwrap_or_default();
     let failed = |detail: &str| AUTHENTICATION_FAILED.because(detail);
@@ -59,20 +59,24 @@ pub(super) fn verify(
     }
 
     let expiry = time(get("se")).ok_or_else(|| failed("the expiry se must be a time"))?;
-    if asks.now >= expiry {
+    if circumstances.now >= expiry {
         return Err(failed("the token has expired"));
     }
     if let Some(start) = query.get("st").filter(|start| !start.is_empty()) {
         let start = time(start).ok_or_else(|| failed("the start st must be a time"))?;
-        if asks.now < start {
+        if circumstances.now < start {
             return Err(failed("the token is not valid yet"));
         }
     }
     let addresses = get("sip");
-    if !addresses.is_empty() && !is_from(addresses, asks.address) {
+    if !addresses.is_empty() && !is_from(addresses, circumstances.address) {
         return Err(AUTHORIZATION_SOURCE_IP_MISMATCH.into());
     }
-    let protocol = if asks.is_secure { "https" } else { "http" };
+    let protocol = if circumstances.is_secure {
+        "https"
+    } else {
+        "http"
+    };
     let protocols = get("spr");
     if !protocols.is_empty() && !protocols.split(',').any(|allowed| allowed == protocol) {
         return Err(AUTHORIZATION_PROTOCOL_MISMATCH.into());
@@ -104,8 +108,8 @@ fn account_text(account: &str, query: &Query, scope: Option<&str>) -> String {
     text
 }
 
-/// A service SAS is for one blob, or for one container with its blobs; which one, it does not say: it
-/// is the one that was signed.
+/// A service SAS is for one blob, or for one container with its blobs. It does not name the resource, which
+/// is part of the signed text.
 fn service_text(
     account: &str,
     resource: Option<&Resource>,
@@ -137,15 +141,15 @@ fn service_text(
     Ok(parts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether the address is the one that is allowed, or one of `FIRST-LAST`. An address that is not known is
-/// none of them.
+/// Whether the address is the allowed one, or in the range `FIRST-LAST`. An unknown address is not
+/// allowed.
 fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();
     let (first, last) = allowed.split_once('-').unwrap_or((allowed, allowed));
     let (Some(first), Some(last)) = (parse(first), parse(last)) else {
         return false;
     };
-    // As the client sees it, also where the socket takes both kinds.
+    // The IPv4 address of a client, also if the socket accepts both families.
     address
         .map(|address| address.to_canonical())
         .is_some_and(|address| {
@@ -154,7 +158,7 @@ fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
         })
 }
 
-/// A time of ISO 8601 in UTC, with or without seconds, or a day.
+/// A time in ISO 8601 and UTC, with or without seconds, or a day.
 fn time(text: &str) -> Option<DateTime<Utc>> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Some(time.with_timezone(&Utc));
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(time("soon"), None);
     }
     #[test]
-    fn addresses_are_one_or_from_one_to_another() {
+    fn an_address_is_a_single_one_or_a_range() {
         let from = |allowed: &str, address: &str| is_from(allowed, address.parse().ok());
         for (allowed, address) in [
             ("10.0.0.5", "10.0.0.5"),

@@ -1,9 +1,8 @@
 //! "Authorize with Shared Key" of the Azure Storage REST API.
 //!
-//! The signature is over the request as it stands on the wire: nothing is normalised before. The order of
-//! the `x-ms-*` headers is the service's collation, which the documents call lexicographical; older
-//! clients sort bytes. Both are tried, which lets nobody in who has not the key: the same headers are
-//! signed either way.
+//! The signature covers the request as it is on the wire, without any normalisation. The order of the
+//! `x-ms-*` headers is the collation of the service, which the documents call lexicographical; older
+//! clients sort by bytes. The store tries both. That is safe: the same headers are signed either way.
 
 use crate::protocol::{self, DATE_HEADER, SIGNED_HEADERS, SignedParts, collate};
 use aws_lc_rs::hmac;
@@ -16,14 +15,14 @@ use crate::server::error::{AUTHENTICATION_FAILED, Result};
 use crate::server::headers::{date, http_date};
 use crate::server::target::Query;
 
-/// How far a client's clock may be off.
+/// The largest difference between the clocks of client and store.
 const SKEW: Duration = Duration::minutes(15);
 
-/// The same for an account that is not there.
+/// The same for an unknown account.
 const WRONG_SIGNATURE: &str =
     "the signature in the header Authorization is not that of this request by a key of the account";
 
-/// The headers that are signed before those of the service.
+/// The signed headers before those of the service.
 const SIGNED: [HeaderName; SIGNED_HEADERS.len()] = {
     const fn signed(at: usize) -> HeaderName {
         HeaderName::from_static(SIGNED_HEADERS[at])
@@ -43,7 +42,7 @@ const SIGNED: [HeaderName; SIGNED_HEADERS.len()] = {
     ]
 };
 
-/// Whether `ACCOUNT:SIGNATURE` is right for this request.
+/// Checks `ACCOUNT:SIGNATURE` for this request.
 pub(super) fn verify(
     keys: &[hmac::Key],
     parts: &Parts,
@@ -94,7 +93,7 @@ pub(super) fn verify(
     Ok(())
 }
 
-/// All `x-ms-*` headers, with what stands there several times joined.
+/// All `x-ms-*` headers; repeated ones are joined.
 fn service_headers(parts: &Parts) -> Vec<(&str, Vec<u8>)> {
     let names = parts.headers.keys().map(HeaderName::as_str);
     let names = names.filter(|name| name.starts_with("x-ms-"));
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_is_the_request_as_it_stands() {
+    fn the_signed_text_is_the_request_as_it_is_on_the_wire() {
         let parts = request(
             "PUT",
             "/devstoreaccount1/leases/a%2Fb//c+d?comp=lease&timeout=3&Empty=&v=x%20y",

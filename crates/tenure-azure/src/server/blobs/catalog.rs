@@ -1,4 +1,4 @@
-//! What containers and blobs there are.
+//! The containers and blobs, in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use chrono::{DateTime, Utc};
 use crate::server::clock;
 use crate::server::headers::{Metadata, http_date};
 
-/// What a container or a blob costs apart from its bytes.
+/// The cost of a container or a blob apart from its bytes.
 const OVERHEAD: u64 = 512;
 
-/// When, and as which of all changes, something was written.
+/// The number and the time of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::server) struct Stamp {
-    /// Greater than those of all changes before.
+    /// Greater than those of all earlier changes.
     pub(super) number: u64,
     pub(super) wall_ms: i64,
 }
@@ -41,7 +41,7 @@ pub(in crate::server) struct Blob {
     pub(in crate::server) version: Version,
     pub(in crate::server) created: Stamp,
     pub(in crate::server) body: Body,
-    /// What the body was made of, as far as it is known: that is forgotten when the store ends.
+    /// The blocks of the body, if they are known: they are lost when the store ends.
     pub(in crate::server) blocks: Arc<[Block]>,
     pub(in crate::server) content: ContentHeaders,
     pub(in crate::server) metadata: Metadata,
@@ -54,7 +54,7 @@ pub(in crate::server) struct Block {
     pub(in crate::server) len: usize,
 }
 
-/// What the last change made of something, as its headers say it.
+/// The last change of a container or a blob, with its headers.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Version {
     pub(in crate::server) stamp: Stamp,
@@ -65,11 +65,11 @@ pub(in crate::server) struct Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Body {
     Block(Bytes),
-    /// So many zeros: pages can't be written here.
+    /// This number of zeros: pages cannot be written.
     Page(u64),
 }
 
-/// What is told with a blob's body, by header.
+/// The content headers of a blob, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::server) struct ContentHeaders(pub(in crate::server) BTreeMap<String, String>);
 
@@ -99,7 +99,7 @@ pub(in crate::server) enum BlobChange {
 }
 
 impl Stamp {
-    /// When.
+    /// The time.
     pub(in crate::server) fn time(self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.wall_ms).unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl Container {
         self.blobs.range(name.to_owned()..)
     }
 
-    /// The same, with nothing in it.
+    /// The container without its blobs.
     pub(in crate::server) fn without_blobs(&self) -> Self {
         Self {
             version: self.version.clone(),
@@ -211,8 +211,7 @@ impl Catalog {
 
     pub(super) fn next_stamp(&self) -> Stamp {
         let wall = clock::unix().get();
-        // Not below the clock, so that after a backup was restored no ETag comes again that was
-        // given after it.
+        // Not below the clock: after a restore no ETag repeats that was given out after the backup.
         let number = (self.last.number + 1).max(wall.saturating_mul(1000));
         Stamp {
             number,
@@ -224,7 +223,7 @@ impl Catalog {
         self.bytes
     }
 
-    /// How many bytes there are after this change.
+    /// The total of bytes after this change.
     pub(super) fn bytes_after(&self, change: &BlobChange) -> u64 {
         let (more, less) = match change {
             BlobChange::PutContainer {

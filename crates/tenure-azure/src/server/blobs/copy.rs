@@ -11,8 +11,8 @@ use super::disk::open_error;
 use super::rows;
 use tenure_server::OpenError;
 
-/// Copies the database `from`, as of one commit, to the file `to`, checks the copy, and makes it
-/// durable. It tells the last change in it.
+/// Copies the database `from`, as after one commit, to the file `to`, checks the copy, and makes it
+/// durable. Returns the number of the last change in it.
 pub(in crate::server) fn copy(from: &Path, to: &Path) -> Result<u64, OpenError> {
     let read = |error: rusqlite::Error| open_error(from, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

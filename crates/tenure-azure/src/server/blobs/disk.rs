@@ -1,9 +1,8 @@
 //! The database of containers and blobs: `blobs.db`, beside the one of leases.
 //!
 //! Each change is one transaction with one fsync (`synchronous=FULL`). Every row has a checksum, and the
-//! row about all of them has one over these, so rows that were lost or altered are noticed at the next
-//! start, and so is a database or a log that is missing ([`mark`](super::mark)). Nothing is ever repaired
-//! silently.
+//! row about all of them has one over these, so the next start detects lost or altered rows, and also a
+//! missing database or log ([`watermark`](super::watermark)). Nothing is ever repaired silently.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,18 +19,18 @@ use super::watermark::{self, Watermark};
 use tenure_server::OpenError;
 use tenure_server::companion::{self, Checkpoint, checkpoint};
 
-/// The file's name in the store's folder.
+/// The name of the file in the data directory.
 pub(in crate::server) const DATABASE: &str = "blobs.db";
 
-/// Pages in the log after which it is moved into the database.
+/// Writes after which the log is moved into the database.
 const CHECKPOINT_AFTER_WRITES: u32 = 200;
 
-/// Why a change is not on disk.
+/// Why a change is not durable.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// It is not there. Later ones may work.
+    /// It is not on disk. Later ones may succeed.
     Undone(String),
-    /// Whether it is there is not known.
+    /// It is unknown whether it is on disk.
     Fatal(String),
 }
 
@@ -41,23 +40,23 @@ pub(super) struct Disk {
     connection: Connection,
     meta: Meta,
     mark: Watermark,
-    /// The log was moved into the database: the next change is in the log alone.
+    /// The log was moved into the database: the next change is only in the log.
     log_is_new: bool,
     writes_since_checkpoint: u32,
-    /// A transaction failed half way and may have left frames behind the log's end.
+    /// A transaction failed and may have left frames behind the end of the log.
     has_leftovers: bool,
-    /// Nothing may be written any more: after a failed fsync the operating system may have dropped what it
-    /// could not write, and say nothing of it the next time.
+    /// Nothing may be written any more: after a failed fsync the operating system may have dropped the data,
+    /// and the next fsync may succeed.
     failed: bool,
 }
 
 impl Disk {
-    /// Reads and checks all of it.
+    /// Reads and checks the database.
     pub(super) fn open(folder: &Path) -> Result<(Self, Catalog), OpenError> {
         let path = folder.join(DATABASE);
         let restoring = restoring(folder);
         if !path.exists() && restoring.exists() {
-            // It was whole before the leases were restored, and without these no store has started.
+            // It was complete before the leases were restored, and no store starts without these.
             let name = || {
                 fs::rename(&restoring, &path)?;
                 File::open(folder)?.sync_all()
@@ -81,8 +80,8 @@ impl Disk {
         }
         let (meta, catalog) = rows::load(&connection, &path)?;
         watermark::check(&path, marked, meta.number)?;
-        // The log starts anew: a tail that a power cut tore is not looked at again, and what is written
-        // now never stands before it, where it would make it look like damage.
+        // An empty log: a torn tail is not read again, and new frames never come before it, where the tail
+        // would look like damage.
         if !checkpoint(&connection, Checkpoint::Truncate).map_err(broken)? {
             return Err(OpenError::Database {
                 path,
@@ -101,7 +100,7 @@ impl Disk {
         Ok((disk, catalog))
     }
 
-    /// Makes one change durable, or leaves all as it was.
+    /// Makes one change durable, or changes nothing.
     pub(super) fn write(&mut self, stamp: Stamp, change: &BlobChange) -> Result<(), WriteError> {
         if self.failed {
             return Err(WriteError::Fatal("it has failed before".into()));
@@ -113,8 +112,8 @@ impl Disk {
 
     fn write_once(&mut self, stamp: Stamp, change: &BlobChange) -> Result<(), WriteError> {
         if self.has_leftovers {
-            // So that frames of the failed transaction never stand behind good ones, where they would
-            // look like damage at the next start.
+            // Frames of the failed transaction must never follow good ones, where they would look like
+            // damage at the next start.
             let emptied = checkpoint(&self.connection, Checkpoint::Truncate);
             if !emptied.map_err(|error| classify(&error))? {
                 return Err(WriteError::Undone("it is being read".into()));
@@ -125,7 +124,7 @@ impl Disk {
         let mut meta = self.meta;
         meta.number = stamp.number;
         let mut run = || -> rusqlite::Result<()> {
-            // It is rolled back where it fails. If that fails, too, the next one does not begin.
+            // A failure rolls it back. If that fails, too, the next transaction cannot begin.
             let transaction = self.connection.transaction()?;
             rows::write(&transaction, &mut meta, stamp, change)?;
             meta.write(&transaction)?;
@@ -139,8 +138,8 @@ impl Disk {
         if self.log_is_new {
             match self.mark.write(stamp.number) {
                 Ok(()) => self.log_is_new = false,
-                // The change itself is on disk. Tried again with the next one.
-                Err(error) => warn!(%error, "a loss of the log of blobs would not be noticed now"),
+                // The change itself is on disk. The next change tries this again.
+                Err(error) => warn!(%error, "a loss of the log of blobs would not be detected now"),
             }
         }
         self.writes_since_checkpoint += 1;
@@ -150,7 +149,7 @@ impl Disk {
             let done = checkpoint(&self.connection, Checkpoint::Passive);
             return match done.map_err(|error| classify(&error)) {
                 Err(WriteError::Fatal(error)) => Err(WriteError::Fatal(error)),
-                // All is in the log; it grows until this works.
+                // Everything is in the log, which grows until this succeeds.
                 Ok(_) | Err(WriteError::Undone(_)) => Ok(()),
             };
         }
@@ -171,7 +170,7 @@ impl Drop for Disk {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    // A store that refuses the file leaves it as it is.
+    // A store that refuses the file does not change it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
@@ -188,7 +187,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A database that is being restored.
+/// The file of a database during its restore.
 pub(in crate::server) fn restoring(folder: &Path) -> PathBuf {
     folder.join("blobs.db.restoring")
 }

@@ -1,9 +1,8 @@
-//! Containers and blobs: all of them in memory, and on disk before anything is acknowledged.
+//! Containers and blobs: all of them in memory, and on disk before a change is acknowledged.
 //!
-//! One request at a time changes something. It looks at what there is, asks the lease, writes to disk, and
-//! only then shows what it did. Operations on leases that change who may write wait for it (all but
-//! renewals): nobody acquires a blob while somebody else's write to it, which was allowed before, is
-//! still under way.
+//! One request at a time changes something. It reads the catalog, checks the lease, writes to disk, and then
+//! publishes the change. Operations on leases that change who may write, which are all except renewals, wait
+//! for it: no client acquires the lease of a blob during a write that was allowed before.
 
 mod catalog;
 mod copy;
@@ -35,17 +34,17 @@ pub(super) use watermark::{Watermark, check};
 pub(super) struct Blobs {
     catalog: RwLock<Catalog>,
     order: Arc<Order<()>>,
-    /// `None` where nothing is kept.
+    /// `None` if blobs are in memory only.
     disk: Option<Mutex<Disk>>,
     staged: Mutex<Staged>,
     max_total_bytes: u64,
 }
 
-/// The right to change something.
+/// The right to change containers and blobs.
 pub(super) struct WriteLock(#[allow(dead_code)] OwnedRwLockWriteGuard<()>);
 
 impl Blobs {
-    /// Reads what is in the database of this folder, or makes one; without a folder, nothing is kept.
+    /// Reads the database in this directory, or creates one; without a directory, blobs are in memory only.
     pub(super) fn open(
         folder: Option<&Path>,
         max_total_bytes: usize,
@@ -67,29 +66,29 @@ impl Blobs {
         })
     }
 
-    /// What there is.
+    /// The containers and blobs.
     pub(super) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
-        // What is under it changes as a whole or not at all.
+        // A change is applied completely or not at all, also by a thread that panics.
         self.catalog.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The blocks that are not part of a blob yet. They change only while a lock is held, like blobs.
+    /// The uncommitted blocks. They change only under the write lock, like blobs.
     pub(super) fn staged(&self) -> MutexGuard<'_, Staged> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is changed while this lives.
+    /// Waits for the read lock: nothing changes while it is held.
     pub(super) async fn read_lock(&self) -> Shared<'_, ()> {
         self.order.read().await
     }
 
-    /// Waits for the lock to change something.
+    /// Waits for the write lock.
     pub(super) async fn write_lock(&self) -> WriteLock {
         WriteLock(Arc::clone(&self.order).write_owned().await)
     }
 
-    /// Makes a change durable, and shows it then. Its number, from which its ETag is made, is greater
-    /// than all before, also after a backup was restored.
+    /// Makes a change durable, and then publishes it. Its number, which becomes the ETag, is greater than
+    /// all before, also after a restore.
     pub(super) async fn change(
         self: &Arc<Self>,
         store: &Store,
@@ -102,7 +101,7 @@ impl Blobs {
         let bytes = self.catalog().bytes_after(&change);
         if bytes > most && bytes > self.catalog().bytes() {
             return Err(REQUEST_BODY_TOO_LARGE.because(format!(
-                "containers and blobs would have {bytes} bytes, at most {most} are taken"
+                "containers and blobs would have {bytes} bytes, at most {most} are allowed"
             )));
         }
         let blobs = Arc::clone(self);
@@ -125,7 +124,7 @@ impl Blobs {
                 tracing::warn!(error, "a change of a blob was undone");
                 Err(SERVER_BUSY.into())
             }
-            // Whether it is on disk is not known: nothing more may be acknowledged.
+            // It is unknown whether it is on disk: nothing more may be acknowledged.
             Ok(Err(WriteError::Fatal(error))) => {
                 error!(error, "the database of blobs failed; the store ends");
                 store.fail();

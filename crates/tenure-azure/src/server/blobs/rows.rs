@@ -1,4 +1,4 @@
-//! What is in the tables: containers and blobs, each row with a checksum, and a row about all of them.
+//! The tables: containers and blobs, each row with a checksum, and a row about all of them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::disk::open_error;
 use crate::server::headers::Metadata;
 use tenure_server::OpenError;
 
-/// "tenb", so that no other program's database is taken for one.
+/// "tenb", which no other program uses for its databases.
 const APPLICATION_ID: i32 = 0x7465_6e62;
 
 const FORMAT: u32 = 1;
 
-/// Metadata and content headers are JSON objects; `length` is a page blob's, which has no body.
+/// Metadata and content headers are JSON objects. `length` is set for page blobs, which have no body.
 const TABLES: &str = "
     CREATE TABLE containers (
         account TEXT NOT NULL,
@@ -51,7 +51,7 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
-/// What is known about all rows together.
+/// The row about all other rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
     /// The greatest number of a change.
@@ -83,7 +83,7 @@ impl Meta {
     }
 }
 
-/// A database in which nothing was ever made, or a start was cut short.
+/// Whether the database has no tables yet: it is new, or the first start was interrupted.
 pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     let count = "SELECT count(*) FROM sqlite_schema";
     connection.query_row(count, [], |row| Ok(row.get::<_, u32>(0)? == 0))
@@ -179,7 +179,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// These rows go, or become others.
+/// Removes the checksums of rows that are deleted or replaced.
 fn forget<const N: usize>(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
@@ -202,7 +202,7 @@ fn remember(meta: &mut Meta, crc: u32) {
     meta.row_count += 1;
 }
 
-/// A blob's columns but for its names.
+/// The columns of a blob without its names.
 struct BlobRow {
     stamp: Stamp,
     created: Stamp,
@@ -285,7 +285,7 @@ fn container_crc(account: &str, container: &str, stamp: Stamp, metadata: &str) -
     checksum.0.finalize()
 }
 
-/// Each part counts with its length, so that nothing can slip from one into the next.
+/// The checksum covers the length of each part, so that no byte can move from one part to the next.
 #[derive(Default)]
 struct Checksum(crc32fast::Hasher);
 
@@ -305,7 +305,7 @@ fn json(pairs: &Metadata) -> String {
     serde_json::to_string(pairs).unwrap_or_default()
 }
 
-/// Reads all rows, and checks each of them and all together.
+/// Reads all rows, and checks each row and all together.
 pub(super) fn load(connection: &Connection, path: &Path) -> Result<(Meta, Catalog), OpenError> {
     let broken = |error: rusqlite::Error| open_error(path, &error);
     let damaged = |detail: &str| OpenError::Damaged {

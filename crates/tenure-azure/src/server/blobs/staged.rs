@@ -1,7 +1,7 @@
-//! Blocks that were put and are not part of a blob yet: in memory alone.
+//! Uncommitted blocks: they were put and are not part of a blob yet. They are in memory only.
 //!
-//! Like the service, a store forgets them when the blob is written or deleted, or when no block has
-//! come for a while; unlike the service, it forgets them when it ends.
+//! Like the service, a store drops them when the blob is written or deleted, or when no block has come for
+//! some time. Unlike the service, it drops them when it ends.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use crate::server::error::{
 /// Most blocks of a blob: the service's limit for a block list.
 pub(in crate::server) const MAX_BLOCKS: usize = 50_000;
 
-/// What a block costs apart from its bytes and its id.
+/// The cost of a block apart from its bytes and its id.
 const OVERHEAD: u64 = 256;
 
-/// How much may be staged.
+/// The limits of uncommitted blocks.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct StagedLimits {
     /// Most bytes of the blocks of one blob.
     pub(in crate::server) blob_bytes: u64,
-    /// Most bytes of all, with names, ids and [`OVERHEAD`] for each block.
+    /// Most bytes of all blocks, with names, ids and [`OVERHEAD`] for each.
     pub(in crate::server) total_bytes: u64,
     /// How long the blocks of a blob stay after the last one came.
     pub(in crate::server) time: Duration,
@@ -32,26 +32,26 @@ pub(in crate::server) struct StagedLimits {
 /// The account, the container and the blob.
 pub(in crate::server) type Target = [String; 3];
 
-/// All blocks that are not part of a blob yet.
+/// All uncommitted blocks.
 #[derive(Debug)]
 pub(in crate::server) struct Staged {
     limits: StagedLimits,
     uploads: BTreeMap<Target, Upload>,
-    /// What all of them cost.
+    /// The cost of all of them.
     cost: u64,
 }
 
-/// The blocks of one blob.
+/// The uncommitted blocks of one blob.
 #[derive(Debug)]
 struct Upload {
     blocks: BTreeMap<String, Bytes>,
-    /// How many bytes all of them have.
+    /// The bytes of all of them.
     bytes: u64,
     last_put: Instant,
 }
 
 impl Upload {
-    fn is_old(&self, time: Duration, now: Instant) -> bool {
+    fn is_expired(&self, time: Duration, now: Instant) -> bool {
         now.saturating_duration_since(self.last_put) >= time
     }
 
@@ -75,7 +75,7 @@ impl Staged {
         }
     }
 
-    /// Keeps a block, in place of an earlier one of the same id.
+    /// Adds a block, in place of an earlier one with the same id.
     pub(in crate::server) fn put(
         &mut self,
         target: Target,
@@ -83,7 +83,7 @@ impl Staged {
         bytes: Bytes,
         now: Instant,
     ) -> Result<()> {
-        self.forget_old(&target, now);
+        self.drop_expired(&target, now);
         let known = self.uploads.get(&target);
         let replaced = known.and_then(|upload| upload.blocks.get(&id));
         let most = self.limits.blob_bytes;
@@ -91,7 +91,7 @@ impl Staged {
         let size = known.map_or(0, |upload| upload.bytes) - freed + bytes.len() as u64;
         if size > most {
             return Err(REQUEST_BODY_TOO_LARGE.because(format!(
-                "the blob's uncommitted blocks would have {size} bytes, at most {most} are taken"
+                "the blob's uncommitted blocks would have {size} bytes, at most {most} are allowed"
             )));
         }
         if replaced.is_none() && known.is_some_and(|upload| upload.blocks.len() >= MAX_BLOCKS) {
@@ -101,13 +101,13 @@ impl Staged {
         let added = cost(&target, &id, &bytes);
         let most = self.limits.total_bytes;
         if self.cost - freed + added > most {
-            self.forget_all_old(now);
+            self.drop_all_expired(now);
         }
         let total = self.cost - freed + added;
         if total > most {
-            // There is room when others commit, or when their blocks are forgotten.
+            // A retry succeeds after others commit, or after their blocks expire.
             return Err(SERVER_BUSY.because(format!(
-                "the uncommitted blocks of all blobs would have {total} bytes, at most {most} are taken"
+                "the uncommitted blocks of all blobs would have {total} bytes, at most {most} are allowed"
             )));
         }
         self.cost = total;
@@ -128,32 +128,32 @@ impl Staged {
         target: &Target,
         now: Instant,
     ) -> Option<&BTreeMap<String, Bytes>> {
-        self.forget_old(target, now);
+        self.drop_expired(target, now);
         self.uploads.get(target).map(|upload| &upload.blocks)
     }
 
-    /// Forgets the blocks of a blob.
+    /// Drops the blocks of a blob.
     pub(in crate::server) fn discard(&mut self, target: &Target) {
         if let Some(upload) = self.uploads.remove(target) {
             self.cost -= upload.cost(target);
         }
     }
 
-    /// Forgets the blocks of all blobs of a container.
+    /// Drops the blocks of all blobs of a container.
     pub(in crate::server) fn discard_container(&mut self, account: &str, container: &str) {
         self.discard_if(|target, _| target[0] == account && target[1] == container);
     }
 
-    fn forget_old(&mut self, target: &Target, now: Instant) {
+    fn drop_expired(&mut self, target: &Target, now: Instant) {
         let known = self.uploads.get(target);
-        if known.is_some_and(|upload| upload.is_old(self.limits.time, now)) {
+        if known.is_some_and(|upload| upload.is_expired(self.limits.time, now)) {
             self.discard(target);
         }
     }
 
-    fn forget_all_old(&mut self, now: Instant) {
+    fn drop_all_expired(&mut self, now: Instant) {
         let time = self.limits.time;
-        self.discard_if(|_, upload| upload.is_old(time, now));
+        self.discard_if(|_, upload| upload.is_expired(time, now));
     }
 
     fn discard_if(&mut self, gone: impl Fn(&Target, &Upload) -> bool) {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_kept_up_to_the_limits_and_replaced_blocks_give_their_room_back() {
+    fn blocks_are_limited_and_replaced_blocks_free_their_bytes() {
         let now = Instant::now();
         let mut staged = Staged::new(LIMITS);
         assert_eq!(put(&mut staged, "x", "1", 60, now), None);
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(put(&mut staged, "x", "1", 60, now), None);
         assert_eq!(put(&mut staged, "y", "1", 60, now), None);
         assert_eq!(put(&mut staged, "z", "1", 60, now), None);
-        // The store has no room for a fourth, until one of them goes.
+        // A fourth does not fit until one of them is dropped.
         assert_eq!(put(&mut staged, "u", "1", 1, now), Some(SERVER_BUSY));
         staged.discard(&target("y"));
         assert_eq!(put(&mut staged, "u", "1", 1, now), None);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_forgotten_some_time_after_the_last_one() {
+    fn blocks_expire_some_time_after_the_last_one() {
         let start = Instant::now();
         let later = start + LIMITS.time / 2;
         let mut staged = Staged::new(LIMITS);
@@ -225,7 +225,7 @@ mod tests {
         let count = |staged: &mut Staged, now| staged.of(&target("x"), now).map(BTreeMap::len);
         assert_eq!(count(&mut staged, start + LIMITS.time), Some(2));
         assert_eq!(count(&mut staged, later + LIMITS.time), None);
-        // Old blocks of other blobs make room.
+        // Old blocks of other blobs are dropped for it.
         for blob in ["x", "y", "z"] {
             assert_eq!(put(&mut staged, blob, "1", 60, start), None);
         }

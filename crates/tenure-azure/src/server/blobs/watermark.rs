@@ -1,9 +1,8 @@
-//! How far the blobs of a folder had come at least, so that a lost database, or a lost log of it, is
-//! noticed.
+//! A change that the database must have at least, so that a start detects a lost database or a lost log.
 //!
-//! A change is in the log at first, which is moved into the database now and then. Without the log
-//! acknowledged changes would be undone, and without both there would be no blobs. So after each move the
-//! first change that is in the log alone is named in a file.
+//! A change is in the log first, which is moved into the database from time to time. Without the log,
+//! acknowledged changes would be undone; without both, there would be no blobs. So after each move a file
+//! gets the number of the first change that is only in the log.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -13,8 +12,8 @@ use std::path::{Path, PathBuf};
 use tenure_server::OpenError;
 use tenure_server::companion::log_of;
 
-/// What stands in the file before the number of the change.
-const MARK: &str = "tenure-blobs";
+/// The word before the number of the change.
+const WORD: &str = "tenure-blobs";
 
 /// The file.
 #[derive(Debug)]
@@ -25,12 +24,12 @@ impl Watermark {
         Self(folder.join("BLOBS"))
     }
 
-    /// The file, if it is there: then there are blobs, or were.
+    /// The file, if it exists: then there are blobs, or were.
     pub(in crate::server) fn trace(&self) -> Option<&Path> {
         fs::symlink_metadata(&self.0).is_ok().then_some(&self.0)
     }
 
-    /// The change that is in `database` or its log at least; `None` where nothing was ever changed.
+    /// The change that `database` or its log must have; `None` if there was no change yet.
     pub(in crate::server) fn read(&self, database: &Path) -> Result<Option<u64>, OpenError> {
         let text = match fs::read(&self.0) {
             Ok(text) => text,
@@ -38,9 +37,9 @@ impl Watermark {
             Err(error) => return Err(OpenError::io(&self.0)(error)),
         };
         let text = String::from_utf8_lossy(&text);
-        let number = text.trim_end().strip_prefix(MARK);
+        let number = text.trim_end().strip_prefix(WORD);
         let Some(number) = number.and_then(|number| number.trim().parse().ok()) else {
-            let detail = format!("it should say {MARK:?} and a number");
+            let detail = format!("it should say {WORD:?} and a number");
             return Err(damaged(&self.0, detail));
         };
         match fs::metadata(database) {
@@ -49,15 +48,15 @@ impl Watermark {
         }
     }
 
-    /// Names the change: it is durable.
+    /// Records a change that is durable.
     pub(super) fn write(&self, number: u64) -> io::Result<()> {
         let new = self.0.with_extension("new");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&new)?;
-        writeln!(file, "{MARK} {number}")?;
+        writeln!(file, "{WORD} {number}")?;
         file.sync_all()?;
-        // Whenever the power goes there is the old one or the new one, whole.
+        // After a power failure there is the old file or the new one, complete.
         fs::rename(&new, &self.0)?;
         match self.0.parent() {
             Some(folder) => File::open(folder)?.sync_all(),
@@ -66,7 +65,7 @@ impl Watermark {
     }
 }
 
-/// The blobs have come as far as they had, by what was read of their mark before.
+/// Checks that the database has the change that was read before.
 pub(in crate::server) fn check(
     database: &Path,
     marked: Option<u64>,

@@ -1,7 +1,7 @@
 //! "Blob Batch": up to 256 deletions in one request.
 //!
-//! Each is a request of its own, with its own credential, conditions and lease id, in a part of a
-//! `multipart/mixed` body (RFC 2046), and has an answer of its own there.
+//! Each is a separate request with its own credential, conditions and lease id, in a part of a
+//! `multipart/mixed` body (RFC 2046), and gets a separate response there.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ const MAX_BYTES: usize = 4 << 20;
 /// Most requests of a batch: the service's limit.
 const MAX_REQUESTS: usize = 256;
 
-/// Most headers of a request in a batch: as of any other.
+/// Most headers of a request in a batch, as of any other request.
 const MAX_HEADERS: usize = 64;
 
 const CONTENT_ID: HeaderName = HeaderName::from_static("content-id");
 
 /// One request of a batch.
 struct Part {
-    /// What the client calls it.
+    /// The id that the client gave it.
     id: Option<HeaderValue>,
     request: Result<Request>,
 }
@@ -51,7 +51,7 @@ pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response>
             Ok(request) => ResponseContext::of(request.method(), request.headers()),
             Err(_) => ResponseContext::unknown(),
         };
-        // In order, as they would come one after the other.
+        // In the order of the batch.
         let result = match part.request {
             Ok(request) => delete(&call, request).await,
             Err(error) => Err(error),
@@ -68,7 +68,7 @@ pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response>
     Ok(response)
 }
 
-/// Does one request: a deletion of a blob, in the container that the batch is for.
+/// Executes one request: a deletion of a blob, in the container of the batch.
 async fn delete(call: &Call, request: Request) -> Result<Response> {
     let path = request.uri().path();
     let wrong = |reason| Err(INVALID_INPUT.because(reason));
@@ -85,7 +85,7 @@ async fn delete(call: &Call, request: Request) -> Result<Response> {
     serve_boxed(Arc::clone(&call.service), request, call.client).await
 }
 
-/// What stands between the parts.
+/// The boundary between the parts.
 fn boundary(content_type: &str) -> Result<String> {
     let mut parameters = content_type.split(';').map(str::trim);
     let kind = parameters.next().unwrap_or_default();
@@ -110,7 +110,7 @@ fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<&'a [u8]>> {
     let delimiter = format!("--{boundary}");
     let delimiter = delimiter.as_bytes();
     let mut parts = Vec::new();
-    // What stands before the first delimiter is no part.
+    // The text before the first delimiter is not a part.
     let mut part = None;
     let mut line_starts = 0;
     while line_starts < body.len() {
@@ -128,7 +128,7 @@ fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<&'a [u8]>> {
             }
             if parts.len() > MAX_REQUESTS {
                 return Err(EXCEEDS_MAX_BATCH_REQUEST_COUNT
-                    .because(format!("at most {MAX_REQUESTS} requests are taken")));
+                    .because(format!("at most {MAX_REQUESTS} requests are allowed")));
             }
             if after == b"--" {
                 return match parts.is_empty() {
@@ -168,9 +168,9 @@ fn malformed(what: &str) -> Error {
     INVALID_INPUT.because(format!("{what} can't be read"))
 }
 
-/// A request without a body, as it stands on the wire.
+/// Parses a request without a body.
 fn request(text: &[u8]) -> Result<Request> {
-    // Some clients leave the empty line at its end out.
+    // Some clients omit the empty line at the end.
     let text = [text.trim_ascii_end(), b"\r\n\r\n"].concat();
     let mut headers = [EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -188,10 +188,10 @@ fn request(text: &[u8]) -> Result<Request> {
     request.body(Body::empty()).map_err(|_| malformed())
 }
 
-/// Writes an answer as a part.
+/// Writes a response as a part.
 async fn write(to: &mut Vec<u8>, boundary: &str, id: Option<&HeaderValue>, answer: Response) {
     let (mut head, body) = answer.into_parts();
-    // It is in memory.
+    // The body is in memory.
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
     head.headers.insert(CONTENT_LENGTH, body.len().into());
     let mut text = format!("--{boundary}\r\nContent-Type: application/http\r\n");
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_split_at_its_boundary_alone() {
+    fn a_batch_is_split_only_at_its_boundary() {
         let body = b"before\r\n--b\r\none --b\r\n\r\n--b\r\n--bc\r\ntwo\r\n--b--\r\nafter";
         let parts = split(body, "b").unwrap();
         assert_eq!(parts, [&b"one --b\r\n\r\n"[..], b"--bc\r\ntwo\r\n"]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_may_stand_in_quotes() {
+    fn a_boundary_may_be_quoted() {
         for good in [
             "multipart/mixed; boundary=b",
             "Multipart/Mixed;a=c; Boundary=\"b\"",

@@ -64,14 +64,14 @@ pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
         .version
         .stamp;
     conditions.check_write(&stamp.etag(), stamp.time())?;
-    // A container's lease guards its deletion only.
+    // The lease of a container protects it only from deletion.
     call.check_container_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
     put(&call, &lock, metadata, StatusCode::OK).await
 }
 
-/// "Delete Container", with all blobs, leased or not. Their leases end before they are gone: if the
-/// store's process ends in between, there are blobs without leases and not leases without blobs.
+/// "Delete Container", with all blobs, leased or not. Their leases are deleted first: if the process of the
+/// store ends in between, there are blobs without leases, but no leases without blobs.
 pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
     let conditions = Conditions::of_container(&call.headers)?;
     let lock = call.service.blobs.write_lock().await;

@@ -27,7 +27,7 @@ const BREAK_PERIOD: &str = "x-ms-lease-break-period";
 const PROPOSED_ID: &str = "x-ms-proposed-lease-id";
 const ID: &str = "x-ms-lease-id";
 
-/// Longest part of a client request id that a holder's name has.
+/// Longest part of a client request id in the name of a holder.
 const MAX_REQUEST_ID: usize = 200;
 
 pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
@@ -36,7 +36,7 @@ pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
 }
 
 pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
-    let asked = Asked::of(&call)?;
+    let request = LeaseRequest::of(&call)?;
     let face = &call.service;
     let (key, conditions) = match &call.resource {
         Resource::Blob { container, blob } => (
@@ -48,16 +48,16 @@ pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
             Conditions::of_container(&call.headers)?,
         ),
     };
-    // A write that was allowed before must not be done under the new holder's eyes. A renewal changes
-    // nothing about who may write, so it waits for nobody.
-    let _lock = match asked.operation {
+    // A write that was allowed before must not finish under a new holder. A renewal does not change who may
+    // write, so it does not wait.
+    let _lock = match request.operation {
         Operation::Renew(..) => None,
         _ => Some(face.blobs.read_lock().await),
     };
     let version = version(&call)?;
     let stamp = version.stamp;
     conditions.check_write(&stamp.etag(), stamp.time())?;
-    asked.done(&call, &key, &version).await
+    request.execute(&call, &key, &version).await
 }
 
 /// The blob or container as it is.
@@ -75,15 +75,15 @@ fn version(call: &Call) -> Result<Version> {
     }
 }
 
-/// What is asked of a lease.
-struct Asked {
+/// A checked operation on a lease.
+struct LeaseRequest {
     operation: Operation,
     status: StatusCode,
     /// The lease id that holds afterwards.
     id: Option<LeaseId>,
 }
 
-impl Asked {
+impl LeaseRequest {
     fn of(call: &Call) -> Result<Self> {
         let headers = &call.headers;
         let given = || lease_id(headers, ID)?.ok_or_else(|| MISSING_REQUIRED_HEADER.because(ID));
@@ -131,8 +131,8 @@ impl Asked {
         })
     }
 
-    /// Neither the ETag nor the date changes by it.
-    async fn done(&self, call: &Call, key: &Key, version: &Version) -> Result<Response> {
+    /// Executes it. Neither the ETag nor the date changes.
+    async fn execute(&self, call: &Call, key: &Key, version: &Version) -> Result<Response> {
         let reason = match self.operation {
             Operation::Release(_) | Operation::Break(_) => call
                 .client_request_id()
@@ -165,7 +165,7 @@ fn new_id() -> LeaseId {
     LeaseId::from_random_bits(high, low)
 }
 
-/// Azure's clients have no names: what there is, is the client's name for this request.
+/// Azure's clients have no names, so the client's id of the request stands for one.
 fn holder(call: &Call) -> CandidateId {
     let id = call.client_request_id().unwrap_or_default();
     let id: String = id

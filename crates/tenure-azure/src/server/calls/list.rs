@@ -23,7 +23,7 @@ use tenure_server::{AccessEffect, LeaseSnapshot};
 /// Most entries of one page.
 const MAX_RESULTS: usize = 5000;
 
-/// What may be asked for with blobs; all but the metadata is never there.
+/// The values of `include`. Except for metadata, the store has nothing to include.
 const INCLUDES: &[&str] = &[
     "metadata",
     "snapshots",
@@ -39,7 +39,7 @@ const INCLUDES: &[&str] = &[
     "system",
 ];
 
-/// How a list is asked for.
+/// The parameters of a list.
 struct Page<'a> {
     prefix: &'a str,
     delimiter: &'a str,
@@ -52,7 +52,7 @@ struct Page<'a> {
 
 enum Entry {
     Blob(String, Arc<Blob>, LeaseSnapshot),
-    /// Blobs whose names go on after the delimiter.
+    /// Blobs whose names continue after the delimiter.
     Prefix(String),
 }
 
@@ -102,7 +102,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Who asks for more than a page may have gets that.
+/// A larger number than the maximum means the maximum.
 fn most_results(text: &str) -> Result<usize> {
     let wrong = |code: AzureErrorCode, reason| Err(code.of_parameter("maxresults", text, reason));
     match text.parse::<i64>() {
@@ -299,7 +299,7 @@ fn write_next(xml: &mut Xml, next: Option<&str>) {
     xml.text("NextMarker", &marker.unwrap_or_default());
 }
 
-/// Where the account is, as the client sees it.
+/// The URL of the account, as the client sees it.
 fn endpoint(call: &Call) -> String {
     let host = call.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();

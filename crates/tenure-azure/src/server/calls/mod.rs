@@ -1,4 +1,4 @@
-//! The calls: what each does.
+//! The operations of the protocol.
 
 pub(super) mod batch;
 pub(super) mod blobs;
@@ -26,7 +26,7 @@ const LEASE_STATE: HeaderName = HeaderName::from_static("x-ms-lease-state");
 const LEASE_STATUS: HeaderName = HeaderName::from_static("x-ms-lease-status");
 const LEASE_DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
 
-/// A term's number, which Azure does not have.
+/// The epoch of a term, which Azure does not have.
 const EPOCH: HeaderName = HeaderName::from_static("tenure-epoch");
 
 /// Whether the request renews a lease.
@@ -37,7 +37,7 @@ pub(super) fn is_renewal(head: &Parts) -> bool {
         && lease::is_renewal(&head.headers)
 }
 
-/// An answer without a body, about this version of something.
+/// A response without a body, about this version of a container or blob.
 fn answer(status: StatusCode, version: &Version) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
@@ -50,7 +50,7 @@ fn insert_version(headers: &mut HeaderMap, version: &Version) {
     headers.insert(header::LAST_MODIFIED, version.last_modified.clone());
 }
 
-/// The store encrypts nothing: where clients need to be told, they are told so.
+/// The store encrypts nothing, and says so if clients require the header.
 fn mark_unencrypted(headers: &mut HeaderMap, name: &'static str) {
     headers.insert(
         HeaderName::from_static(name),
@@ -71,14 +71,14 @@ fn insert_epoch(headers: &mut HeaderMap, epoch: Option<Epoch>) {
 fn insert_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
     for (name, value) in metadata {
         let name = HeaderName::try_from(format!("x-ms-meta-{name}"));
-        // Both were headers once.
+        // Both came from headers.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
             headers.insert(name, value);
         }
     }
 }
 
-/// What everybody may see of a lease.
+/// The public properties of a lease.
 fn insert_lease(headers: &mut HeaderMap, snapshot: LeaseSnapshot) {
     let shown = Shown::of(snapshot);
     headers.insert(LEASE_STATE, HeaderValue::from_static(shown.state));
@@ -86,13 +86,13 @@ fn insert_lease(headers: &mut HeaderMap, snapshot: LeaseSnapshot) {
     if let Some(duration) = shown.duration {
         headers.insert(LEASE_DURATION, HeaderValue::from_static(duration));
     }
-    // Who guards against old leaders asks which term goes on, not which one was last.
+    // A receiver that fences out old leaders needs the running term, not the last one.
     if shown.status == "locked" {
         insert_epoch(headers, snapshot.epoch);
     }
 }
 
-/// A lease in the service's words.
+/// A lease in the terms of the service.
 struct Shown {
     state: &'static str,
     status: &'static str,

@@ -1,7 +1,7 @@
 //! A network namespace for each process, with a switch between them that drops packets and counts.
 //!
-//! None of the namespaces has a name or a file: the system takes one away when the last process and
-//! thread that is in it has ended, however that came about.
+//! None of the namespaces has a name or a file: the kernel removes one when the last process or
+//! thread in it has ended, however it has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,14 +17,15 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Pid, getpid, gettid};
 use serde_json::Value;
 
-use super::Carried;
+use super::traffic::TrafficCount;
 
-/// Where everybody listens, and the switch; nobody else is in these namespaces.
+/// The port of every process, and the address of the switch. No other process is in these
+/// namespaces.
 const PORT: u16 = 7500;
 const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 254);
 
-/// Drops come before counters, so that only what arrives counts. A request or an answer is one write of
-/// its sender, whose last packet has the flag "push".
+/// Packets are dropped before they are counted, so that only packets that arrive count. A request
+/// or a response is one write of its sender, and the last packet of a write has the flag "push".
 const SWITCH_RULES: &str = "
 table bridge tenure {
   counter messages { }
@@ -41,20 +42,20 @@ table bridge tenure {
 /// A namespace for each process, and one for the switch.
 #[derive(Debug)]
 pub(super) struct Namespaces {
-    hosts: BTreeMap<u32, Host>,
-    switch: Host,
+    hosts: BTreeMap<u32, Namespace>,
+    switch: Namespace,
 }
 
-/// Where this one listens.
-pub(super) fn listens(number: u32) -> SocketAddr {
+/// The address that a process listens on.
+pub(super) fn listen_address(number: u32) -> SocketAddr {
     let [.., last] = (number + 1).to_be_bytes();
     (Ipv4Addr::new(10, 78, 0, last), PORT).into()
 }
 
 impl Namespaces {
-    /// One for each of these.
-    pub(super) fn make(numbers: &[u32]) -> anyhow::Result<Self> {
-        let switch = Host::make()?;
+    /// One for each of these numbers, and the switch.
+    pub(super) fn create(numbers: &[u32]) -> anyhow::Result<Self> {
+        let switch = Namespace::create()?;
         switch.feed(
             "ip",
             &["-batch", "-"],
@@ -65,8 +66,8 @@ impl Namespaces {
         switch.feed("nft", &["-f", "-"], SWITCH_RULES.into())?;
         let mut hosts = BTreeMap::new();
         for &number in numbers {
-            let host = Host::make()?;
-            let (port, to, address) = (port(number), switch.path(), listens(number).ip());
+            let host = Namespace::create()?;
+            let (port, to, address) = (port(number), switch.path(), listen_address(number).ip());
             host.feed(
                 "ip",
                 &["-batch", "-"],
@@ -82,12 +83,13 @@ impl Namespaces {
         Ok(Self { hosts, switch })
     }
 
-    /// How many there are.
+    /// The number of namespaces.
     pub(super) fn count(&self) -> usize {
         self.hosts.len() + 1
     }
 
-    /// A port of the switch itself: what comes there is not sent on, and so neither cut nor counted.
+    /// A listener on the switch itself. Its packets are not forwarded, and so neither cut nor
+    /// counted.
     pub(super) fn listener(&self) -> anyhow::Result<TcpListener> {
         Ok(self.switch.run(|| TcpListener::bind((SWITCH, 0)))??)
     }
@@ -96,12 +98,12 @@ impl Namespaces {
         Ok(self.hosts[&number].run(move || command.spawn())??)
     }
 
-    /// Nothing gets through from whom to whom, and everything else does.
+    /// Drops all packets from these senders to these receivers, and no others.
     pub(super) fn cut(&self, cuts: &BTreeSet<(u32, u32)>) -> anyhow::Result<()> {
         let mut rules = String::from("flush chain bridge tenure cut\n");
         for &(from, to) in cuts {
             let (from, to) = (port(from), port(to));
-            // Writing to a string does not fail.
+            // A write to a string does not fail.
             let _ = writeln!(
                 rules,
                 "add rule bridge tenure cut iifname {from} oifname {to} drop"
@@ -110,111 +112,111 @@ impl Namespaces {
         self.switch.feed("nft", &["-f", "-"], rules).map(drop)
     }
 
-    pub(super) fn carried(&self) -> anyhow::Result<Carried> {
+    pub(super) fn traffic(&self) -> anyhow::Result<TrafficCount> {
         let list = ["-j", "list", "counters", "table", "bridge", "tenure"];
-        let told = self.switch.feed("nft", &list, String::new())?;
-        read_counters(&told).with_context(|| format!("nft counts in an unknown way: {told}"))
+        let output = self.switch.feed("nft", &list, String::new())?;
+        read_counters(&output).with_context(|| format!("unknown output of nft: {output}"))
     }
 }
 
-fn read_counters(told: &str) -> Option<Carried> {
-    let told: Value = serde_json::from_str(told).ok()?;
+fn read_counters(output: &str) -> Option<TrafficCount> {
+    let output: Value = serde_json::from_str(output).ok()?;
     let read = |name: &str, what: &str| {
-        let mut counters = told["nftables"].as_array()?.iter();
+        let mut counters = output["nftables"].as_array()?.iter();
         let counter = counters.find(|it| it["counter"]["name"] == name)?;
         counter["counter"][what].as_u64()
     };
-    Some(Carried {
+    Some(TrafficCount {
         messages: read("messages", "packets")?,
         bytes: read("carried", "bytes")?,
     })
 }
 
-/// The switch's end of this one's cable.
+/// The end of a process's cable at the switch.
 fn port(number: u32) -> String {
     format!("p{number}")
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread in a namespace of its own; what it starts and opens is in there, too. The kernel takes the end
-/// of the thread that has started a process for the end of its parent, so it lasts as long as the
-/// namespace is needed.
+/// A thread in a network namespace of its own. Processes and sockets that it creates are in that
+/// namespace. For the kernel, the end of the thread that has started a process is the end of its
+/// parent, so the thread lives as long as the namespace is needed.
 #[derive(Debug)]
-struct Host {
+struct Namespace {
     thread: Pid,
     jobs: Option<Sender<Job>>,
     handle: Option<JoinHandle<()>>,
 }
 
-impl Host {
-    fn make() -> anyhow::Result<Self> {
-        let (jobs, todo) = channel::<Job>();
-        let (tell, told) = channel();
+impl Namespace {
+    fn create() -> anyhow::Result<Self> {
+        let (jobs, queue) = channel::<Job>();
+        let (send, created) = channel();
         let handle = thread::spawn(move || {
-            let made = unshare(CloneFlags::CLONE_NEWNET).map(|()| gettid());
-            let is_made = made.is_ok();
-            if tell.send(made).is_ok() && is_made {
-                todo.into_iter().for_each(|job| job());
+            let result = unshare(CloneFlags::CLONE_NEWNET).map(|()| gettid());
+            let is_created = result.is_ok();
+            if send.send(result).is_ok() && is_created {
+                queue.into_iter().for_each(|job| job());
             }
         });
-        let thread = told.recv().context("a thread has ended")?;
+        let thread = created.recv().context("a thread has ended")?;
         Ok(Self {
-            thread: thread.context("can't make a network namespace, which takes root")?,
+            thread: thread.context("can't create a network namespace, which requires root")?,
             jobs: Some(jobs),
             handle: Some(handle),
         })
     }
 
-    /// The namespace, as other programs find it.
+    /// The path of the namespace for other programs.
     fn path(&self) -> String {
         format!("/proc/{}/task/{}/ns/net", getpid(), self.thread)
     }
 
-    /// Does that there.
+    /// Runs a function in the namespace.
     fn run<T: Send + 'static>(
         &self,
-        that: impl FnOnce() -> T + Send + 'static,
+        function: impl FnOnce() -> T + Send + 'static,
     ) -> anyhow::Result<T> {
-        let (tell, told) = channel();
+        let (send, result) = channel();
         let job: Job = Box::new(move || {
-            // Who asked waits for it.
-            let _ = tell.send(that());
+            // The caller waits for it.
+            let _ = send.send(function());
         });
-        let jobs = self.jobs.as_ref().context("a namespace that is left")?;
+        let jobs = self.jobs.as_ref().context("the namespace is closed")?;
         jobs.send(job).ok().context("a thread has ended")?;
-        told.recv().context("a thread has ended")
+        result.recv().context("a thread has ended")
     }
 
-    /// Runs a program there, with this input, and gives what it prints.
+    /// Runs a program in the namespace with this input, and returns its output.
     fn feed(&self, program: &str, arguments: &[&str], input: String) -> anyhow::Result<String> {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            // Ctrl-C is for this process alone, which then still needs it.
+            // Ctrl-C must not end it, because this process still needs it then.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let output = self.run(move || {
             let mut child = command.spawn()?;
-            // Dropped, it is at its end. A program that reads nothing says why by itself.
+            // The drop ends the input. A program that does not read it reports why.
             let _ = child
                 .stdin
                 .take()
-                .map(|mut it| it.write_all(input.as_bytes()));
+                .map(|mut stdin| stdin.write_all(input.as_bytes()));
             child.wait_with_output()
         })?;
         let output = output.with_context(|| format!("can't run {program:?}"))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{program} failed: {}", said.trim_end());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!("{program} failed: {}", stderr.trim_end());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-impl Drop for Host {
+impl Drop for Namespace {
     fn drop(&mut self) {
         self.jobs.take();
         if let Some(handle) = self.handle.take() {
@@ -231,40 +233,39 @@ mod tests {
 
     use super::*;
 
-    /// Whether a word gets from the one to the other in a while; for the way there a connection takes
-    /// both directions.
+    /// Whether a message arrives within 300 ms. A connection needs both directions.
     fn gets_through(namespaces: &Namespaces, from: u32, to: u32) -> bool {
-        let listen = namespaces.hosts[&to].run(move || TcpListener::bind(listens(to)));
+        let listen = namespaces.hosts[&to].run(move || TcpListener::bind(listen_address(to)));
         let listener = listen.expect("a thread").expect("a free port");
         listener.set_nonblocking(true).expect("a socket");
         let send = move || {
-            let mut stream = TcpStream::connect_timeout(&listens(to), Duration::from_millis(300))?;
+            let mut stream =
+                TcpStream::connect_timeout(&listen_address(to), Duration::from_millis(300))?;
             stream.write_all(b"a word")
         };
         let sent = namespaces.hosts[&from].run(send).expect("a thread");
-        let heard = listener.accept().and_then(|(mut stream, _)| {
+        let received = listener.accept().and_then(|(mut stream, _)| {
             stream.set_nonblocking(false)?;
             stream.read_to_end(&mut Vec::new())
         });
-        sent.is_ok() && heard.is_ok_and(|bytes| bytes == 6)
+        sent.is_ok() && received.is_ok_and(|bytes| bytes == 6)
     }
 
     #[test]
-    fn what_is_cut_drops_and_what_passes_is_counted() {
-        let made = Namespaces::make(&[1, 2, 3]);
-        let Ok(namespaces) = made else {
-            let why = made.map(drop).expect_err("an error");
+    fn packets_of_a_cut_link_are_dropped_and_all_others_are_counted() {
+        let created = Namespaces::create(&[1, 2, 3]);
+        let Ok(namespaces) = created else {
+            let why = created.map(drop).expect_err("an error");
             let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
             assert!(!is_ci, "network namespaces: {why:#}");
-            // Not print: what a test prints that passes is not shown.
-            let test = "what_is_cut_drops_and_what_passes_is_counted";
+            // Not `println!`, which is not shown for a test that passes.
+            let test = "packets_of_a_cut_link_are_dropped_and_all_others_are_counted";
             let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why:#}");
             return;
         };
         assert!(gets_through(&namespaces, 1, 2));
-        let carried = namespaces.carried().expect("counters");
-        assert!(carried.messages == 1 && carried.bytes > 6, "{carried:?}");
-        // A connection takes both ways.
+        let traffic = namespaces.traffic().expect("counters");
+        assert!(traffic.messages == 1 && traffic.bytes > 6, "{traffic:?}");
         for cut in [(1, 2), (2, 1)] {
             namespaces.cut(&BTreeSet::from([cut])).expect("rules");
             assert!(!gets_through(&namespaces, 1, 2), "{cut:?}");
@@ -277,14 +278,14 @@ mod tests {
 
     #[test]
     fn counters_are_found_by_their_names() {
-        let told = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
+        let output = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
             {"counter": {"family": "bridge", "name": "messages", "table": "tenure", "packets": 7, "bytes": 900}},
             {"counter": {"family": "bridge", "name": "carried", "table": "tenure", "packets": 20, "bytes": 1500}}]}"#;
-        let carried = Carried {
+        let traffic = TrafficCount {
             messages: 7,
             bytes: 1_500,
         };
-        assert_eq!(read_counters(told), Some(carried));
+        assert_eq!(read_counters(output), Some(traffic));
         assert_eq!(read_counters("{}"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A proxy on each way from one process to another.
+//! A proxy for each link from one process to another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,18 +8,19 @@ use tenure_lab::proxy::{Proxy, ProxyMode};
 use tenure_lab::sim::Link;
 use tokio::runtime::Runtime;
 
-use super::{Carried, STORE};
+use super::traffic::TrafficCount;
+use crate::processes::store::STORE;
 
-/// Proxies, each in front of who is asked, for one who asks.
+/// Proxies by client and server.
 #[derive(Debug)]
 pub(super) struct Proxies {
     all: BTreeMap<(u32, u32), Proxy>,
-    /// Carries everything, until this is dropped.
+    /// Runs the proxies until it is dropped.
     _runtime: Runtime,
 }
 
 impl Proxies {
-    /// Proxies for these, and where each of these is to listen.
+    /// The addresses that processes with these numbers must listen on, and proxies between them.
     pub(super) fn start(numbers: &[u32]) -> anyhow::Result<(BTreeMap<u32, SocketAddr>, Self)> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -29,9 +30,9 @@ impl Proxies {
         let listen: BTreeMap<_, _> = listen.collect::<anyhow::Result<_>>()?;
         let mut all = BTreeMap::new();
         for (&to, &address) in &listen {
-            // The store asks nobody.
-            let who = numbers.iter().copied();
-            for from in who.filter(|&from| from != to && from != STORE) {
+            // The store sends no requests.
+            let clients = numbers.iter().copied();
+            for from in clients.filter(|&from| from != to && from != STORE) {
                 let proxy = runtime.block_on(Proxy::start(address));
                 all.insert((from, to), proxy.context("can't start a proxy")?);
             }
@@ -43,13 +44,13 @@ impl Proxies {
         Ok((listen, proxies))
     }
 
-    /// Where the one reaches the other, if there is a proxy between them.
+    /// The address at which `from` reaches `to`, if there is a proxy between them.
     pub(super) fn address(&self, from: u32, to: u32) -> Option<SocketAddr> {
         self.all.get(&(from, to)).map(Proxy::address)
     }
 
-    /// Nothing gets through from whom to whom, and everything else does. What the one asks goes one way,
-    /// and the answer to it the other.
+    /// Stops all messages from these senders to these receivers, and no others. A request has one
+    /// direction, and its response the other.
     pub(super) fn cut(&self, cuts: &BTreeSet<(u32, u32)>) {
         for (&(from, to), proxy) in &self.all {
             proxy.set(
@@ -72,17 +73,17 @@ impl Proxies {
         }
     }
 
-    pub(super) fn carried(&self) -> Carried {
+    pub(super) fn traffic(&self) -> TrafficCount {
         let all = self.all.values().map(Proxy::carried);
-        all.fold(Carried::default(), |sum, it| Carried {
+        all.fold(TrafficCount::default(), |sum, it| TrafficCount {
             messages: sum.messages + it.requests + it.replies,
             bytes: sum.bytes + it.bytes,
         })
     }
 }
 
-/// An address that is free now, and stays so while its owner is started again: connections leave from
-/// another one.
+/// A free address, which stays free while its owner restarts: outgoing connections use another IP
+/// address.
 fn free_address(number: u32) -> anyhow::Result<SocketAddr> {
     let [.., last] = (number + 1).to_be_bytes();
     let address = Ipv4Addr::new(127, 0, 0, last);

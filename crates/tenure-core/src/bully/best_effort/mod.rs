@@ -1,34 +1,36 @@
-//! Bully_FD, repaired: the best member that stands for election organises it, and stops one worse
-//! member after the other before it leads.
+//! Bully_FD, repaired: the best candidate organises the election, and stops one worse member after
+//! the other before it leads.
 //!
 //! ```text
-//!            all better are down            all worse wait for me        durable
-//!   asking -----------------------> halting -----------------> crowning -------> leading
-//!     ^                                |                                           |
-//!     +--- refused, or too late -------+               a better leader is met      |
-//!     ^                                                                            |
-//!     |   organiser is down, or has moved on              won                      |
-//!     +---------------------------------------- waiting ------> following          |
-//!     +---------------------------------------------------------------+------------+
+//!            all better are down          all worse wait for it              durable
+//!   asking -----------------------> halting ------------> persisting-epoch ---------> leading
+//!     ^                                |                                                 |
+//!     +--- refused, or too late -------+                     a better leader is met      |
+//!     ^                                                                                  |
+//!     |   organiser is down, or has moved on              it has won                     |
+//!     +---------------------------------------- waiting ------------> following          |
+//!     +---------------------------------------------------------------+------------------+
 //! ```
 //!
-//! From any of them a node goes to *waiting* when it obeys: a better organiser's `Halt`, or the
-//! `Norm` of a leader whom it joins. The papers call them Elec1, Elec2, Wait and Norm.
+//! From any state a member goes to *waiting* when it accepts an election: by a better organiser's
+//! `Halt`, or by the `Norm` of a leader that it joins. The papers call the states Elec1, Elec2, Wait
+//! and Norm.
 //!
 //! **Why two don't lead at once, while no message outlives its sender's detection.** An organiser
 //! stops the worse members *in the order of their ranks*. So of two organisers the better one stops
-//! the worse one before it touches anyone whom that one needs, too; and whoever has obeyed the better
-//! one refuses the worse one, also after a restart. With a detector that is wrong, or a parted
-//! network, there may be two leaders: they learn of each other by `Norm`, and the worse one follows.
+//! the worse one before it touches any member that the worse one needs, too; and a member that has
+//! accepted the better one refuses the worse one, also after a restart. With a detector that is wrong,
+//! or a partitioned network, there may be two leaders: they learn of each other by `Norm`, and the
+//! worse one follows.
 
-mod hear;
+mod handle;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::node_state::NodeState;
-use super::settings::lacks;
+use super::settings::mutation;
 use super::{ElectionId, NodeId, PeerEffect, PeerMessage};
 use crate::detector::Verdict;
 use crate::{Epoch, Instant, Random};
@@ -36,44 +38,44 @@ use crate::{Epoch, Instant, Random};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BestEffort {
     pub(super) status: Status,
-    /// The election that it organises, obeys or follows.
+    /// The election that it organises, has accepted or follows by.
     pub(super) election: ElectionId,
-    /// The newest election of each member that was *obeyed*. Those that were refused don't count: an
+    /// The newest election of each member that was *accepted*. Refused ones don't count: an
     /// organiser that was refused comes again with the same one.
-    pub(super) obeyed: BTreeMap<NodeId, ElectionId>,
-    /// Tells the detector's answers of one question from those of an earlier one.
+    pub(super) accepted: BTreeMap<NodeId, ElectionId>,
+    /// Tells the detector's answers of one round from those of an earlier one.
     pub(super) round: u64,
-    /// Whom the detector was asked about in this round and has not answered yet.
+    /// Members that the detector was asked about in this round and has not answered for yet.
     pub(super) asked: BTreeSet<NodeId>,
-    pub(super) look_at: Instant,
+    pub(super) tick_at: Instant,
     /// Since when it follows the same leader.
     pub(super) followed_since: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Status {
-    /// Are all better members down? (Elec1)
+    /// It asks whether all better members are down. (Elec1)
     Asking {
         down: BTreeSet<NodeId>,
-        /// A better one is up, so this round decides nothing.
+        /// A better member is up, so this round decides nothing.
         void: bool,
-        /// Whether a leader that works is to give way.
+        /// Whether a leader that works must give way.
         preempt: bool,
     },
-    /// All worse members are to wait. (Elec2)
+    /// It stops all worse members. (Elec2)
     Halting {
         acks: BTreeSet<NodeId>,
         down: BTreeSet<NodeId>,
         highest: Option<Epoch>,
-        /// Whether a leader that works is to give way.
+        /// Whether a leader that works must give way.
         preempt: bool,
     },
-    /// Won; the epoch is on its way to the disk.
+    /// It has won; the epoch is on its way to the disk.
     PersistingEpoch {
         acks: BTreeSet<NodeId>,
         epoch: Epoch,
     },
-    /// For the organiser of the election that it has obeyed. (Wait)
+    /// It waits for the organiser of the election that it has accepted. (Wait)
     Waiting,
     /// The organiser leads. (Norm)
     Following { epoch: Epoch },
@@ -82,10 +84,12 @@ pub(super) enum Status {
 }
 
 impl Status {
+    /// The name of the variant, in kebab case.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
-            Self::Asking { .. } => "electing",
-            Self::Halting { .. } | Self::PersistingEpoch { .. } => "halting",
+            Self::Asking { .. } => "asking",
+            Self::Halting { .. } => "halting",
+            Self::PersistingEpoch { .. } => "persisting-epoch",
             Self::Waiting => "waiting",
             Self::Following { .. } => "following",
             Self::Leading { .. } => "leading",
@@ -102,33 +106,33 @@ impl Status {
 }
 
 impl BestEffort {
-    /// The machine of a node that starts. One that was waiting or following when it stopped takes
-    /// that up again: others rely on it, and it is told if it is over.
-    pub(super) fn new(base: &NodeState, now: Instant) -> Self {
+    /// The machine of a member that starts. If it was waiting or following when it stopped, it
+    /// takes that up again: other members rely on it, and they tell it if that is over.
+    pub(super) fn new(state: &NodeState, now: Instant) -> Self {
         let fresh = ElectionId {
-            organiser: base.me(),
-            incarnation: base.record.incarnation,
+            organiser: state.me(),
+            incarnation: state.record.incarnation,
             number: 0,
         };
-        let (status, election) = match base.record.obeyed {
-            Some(obeyed) => (Status::Waiting, obeyed),
+        let (status, election) = match state.record.accepted {
+            Some(accepted) => (Status::Waiting, accepted),
             None => (Status::asking(), fresh),
         };
-        let obeyed = base.record.obeyed.into_iter();
+        let accepted = state.record.accepted.into_iter();
         Self {
             status,
             election,
-            obeyed: obeyed
+            accepted: accepted
                 .map(|election| (election.organiser, election))
                 .collect(),
             round: 0,
             asked: BTreeSet::new(),
-            look_at: now,
+            tick_at: now,
             followed_since: now,
         }
     }
 
-    /// Whom it obeys or follows, itself if it leads.
+    /// The member that it waits for or follows; itself while it leads.
     pub(super) fn leader_or_organiser(&self) -> Option<NodeId> {
         match self.status {
             Status::Waiting | Status::Following { .. } | Status::Leading { .. } => {
@@ -139,87 +143,87 @@ impl BestEffort {
     }
 
     pub(super) const fn due(&self) -> Instant {
-        self.look_at
+        self.tick_at
     }
 
     pub(super) fn handle_timeout(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
-        if now >= self.look_at {
-            self.look(base, now);
-            self.look_at = now + random.jitter(self.pace(base));
+        if now >= self.tick_at {
+            self.tick(state, now);
+            self.tick_at = now + random.jitter(self.pace(state));
         }
     }
 
-    /// How often to look. What is settled needs no hurry.
-    fn pace(&self, base: &NodeState) -> Duration {
-        let timings = &base.settings.timings;
+    /// How often to tick. A settled state needs no hurry.
+    fn pace(&self, state: &NodeState) -> Duration {
+        let timings = &state.settings.timings;
         match self.status {
             Status::Following { .. } | Status::Leading { .. } => timings.term().renew_interval(),
             _ => timings.message_lifetime(),
         }
     }
 
-    /// Says and asks again what matters: anything may have been lost.
-    fn look(&mut self, base: &mut NodeState, now: Instant) {
+    /// Sends and asks again what matters: any message may have been lost.
+    fn tick(&mut self, state: &mut NodeState, now: Instant) {
         match &self.status {
             Status::Asking { void, .. } => {
-                let first = self.election.number == 0 || self.election.organiser != base.me();
-                if first || (*void && !lacks!(base.settings, AskAgain)) {
-                    self.organise(base, now);
+                let first = self.election.number == 0 || self.election.organiser != state.me();
+                if first || (*void && !mutation!(state.settings, AskAgain)) {
+                    self.organise(state, now);
                 }
             }
             Status::Halting { .. } => {
-                if !lacks!(base.settings, HaltAgain) {
-                    // It may have gone since it was asked about.
-                    if let Some(&open) = self.open(base).first() {
-                        self.ask(base, open);
+                if !mutation!(state.settings, HaltAgain) {
+                    // The member may have gone since the last question.
+                    if let Some(&open) = self.open(state).first() {
+                        self.ask(state, open);
                     }
-                    self.halt(base, now);
+                    self.halt(state, now);
                 }
             }
             Status::PersistingEpoch { .. } => {}
             Status::Waiting | Status::Following { .. } => {
-                if self.may_take_over(base, now) {
-                    self.organise(base, now);
+                if self.may_take_over(state, now) {
+                    self.organise(state, now);
                     return;
                 }
                 let organiser = self.election.organiser;
-                let ack = self.ack(base);
-                base.send(organiser, ack);
-                self.ask(base, organiser);
+                let ack = self.ack(state);
+                state.send(organiser, ack);
+                self.ask(state, organiser);
             }
-            Status::Leading { epoch } => base.send_all(PeerMessage::Norm {
+            Status::Leading { epoch } => state.send_all(PeerMessage::Norm {
                 election: self.election,
                 epoch: *epoch,
             }),
         }
     }
 
-    /// Whether it takes the place of the leader that it follows: it is better, wants to, and has not
-    /// come and gone lately.
-    fn may_take_over(&self, base: &NodeState, now: Instant) -> bool {
-        let settings = &base.settings;
+    /// Whether it takes the place of the leader that it follows: it is better, is configured to,
+    /// and has not come and gone lately.
+    fn may_take_over(&self, state: &NodeState, now: Instant) -> bool {
+        let settings = &state.settings;
         matches!(self.status, Status::Following { .. })
             && settings.preempt()
-            && base.may_stand(now)
-            && base.is_better(base.me(), self.election.organiser)
+            && state.may_campaign(now)
+            && state.is_better(state.me(), self.election.organiser)
             && now >= self.followed_since + settings.timings.hold_down()
     }
 
-    fn ack(&self, base: &NodeState) -> PeerMessage {
+    fn ack(&self, state: &NodeState) -> PeerMessage {
         PeerMessage::Ack {
             election: self.election,
-            highest: base.record.highest,
+            highest: state.record.highest,
         }
     }
 
-    fn ask(&mut self, base: &mut NodeState, node: NodeId) {
+    fn ask(&mut self, state: &mut NodeState, node: NodeId) {
         if self.asked.insert(node) {
-            base.outbox.effect(PeerEffect::Ask {
+            state.outbox.effect(PeerEffect::Ask {
                 node,
                 round: self.round,
             });
@@ -231,73 +235,73 @@ impl BestEffort {
         self.asked.clear();
     }
 
-    /// Begins an election of its own (the papers' Stage 1), or stays aside.
+    /// Begins an election of its own (the papers' Stage 1), unless it is no candidate.
     ///
-    /// Its number is new, so that no message of an earlier election counts for this one. It need not
-    /// be durable, because the incarnation is.
-    pub(super) fn organise(&mut self, base: &mut NodeState, now: Instant) {
-        let preempt = self.may_take_over(base, now);
+    /// The number is new, so that no message of an earlier election counts for this one. It need
+    /// not be durable, because the incarnation is.
+    pub(super) fn organise(&mut self, state: &mut NodeState, now: Instant) {
+        let preempt = self.may_take_over(state, now);
         let earlier = match &self.status {
-            Status::Asking { down, .. } if lacks!(base.settings, SameRound) => down.clone(),
+            Status::Asking { down, .. } if mutation!(state.settings, SameRound) => down.clone(),
             _ => BTreeSet::new(),
         };
-        self.idle(base, now);
-        if !base.may_stand(now) {
+        self.reset(state, now);
+        if !state.may_campaign(now) {
             return;
         }
-        let me = base.me();
-        let mine = self.obeyed.get(&me).map_or(0, |newest| newest.number);
-        let number = if lacks!(base.settings, FreshElection) {
+        let me = state.me();
+        let mine = self.accepted.get(&me).map_or(0, |newest| newest.number);
+        let number = if mutation!(state.settings, FreshElection) {
             1
         } else {
             mine + 1
         };
         self.election = ElectionId {
             organiser: me,
-            incarnation: base.record.incarnation,
+            incarnation: state.record.incarnation,
             number,
         };
-        self.obeyed.insert(me, self.election);
+        self.accepted.insert(me, self.election);
         self.status = Status::Asking {
             down: earlier,
             void: false,
             preempt,
         };
-        let settings = base.settings.clone();
+        let settings = state.settings.clone();
         for better in settings.members.better(me) {
-            self.ask(base, better);
+            self.ask(state, better);
         }
-        self.decide(base, now);
+        self.decide(state, now);
     }
 
-    /// Leaves whatever it was in. Whom it had obeyed no longer counts on it: it was down, or has said
-    /// that it has moved on. And an acknowledgement that still waits for a slow disk never leaves: it
-    /// would make a leader of one who is up again, beside the next one.
-    fn idle(&mut self, base: &mut NodeState, now: Instant) {
-        base.outbox.take_back();
-        if base.record.obeyed.take().is_some() {
-            base.persist();
+    /// Leaves the current state. The organiser that it had accepted no longer counts on it: it was
+    /// down, or has said that it has moved on. An acknowledgement that still waits for a slow disk
+    /// never leaves: it would make a leader of a member that is up again, beside the next one.
+    fn reset(&mut self, state: &mut NodeState, now: Instant) {
+        state.outbox.discard_held();
+        if state.record.accepted.take().is_some() {
+            state.persist();
         }
-        self.step_down(base, now);
+        self.step_down(state, now);
         self.new_round();
         self.status = Status::asking();
-        self.election.organiser = base.me();
-        self.election.incarnation = base.record.incarnation;
+        self.election.organiser = state.me();
+        self.election.incarnation = state.record.incarnation;
         self.election.number = 0;
-        self.look_at = now;
+        self.tick_at = now;
     }
 
-    /// Ends the term that it leads, if it does.
-    fn step_down(&mut self, base: &mut NodeState, now: Instant) {
+    /// Ends its own term, if it leads.
+    fn step_down(&mut self, state: &mut NodeState, now: Instant) {
         if matches!(self.status, Status::Leading { .. }) {
-            base.supersede(now);
+            state.supersede(now);
         }
-        base.see_leader(None);
+        state.see_leader(None);
     }
 
-    /// Goes on to halting if all better members are down, *in this round*: who was down in an earlier
-    /// one may be up again, and follow a leader.
-    fn decide(&mut self, base: &mut NodeState, now: Instant) {
+    /// Goes on to halting if all better members are down, *in this round*: a member that was down
+    /// in an earlier one may be up again, and follow a leader.
+    fn decide(&mut self, state: &mut NodeState, now: Instant) {
         let Status::Asking {
             down,
             void,
@@ -306,12 +310,12 @@ impl BestEffort {
         else {
             return;
         };
-        let settings = base.settings.clone();
+        let settings = state.settings.clone();
         let all_down = settings
             .members
-            .better(base.me())
+            .better(state.me())
             .all(|b| down.contains(&b));
-        if !all_down || (*void && !lacks!(base.settings, SameRound)) {
+        if !all_down || (*void && !mutation!(state.settings, SameRound)) {
             return;
         }
         let preempt = *preempt;
@@ -322,21 +326,22 @@ impl BestEffort {
             highest: None,
             preempt,
         };
-        // About all at once: should several be down, it takes no longer than for one.
-        for worse in self.open(base) {
-            self.ask(base, worse);
+        // About all of them at once: if several are down, that takes no longer than for one.
+        for worse in self.open(state) {
+            self.ask(state, worse);
         }
-        self.halt(base, now);
-        if !lacks!(base.settings, CompletionEverywhere) {
-            self.try_win(base, now);
+        self.halt(state, now);
+        if !mutation!(state.settings, CompletionEverywhere) {
+            self.try_win(state, now);
         }
     }
 
     /// Halts the best of the worse members that is neither waiting nor down.
     ///
-    /// **One after the other, in the order of their ranks** (Stoller 1997). Were all halted at once,
-    /// a worse organiser could still get the acknowledgement of one who has obeyed this one.
-    fn halt(&mut self, base: &mut NodeState, now: Instant) {
+    /// **One after the other, in the order of their ranks** (Stoller 1997). If it halted all at
+    /// once, a worse organiser could still get the acknowledgement of a member that has accepted
+    /// this one.
+    fn halt(&mut self, state: &mut NodeState, now: Instant) {
         let Status::Halting { preempt, .. } = self.status else {
             return;
         };
@@ -344,53 +349,53 @@ impl BestEffort {
             election: self.election,
             preempt,
         };
-        let mut open = self.open(base);
-        if !lacks!(base.settings, OneAfterTheOther) {
+        let mut open = self.open(state);
+        if !mutation!(state.settings, OneAfterTheOther) {
             open.truncate(1);
         }
         for worse in open {
-            base.send(worse, halt);
+            state.send(worse, halt);
         }
-        self.look_at = now + base.settings.timings.message_lifetime();
+        self.tick_at = now + state.settings.timings.message_lifetime();
     }
 
-    /// Who of the worse members is neither waiting nor down, best first.
-    fn open(&self, base: &NodeState) -> Vec<NodeId> {
+    /// The worse members that are neither waiting nor down, best first.
+    fn open(&self, state: &NodeState) -> Vec<NodeId> {
         let Status::Halting { acks, down, .. } = &self.status else {
             return Vec::new();
         };
-        let worse = base.settings.members.worse(base.me());
+        let worse = state.settings.members.worse(state.me());
         worse
             .filter(|worse| !acks.contains(worse) && !down.contains(worse))
             .collect()
     }
 
-    /// Wins if all worse members wait or are down. Called wherever one of them is accounted for: the
-    /// last one may be down, and then there is no `Ack` to wait for.
-    fn try_win(&mut self, base: &mut NodeState, now: Instant) {
+    /// Wins if all worse members wait or are down. Called wherever one of them is accounted for:
+    /// the last one may be down, and then no `Ack` comes.
+    fn try_win(&mut self, state: &mut NodeState, now: Instant) {
         let Status::Halting { acks, highest, .. } = &self.status else {
             return;
         };
-        if !self.open(base).is_empty() {
+        if !self.open(state).is_empty() {
             return;
         }
         let (acks, known) = (acks.clone(), *highest);
-        let Some(epoch) = base.next_epoch(now, known) else {
-            return self.idle(base, now);
+        let Some(epoch) = state.next_epoch(now, known) else {
+            return self.reset(state, now);
         };
-        // Whoever was to be halted and is down by now need not hear of it when it is back.
-        base.outbox.take_back();
-        // The epoch is durable before anybody hears of it: it is never given to another term.
-        base.record.highest = Some(epoch);
-        base.record.voted = None;
-        base.persist();
+        // A member that was to be halted and is down by now need not learn of it when it is back.
+        state.outbox.discard_held();
+        // The epoch is durable before any member learns of it: it is never given to another term.
+        state.record.highest = Some(epoch);
+        state.record.voted = None;
+        state.persist();
         self.status = Status::PersistingEpoch { acks, epoch };
     }
 
-    /// Everything is on disk.
-    pub(super) fn persisted(
+    /// All records are on disk.
+    pub(super) fn handle_persisted(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
@@ -398,56 +403,56 @@ impl BestEffort {
             return;
         };
         let (acks, epoch) = (acks.clone(), *epoch);
-        if !base.may_stand(now) {
-            return self.idle(base, now);
+        if !state.may_campaign(now) {
+            return self.reset(state, now);
         }
         self.status = Status::Leading { epoch };
-        base.begin(now, epoch, now);
+        state.begin(now, epoch, now);
         for ack in acks {
             let election = self.election;
-            base.send(ack, PeerMessage::Ldr { election, epoch });
+            state.send(ack, PeerMessage::Ldr { election, epoch });
         }
-        self.look_at = now + random.jitter(self.pace(base));
+        self.tick_at = now + random.jitter(self.pace(state));
     }
 
-    /// The term that it led is over and its task gone, or it stands aside: who waits for it or
-    /// follows it is told, and need not find out.
-    pub(super) fn abdicate(&mut self, base: &mut NodeState, now: Instant) {
+    /// Its term is over and its task gone, or it is no candidate any more: the members that wait
+    /// for it or follow it learn it from this one, and need not find out.
+    pub(super) fn abdicate(&mut self, state: &mut NodeState, now: Instant) {
         let organises = matches!(
             self.status,
             Status::Halting { .. } | Status::PersistingEpoch { .. } | Status::Leading { .. }
         );
         if organises {
             let election = self.election;
-            self.idle(base, now);
-            base.send_all(PeerMessage::Stale { election });
+            self.reset(state, now);
+            state.send_all(PeerMessage::Stale { election });
         }
     }
 
-    /// It stands for election from now on.
-    pub(super) fn wake(&mut self, base: &mut NodeState, now: Instant) {
+    /// It is a candidate from now on.
+    pub(super) fn wake(&mut self, state: &mut NodeState, now: Instant) {
         if matches!(self.status, Status::Asking { .. }) {
-            self.organise(base, now);
+            self.organise(state, now);
         }
     }
 
     /// The detector suspects a member: ask about it now, if it matters.
-    pub(super) fn suspected(&mut self, base: &mut NodeState, node: NodeId) {
+    pub(super) fn handle_suspected(&mut self, state: &mut NodeState, node: NodeId) {
         let matters = matches!(self.status, Status::Waiting | Status::Following { .. });
         if matters && node == self.election.organiser {
-            self.ask(base, node);
+            self.ask(state, node);
         }
     }
 
-    /// The detector's answer. One of another round is void: much may have happened since.
-    pub(super) fn answered(
+    /// The detector's answer. An answer of another round is void: much may have happened since.
+    pub(super) fn handle_answer(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         (node, round, verdict): (NodeId, u64, Verdict),
     ) {
         let own = round == self.round && self.asked.remove(&node);
-        if !own && !lacks!(base.settings, OwnRound) {
+        if !own && !mutation!(state.settings, OwnRound) {
             return;
         }
         match &mut self.status {
@@ -456,30 +461,31 @@ impl BestEffort {
                 void,
                 preempt,
             } => {
-                // Who stands aside does not organise. It is stopped, or joins, like anybody.
+                // A member that is no candidate does not organise. It is halted, or joins, like any
+                // other.
                 if verdict == Verdict::Up {
                     *void = true;
                     *preempt = false;
-                    self.look_at = now + base.settings.timings.message_lifetime();
+                    self.tick_at = now + state.settings.timings.message_lifetime();
                 } else {
                     down.insert(node);
-                    self.decide(base, now);
+                    self.decide(state, now);
                 }
             }
             Status::Halting { down, .. } => {
                 if verdict == Verdict::Down {
                     down.insert(node);
-                    self.halt(base, now);
-                    if !lacks!(base.settings, CompletionEverywhere) {
-                        self.try_win(base, now);
+                    self.halt(state, now);
+                    if !mutation!(state.settings, CompletionEverywhere) {
+                        self.try_win(state, now);
                     }
                 }
             }
             Status::Waiting | Status::Following { .. } => {
                 let misses =
-                    !lacks!(base.settings, MissAnyLeader) || base.is_better(node, base.me());
+                    !mutation!(state.settings, MissAnyLeader) || state.is_better(node, state.me());
                 if verdict != Verdict::Up && node == self.election.organiser && misses {
-                    self.organise(base, now);
+                    self.organise(state, now);
                 }
             }
             Status::PersistingEpoch { .. } | Status::Leading { .. } => {}

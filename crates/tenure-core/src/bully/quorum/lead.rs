@@ -1,19 +1,19 @@
-//! Staying the leader, following one, and letting go.
+//! Staying the leader, following one, and releasing promises.
 
 use alloc::collections::BTreeSet;
 
 use super::{MAX_DEFERRALS, Quorum, Role};
 use crate::bully::node_state::NodeState;
-use crate::bully::settings::lacks;
+use crate::bully::settings::mutation;
 use crate::bully::{NodeId, PeerMessage, QuorumMessage};
 use crate::election::{EndReason, TermEvent};
 use crate::{Epoch, Instant, Random};
 
 impl Quorum {
-    /// It has won: everybody is told at once, by the first round of renewals.
+    /// It has won. The first round of renewals tells all members at once.
     pub(super) fn lead(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         epoch: Epoch,
         random: &mut dyn Random,
@@ -22,20 +22,20 @@ impl Quorum {
             epoch,
             round: 0,
             asked: now,
-            acks: base.settings.members.iter().collect(),
+            acks: state.settings.members.iter().collect(),
             at_risk: false,
         };
-        self.next_round(base, now, random);
+        self.next_round(state, now, random);
     }
 
     pub(in crate::bully) fn next_round(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         random: &mut dyn Random,
     ) {
-        let majority = Self::majority(base);
-        let me = base.me();
+        let majority = Self::majority(state);
+        let me = state.me();
         let Role::Leading {
             epoch,
             round,
@@ -49,7 +49,7 @@ impl Quorum {
         self.connected = acks.len() >= majority;
         if !self.connected && !*at_risk {
             *at_risk = true;
-            base.outbox.emit(TermEvent::AtRisk(true));
+            state.outbox.emit(TermEvent::AtRisk(true));
         }
         *round += 1;
         *asked = now;
@@ -58,17 +58,17 @@ impl Quorum {
             epoch: *epoch,
             round: *round,
         };
-        // Its own promise must cover the lease like everybody's.
-        self.promise(base, now);
-        self.look_at = now + base.settings.timings.message_lifetime();
-        base.send_all(PeerMessage::Quorum(renew));
-        self.count_round(base, now, random);
+        // Its own promise must cover the lease like every other one.
+        self.promise(state, now);
+        self.tick_at = now + state.settings.timings.message_lifetime();
+        state.send_all(PeerMessage::Quorum(renew));
+        self.count_round(state, now, random);
     }
 
-    /// The lease counts from when this round was asked for, not from its answers: the promises that
-    /// came in were given in between.
-    fn count_round(&mut self, base: &mut NodeState, now: Instant, random: &mut dyn Random) {
-        let majority = Self::majority(base);
+    /// The lease counts from when this round was asked for, not from its answers: the promises were
+    /// given in between.
+    fn count_round(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
+        let majority = Self::majority(state);
         let Role::Leading {
             asked,
             acks,
@@ -81,24 +81,24 @@ impl Quorum {
         if acks.len() != majority {
             return;
         }
-        let from = if lacks!(base.settings, CountFromRound) {
+        let from = if mutation!(state.settings, CountFromRound) {
             now
         } else {
             *asked
         };
-        if let Some(term) = &mut base.term {
+        if let Some(term) = &mut state.term {
             term.renew(from);
         }
-        let interval = base.settings.timings.term().renew_interval();
-        self.look_at = *asked + random.jitter(interval);
+        let interval = state.settings.timings.term().renew_interval();
+        self.tick_at = *asked + random.jitter(interval);
         if core::mem::take(at_risk) {
-            base.outbox.emit(TermEvent::AtRisk(false));
+            state.outbox.emit(TermEvent::AtRisk(false));
         }
     }
 
-    pub(super) fn hear_renew_ack(
+    pub(super) fn handle_renew_ack(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         (from, of_epoch, of_round): (NodeId, Epoch, u64),
         random: &mut dyn Random,
@@ -109,16 +109,16 @@ impl Quorum {
             && (*epoch, *round) == (of_epoch, of_round)
             && acks.insert(from)
         {
-            self.count_round(base, now, random);
+            self.count_round(state, now, random);
         }
     }
 
-    /// A member that has promised a greater epoch can't follow in this term, so a majority would be
-    /// that much thinner for as long as it lasts. The leader begins a new term, in order: it leads
-    /// until its task is gone, and its next epoch is greater.
-    pub(super) fn hear_nack(
+    /// A member that has promised a greater epoch can't follow in this term, so the majority has
+    /// one member less for as long as the term lasts. The leader begins a new term in order: it
+    /// leads until its task is gone, and its next epoch is greater.
+    pub(super) fn handle_vote_rejected(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         refused: Epoch,
         highest: Option<Epoch>,
@@ -127,108 +127,108 @@ impl Quorum {
         if let Role::Leading { epoch, .. } = self.role
             && epoch == refused
             && highest > Some(epoch)
-            && let Some(term) = &mut base.term
+            && let Some(term) = &mut state.term
         {
-            term.begin_ending(now, EndReason::Superseded, &mut base.outbox.ready);
+            term.begin_ending(now, EndReason::Superseded, &mut state.outbox.ready);
         }
     }
 
-    /// Who renews has won the epoch. So nobody else can win that one, whoever has this vote for it; and
-    /// if nothing greater is promised here, the majority that voted has outwaited whatever was promised
-    /// before. It is followed.
-    pub(super) fn hear_renew(
+    /// The sender of a renewal has won the epoch, so no other candidate can win it, whichever
+    /// member this one's vote went to. If nothing greater is promised here, the majority that voted
+    /// has waited for the end of all earlier promises. So this member follows the sender.
+    pub(super) fn handle_renew(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         (from, epoch): (NodeId, Epoch),
         round: u64,
     ) {
-        let highest = base.record.highest;
+        let highest = state.record.highest;
         if Some(epoch) < highest {
-            let nack = QuorumMessage::VoteRejected { epoch, highest };
-            return base.send(from, PeerMessage::Quorum(nack));
+            let rejected = QuorumMessage::VoteRejected { epoch, highest };
+            return state.send(from, PeerMessage::Quorum(rejected));
         }
         if matches!(self.role, Role::Leading { .. }) {
-            base.supersede(now);
+            state.supersede(now);
         }
-        if (highest, base.record.voted) == (Some(epoch), Some(from)) {
-            self.promise(base, now);
+        if (highest, state.record.voted) == (Some(epoch), Some(from)) {
+            self.promise(state, now);
         } else {
-            self.grant(base, now, from, epoch);
+            self.grant(state, now, from, epoch);
         }
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
             self.role = Role::Following { leader };
-            // The leader reaches a majority, so this one may, too, whatever came of its last attempt: it
-            // may have been the first to start. It shows when it next tries.
+            // The leader reaches a majority, so this member may reach one, too, whatever its last
+            // attempt showed: it may have been the first to start. Its next attempt will show it.
             self.connected = true;
             self.silent.clear();
             self.followed_since = now;
-            self.look_at = now + base.settings.timings.term().renew_interval();
+            self.tick_at = now + state.settings.timings.term().renew_interval();
         }
         self.deferrals = 0;
-        base.see_leader(Some((from, epoch)));
-        base.send(
+        state.see_leader(Some((from, epoch)));
+        state.send(
             from,
             PeerMessage::Quorum(QuorumMessage::RenewAck { epoch, round }),
         );
     }
 
-    /// A leader whose term is lost asks for nothing more. Its own promise binds it on: its task may
-    /// still be going.
-    pub(in crate::bully) fn lost(&mut self, base: &mut NodeState, now: Instant) {
+    /// A leader whose term is lost sends no more renewals. Its own promise still binds it: its task
+    /// may still run.
+    pub(in crate::bully) fn lost(&mut self, state: &mut NodeState, now: Instant) {
         if matches!(self.role, Role::Leading { .. }) {
-            self.lose_leader(base, now);
+            self.lose_leader(state, now);
         }
     }
 
-    /// The task is gone, so nobody needs the promises of this epoch any more, and only of this one: a
-    /// release may come late.
+    /// The task is gone, so the promises of this epoch are not needed any more. Only of this one: a
+    /// release may arrive late.
     pub(in crate::bully) fn release(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         epoch: Epoch,
         to: Option<NodeId>,
     ) {
-        let own = (Some(epoch), Some(base.me()));
-        if (base.record.highest, base.record.voted) == own {
+        let own = (Some(epoch), Some(state.me()));
+        if (state.record.highest, state.record.voted) == own {
             self.promise_until = None;
-            self.lose_leader(base, now);
+            self.lose_leader(state, now);
             if to.is_some() {
-                self.look_at = now + base.settings.timings.message_lifetime() * 4;
+                self.tick_at = now + state.settings.timings.message_lifetime() * 4;
             }
         }
-        base.send_all(PeerMessage::Quorum(QuorumMessage::Release { epoch, to }));
+        state.send_all(PeerMessage::Quorum(QuorumMessage::Release { epoch, to }));
     }
 
-    pub(super) fn hear_release(
+    pub(super) fn handle_release(
         &mut self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         (from, epoch, to): (NodeId, Epoch, Option<NodeId>),
         random: &mut dyn Random,
     ) {
-        let own = base.record.highest == Some(epoch) || lacks!(base.settings, ReleaseOwn);
-        if base.record.voted != Some(from) || !own {
+        let own = state.record.highest == Some(epoch) || mutation!(state.settings, ReleaseOwn);
+        if state.record.voted != Some(from) || !own {
             return;
         }
         self.promise_until = None;
-        self.lose_leader(base, now);
-        let lifetime = base.settings.timings.message_lifetime();
+        self.lose_leader(state, now);
+        let lifetime = state.settings.timings.message_lifetime();
         match to {
-            Some(to) if to == base.me() => self.deferrals = MAX_DEFERRALS,
-            // The one who is meant has the first word.
-            Some(_) => self.look_at = now + lifetime * 3 + random.up_to(lifetime),
-            None => self.look_at = now + random.up_to(lifetime / 2),
+            Some(to) if to == state.me() => self.deferrals = MAX_DEFERRALS,
+            // The chosen successor goes first.
+            Some(_) => self.tick_at = now + lifetime * 3 + random.up_to(lifetime),
+            None => self.tick_at = now + random.up_to(lifetime / 2),
         }
     }
 
-    /// A better member wants the place. It has followed for its hold-down; it gets it if it answered
-    /// just now, so that it is not given to one that has gone again.
+    /// A better member asks to lead. It has followed for its hold-down. It gets the lead if it has
+    /// answered the current round, so that the lead does not go to a member that is gone again.
     pub(super) fn handle_transfer_request(
         &self,
-        base: &mut NodeState,
+        state: &mut NodeState,
         now: Instant,
         from: NodeId,
         of_epoch: Epoch,
@@ -236,14 +236,14 @@ impl Quorum {
         let Role::Leading { epoch, acks, .. } = &self.role else {
             return;
         };
-        let settings = base.settings.clone();
+        let settings = state.settings.clone();
         let wanted = settings.preempt() && settings.members.is_better(from, settings.me);
         if wanted
             && *epoch == of_epoch
             && acks.contains(&from)
-            && let Some(term) = &mut base.term
+            && let Some(term) = &mut state.term
         {
-            term.hand_over(now, from, &mut base.outbox.ready);
+            term.hand_over(now, from, &mut state.outbox.ready);
         }
     }
 }

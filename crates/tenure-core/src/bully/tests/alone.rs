@@ -1,6 +1,6 @@
-//! One member, and what it says to what.
+//! One member, and its answers to inputs.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::*;
@@ -14,7 +14,7 @@ fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// A member with the default timings that stands for election since 0 s, its first record written.
+/// A member with the default timings that is a candidate since 0 s, its first record written.
 fn member_of(count: u32, id: u32, record: HardState) -> PeerCandidate {
     let settings = GroupSettings::new(NodeId(id), members(count), GroupTimings::default()).unwrap();
     started(settings, record)
@@ -140,7 +140,7 @@ fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
         settings.with_guarantee(GroupGuarantee::BestEffort),
         promised,
     );
-    assert!(!node.stands(at(14_999)) && node.stands(at(15_000)));
+    assert!(!node.is_candidate(at(14_999)) && node.is_candidate(at(15_000)));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_refused_candidate_leaves_no_trace() {
     assert!(said.contains(&to(1, renewed)), "{said:?}");
 }
 
-/// Votes that come when the lease that they give is nearly over give what is left of it.
+/// Votes that come when their lease is nearly over give the rest of it.
 #[test]
 fn a_lease_counts_from_when_the_votes_were_asked_for() {
     let mut node = member_of(3, 1, HardState::default());
@@ -207,7 +207,7 @@ fn a_lease_counts_from_when_the_votes_were_asked_for() {
 }
 
 #[test]
-fn a_candidate_that_reaches_nobody_raises_no_epoch() {
+fn a_candidate_that_reaches_no_member_raises_no_epoch() {
     let mut node = member_of(3, 2, HardState::default());
     for look in 0..200 {
         node.handle_timeout(at(look * 300), &mut SplitMix64::new(look));
@@ -312,13 +312,13 @@ fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {
             .any(|output| matches!(output, Output::Term(TermEvent::Began(_)))),
         "{began:?}"
     );
-    node.base.persist();
+    node.state.persist();
     node.resign(at(2), EndReason::Resigned, &mut SplitMix64::new(0));
     assert!(drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Resigned))));
 }
 
 #[test]
-fn messages_and_records_survive_a_way_over_json() {
+fn messages_and_records_survive_json() {
     let election = ElectionId {
         organiser: NodeId(2),
         incarnation: 3,
@@ -342,14 +342,14 @@ fn messages_and_records_survive_a_way_over_json() {
             "{text}"
         );
     }
-    let too_great = r#"{"incarnation":1,"highest":9007199254740992,"voted":null,"obeyed":null}"#;
+    let too_great = r#"{"incarnation":1,"highest":9007199254740992,"voted":null,"accepted":null}"#;
     let error = serde_json::from_str::<HardState>(too_great).unwrap_err();
     assert!(error.to_string().contains("9007199254740992"), "{error}");
 }
 
 /// A better member that could lead and never does must not block the others for ever.
 #[test]
-fn a_candidate_leaves_it_to_a_better_one_three_times_and_not_for_ever() {
+fn a_candidate_defers_to_a_better_one_three_times_and_not_for_ever() {
     let mut node = member_of(3, 2, HardState::default());
     let mut rounds = 0;
     for look in 0..100 {
@@ -395,18 +395,79 @@ fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> QuorumMessage {
     }
 }
 
+/// The name of a variant, from its `Debug` form.
+fn kebab_case(variant: &impl core::fmt::Debug) -> String {
+    let debug = alloc::format!("{variant:?}");
+    let name = debug.split([' ', '{', '(']).next().unwrap();
+    let mut kebab = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !kebab.is_empty() {
+            kebab.push('-');
+        }
+        kebab.extend(character.to_lowercase());
+    }
+    kebab
+}
+
+#[test]
+fn roles_have_the_names_of_the_states_in_the_code() {
+    use crate::bully::best_effort::Status;
+    use crate::bully::quorum::Role;
+    let epoch = Epoch::new(1).unwrap();
+    for role in [
+        Role::Following { leader: None },
+        Role::PreVoting { replies: [].into() },
+        Role::Voting {
+            epoch,
+            asked: at(0),
+            acks: [].into(),
+        },
+        Role::Leading {
+            epoch,
+            round: 1,
+            asked: at(0),
+            acks: [].into(),
+            at_risk: false,
+        },
+    ] {
+        assert_eq!(role.as_str(), kebab_case(&role));
+    }
+    for status in [
+        Status::Asking {
+            down: [].into(),
+            void: false,
+            preempt: false,
+        },
+        Status::Halting {
+            acks: [].into(),
+            down: [].into(),
+            highest: None,
+            preempt: false,
+        },
+        Status::PersistingEpoch {
+            acks: [].into(),
+            epoch,
+        },
+        Status::Waiting,
+        Status::Following { epoch },
+        Status::Leading { epoch },
+    ] {
+        assert_eq!(status.as_str(), kebab_case(&status));
+    }
+}
+
 fn stands(said: &[Output<PeerEffect>]) -> bool {
     said.iter()
         .any(|it| matches!(it, Output::Effect(PeerEffect::Persist(_))))
 }
 
 #[test]
-fn a_candidate_waits_for_better_members_and_a_majority_and_for_nobody_else() {
+fn a_pre_vote_waits_for_better_members_and_a_majority_only() {
     let mut node = member_of(5, 2, HardState::default());
     drain(&mut node);
     assert!(!stands(&hear(&mut node, 1, 3, reply(None, true, 1))));
     assert!(!stands(&hear(&mut node, 2, 4, reply(None, true, 1))));
-    // The better one has not spoken until now; 5 never does.
+    // The better one has sent no message until now; 5 never does.
     assert!(stands(&hear(&mut node, 3, 1, reply(None, false, 1))));
 }
 
@@ -432,7 +493,7 @@ fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks()
 }
 
 #[test]
-fn a_candidate_does_not_leave_it_to_a_better_one_that_is_bound_for_long() {
+fn a_candidate_does_not_defer_to_a_better_one_that_is_bound_for_long() {
     for (bound, stands_now) in [(40, false), (10_000, true)] {
         let mut node = member_of(5, 2, HardState::default());
         drain(&mut node);
@@ -452,7 +513,7 @@ fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
     hear(&mut node, 1, 3, reply(Some(millis(90)), true, 1));
     assert_eq!(node.poll_timeout(), Some(at(41)));
     node.handle_timeout(at(41), &mut SplitMix64::new(0));
-    // Whatever is said, not at once, and not after a lifetime and its jitter.
+    // After any answer: not at once, and not after a lifetime and its jitter.
     for (bound, from, to) in [(Duration::ZERO, 52, 52), (Duration::MAX, 492, 592)] {
         let mut node = node.clone();
         hear(&mut node, 42, 2, reply(Some(bound.max(millis(1))), true, 2));
@@ -534,7 +595,8 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
     );
 }
 
-/// On a slow disk it may have obeyed another one, or nobody, by the time at which that leaves.
+/// On a slow disk it may have accepted another election, or none, by the time at which the message
+/// leaves.
 #[test]
 fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
     let settings = GroupSettings::new(NodeId(3), members(3), GroupTimings::default()).unwrap();
@@ -588,10 +650,11 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
     }
 }
 
-/// All of a group that starts one by one have once reached nobody. Were it held against them, each would
-/// stand when the leader is gone, and their votes would be split.
+/// All members of a group that starts one by one have once reached no other member. If that were
+/// held against them, each would ask for votes when the leader is gone, and their votes would be
+/// split.
 #[test]
-fn a_follower_could_lead_although_it_reached_nobody_when_it_started() {
+fn a_follower_could_lead_although_it_reached_no_member_when_it_started() {
     let mut node = member_of(3, 2, HardState::default());
     let could_lead = |node: &mut PeerCandidate, millis| {
         let said = hear(node, millis, 3, QuorumMessage::PreVote { round: 9 });

@@ -1,5 +1,6 @@
-//! Members with real failure detectors in virtual time: what they send at rest, counted, and how long a
-//! leader that is gone is missed. Every message takes one millisecond, and chance is in the middle.
+//! Members with real failure detectors in virtual time: the messages that they send at rest,
+//! counted, and the time without a leader after a leader is gone. Every message takes one
+//! millisecond, and random numbers are in the middle.
 
 extern crate std;
 
@@ -35,10 +36,10 @@ struct World {
     /// By when they arrive, and in the order in which they were sent.
     parcels: BTreeMap<(Instant, u64), Parcel>,
     count: u64,
-    /// Messages that were sent: in all, and by whom to whom.
+    /// Messages that were sent: in all, and by sender and receiver.
     sent: u64,
     ways: BTreeMap<(NodeId, NodeId), u64>,
-    /// Refused connections are told to the one who tried, and closed ones to whom they led.
+    /// Whether the sender learns of a refused connection, and the other end of a closed one.
     hints: bool,
     parted: BTreeSet<NodeId>,
 }
@@ -46,7 +47,7 @@ struct World {
 struct Place {
     node: PeerCandidate,
     detector: Box<dyn Detector + Send>,
-    /// Who is under watch.
+    /// The members under watch.
     watched: Vec<NodeId>,
     seen: Option<NodeId>,
     leads: bool,
@@ -276,7 +277,7 @@ impl World {
         leading.map(|(&id, _)| id).collect()
     }
 
-    /// Everybody sees this one lead.
+    /// All members see this one lead.
     fn follows(&self, leader: NodeId) -> bool {
         self.leaders() == [leader] && self.places.values().all(|it| it.seen == Some(leader))
     }
@@ -287,7 +288,7 @@ impl World {
         assert!(self.follows(NodeId(1)), "{:?}", self.leaders());
     }
 
-    /// How long nobody leads after the leader is gone.
+    /// The time without a leader after the leader is gone.
     fn failover(&mut self) -> Duration {
         let leader = self.leaders()[0];
         self.crash(leader);
@@ -315,7 +316,7 @@ fn only_followers_watch_and_only_their_leader() {
                 };
                 assert_eq!(place.watched, expected, "{id} watches");
             }
-            // Beside the election itself nothing goes between two followers.
+            // Beside the election itself followers send each other nothing.
             world.ways.clear();
             world.run_until(world.now + Duration::from_secs(120));
             let between = world
@@ -329,9 +330,9 @@ fn only_followers_watch_and_only_their_leader() {
     }
 }
 
-/// What is sent at rest in two minutes, to the message.
+/// The number of messages at rest in two minutes, exactly.
 #[test]
-fn as_many_messages_are_sent_at_rest_as_the_bounds_say() {
+fn the_bounds_give_the_number_of_messages_at_rest() {
     for guarantee in BOTH {
         for by in DetectBy::ALL {
             for members in [2, 3, 5, 9] {
@@ -394,14 +395,15 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 assert!(took <= bounds.without_leader);
                 let (timings, detection) = (world.settings.timings(), &world.detection);
                 let lifetime = timings.message_lifetime();
-                // What is down as well is asked about all at once.
+                // Members that are down as well are asked about all at once.
                 let (missed, question) = match (guarantee, hints) {
                     (GroupGuarantee::Quorum, _) => (timings.term().lease_duration(), lifetime),
                     (_, true) => (detection.confirm_timeout(), detection.confirm_timeout()),
                     (_, false) => (detection.detection_bound(DELAY), detection.ask_timeout()),
                 };
                 let question = question * u32::from(!others.is_empty());
-                // Who has not missed the leader yet refuses, and is asked again a little later.
+                // A member that has not missed the leader yet refuses, and is asked again a little
+                // later.
                 let round = 20 * (DELAY + DISK) + lifetime / 5;
                 let most = missed + question + round;
                 assert!(took <= most, "{took:?} of {most:?}");

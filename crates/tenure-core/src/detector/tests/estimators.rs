@@ -23,10 +23,10 @@ fn phi(window: usize, min_deviation: u64, pause: u64) -> PhiAccrual {
     phi
 }
 
-/// Heartbeats 1, 2 and 3 come 10, 30 and 20 ms after they were due by a clock that is 5 s behind:
-/// on average 5,020 ms.
+/// Heartbeats 1, 2 and 3 arrive 10, 30 and 20 ms late by a clock that is 5 s behind: on average
+/// 5,020 ms.
 #[test]
-fn chen_expects_the_next_heartbeat_by_the_mean_of_the_last() {
+fn chen_expects_the_next_heartbeat_after_the_mean_offset_of_the_window() {
     let mut chen = chen(250, 3);
     for (tick, millis) in [(1, 5_110), (2, 5_230), (3, 5_320)] {
         chen.observe(at(millis), tick);
@@ -34,14 +34,15 @@ fn chen_expects_the_next_heartbeat_by_the_mean_of_the_last() {
     assert_eq!(chen.expected(4), Some(at(5_420)));
     assert_eq!(chen.deadline(), at(5_670));
 
-    // Number 4 is lost; number 5 is 60 ms late, and 10 ms leave the window: the mean is 5,036.67 ms.
+    // Number 4 is lost, number 5 is 60 ms late, and the 10 ms of number 1 leave the window: the
+    // mean is 5,036.67 ms.
     chen.observe(at(5_560), 5);
     let expected = chen.expected(6).unwrap();
     assert_eq!(expected.since(at(5_636)).as_micros(), 666);
 }
 
 #[test]
-fn a_slow_heartbeat_prolongs_the_time_for_the_next_with_a_fixed_timeout_and_hardly_with_chen() {
+fn a_slow_heartbeat_delays_the_next_deadline_fully_with_a_fixed_timeout_and_hardly_with_chen() {
     let (mut chen, mut fixed) = (
         chen(250, 100),
         FixedTimeout::new(INTERVAL, millis(350)).unwrap(),
@@ -63,19 +64,19 @@ fn a_slow_heartbeat_prolongs_the_time_for_the_next_with_a_fixed_timeout_and_hard
 }
 
 #[test]
-fn chen_works_whichever_clock_is_ahead() {
+fn chen_works_with_the_senders_clock_ahead_or_behind() {
     let mut chen = chen(250, 10);
     let tick = 1_000_000_000;
     chen.observe(at(3), tick);
     assert_eq!(chen.deadline(), at(353));
-    chen.observe(at(103), u64::MAX); // Nonsense from the network.
+    chen.observe(at(103), u64::MAX); // An invalid tick from the network.
     assert!(chen.expected(u64::MAX).is_some());
 }
 
-/// By the definition: half of all heartbeats come later than the mean (phi = log10 2), 15.87 % later
-/// than one deviation after it (0.7995), 2.275 % than two (1.6430).
+/// By definition, half of all heartbeats come later than the mean (phi = log10 2), 15.87 % later
+/// than one deviation after the mean (0.7995), 2.275 % later than two (1.6430).
 #[test]
-fn phi_is_what_the_normal_distribution_says() {
+fn phi_matches_the_normal_distribution() {
     let mut phi = phi(2, 1, 0);
     for millis in [1000, 1090, 1200] {
         phi.observe(at(millis), millis);
@@ -89,7 +90,7 @@ fn phi_is_what_the_normal_distribution_says() {
         let level = phi.phi(at(millis));
         assert!((level - expected).abs() < 1e-3, "{millis}: {level}");
     }
-    // And it is 8 at the deadline, 5.612 deviations after the mean.
+    // Phi is 8 at the deadline, 5.612 deviations after the mean.
     assert_eq!(phi.deadline().since(at(1300)).as_micros(), 56_120);
     assert!((phi.phi(phi.deadline()) - 8.0).abs() < 1e-4);
 }
@@ -120,10 +121,10 @@ fn the_silence_of_a_failure_is_not_sampled() {
 }
 
 #[test]
-fn windows_are_bounded_and_forget() {
+fn windows_are_bounded_and_drop_old_samples() {
     let (mut chen, mut phi) = (chen(250, 10), phi(10, 5, 0));
     for tick in 1..=1_000_u64 {
-        // The link becomes 40 ms slower for good at heartbeat 980.
+        // From heartbeat 980 on, the link is 40 ms slower.
         let delay = if tick < 980 { 0 } else { 40 };
         chen.observe(at(100 * tick + delay), tick);
         phi.observe(at(100 * tick + delay), tick);
@@ -135,7 +136,7 @@ fn windows_are_bounded_and_forget() {
     }
 }
 
-/// Node 2 knows that this one has started.
+/// Node 2 acknowledges the recovery of this node.
 fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detector> {
     let incarnation = Incarnation(1);
     let ack = DetectorInput::Message {
@@ -147,7 +148,7 @@ fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detect
     detector
 }
 
-/// What the publisher sends: node 2 subscribed at node 1, whose clock shows 1,050 ms.
+/// Node 1 is the publisher: node 2 subscribes while node 1's clock shows 1,050 ms.
 #[test]
 fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription() {
     let mut detector = acknowledged(push_fixed(at(1_050), &group(ONE, 2)), at(1_050));
@@ -166,7 +167,7 @@ fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription
             detector.handle_input(at(now), subscribe.clone()); // Renewed: until 1,730 ms.
         }
         if (1_310..1_480).contains(&now) {
-            continue; // The publisher stands still.
+            continue; // The publisher is paused.
         }
         detector.handle_timeout(at(now));
         for output in drain(detector.as_mut()) {
@@ -194,7 +195,7 @@ fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription
 }
 
 #[test]
-fn a_subscriber_can_not_ask_for_a_flood() {
+fn a_subscriber_cannot_ask_for_more_heartbeats_than_the_shortest_interval_allows() {
     let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
     let (interval, lifetime) = (Duration::ZERO, Duration::MAX);
     let message = DetectorMessage::Subscribe { interval, lifetime };
@@ -211,7 +212,7 @@ fn a_subscriber_can_not_ask_for_a_flood() {
 }
 
 #[test]
-fn a_heartbeat_after_which_the_next_is_overdue_already_ends_no_suspicion() {
+fn a_heartbeat_whose_successor_is_already_overdue_does_not_end_a_suspicion() {
     let mut detector = push_chen(at(0), &group(ONE, 2));
     detector.handle_input(at(0), DetectorInput::Watch(TWO));
     let heartbeat = |tick| DetectorInput::Message {
@@ -231,7 +232,7 @@ fn a_heartbeat_after_which_the_next_is_overdue_already_ends_no_suspicion() {
 }
 
 #[test]
-fn a_node_that_restarted_has_no_subscription() {
+fn a_restart_of_the_subscriber_ends_its_subscription() {
     let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
     let message = DetectorMessage::Subscribe {
         interval: INTERVAL,

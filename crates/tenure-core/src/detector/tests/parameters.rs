@@ -1,4 +1,4 @@
-//! Parameters that can't hold together.
+//! Parameters that contradict each other, and the wire format.
 
 use alloc::string::{String, ToString};
 
@@ -33,7 +33,7 @@ fn impossible_parameters_are_refused_with_both_numbers() {
     };
     let fixed = |options, timeout| refusal(Push::<FixedTimeout>::new(group, ask, options, timeout));
     let (pull, push) = (PullOptions::default(), PushOptions::default());
-    for (said, expected) in [
+    for (message, expected) in [
         (
             asking(AskOptions {
                 timeout: millis(5),
@@ -115,11 +115,11 @@ fn impossible_parameters_are_refused_with_both_numbers() {
             "phi threshold NaN must be 1 to 100",
         ),
     ] {
-        assert_eq!(said, expected);
+        assert_eq!(message, expected);
     }
 }
 
-/// Without a quorum all rests on it that no message outlives the detection of its sender's end.
+/// Elections without a quorum rely on this: no message outlives the detection of its sender's end.
 #[test]
 fn no_node_is_taken_for_down_within_a_message_lifetime() {
     let lifetime = millis(400);

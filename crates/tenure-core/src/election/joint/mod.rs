@@ -1,39 +1,42 @@
-//! Electing in a store and among peers at once: the way from one to the other without a pause.
+//! Electing by a lease and among peers at once: the way from one strategy to the other without a
+//! pause.
 //!
-//! [`Both`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`Node`] leads among the peers.
+//! [`Joint`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`PeerCandidate`] leads
+//! among the peers.
 //!
 //! ```text
 //!          campaign          elected among peers        granted under the same epoch
-//!   idle ----------> electing ---------------> asking --------------------------> leading
+//!   idle ----------> electing ---------------> elected -------------------------> leading
 //!                     ^    ^                     |                                   |
-//!                     |    +--- giving back <----+-----------------------------------+
+//!                     |    +---- releasing <-----+-----------------------------------+
 //!                     |     no lease in time, another epoch, lost       the task is gone
 //!                     +-- after a pause, if the store was to blame
 //! ```
 //!
-//! **Why no other one leads at the same time.** Whoever is elected by a lease alone needs the lease;
-//! whoever is elected among peers alone needs the peers; and this one needs both. Each half is kept by
-//! the machine that keeps it when it stands alone, so each half's own argument holds
-//! ([`lease::candidate`](crate::lease::candidate), [`bully`]): the task is stopped by the
-//! earlier of the two ends, and neither half is given back before it is gone. So candidates by lease
-//! and by both may run side by side, and so may candidates by both and among peers. Those by lease
-//! and among peers may not.
+//! **Why no other candidate leads at the same time.** A candidate that is elected by a lease alone
+//! needs the lease; one that is elected among peers alone needs the peers; and this one needs both.
+//! Each half is kept by the machine that keeps it when it stands alone, so each half's own argument
+//! holds ([`lease::candidate`](crate::lease::candidate), [`bully`](crate::bully)): the task is stopped
+//! by the earlier of the two ends, and neither half is released before the task is gone. So candidates
+//! by lease and by both may run side by side, and so may candidates by both and among peers.
+//! Candidates by lease and among peers may not.
 //!
-//! **Why nobody waits for ever.** Everybody takes the halves in the same order: first the peers, then
-//! the lease. So no two of them hold a half each and wait for the other's. Among peers alone nobody waits
-//! for the lease, and by lease alone nobody for the peers. One whose store does not answer
-//! gives the peers' half back after a renew deadline, and stands aside for about a lease duration, in
-//! which another one is elected. While the store names a holder it waits: then somebody leads.
+//! **Why no candidate waits for ever.** All candidates take the halves in the same order: first the
+//! peers, then the lease. So no two of them hold a half each and wait for the other's. A candidate
+//! among peers alone never waits for the lease, and a candidate by lease alone never waits for the
+//! peers. A candidate whose store does not answer releases the peers' half after a renew deadline, and
+//! pauses for about a lease duration, in which another one is elected. While the store names a holder
+//! it waits: then there is a leader.
 //!
-//! **Why epochs increase, also from one strategy to the next.** A term has one epoch in both places: the
-//! peers number it, and the store is asked for a grant with that number, without its own clock. The
-//! store gives a greater one only if the lease has had this one, or a greater one. Then the term does
-//! not begin: both halves are given back, and the peers elect again above what the store has
-//! said. So the epoch of a term is greater than all that the store has granted, and than all that a majority
-//! of the peers has promised; and it is the last one granted, and promised by a majority, before
-//! the term begins. Whatever the clocks say, no earlier term of any strategy has a greater one, and no later
-//! term a smaller one. (Without a quorum the peers know only what they have heard of; the lease still
-//! goes to one at a time.)
+//! **Why epochs increase, also from one strategy to the next.** A term has one epoch in both places:
+//! the peers number it, and the store is asked for a grant with that number, without its own clock.
+//! The store gives a greater one only if the lease has had this one, or a greater one. Then the term
+//! does not begin: both halves are released, and the peers elect again above the store's number. So
+//! the epoch of a term is greater than all that the store has granted, and than all that a majority
+//! of the peers has promised; and it is the last one granted, and promised by a majority, before the
+//! term begins. Whatever the clocks say, no earlier term of any strategy has a greater one, and no
+//! later term a smaller one. (Without a quorum the peers know only the epochs that they have heard
+//! of; the lease still goes to one candidate at a time.)
 
 mod term;
 
@@ -50,17 +53,17 @@ use crate::{CandidateId, Epoch, Instant, Random};
 
 use term::JointTerm;
 
-/// A candidate that is elected in a store and among peers; see the [module](self).
+/// A candidate that must win a lease and an election among peers; see the [module](self).
 #[derive(Debug)]
 pub struct Joint {
     timings: Timings,
-    keeper: LeaseCandidate,
+    lease: LeaseCandidate,
     node: PeerCandidate,
     phase: Phase,
     outputs: Outputs<JointEffect>,
 }
 
-/// What may come into it beside time.
+/// What may come in beside time.
 #[derive(Clone, Debug)]
 pub enum JointMessage {
     /// From the store: the number of an attempt, and its answer.
@@ -88,37 +91,37 @@ enum Phase {
     /// The peers have elected it, and it asks for the lease.
     Elected {
         epoch: Epoch,
-        /// When the store last gave no reason for impatience.
+        /// When the store last gave a reason to wait; the beginning of the phase, before it did.
         since: Instant,
     },
     Leading(JointTerm),
-    /// Nobody leads here, and the store is told so.
-    GivingBack(Next),
+    /// It does not lead, and releases what it holds.
+    Releasing(Next),
 }
 
-/// What follows when both halves are given back.
+/// What follows when both halves are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     ElectAt(Instant),
     Withdraw,
-    /// It has failed, and has said so.
+    /// It has failed, and has reported it.
     Stop,
 }
 
 impl Joint {
-    /// A candidate made of these; neither competes yet, and both have the same timings of a term.
+    /// A candidate made of these two halves. Neither competes yet, and both have the same timings.
     #[must_use]
-    pub fn new(keeper: LeaseCandidate, node: PeerCandidate) -> Self {
+    pub fn new(lease: LeaseCandidate, node: PeerCandidate) -> Self {
         Self {
             timings: *node.settings().timings().term(),
-            keeper,
+            lease,
             node,
             phase: Phase::Idle,
             outputs: Outputs::default(),
         }
     }
 
-    /// Its half among the peers.
+    /// The half that is elected among the peers.
     #[must_use]
     pub const fn node(&self) -> &PeerCandidate {
         &self.node
@@ -127,19 +130,19 @@ impl Joint {
     /// The lease id of the current term.
     #[must_use]
     pub fn lease_id(&self) -> Option<LeaseId> {
-        self.keeper.lease_id()
+        self.lease.lease_id()
     }
 
     /// Command: if the next renewal in the store is due soon, send it now.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
-        self.keeper.renew_early(now);
+        self.lease.renew_early(now);
         self.drain(now, random);
     }
 
     /// Passes on the effects of both halves, and acts on what happens to their terms.
     fn drain(&mut self, now: Instant, random: &mut dyn Random) {
         loop {
-            if let Some(output) = self.keeper.poll_output() {
+            if let Some(output) = self.lease.poll_output() {
                 match output {
                     Output::Effect(effect) => self.outputs.effect(JointEffect::Store(effect)),
                     Output::Term(event) => self.handle_lease_event(now, event, random),
@@ -158,7 +161,7 @@ impl Joint {
     /// Something has happened to the half that competes for the lease.
     fn handle_lease_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
         match event {
-            TermEvent::Began(epoch) => self.granted(now, epoch, random),
+            TermEvent::Began(epoch) => self.handle_grant(now, epoch, random),
             TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
             TermEvent::Cancel(reason) => {
                 if self.cancel(reason) {
@@ -181,7 +184,7 @@ impl Joint {
             TermEvent::Began(epoch) => {
                 if let Phase::Electing { .. } = self.phase {
                     self.phase = Phase::Elected { epoch, since: now };
-                    self.keeper.campaign_with(now, epoch, random);
+                    self.lease.campaign_with(now, epoch, random);
                 } else {
                     self.node.task_ended(now, TaskEnd::Aborted, random);
                 }
@@ -189,10 +192,10 @@ impl Joint {
             TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.peers_at_risk, at_risk),
             TermEvent::Cancel(reason) => {
                 if self.cancel(reason) {
-                    self.keeper.resign(now, reason, random);
+                    self.lease.resign(now, reason, random);
                 } else if let Phase::Elected { .. } = self.phase {
-                    // There is no task yet that would have to stop before.
-                    self.give_back(now, Next::ElectAt(now), random);
+                    // No task runs yet that would have to stop before.
+                    self.release_halves(now, Next::ElectAt(now), random);
                 }
             }
             TermEvent::LeaderSeen(leader) => self.outputs.emit(TermEvent::LeaderSeen(leader)),
@@ -200,23 +203,23 @@ impl Joint {
         }
     }
 
-    /// Something has happened to one half that means the same for both.
+    /// Something has happened to one half that has the same meaning for both.
     fn handle_either_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
         match event {
             TermEvent::Failed(why) => {
                 self.outputs.emit(TermEvent::Failed(why));
-                self.give_back(now, Next::Stop, random);
+                self.release_halves(now, Next::Stop, random);
             }
             TermEvent::Abort => self.abort(),
             TermEvent::Overrun => self.overrun(),
-            // The next step sees what is left of the half.
+            // [`Joint::step`] sees the end of a half.
             _ => {}
         }
     }
 
-    /// The store has granted the lease. The term begins if it has the same number in both places, and
-    /// the peers' half still holds.
-    fn granted(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
+    /// The store has granted the lease. The term begins if it has the same epoch in both places and
+    /// the peers' half still leads.
+    fn handle_grant(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
         let led = self.node.standing(now);
         match (&self.phase, led) {
             (Phase::Elected { epoch, .. }, Standing::Leading { .. }) if *epoch == granted => {
@@ -224,43 +227,44 @@ impl Joint {
                 self.outputs.emit(TermEvent::Began(granted));
             }
             _ => {
-                // The lease has had terms that the peers have not heard of.
-                self.node.taken(granted);
-                self.give_back(now, Next::ElectAt(now), random);
+                // The lease has had terms that the peers do not know of.
+                self.node.learn_taken_epoch(granted);
+                self.release_halves(now, Next::ElectAt(now), random);
             }
         }
     }
 
-    /// Somebody holds the lease, so somebody leads, and there is no hurry. If that one's epoch is not
-    /// below this one's, the peers elect again meanwhile, so that no time is lost later.
+    /// Another candidate holds the lease, so there is a leader and no hurry. If the holder's epoch
+    /// is not below this candidate's, the peers elect again meanwhile, so that no time is lost
+    /// later.
     fn handle_holder(&mut self, now: Instant, held: Epoch, random: &mut dyn Random) {
-        self.node.taken(held);
+        self.node.learn_taken_epoch(held);
         if let Phase::Elected { epoch, since } = &mut self.phase {
             *since = now;
             if held >= *epoch {
-                self.give_back(now, Next::ElectAt(now), random);
+                self.release_halves(now, Next::ElectAt(now), random);
             }
         }
     }
 
-    /// Gives back whatever it holds without leading.
-    fn give_back(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
-        self.phase = Phase::GivingBack(next);
+    /// Releases both halves, of which it leads by neither.
+    fn release_halves(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
+        self.phase = Phase::Releasing(next);
         if self.node.stop_by().is_some() {
             self.node.task_ended(now, TaskEnd::Aborted, random);
         } else {
             self.node.resign(now, EndReason::Resigned, random);
         }
-        if self.keeper.lease_id().is_some() {
-            self.keeper.task_ended(now, TaskEnd::Aborted, random);
+        if self.lease.lease_id().is_some() {
+            self.lease.task_ended(now, TaskEnd::Aborted, random);
         } else {
-            self.keeper.resign(now, EndReason::Resigned, random);
+            self.lease.resign(now, EndReason::Resigned, random);
         }
     }
 
-    /// What time has made due, or the end of something else; whether that was anything.
+    /// Takes a step that is due, by time or by the end of a half; whether there was one.
     fn step(&mut self, now: Instant, random: &mut dyn Random) -> bool {
-        let is_over = self.node.stop_by().is_none() && self.keeper.standing(now) == Standing::Idle;
+        let is_over = self.node.stop_by().is_none() && self.lease.standing(now) == Standing::Idle;
         match &mut self.phase {
             Phase::Electing { from } if from.is_some_and(|from| now >= from) => {
                 *from = None;
@@ -275,14 +279,14 @@ impl Joint {
                 );
                 let retrying = JointEffect::Store(LeaseEffect::Retrying(why));
                 self.outputs.effect(retrying);
-                self.give_back(now, Next::ElectAt(now + pause), random);
+                self.release_halves(now, Next::ElectAt(now + pause), random);
             }
             Phase::Leading(term) if term.task_gone && is_over => {
                 let ended = TermEvent::Ended(term.epoch, term.reason());
                 self.phase = Phase::Idle;
                 self.outputs.emit(ended);
             }
-            Phase::GivingBack(next) if is_over => match *next {
+            Phase::Releasing(next) if is_over => match *next {
                 Next::ElectAt(from) => self.phase = Phase::Electing { from: Some(from) },
                 Next::Withdraw => {
                     self.phase = Phase::Idle;
@@ -306,7 +310,7 @@ impl Joint {
         }
     }
 
-    /// One half has begun to end. Whether the other one must follow.
+    /// One half has begun to end. Returns whether the other one must follow.
     fn cancel(&mut self, reason: EndReason) -> bool {
         let first = match &mut self.phase {
             Phase::Leading(term) => term.begin_ending(reason),
@@ -338,7 +342,7 @@ impl Joint {
 impl ElectionMachine for Joint {
     type Message = JointMessage;
     type Effect = JointEffect;
-    /// As the peers know it, and as the store does.
+    /// Its names among the peers and in the store.
     type Peer = (NodeId, CandidateId);
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
@@ -350,21 +354,22 @@ impl ElectionMachine for Joint {
 
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
         match self.phase {
-            Phase::Idle | Phase::GivingBack(Next::Withdraw | Next::Stop) => {}
-            Phase::Leading(_) => self.keeper.resign(now, reason, random),
-            Phase::GivingBack(Next::ElectAt(_)) => self.phase = Phase::GivingBack(Next::Withdraw),
+            Phase::Idle | Phase::Releasing(Next::Withdraw | Next::Stop) => {}
+            Phase::Leading(_) => self.lease.resign(now, reason, random),
+            Phase::Releasing(Next::ElectAt(_)) => self.phase = Phase::Releasing(Next::Withdraw),
             Phase::Electing { .. } | Phase::Elected { .. } => {
-                self.give_back(now, Next::Withdraw, random);
+                self.release_halves(now, Next::Withdraw, random);
             }
         }
         self.drain(now, random);
     }
 
     fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
-        // Both are told before either's cancel is heard, so that neither takes it for a mere resignation.
+        // Both halves learn of the handover before one's cancel is handled, so that neither takes
+        // it for a mere resignation.
         if self.cancel(EndReason::HandedOver) {
             self.node.hand_over(now, node);
-            self.keeper.hand_over(now, candidate);
+            self.lease.hand_over(now, candidate);
         }
     }
 
@@ -375,8 +380,8 @@ impl ElectionMachine for Joint {
             return;
         };
         term.task_gone = true;
-        // Its task is gone, so both halves may be given back at once.
-        self.keeper.task_ended(now, end, random);
+        // The task is gone, so both halves may be released at once.
+        self.lease.task_ended(now, end, random);
         self.drain(now, random);
         self.node.task_ended(now, end, random);
         self.drain(now, random);
@@ -385,7 +390,7 @@ impl ElectionMachine for Joint {
     fn handle_message(&mut self, now: Instant, message: JointMessage, random: &mut dyn Random) {
         match message {
             JointMessage::Store(attempt, answer) => {
-                self.keeper.handle_message(now, (attempt, answer), random);
+                self.lease.handle_message(now, (attempt, answer), random);
             }
             JointMessage::Peers(input) => self.node.handle_message(now, input, random),
         }
@@ -393,12 +398,12 @@ impl ElectionMachine for Joint {
     }
 
     fn handle_progress(&mut self, at: Instant) {
-        self.keeper.handle_progress(at);
+        self.lease.handle_progress(at);
         self.node.handle_progress(at);
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        self.keeper.handle_timeout(now, random);
+        self.lease.handle_timeout(now, random);
         self.node.handle_timeout(now, random);
         self.drain(now, random);
     }
@@ -413,19 +418,19 @@ impl ElectionMachine for Joint {
             Phase::Elected { since, .. } => Some(*since + self.timings.renew_deadline()),
             _ => None,
         };
-        let halves = [self.keeper.poll_timeout(), self.node.poll_timeout()];
+        let halves = [self.lease.poll_timeout(), self.node.poll_timeout()];
         halves.into_iter().chain([due]).flatten().min()
     }
 
     fn standing(&self, now: Instant) -> Standing {
         match &self.phase {
             Phase::Idle => Standing::Idle,
-            Phase::Electing { .. }
-            | Phase::Elected { .. }
-            | Phase::GivingBack(Next::ElectAt(_)) => Standing::Campaigning,
-            Phase::GivingBack(_) => Standing::Ending,
-            Phase::Leading(_) => match (self.keeper.standing(now), self.node.standing(now)) {
-                // Each half by its own clockwork; the term, by the one that ends first.
+            Phase::Electing { .. } | Phase::Elected { .. } | Phase::Releasing(Next::ElectAt(_)) => {
+                Standing::Campaigning
+            }
+            Phase::Releasing(_) => Standing::Ending,
+            Phase::Leading(_) => match (self.lease.standing(now), self.node.standing(now)) {
+                // Each half ends by its own timings, and the term with the half that ends first.
                 (Standing::Leading { epoch, until }, Standing::Leading { until: other, .. }) => {
                     Standing::Leading {
                         epoch,
@@ -441,7 +446,7 @@ impl ElectionMachine for Joint {
         let Phase::Leading(_) = self.phase else {
             return None;
         };
-        let halves = [self.keeper.stop_by(), self.node.stop_by()];
+        let halves = [self.lease.stop_by(), self.node.stop_by()];
         halves.into_iter().flatten().min()
     }
 }

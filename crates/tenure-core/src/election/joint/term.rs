@@ -1,4 +1,4 @@
-//! A term that is held in both places.
+//! A term that both halves hold.
 
 use crate::Epoch;
 use crate::election::EndReason;
@@ -28,7 +28,7 @@ impl JointTerm {
         }
     }
 
-    /// Whether that is the first time.
+    /// Begins to end the term; whether it did not end yet.
     pub(super) fn begin_ending(&mut self, reason: EndReason) -> bool {
         let first = self.reason.is_none();
         self.reason = self.reason.or(Some(reason));

@@ -4,7 +4,7 @@ use alloc::format;
 use core::time::Duration;
 
 use super::Timings;
-use super::machine::{Next, Pending, Wire};
+use super::machine::{Next, Outbox, Pending};
 use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
 use super::term::LeaseTerm;
@@ -12,7 +12,7 @@ use crate::election::{CampaignFailure, TermEvent};
 use crate::lease::LeaseId;
 use crate::{Epoch, Instant, Random};
 
-/// A campaign: a lease id, asked for until it is granted.
+/// A campaign: a lease id, and requests for the lease until it is granted.
 #[derive(Debug)]
 pub(super) struct Campaign {
     lease_id: LeaseId,
@@ -21,9 +21,10 @@ pub(super) struct Campaign {
     failures: u32,
     /// Whether the store may know the lease id.
     asked: bool,
-    /// Since when it may have granted the lease to this id, and no answer was there in time to lead by.
+    /// Since when the store may have granted the lease to this id without an answer that was in
+    /// time to lead by.
     in_doubt_since: Option<Instant>,
-    /// Whether it has said so, too late.
+    /// Whether an answer has said so, too late.
     granted_late: bool,
 }
 
@@ -44,21 +45,21 @@ impl Campaign {
         self.pending.due()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
         if self.pending.due().is_some_and(|due| now >= due) {
-            self.ask(now, timings, wire);
+            self.acquire(now, timings, outbox);
         }
     }
 
-    fn ask(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+    fn acquire(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
         self.asked = true;
-        let wait = self.wait(timings);
+        let wait = self.acquire_wait(timings);
         let request = Request::Acquire {
             lease_id: self.lease_id,
             wait,
             min_epoch: self.min_epoch,
         };
-        self.pending = wire.send(now, request, wait + timings.renew_interval());
+        self.pending = outbox.send(now, request, wait + timings.renew_interval());
     }
 
     pub(super) fn handle_answer(
@@ -67,7 +68,7 @@ impl Campaign {
         attempt: u64,
         answer: Answer,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
         random: &mut dyn Random,
     ) -> Next {
         let Some(sent) = self.pending.answered(attempt) else {
@@ -75,18 +76,19 @@ impl Campaign {
         };
         match answer {
             // The store counts from the grant, which may be long after the request was sent, and
-            // this side only knows when it was sent. While the first renewal is not due yet, that
-            // is good enough. Else ask again: the same id renews, and that request is young.
+            // the candidate knows only when the request was sent. Before the first renewal is due
+            // that is good enough. After that it asks again: the same id renews, and that request
+            // is young.
             Answer::Held(_) if now.since(sent) >= timings.renew_interval() => {
                 if !self.granted_late {
-                    // It is known to be there at last, and what was before counts no more.
+                    // The store answers again, so earlier doubts no longer count.
                     self.granted_late = true;
                     self.in_doubt_since = None;
                 }
-                if self.gives_up_id(now, timings, wire, random) {
+                if self.replace_doubtful_id(now, timings, outbox, random) {
                     self.retry_later(now, timings, random);
                 } else {
-                    self.ask(now, timings, wire);
+                    self.acquire(now, timings, outbox);
                 }
             }
             Answer::Held(epoch) => {
@@ -101,11 +103,11 @@ impl Campaign {
             Answer::HeldByAnother { holder, epoch } => {
                 self.failures = 0;
                 self.end_doubt();
-                wire.emit(TermEvent::LeaderSeen(holder.zip(epoch)));
-                if now.since(sent) >= self.wait(timings) / 2 {
-                    self.ask(now, timings, wire);
+                outbox.emit(TermEvent::LeaderSeen(holder.zip(epoch)));
+                if now.since(sent) >= self.acquire_wait(timings) / 2 {
+                    self.acquire(now, timings, outbox);
                 } else {
-                    // The store did not let us wait in it: ask from time to time.
+                    // The store did not keep the request waiting: ask again from time to time.
                     self.pending = Pending::At(now + random.jitter(timings.renew_interval() / 5));
                 }
             }
@@ -119,43 +121,45 @@ impl Campaign {
                 self.retry_later(now, timings, random);
             }
             Answer::Unknown(why) => {
-                // The store may have granted it: keep the id, and don't compete with oneself.
-                self.gives_up_id(now, timings, wire, random);
+                // The store may have granted the lease: keep the id, and don't compete with
+                // oneself.
+                self.replace_doubtful_id(now, timings, outbox, random);
                 let delay = self.retry_later(now, timings, random);
-                wire.effect(LeaseEffect::Retrying(format!(
+                outbox.effect(LeaseEffect::Retrying(format!(
                     "acquire: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Refused(why) => {
-                wire.emit(TermEvent::Failed(CampaignFailure::Refused(why)));
+                outbox.emit(TermEvent::Failed(CampaignFailure::Refused(why)));
                 return Next::Abandon;
             }
         }
         Next::Stay
     }
 
-    /// Gives the id up for a fresh one if it has been in doubt for as long as a lease lasts.
+    /// Replaces the id by a fresh one if it has been in doubt for as long as a lease lasts.
     ///
-    /// Each request that reaches the store prolongs what may have been granted. If answers never come in
-    /// time, nobody could lead for as long as that goes on. So the lease is released, or expires if that does
-    /// not get through, and others have their turn. No term has begun under the id, and none ever will.
-    fn gives_up_id(
+    /// Each request that reaches the store prolongs what it may have granted. If answers never come
+    /// in time, nobody could lead for as long as that goes on. So the lease is released, or expires
+    /// if the release does not get through, and other candidates have their turn. No term has begun
+    /// under the id, and none ever will.
+    fn replace_doubtful_id(
         &mut self,
         now: Instant,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
         random: &mut dyn Random,
     ) -> bool {
         let since = *self.in_doubt_since.get_or_insert(now);
         if now.since(since) < timings.lease_duration() {
             return false;
         }
-        // Nobody waits for the answer.
+        // The answer is not awaited.
         let release = Request::Release {
             lease_id: self.lease_id,
             reason: None,
         };
-        wire.send(now, release, timings.renew_interval() / 3);
+        outbox.send(now, release, timings.renew_interval() / 3);
         self.change_id(random);
         true
     }
@@ -183,8 +187,9 @@ impl Campaign {
         delay
     }
 
-    /// Gives the campaign up. The store may have granted the lease, or be about to, without this
-    /// side knowing: then nobody would lead for a whole lease duration, so it is released.
+    /// Gives the campaign up. The store may have granted the lease, or be about to, while the
+    /// candidate does not know it: then nobody would lead for a whole lease duration, so the lease
+    /// is released.
     pub(super) fn withdraw(&self, now: Instant, timings: &Timings) -> Next {
         if self.asked {
             let asked = self.pending.sent();
@@ -194,10 +199,10 @@ impl Campaign {
         }
     }
 
-    /// How long the store may keep an acquire waiting. Not longer than the lease duration, so that a
-    /// path that died silently is noticed while it matters. One who is elected elsewhere, too, keeps
-    /// others waiting there, so it hears of the store more often.
-    fn wait(&self, timings: &Timings) -> Duration {
+    /// How long the store may keep an acquire waiting. Not longer than the lease duration, so that
+    /// a path that died silently is noticed in time. A candidate that has been elected elsewhere,
+    /// too, keeps others waiting there, so it asks the store more often.
+    fn acquire_wait(&self, timings: &Timings) -> Duration {
         if self.min_epoch.is_some() {
             return timings.renew_interval();
         }
@@ -205,7 +210,7 @@ impl Campaign {
     }
 }
 
-/// How long to wait before trying again after so many failures in a row: a twentieth of the renew
+/// The delay before the next attempt after this many failures in a row: a twentieth of the renew
 /// interval, doubled each time up to half of it, with jitter.
 pub(super) fn retry_delay(failures: u32, timings: &Timings, random: &mut dyn Random) -> Duration {
     let first = timings.renew_interval() / 20;

@@ -1,4 +1,4 @@
-//! The machine: which phase is on, and who handles what in it.
+//! The machine: the current phase, and which part handles which input in it.
 
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{CandidateId, Epoch, Instant, Random};
 pub struct LeaseCandidate {
     timings: Timings,
     phase: Phase,
-    wire: Wire,
+    outbox: Outbox,
     /// No campaign begins before this.
     cooldown_until: Instant,
 }
@@ -27,13 +27,13 @@ enum Phase {
     Campaigning(Campaign),
     /// From the term's beginning until its task is gone.
     Leading(LeaseTerm),
-    /// The task is gone (or there never was one); the lease is being given up.
+    /// The task is gone, or there never was one; the lease is being released.
     Releasing(Release),
 }
 
-/// What is on its way out: outputs not yet polled and the numbering of requests.
+/// Outputs not yet polled, and the numbers of requests.
 #[derive(Debug, Default)]
-pub(super) struct Wire {
+pub(super) struct Outbox {
     pub(super) outputs: Outputs<LeaseEffect>,
     attempts: u64,
 }
@@ -45,7 +45,7 @@ pub(super) enum Pending {
     At(Instant),
 }
 
-impl Wire {
+impl Outbox {
     pub(super) fn effect(&mut self, effect: LeaseEffect) {
         self.outputs.effect(effect);
     }
@@ -97,31 +97,31 @@ impl Pending {
     }
 }
 
-/// What is next for the keeper after a phase has looked at an input.
+/// The transition that follows from a phase's input.
 pub(super) enum Next {
     Stay,
     Lead(LeaseTerm),
     Release(Release),
     Ended(Epoch, EndReason),
     Withdrawn,
-    /// The campaign has failed for good, and has said so.
+    /// The campaign has failed for good, and has reported it.
     Abandon,
 }
 
 impl LeaseCandidate {
-    /// A keeper that does not compete yet.
+    /// A candidate that does not compete yet.
     #[must_use]
     pub fn new(timings: Timings) -> Self {
         Self {
             timings,
             phase: Phase::Idle,
-            wire: Wire::default(),
+            outbox: Outbox::default(),
             cooldown_until: Instant::default(),
         }
     }
 
-    /// Command: like [`LeaseCandidate::campaign`], for a term with this epoch, or a greater one if the lease
-    /// has had this one.
+    /// Command: like [`campaign`](ElectionMachine::campaign), for a term with this epoch, or with a
+    /// greater one if the lease has had this one.
     pub fn campaign_with(&mut self, now: Instant, epoch: Epoch, random: &mut dyn Random) {
         self.campaign_from(now, Some(epoch), random);
     }
@@ -135,11 +135,11 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: if the next renewal is due soon, send it now. For a driver that sends another one to
-    /// the same store anyway, so that one request may carry both.
+    /// Command: if the next renewal is due soon, send it now. For a driver that sends another
+    /// renewal to the same store anyway, so that one request may carry both.
     pub fn renew_early(&mut self, now: Instant) {
         if let Phase::Leading(term) = &mut self.phase {
-            term.renew_early(now, &self.timings, &mut self.wire);
+            term.renew_early(now, &self.timings, &mut self.outbox);
         }
     }
 
@@ -156,7 +156,7 @@ impl LeaseCandidate {
         match next {
             Next::Stay => {}
             Next::Lead(term) => {
-                self.wire.emit(TermEvent::Began(term.epoch()));
+                self.outbox.emit(TermEvent::Began(term.epoch()));
                 self.phase = Phase::Leading(term);
             }
             Next::Release(release) => {
@@ -168,11 +168,11 @@ impl LeaseCandidate {
                 if reason.calls_for_cool_down() {
                     self.cooldown_until = now + self.timings.cool_down();
                 }
-                self.wire.emit(TermEvent::Ended(epoch, reason));
+                self.outbox.emit(TermEvent::Ended(epoch, reason));
             }
             Next::Withdrawn => {
                 self.phase = Phase::Idle;
-                self.wire.emit(TermEvent::Withdrawn);
+                self.outbox.emit(TermEvent::Withdrawn);
             }
             Next::Abandon => self.phase = Phase::Idle,
         }
@@ -198,7 +198,7 @@ impl ElectionMachine for LeaseCandidate {
             Phase::Idle | Phase::Releasing(_) => Next::Stay,
             Phase::Campaigning(campaign) => campaign.withdraw(now, &self.timings),
             Phase::Leading(term) => {
-                term.resign(now, reason, &self.timings, &mut self.wire);
+                term.resign(now, reason, &self.timings, &mut self.outbox);
                 Next::Stay
             }
         };
@@ -207,7 +207,7 @@ impl ElectionMachine for LeaseCandidate {
 
     fn hand_over(&mut self, now: Instant, to: CandidateId) {
         if let Phase::Leading(term) = &mut self.phase {
-            term.hand_over(now, to, &mut self.wire);
+            term.hand_over(now, to, &mut self.outbox);
         }
     }
 
@@ -215,7 +215,7 @@ impl ElectionMachine for LeaseCandidate {
         // Time first: a task that stops because the term has passed has not ended the term.
         self.handle_timeout(now, random);
         if let Phase::Leading(term) = &mut self.phase {
-            let next = term.task_ended(now, end, &self.timings, &mut self.wire);
+            let next = term.task_ended(now, end, &self.timings, &mut self.outbox);
             self.transition(next, now, random);
         }
     }
@@ -228,14 +228,14 @@ impl ElectionMachine for LeaseCandidate {
     ) {
         // Time first: an answer must not prolong what time has ended before it came.
         self.handle_timeout(now, random);
-        let (timings, wire) = (&self.timings, &mut self.wire);
+        let (timings, outbox) = (&self.timings, &mut self.outbox);
         let next = match &mut self.phase {
             Phase::Idle => Next::Stay,
             Phase::Campaigning(campaign) => {
-                campaign.handle_answer(now, attempt, answer, timings, wire, random)
+                campaign.handle_answer(now, attempt, answer, timings, outbox, random)
             }
             Phase::Leading(term) => {
-                term.handle_answer(now, attempt, answer, timings, wire, random);
+                term.handle_answer(now, attempt, answer, timings, outbox, random);
                 Next::Stay
             }
             Phase::Releasing(release) => {
@@ -252,24 +252,24 @@ impl ElectionMachine for LeaseCandidate {
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        let (timings, wire) = (&self.timings, &mut self.wire);
+        let (timings, outbox) = (&self.timings, &mut self.outbox);
         let next = match &mut self.phase {
             Phase::Idle => Next::Stay,
             Phase::Campaigning(campaign) => {
-                campaign.handle_timeout(now, timings, wire);
+                campaign.handle_timeout(now, timings, outbox);
                 Next::Stay
             }
             Phase::Leading(term) => {
-                term.handle_timeout(now, timings, wire);
+                term.handle_timeout(now, timings, outbox);
                 Next::Stay
             }
-            Phase::Releasing(release) => release.handle_timeout(now, timings, wire),
+            Phase::Releasing(release) => release.handle_timeout(now, timings, outbox),
         };
         self.transition(next, now, random);
     }
 
     fn poll_output(&mut self) -> Option<Output<LeaseEffect>> {
-        self.wire.outputs.poll()
+        self.outbox.outputs.poll()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -1,4 +1,4 @@
-//! What goes into a keeper and what comes out.
+//! Requests of a lease candidate, their answers, and its effects.
 
 use alloc::string::{String, ToString};
 use core::time::Duration;
@@ -10,70 +10,71 @@ use crate::{CandidateId, Epoch};
 /// A request for the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Hold the lease under this id; if another holds it, wait in the store for so long.
+    /// Acquire the lease under this id. If another candidate holds it, wait in the store.
     Acquire {
-        /// The id to hold it under.
+        /// The id to hold the lease under.
         lease_id: LeaseId,
         /// How long the store may keep the request waiting for the lease.
         wait: Duration,
-        /// The least epoch to hold it under.
+        /// The least epoch to hold the lease under.
         min_epoch: Option<Epoch>,
     },
-    /// Count the duration from now again.
+    /// Begin the lease duration anew.
     Renew(LeaseId),
-    /// Give the lease up.
+    /// Release the lease.
     Release {
-        /// The id that holds.
+        /// The holder's lease id.
         lease_id: LeaseId,
-        /// Why the term ends, for the store's history: `None` if no term has begun under this id, or if
-        /// the store is who has ended it.
+        /// Why the term ends, for the store's history. `None` if no term has begun under this id,
+        /// or if the store itself has ended it.
         reason: Option<EndReason>,
     },
-    /// Give the lease up to this candidate; for so long nobody else is granted.
+    /// Release the lease in favour of one candidate. Until `within` has passed, the store grants it
+    /// to no other one.
     HandOver {
-        /// The id that holds.
+        /// The holder's lease id.
         lease_id: LeaseId,
         /// The only candidate to be granted.
         to: CandidateId,
-        /// For how long.
+        /// How long the lease is reserved.
         within: Duration,
     },
 }
 
-/// What the store (or the way to it) answered.
+/// The answer of the store, or of the transport to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The lease id of the request holds the lease, under this epoch.
+    /// The request's lease id holds the lease, under this epoch.
     Held(Epoch),
-    /// The lease is given up.
+    /// The lease is released.
     Released,
-    /// Another one holds the lease, or nobody may be granted it yet.
+    /// Another candidate holds the lease, or it can't be granted yet.
     HeldByAnother {
-        /// Who holds it, if anyone.
+        /// The holder, if there is one.
         holder: Option<CandidateId>,
-        /// The holder's epoch, if anyone holds it.
+        /// The holder's epoch, if there is a holder.
         epoch: Option<Epoch>,
     },
-    /// The lease id's term has ended before: ask with a fresh one.
+    /// The term of this lease id has ended before: ask with a fresh one.
     IdRetired,
-    /// The lease was broken and this lease id has so long left.
+    /// The lease was broken, and this lease id holds it for `remaining`.
     Broken {
         /// Zero if the break is complete.
         remaining: Duration,
     },
     /// The store counts the lease as expired.
     Expired,
-    /// The lease id does not hold the lease any more, somebody else does or did.
+    /// The lease id does not hold the lease any more; another one does or did.
     Superseded,
-    /// Nothing is known of what the store did: no answer, an answer that makes no sense, or one
-    /// that says to come again. May pass by itself.
+    /// It is unknown what the store did: no answer, an answer that makes no sense, or a request to
+    /// come again. May pass by itself.
     Unknown(String),
-    /// The store refuses to deal with such a request at all (wrong name, no permission). Does not
-    /// pass by itself.
+    /// The store refuses such a request altogether (wrong name, no permission). Does not pass by
+    /// itself.
     Refused(String),
 }
 
-/// What a store tells a candidate of an operation that it has done, or refused.
+/// The store's answer to an operation that it has applied or rejected.
 impl From<Result<Change, Rejection>> for Answer {
     fn from(result: Result<Change, Rejection>) -> Self {
         match result {

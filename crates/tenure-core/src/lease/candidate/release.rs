@@ -1,27 +1,27 @@
-//! Giving a lease up.
+//! Releasing a lease.
 
 use super::Timings;
 use super::campaign::retry_delay;
-use super::machine::{Next, Pending, Wire};
+use super::machine::{Next, Outbox, Pending};
 use super::message::{Answer, Request};
 use super::term::MIN_ATTEMPT;
 use crate::election::EndReason;
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant, Random};
 
-/// Giving up a lease that nobody uses any more. It is a courtesy to the next candidate: if it does
-/// not succeed, the lease expires.
+/// The release of a lease that no task uses any more. It is a courtesy to the next candidate: if it
+/// does not succeed, the lease expires.
 #[derive(Debug)]
 pub(super) struct Release {
     lease_id: LeaseId,
-    /// The term that it ends; `None` for a campaign that was given up.
+    /// The term that ends with it; `None` for a campaign that was given up.
     term: Option<(Epoch, EndReason)>,
     pending: Pending,
     failures: u32,
     give_up_at: Instant,
     successor: Option<CandidateId>,
-    /// Until when an acquire that this side has given up may still come to the store, after a
-    /// release that found nothing held.
+    /// Until when an acquire that was given up may still reach the store, after a release that
+    /// found nothing held.
     stray_until: Option<Instant>,
 }
 
@@ -38,7 +38,7 @@ impl Release {
             term: Some(term),
             pending: Pending::At(now),
             failures: 0,
-            // Whoever shuts down waits for this, so it is not the whole rest of the lease.
+            // A process that shuts down waits for this, so it is not the whole rest of the lease.
             give_up_at: now + timings.renew_interval(),
             successor,
             stray_until: None,
@@ -57,7 +57,7 @@ impl Release {
             term: None,
             pending: Pending::At(now),
             failures: 0,
-            // Time for an attempt that fails and another.
+            // Time for one attempt that fails and another one.
             give_up_at: now + (timings.renew_interval() / 5).max(2 * MIN_ATTEMPT),
             successor: None,
             stray_until: asked.map(|asked| asked + MIN_ATTEMPT),
@@ -74,7 +74,7 @@ impl Release {
         &mut self,
         now: Instant,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
     ) -> Next {
         if now >= self.give_up_at {
             return self.finish();
@@ -90,11 +90,12 @@ impl Release {
                 Some(to) => Request::HandOver {
                     lease_id,
                     to: to.clone(),
-                    // It waits in the store, or comes within a lease duration, or is not there.
+                    // The successor waits in the store, or comes within a lease duration, or is not
+                    // there.
                     within: timings.lease_duration(),
                 },
             };
-            self.pending = wire.send(now, request, timeout);
+            self.pending = outbox.send(now, request, timeout);
         }
         Next::Stay
     }
@@ -115,18 +116,20 @@ impl Release {
             self.pending = Pending::At(now + retry_delay(self.failures, timings, random));
             return Next::Stay;
         }
-        // Requests of several connections may overtake each other: if the acquire came after this, the
-        // lease would be granted to nobody. Once it was released its id is retired, and can't be.
+        // Requests on several connections may overtake each other: if the acquire came after this
+        // release, the lease would be granted and nobody would use it. After a release that
+        // succeeded the id is retired and can't be granted any more.
         let stray = self.stray_until.take_if(|until| now < *until);
         if let (Some(until), false) = (stray, *answer == Answer::Released) {
             self.pending = Pending::At(until);
             return Next::Stay;
         }
-        // Released, or it was not held any more.
+        // Released, or no longer held.
         self.finish()
     }
 
-    /// What the store is told. It knows itself that the lease was broken, and what for.
+    /// The reason for the store's history. The store itself knows that the lease was broken, and
+    /// why.
     fn reason(&self) -> Option<EndReason> {
         let (_, reason) = self.term?;
         (reason != EndReason::Broken).then_some(reason)

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Timings;
 use super::campaign::retry_delay;
-use super::machine::{Next, Pending, Wire};
+use super::machine::{Next, Outbox, Pending};
 use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
 use crate::election::{EndReason, Standing, TaskEnd, Term, TermEvent};
@@ -76,35 +76,35 @@ impl LeaseTerm {
         now: Instant,
         reason: EndReason,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
     ) {
-        self.term.resign(now, reason, timings, &mut wire.outputs);
+        self.term.resign(now, reason, timings, &mut outbox.outputs);
     }
 
-    pub(super) fn hand_over(&mut self, now: Instant, to: CandidateId, wire: &mut Wire) {
-        self.term.hand_over(now, to, &mut wire.outputs);
+    pub(super) fn hand_over(&mut self, now: Instant, to: CandidateId, outbox: &mut Outbox) {
+        self.term.hand_over(now, to, &mut outbox.outputs);
     }
 
     /// Sends the next renewal now, if it is due soon anyway.
-    pub(super) fn renew_early(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+    pub(super) fn renew_early(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
         let soon = now + timings.renew_interval() / 4;
         if self.renewal_due().is_some_and(|due| due <= soon) {
-            self.renew(now, timings, wire);
+            self.renew(now, timings, outbox);
         }
     }
 
-    fn renew(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
+    fn renew(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
         // A third of the time that is left, so that a lost attempt leaves time for two more.
         let timeout = (self.term.remaining(now, timings) / 3)
             .max(MIN_ATTEMPT)
             .min(timings.renew_interval());
-        self.pending = wire.send(now, Request::Renew(self.lease_id), timeout);
+        self.pending = outbox.send(now, Request::Renew(self.lease_id), timeout);
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, wire: &mut Wire) {
-        self.term.tick(now, timings, &mut wire.outputs);
+    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
+        self.term.tick(now, timings, &mut outbox.outputs);
         if self.renewal_due().is_some_and(|due| now >= due) {
-            self.renew(now, timings, wire);
+            self.renew(now, timings, outbox);
         }
     }
 
@@ -114,7 +114,7 @@ impl LeaseTerm {
         attempt: u64,
         answer: Answer,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
         random: &mut dyn Random,
     ) {
         let is_lost = self.term.is_lost();
@@ -124,7 +124,7 @@ impl LeaseTerm {
         match answer {
             Answer::Held(epoch) if epoch == self.epoch() => {
                 if self.failures > 0 {
-                    wire.emit(TermEvent::AtRisk(false));
+                    outbox.emit(TermEvent::AtRisk(false));
                 }
                 self.failures = 0;
                 self.term.renew(sent);
@@ -134,7 +134,7 @@ impl LeaseTerm {
                 // The store lets others lead `remaining` after it answered, and it answered after the
                 // request was sent. The margin is kept here too.
                 let ceiling = Some(sent + remaining.saturating_sub(timings.margin()));
-                let outputs = &mut wire.outputs;
+                let outputs = &mut outbox.outputs;
                 self.term
                     .lose(now, EndReason::Broken, ceiling, timings, outputs);
             }
@@ -144,23 +144,23 @@ impl LeaseTerm {
             | Answer::IdRetired
             | Answer::HeldByAnother { .. }
             | Answer::Held(_) => {
-                let outputs = &mut wire.outputs;
+                let outputs = &mut outbox.outputs;
                 self.term
                     .lose(now, EndReason::Superseded, Some(now), timings, outputs);
             }
             Answer::Unknown(why) | Answer::Refused(why) => {
                 if self.failures == 0 {
-                    wire.emit(TermEvent::AtRisk(true));
+                    outbox.emit(TermEvent::AtRisk(true));
                 }
                 self.failures += 1;
                 let delay = retry_delay(self.failures, timings, random);
                 self.pending = Pending::At(now + delay);
-                wire.effect(LeaseEffect::Retrying(format!(
+                outbox.effect(LeaseEffect::Retrying(format!(
                     "renew: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Released => {
-                wire.effect(LeaseEffect::Retrying("renew: answered as a release".into()));
+                outbox.effect(LeaseEffect::Retrying("renew: answered as a release".into()));
                 self.pending = Pending::At(now + retry_delay(1, timings, random));
             }
         }
@@ -172,10 +172,10 @@ impl LeaseTerm {
         now: Instant,
         end: TaskEnd,
         timings: &Timings,
-        wire: &mut Wire,
+        outbox: &mut Outbox,
     ) -> Next {
         self.term
-            .begin_ending(now, EndReason::of_task(end), &mut wire.outputs);
+            .begin_ending(now, EndReason::of_task(end), &mut outbox.outputs);
         let (epoch, reason) = (self.epoch(), self.term.reason());
         // The holder may still give up a lease that is breaking, so that it need not run out.
         if reason == EndReason::Superseded || now >= self.term.expires(timings) {

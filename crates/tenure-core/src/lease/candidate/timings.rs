@@ -9,8 +9,8 @@ use crate::lease::{LeaseDuration, Rules};
 /// settings.
 pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a leading candidate looks at the clock, so that after a suspension its term ends at
-/// once and not when a timer runs out that stood still meanwhile.
+/// How often a leading candidate reads the clock, so that after a suspension its term ends at once
+/// and not when a timer runs out that stood still meanwhile.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a user may set; everything left out follows from the lease duration.
@@ -28,7 +28,7 @@ pub struct TimingsOptions {
     /// How long the task has to stop by itself before it is aborted. Default: 4/15 of the lease
     /// duration, 4 s of 15 s.
     pub stop_grace: Option<Duration>,
-    /// How long the candidate stands back after a term that its task ended. Default 5 s.
+    /// How long the candidate waits after a term that its task ended. Default 5 s.
     pub cool_down: Option<Duration>,
     /// How long a leader's task may go without showing progress before its term is ended as
     /// unhealthy. Default: for ever, because only the task knows what progress is.
@@ -58,10 +58,10 @@ pub struct Timings {
     progress_deadline: Option<Duration>,
 }
 
-/// The lease duration, the default for everybody.
+/// The lease duration's default.
 const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
 
-/// The cool-down, the default for everybody: another candidate has acquired long before.
+/// The cool-down's default: another candidate has acquired the lease long before.
 const DEFAULT_COOL_DOWN: Duration = Duration::from_secs(5);
 
 impl Default for Timings {
@@ -156,7 +156,7 @@ impl Timings {
         self.lease_duration
     }
 
-    /// How long after a successful renewal was sent the next one is, give or take a tenth.
+    /// How long after a successful renewal was sent the next one is sent, plus or minus a tenth.
     #[must_use]
     pub const fn renew_interval(&self) -> Duration {
         self.renew_interval
@@ -174,7 +174,7 @@ impl Timings {
         self.stop_grace
     }
 
-    /// How long the candidate stands back after a term that its task ended.
+    /// How long the candidate waits after a term that its task ended.
     #[must_use]
     pub const fn cool_down(&self) -> Duration {
         self.cool_down
@@ -205,7 +205,7 @@ impl Timings {
     }
 
     /// By how much the candidate's clock may run slower than the store's, in per cent, before
-    /// another candidate could be granted while an aborted task is still going.
+    /// another candidate could be granted the lease while an aborted task still runs.
     #[must_use]
     pub fn tolerated_drift_percent(&self) -> f64 {
         let last_moment = self.hard_stop() + self.abort_allowance();
@@ -238,7 +238,7 @@ impl fmt::Display for Timings {
     }
 }
 
-/// Why timings can't hold together. Whoever set them must change one of the two numbers.
+/// Why timings can't hold together. The user must change one of the two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimingsError {
@@ -256,7 +256,7 @@ pub enum TimingsError {
         /// What was set or follows.
         lease: Duration,
     },
-    /// The task would be aborted after somebody else may lead.
+    /// The task would be aborted after another candidate may lead.
     #[error(
         "renew deadline {deadline:?} plus stop grace {grace:?} is {hard_stop:?} and must be at most \
          {latest:?}, the lease duration {lease:?} less 2 % for clocks that drift"
@@ -286,7 +286,7 @@ pub enum TimingsError {
         /// What was set or follows.
         grace: Duration,
     },
-    /// A task can't show progress faster than it is looked at.
+    /// A task can't show progress faster than it is checked.
     #[error("progress deadline {progress:?} must be at least {TICK_INTERVAL:?}")]
     ProgressDeadline {
         /// What was set.

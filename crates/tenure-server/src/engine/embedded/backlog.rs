@@ -1,89 +1,96 @@
-//! What is in batches only, as this process remembers it, and how it comes into its place in slices.
+//! The changes that are in batches only, as this process remembers them, and the slices in which checkpoints
+//! bring them into the tables.
 //!
-//! Leases stand in the order of their first change that is not in its place. A slice puts the first few
-//! of them in their places as they are now, in one transaction, and deletes the batches all of whose
-//! leases are in their places: those before the first change of the next lease. So each commit waits for
-//! a slice at most, and a lease that changed a hundred times is written once.
+//! Leases are in the order of their first change that the tables lack. A slice writes the first few of them
+//! as they are now, in one transaction, and deletes the batches before the first change of the next lease. So
+//! a commit waits for a slice at most, and a lease that changed a hundred times is written once.
 //!
-//! **It can't fall behind for ever.** Slices begin at [`BEGIN_AT`]. From then on a commit is followed by a
-//! slice for each [`CHANGES_PER_SLICE`] of its changes. An acquire and a release of a lease change about
-//! three rows, so a slice is more than so many changes need, and what was here when slices began is in its
-//! place before as much again is committed. Where changes need more (the deletion of many leases with long
+//! **The backlog is bounded.** Slices begin at [`BEGIN_AT`]. From then on a commit is followed by a slice for
+//! each [`CHANGES_PER_SLICE`] of its changes. An acquire and a release of a lease change about three rows, so
+//! a slice is more than so many changes need. If changes need more (the deletion of many leases with long
 //! histories), the next commit waits for as many slices as it takes to come below twice `BEGIN_AT`. Each slice
-//! puts a lease in its place or deletes a batch, so that ends; and no more is in batches than twice
-//! `BEGIN_AT` and the last commit, but while there is no room on the disk for a slice.
+//! writes a lease or deletes a batch, so that ends. So batches have at most twice `BEGIN_AT` and the last
+//! commit, unless the disk has no room for a slice.
+//!
+//! **The tables are current.** A change is in the backlog for about [`MAX_AGE`]: then slices begin, and go on
+//! until the tables contain everything that was committed by then.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rusqlite::Transaction;
 use tenure_core::lease::{LeaseId, Stored};
 
 use super::PAGE;
-use super::recent::{self, Deleted, Outcome};
-use super::row::{Row, bytes_of};
 use super::schema::Meta;
-use super::{deleted, terms};
-use crate::engine::{Content, Term, Write};
-use crate::table::Key;
+use super::{checkpoint, deleted, term_rows};
+use crate::engine::batch::{DeletedLease, LeaseFields, Outcome, bytes_of};
+use crate::model::{Content, Key, LeaseChange, TermRecord};
 
-/// With so many changes in batches, or bytes of them, slices begin. The more there are, the more of them
-/// are about one lease, which is written once; but a start reads them all.
+/// Slices begin at so many changes, or bytes of them. The more there are, the more of them are of one lease,
+/// which is written once; but a start reads them all.
 pub(super) const BEGIN_AT: Size = Size {
     changes: 4_000,
     bytes: 2 * 1024 * 1024,
 };
 
-/// How many rows of leases and terms a slice writes or deletes at most, where one lease alone has no more;
-/// and how many batches it deletes. A row takes some 15 us with its share of the pages, so that is about a
-/// millisecond, no longer than commits take that many share; and few enough slices that their `fsync`s
-/// don't count.
+/// Slices begin when a change is this old: half of the second by which the tables may be behind the log.
+const MAX_AGE: Duration = Duration::from_millis(500);
+
+/// How many rows of leases and terms a slice writes or deletes at most, unless one lease has more; and how
+/// many batches it deletes. A row takes some 15 us with its share of the pages, so a slice takes about a
+/// millisecond, and there are few enough of them that their `fsync`s don't count.
 pub(super) const SLICE: usize = 64;
 
-/// After a commit there is one slice for each so many of its changes.
+/// A commit is followed by one slice for each so many of its changes.
 pub(super) const CHANGES_PER_SLICE: usize = SLICE / 2;
 
-/// How much is in batches.
+/// The size of some changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) changes: usize,
     pub(super) bytes: usize,
 }
 
-/// What is in batches only.
+/// The changes that are in batches only.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    leases: HashMap<Key, Unplaced>,
-    /// These leases in the order of their first changes.
+    leases: HashMap<Key, PendingLease>,
+    /// The leases in the order of their first changes.
     order: VecDeque<Key>,
-    batches: VecDeque<Batch>,
+    batches: VecDeque<PendingBatch>,
     size: Size,
-    /// With how much of it slices begin.
+    /// The size at which slices begin.
     begin_at: Size,
+    /// The age at which slices begin.
+    pub(super) max_age: Duration,
+    /// Slices go on until the tables contain this revision.
+    drain_to: u64,
 }
 
 /// A batch that was committed.
 #[derive(Debug)]
-struct Batch {
+struct PendingBatch {
     /// Of its last change.
     revision: u64,
     size: Size,
+    committed_at: Instant,
 }
 
-/// What became of a lease that is not in its place.
+/// What became of a lease since the tables' version of it.
 #[derive(Debug)]
-struct Unplaced {
-    /// The first revision that is not in its place.
+struct PendingLease {
+    /// The first revision that the tables lack.
     first: u64,
-    /// `None` if it is deleted, or nothing is said of it but of its terms.
+    /// `None` if it was deleted, or only its terms changed.
     lease: Option<(Arc<Stored>, u64)>,
-    /// What is in its place is of a lease that was deleted since, and these ids of ended terms were left of
-    /// it.
+    /// The tables have a lease that was deleted since, and these were the ids of its ended terms.
     deletion: Option<Vec<LeaseId>>,
-    terms: Vec<Term>,
+    terms: Vec<TermRecord>,
 }
 
-/// What a slice has put in place.
+/// What a slice has written.
 #[derive(Debug, Default)]
 pub(super) struct Slice {
     leases: usize,
@@ -100,83 +107,107 @@ impl Default for Backlog {
             batches: VecDeque::new(),
             size: Size::default(),
             begin_at: BEGIN_AT,
+            max_age: MAX_AGE,
+            drain_to: 0,
         }
     }
 }
 
 impl Backlog {
-    /// These writes were committed, in a batch of so many bytes.
-    pub(super) fn add(&mut self, writes: &[&Write], bytes: usize) {
-        let Some(last) = writes.last() else {
+    /// These changes were committed at this time, in a batch of so many bytes.
+    pub(super) fn add(&mut self, changes: &[&LeaseChange], bytes: usize, committed_at: Instant) {
+        let Some(last) = changes.last() else {
             return;
         };
-        for write in writes {
-            let unplaced = self.leases.entry(write.key.clone()).or_insert_with(|| {
-                self.order.push_back(write.key.clone());
-                Unplaced::since(write.revision)
-            });
-            unplaced.add(write);
+        for change in changes {
+            if let Some(pending) = self.leases.get_mut(&change.key) {
+                pending.add(change);
+                continue;
+            }
+            let mut pending = PendingLease::since(change.revision);
+            pending.add(change);
+            self.order.push_back(change.key.clone());
+            self.leases.insert(change.key.clone(), pending);
         }
         let size = Size {
-            changes: writes.len(),
+            changes: changes.len(),
             bytes,
         };
         self.size.add(size);
-        self.batches.push_back(Batch {
+        self.batches.push_back(PendingBatch {
             revision: last.revision,
             size,
+            committed_at,
         });
     }
 
-    /// Whether all is in its place.
+    /// Whether the tables contain everything.
     pub(super) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// How many slices the last commit is to be followed by.
+    /// The tables contain everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self {
+            max_age: self.max_age,
+            ..Self::default()
+        };
+    }
+
+    /// How many slices follow the last commit.
     pub(super) fn slices_due(&self) -> usize {
         let last = self.batches.back();
         last.map_or(0, |batch| batch.size.changes.div_ceil(CHANGES_PER_SLICE))
     }
 
-    /// Whether it is large enough for a slice.
-    pub(super) const fn is_large(&self) -> bool {
-        self.size.reaches(self.begin_at, 1)
+    /// Whether it is large or old enough for a slice.
+    pub(super) fn needs_slice(&mut self, now: Instant) -> bool {
+        let (Some(first), Some(last)) = (self.batches.front(), self.batches.back()) else {
+            return false;
+        };
+        if now.saturating_duration_since(first.committed_at) >= self.max_age {
+            self.drain_to = last.revision;
+        }
+        self.size.reaches(self.begin_at, 1) || first.revision <= self.drain_to
     }
 
-    /// Whether it is so large that nothing is to be committed before it is smaller.
-    pub(super) const fn is_too_large(&self) -> bool {
+    /// Whether it is so large that nothing may be committed before it is smaller.
+    pub(super) const fn is_over_limit(&self) -> bool {
         self.size.reaches(self.begin_at, 2)
     }
 
-    /// A slice failed: the next one waits for as much again.
-    pub(super) fn put_off(&mut self) {
+    /// A slice failed: the next one waits for as many changes again, or until all of these are old.
+    pub(super) fn put_off(&mut self, now: Instant) {
         self.begin_at = BEGIN_AT;
         self.begin_at.add(self.size);
+        self.drain_to = 0;
+        for batch in &mut self.batches {
+            batch.committed_at = now;
+        }
     }
 
-    /// Puts the first leases in their places.
-    pub(super) fn put_slice(
+    /// Writes the first leases.
+    pub(super) fn write_slice(
         &self,
         transaction: &Transaction<'_>,
         meta: &mut Meta,
         most_terms: usize,
     ) -> rusqlite::Result<Slice> {
         let mut slice = Slice::default();
-        // The first change that is not in its place after this slice.
+        // The first change that the tables lack after this slice.
         let mut first_left = u64::MAX;
         for key in &self.order {
-            let Some(unplaced) = self.leases.get(key) else {
+            let Some(pending) = self.leases.get(key) else {
                 continue;
             };
-            if slice.leases > 0 && slice.rows + unplaced.most_rows(most_terms) > SLICE {
-                first_left = unplaced.first;
+            if slice.leases > 0 && slice.rows + pending.most_rows(most_terms) > SLICE {
+                first_left = pending.first;
                 break;
             }
             let names = (key.namespace(), key.lease());
-            let outcome = unplaced.outcome(key);
-            slice.rows += outcome.put_in_place(transaction, meta, names, most_terms)?;
-            slice.rows += unplaced.put_deletion_in_place(transaction, meta, names)?;
+            let outcome = pending.outcome(key);
+            slice.rows += checkpoint::apply(outcome, transaction, meta, names, most_terms)?;
+            slice.rows += pending.insert_deletion(transaction, meta, names)?;
             slice.leases += 1;
         }
         let batches = self.batches.iter();
@@ -185,12 +216,12 @@ impl Backlog {
             slice.batches += 1;
             meta.revision = batch.revision;
         }
-        recent::end(transaction, meta)?;
+        checkpoint::finish(transaction, meta)?;
         Ok(slice)
     }
 
     /// The slice is durable.
-    pub(super) fn forget(&mut self, slice: &Slice) {
+    pub(super) fn remove(&mut self, slice: &Slice) {
         for key in self.order.drain(..slice.leases) {
             self.leases.remove(&key);
         }
@@ -218,7 +249,7 @@ impl Size {
     }
 }
 
-impl Unplaced {
+impl PendingLease {
     const fn since(first: u64) -> Self {
         Self {
             first,
@@ -228,9 +259,9 @@ impl Unplaced {
         }
     }
 
-    fn add(&mut self, write: &Write) {
-        match &write.content {
-            Content::Lease(stored) => self.lease = Some((Arc::clone(stored), write.revision)),
+    fn add(&mut self, change: &LeaseChange) {
+        match &change.content {
+            Content::Lease(stored) => self.lease = Some((Arc::clone(stored), change.revision)),
             Content::Deleted(deleted) => {
                 *self = Self {
                     deletion: Some(deleted.retired.clone()),
@@ -238,15 +269,15 @@ impl Unplaced {
                 }
             }
         }
-        self.terms.extend(write.term.as_deref().cloned());
+        self.terms.extend(change.term.as_deref().cloned());
     }
 
-    /// How many rows it takes at most to put it in its place: its own, the segments that its terms fill
-    /// and those at the ends, and as many that are forgotten for them.
+    /// How many rows it takes at most: its own, the segments that its terms fill and those at the ends, and
+    /// as many that are forgotten for them.
     fn most_rows(&self, most_terms: usize) -> usize {
         let segments = |terms: usize| match terms.min(most_terms) {
             0 => 0,
-            terms => terms.div_ceil(terms::SEGMENT) + 1,
+            terms => terms.div_ceil(term_rows::SEGMENT) + 1,
         };
         let deleted = if self.deletion.is_some() {
             most_terms
@@ -260,9 +291,9 @@ impl Unplaced {
         1 + metadata / PAGE + segments(deleted) + 2 * segments(self.terms.len())
     }
 
-    /// Keeps the ids that are left of a lease that was deleted. A lease that was made again has them in its
-    /// own row. If the same deletion is in a batch that a start finds, its row stands twice, which is harmless.
-    fn put_deletion_in_place(
+    /// Keeps the lease ids of a lease that was deleted. A lease that was made again has them in its own row.
+    /// If a start finds the same deletion in a batch, it has two rows, which is harmless.
+    fn insert_deletion(
         &self,
         transaction: &Transaction<'_>,
         meta: &mut Meta,
@@ -271,13 +302,13 @@ impl Unplaced {
         let (None, Some(ids)) = (&self.lease, &self.deletion) else {
             return Ok(0);
         };
-        let deletion = Deleted {
+        let deletion = DeletedLease {
             namespace,
             lease,
             last: None,
             retired: &bytes_of(ids),
         };
-        deleted::put(transaction, meta, &[deletion])
+        deleted::insert(transaction, meta, &[deletion])
     }
 
     fn outcome<'a>(&'a self, key: &'a Key) -> Outcome<'a> {
@@ -286,10 +317,10 @@ impl Unplaced {
             None => Outcome::default(),
         };
         if let Some((stored, revision)) = &self.lease {
-            outcome.put_whole(Row::of(key, stored, &stored.retired, *revision));
+            outcome.change_to(LeaseFields::of(key, stored, &stored.retired, *revision));
         }
         for term in &self.terms {
-            outcome.note(terms::Row::of(key, term));
+            outcome.record(term.clone());
         }
         outcome
     }

@@ -10,9 +10,9 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::lease::{LeaseDuration, StoredState};
 
-use super::folder::{FORMAT, Folder};
+use super::folder::Folder;
 use super::schema::Meta;
-use super::{check, recent, schema};
+use super::{check, checkpoint, schema};
 use crate::engine::{Loaded, OpenError, wal};
 
 /// What a backup has in it.
@@ -91,8 +91,8 @@ pub enum BackupError {
 ///
 /// [`BackupError`].
 pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Contents, BackupError> {
-    let folder = look_at(data_dir)?;
-    let target = folder_of(file, &folder)?;
+    let folder = folder_of_store(data_dir)?;
+    let target = target_folder(file, &folder)?;
     if existing == Existing::Keep && fs::symlink_metadata(file).is_ok() {
         return Err(BackupError::Exists { path: file.into() });
     }
@@ -101,7 +101,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         error,
     };
     // Before the copy is made: a store that runs goes on.
-    let began = folder.began(folder.format()?)?;
+    let began = folder.began()?;
     // Its mode is 0600, and it is gone again if this fails.
     let copy = tempfile::Builder::new()
         .prefix(".tenure-backup-")
@@ -114,11 +114,9 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     })?;
     let checked = {
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
-        let mut checked = check::load(&connection, &folder.database(), usize::MAX)?;
-        if checked.format == FORMAT {
-            // For people who look into it.
-            put_in_place(&connection, &mut checked.meta).map_err(not_written)?;
-        }
+        let mut checked = check::load(&connection, &folder.database())?;
+        // For people who look into it.
+        apply_batches(&connection, &mut checked.meta).map_err(not_written)?;
         checked
     };
     // What is in the log alone is in the copy.
@@ -139,10 +137,10 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
 }
 
 /// The folder of a store whose log may be believed.
-fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
-    let folder = Folder::look_at(data_dir);
+fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
+    let folder = Folder::peek(data_dir);
     folder.check_not_restoring()?;
-    if folder.format()?.is_none() {
+    if !folder.is_marked()? {
         return Err(BackupError::NoStore {
             path: data_dir.into(),
         });
@@ -159,14 +157,14 @@ fn look_at(data_dir: &Path) -> Result<Folder, BackupError> {
 ///
 /// [`OpenError::Damaged`], or the log cannot be read.
 pub fn check_log(data_dir: &Path, database: &Path) -> Result<(), OpenError> {
-    match Folder::look_at(data_dir).keep_out()? {
+    match Folder::peek(data_dir).keep_out()? {
         Some(_lock) => wal::check(database),
         None => Ok(()),
     }
 }
 
 /// The folder that `file` is in, if it is another one than the store's.
-fn folder_of(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
+fn target_folder(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
     let parent = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -215,12 +213,12 @@ fn copy_pages(database: &Path, copy: &Path) -> Result<(), CopyError> {
     }
 }
 
-/// Puts what was committed last in its place in the copy.
-pub(super) fn put_in_place(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
+/// Brings the tables of the copy up to its batches.
+pub(super) fn apply_batches(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
     let transaction = copy.unchecked_transaction()?;
-    // It forgets no terms.
+    // No term is forgotten here.
     let most_terms = u32::MAX as usize;
-    recent::put_in_place(&transaction, meta, most_terms, &BTreeSet::new())?;
+    checkpoint::apply_all(&transaction, meta, most_terms, &BTreeSet::new())?;
     transaction.commit()
 }
 

@@ -1,4 +1,4 @@
-//! Reads the whole database and believes none of it.
+//! Reads and checks the whole database.
 
 use std::collections::{BTreeSet, LinkedList};
 use std::path::Path;
@@ -7,35 +7,39 @@ use rusqlite::{Connection, OptionalExtension};
 use tenure_core::Epoch;
 
 use super::folder::FORMAT;
-use super::recent::Batches;
-use super::row::Row;
 use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
-use super::upgrade::{
-    self, WITH_COUNTED_BATCHES, WITH_RECENT_TERMS, WITHOUT_DELETED, WITHOUT_TERMS,
-};
-use super::{deleted, terms};
+use super::term_rows::Segment;
+use super::{batch_log, deleted, lease_rows, term_rows};
+use crate::engine::batch::{key_of, replay};
 use crate::engine::{Loaded, OpenError};
-use crate::table::Key;
+use crate::model::Key;
 
-/// A database all of which is as it was written.
+/// A database that is as a store wrote it.
 pub(super) struct Checked {
-    pub(super) format: u32,
     pub(super) loaded: Loaded,
-    /// What stands there about all that is in its place.
+    /// The row about all tables.
     pub(super) meta: Meta,
-    /// Leases with more terms than are to be remembered.
-    pub(super) overfull: BTreeSet<Key>,
+    /// Leases with more terms than the store remembers.
+    pub(super) over_limit: BTreeSet<Key>,
 }
 
-/// Everything in the database, if all of it is as it was written; but the terms, which are checked
-/// and left there.
-pub(super) fn load(
+/// The tables and the batches of a database that no store uses.
+pub(super) fn load(connection: &Connection, path: &Path) -> Result<Checked, OpenError> {
+    let mut checked = load_tables(connection, path, usize::MAX)?;
+    let batches = batch_log::read(connection, checked.meta.revision);
+    let replayed = batches.and_then(|batches| replay(&batches, &mut checked.loaded));
+    replayed.map_err(|detail| damaged(path, detail))?;
+    Ok(checked)
+}
+
+/// Everything in the tables, if all of it is as a store wrote it. The terms are checked and not loaded.
+pub(super) fn load_tables(
     connection: &Connection,
     path: &Path,
     max_history: usize,
 ) -> Result<Checked, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
-    let format = check_owner(connection, path)?;
+    check_owner(connection, path)?;
     let verdict: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(failed)?;
@@ -52,70 +56,40 @@ pub(super) fn load(
     let mut select = connection.prepare(SELECT_ALL).map_err(failed)?;
     let mut rows = select.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
-        let (row, crc) = Row::read(row).map_err(|error| damaged(path, error.to_string()))?;
-        if row.crc() != crc {
-            let detail = format!("the row of {} does not fit its checksum", row.name());
+        let (fields, crc) =
+            lease_rows::read(row).map_err(|error| damaged(path, error.to_string()))?;
+        if fields.crc() != crc {
+            let detail = format!("the row of {} does not match its checksum", fields.name());
             return Err(damaged(path, detail));
         }
         counted.account(None, Some(crc));
-        leases.push_back(row.into_lease().map_err(|detail| damaged(path, detail))?);
+        let lease = fields.into_lease();
+        leases.push_back(lease.map_err(|detail| damaged(path, detail))?);
     }
     let damage = |detail| damaged(path, detail);
-    let mut overfull = BTreeSet::new();
-    let mut batches = Batches::default();
-    let mut deleted = Vec::new();
-    match format {
-        WITHOUT_TERMS => {}
-        WITH_RECENT_TERMS | WITH_COUNTED_BATCHES => {
-            let mut check = |select: &str| check_old_terms(connection, path, &mut counted, select);
-            overfull = check(upgrade::SELECT_TERMS)?;
-            if format == WITH_RECENT_TERMS {
-                overfull.extend(check(upgrade::SELECT_RECENT_TERMS)?);
-            } else {
-                let crcs;
-                (batches, crcs) = upgrade::read_batches(connection).map_err(damage)?;
-                crcs.into_iter()
-                    .for_each(|crc| counted.account(None, Some(crc)));
-            }
-        }
-        _ => {
-            overfull = check_terms(connection, path, &mut counted, max_history)?;
-            batches = Batches::read(connection).map_err(damage)?;
-            if format > WITHOUT_DELETED {
-                deleted = deleted::read(connection, &mut counted).map_err(damage)?;
-            }
-        }
-    }
+    let over_limit = check_terms(connection, path, &mut counted, max_history)?;
+    let deleted = deleted::read(connection, &mut counted).map_err(damage)?;
     if counted != meta {
         let detail = format!(
-            "it has {} rows and should have {}, or other ones",
+            "it has {} rows and should have {}, or has other rows",
             counted.row_count, meta.row_count
         );
         return Err(damaged(path, detail));
     }
-    let revision = batches.follow(meta.revision).map_err(damage)?;
-    // A lease may be in its place as of a later revision than `meta` says, but not of one after all batches.
-    if let Some((key, ..)) = leases.iter().find(|(.., newest)| *newest > revision) {
-        let detail = format!("the row of {:?} is newer than the whole", key.as_str());
-        return Err(damaged(path, detail));
-    }
-    let mut loaded = Loaded {
+    let loaded = Loaded {
         leases,
         deleted,
-        revision,
+        revision: meta.revision,
         floor: meta.floor,
     };
-    // In their order, and after what is in its place.
-    batches.apply(&mut loaded).map_err(damage)?;
     Ok(Checked {
-        format,
         loaded,
         meta,
-        overfull,
+        over_limit,
     })
 }
 
-/// Looks at all terms, segment by segment: they are many, and none is needed in memory.
+/// Checks all terms, segment by segment: they are many, and the table needs none of them.
 fn check_terms(
     connection: &Connection,
     path: &Path,
@@ -124,12 +98,12 @@ fn check_terms(
 ) -> Result<BTreeSet<Key>, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
     let damage = |detail| damaged(path, detail);
-    let mut overfull = BTreeSet::new();
-    let mut select = connection.prepare(terms::SELECT_ALL).map_err(failed)?;
+    let mut over_limit = BTreeSet::new();
+    let mut select = connection.prepare(term_rows::SELECT_ALL).map_err(failed)?;
     let mut rows = select.query([]).map_err(failed)?;
     let (mut namespace, mut lease, mut segments) = (String::new(), String::new(), 0);
     while let Some(row) = rows.next().map_err(failed)? {
-        let segment = terms::Segment::read(row).map_err(damage)?;
+        let segment = Segment::read(row).map_err(damage)?;
         counted.account(None, Some(segment.crc));
         if (&segment.namespace, &segment.lease) != (&namespace, &lease) {
             namespace.clone_from(&segment.namespace);
@@ -137,42 +111,18 @@ fn check_terms(
             segments = 0;
         }
         segments += 1;
-        // In the order of their epochs, so the last one tells how full the newest is.
-        let terms = segment.terms().map_err(damage)?;
-        let Some(term) = terms.last() else {
-            return Err(damaged(path, "a segment has no terms"));
-        };
-        let (key, _) = term.into_term().map_err(damage)?;
-        match segments > terms::segments(terms.len(), max_history) {
-            true => overfull.insert(key),
-            false => overfull.remove(&key),
+        // They come in the order of their epochs, so the last one is the newest segment.
+        let key = key_of((&namespace, &lease)).map_err(damage)?;
+        match segments > term_rows::segments(segment.count, max_history) {
+            true => over_limit.insert(key),
+            false => over_limit.remove(&key),
         };
     }
-    Ok(overfull)
+    Ok(over_limit)
 }
 
-/// The same for a table of an older format; all its leases may have more than are to be remembered.
-fn check_old_terms(
-    connection: &Connection,
-    path: &Path,
-    counted: &mut Meta,
-    select: &str,
-) -> Result<BTreeSet<Key>, OpenError> {
-    let failed = |error: rusqlite::Error| broken(path, &error);
-    let mut overfull = BTreeSet::new();
-    let mut select = connection.prepare(select).map_err(failed)?;
-    let mut rows = select.query([]).map_err(failed)?;
-    while let Some(row) = rows.next().map_err(failed)? {
-        let (row, crc) = upgrade::read_term(row).map_err(|detail| damaged(path, detail))?;
-        counted.account(None, Some(crc));
-        let (key, _) = row.into_term().map_err(|detail| damaged(path, detail))?;
-        overfull.insert(key);
-    }
-    Ok(overfull)
-}
-
-/// The database is a store's, of a format that this version knows: of this or an older one.
-fn check_owner(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
+/// The database belongs to a store, and has the format that this version knows.
+fn check_owner(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let number = |pragma: &str| {
         connection
             .query_row(pragma, [], |row| row.get::<_, i64>(0))
@@ -183,7 +133,7 @@ fn check_owner(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     }
     let found = number("PRAGMA user_version")?;
     match u32::try_from(found) {
-        Ok(format @ 1..=FORMAT) => Ok(format),
+        Ok(FORMAT) => Ok(()),
         Ok(found) if found > FORMAT => Err(OpenError::Newer {
             path: path.into(),
             found,
@@ -208,7 +158,7 @@ fn read_meta(connection: &Connection, path: &Path) -> Result<Meta, OpenError> {
         Ok(Some((meta, crc))) if meta.crc() == crc => Ok(meta),
         Ok(Some(_)) => Err(damaged(
             path,
-            "the row about the whole does not fit its checksum",
+            "the row about the whole does not match its checksum",
         )),
         Ok(None) => Err(damaged(path, "the row about the whole is missing")),
         Err(error) => Err(damaged(path, error.to_string())),

@@ -1,18 +1,16 @@
-//! The lease ids that are left of leases that were deleted.
+//! The table `deleted`: the lease ids of ended terms of leases that were deleted.
 //!
-//! The rows stand in the order of the deletions, and only the last of them are kept: each deletion writes at
-//! the end, and forgets at the beginning. A lease that is made again has these ids in its own row; the row
-//! here stays until it is one of the oldest, and nobody looks at it.
+//! The rows are in the order of the deletions, and only the last ones are kept. A lease that is made again has
+//! these ids in its own row; the row here stays until it is one of the oldest, and is not used.
 
 use rusqlite::{Connection, Transaction, params};
 use tenure_core::lease::LeaseId;
 
-use super::columns;
-use super::recent::Deleted;
 use super::schema::Meta;
-use crate::table::{DELETED_LIMIT, Key};
+use crate::engine::batch::{DeletedLease, put, put_number, put_text};
+use crate::model::{DELETED_LIMIT, Key};
 
-/// `retired` has lease ids, one behind the other, oldest first.
+/// `retired` has lease ids, one after the other, oldest first.
 pub(super) const TABLE: &str = "
     CREATE TABLE deleted (
         number INTEGER PRIMARY KEY,
@@ -36,12 +34,11 @@ const FORGET: &str = "DELETE FROM deleted WHERE number <= ?1 RETURNING crc";
 /// How many rows a page has at least, where names are short.
 const ROWS_IN_A_PAGE: usize = 16;
 
-/// Puts deletions in their places, and forgets the oldest beyond [`DELETED_LIMIT`]. Returns how many places
-/// were written to.
-pub(super) fn put(
+/// Inserts deletions, and forgets the oldest beyond [`DELETED_LIMIT`]. Returns how many pages that takes.
+pub(super) fn insert(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
-    deletions: &[Deleted<'_>],
+    deletions: &[DeletedLease<'_>],
 ) -> rusqlite::Result<usize> {
     let with_ids = || {
         deletions
@@ -56,7 +53,7 @@ pub(super) fn put(
     let mut last: u64 = transaction.query_row(SELECT_LAST, [], |row| row.get(0))?;
     for deleted in with_ids() {
         last += 1;
-        let Deleted {
+        let DeletedLease {
             namespace,
             lease,
             retired,
@@ -74,7 +71,7 @@ pub(super) fn put(
     Ok(count.div_ceil(ROWS_IN_A_PAGE))
 }
 
-/// All rows, each of which fits its checksum.
+/// All rows. Each matches its checksum.
 pub(super) fn read(
     connection: &Connection,
     counted: &mut Meta,
@@ -97,11 +94,11 @@ pub(super) fn read(
             read().map_err(text)?;
         if crc(number, (&namespace, &lease), &retired) != stands {
             return Err(format!(
-                "the row of the deleted {namespace:?}/{lease:?} does not fit its checksum"
+                "the row of the deleted {namespace:?}/{lease:?} does not match its checksum"
             ));
         }
         counted.account(None, Some(stands));
-        let row = Deleted {
+        let row = DeletedLease {
             namespace: &namespace,
             lease: &lease,
             last: None,
@@ -114,9 +111,9 @@ pub(super) fn read(
 
 fn crc(number: u64, (namespace, lease): (&str, &str), retired: &[u8]) -> u32 {
     let mut bytes = Vec::with_capacity(256);
-    columns::put_number(&mut bytes, Some(number));
-    for column in [namespace.as_bytes(), lease.as_bytes(), retired] {
-        columns::put(&mut bytes, Some(column));
-    }
+    put_number(&mut bytes, Some(number));
+    put_text(&mut bytes, namespace);
+    put_text(&mut bytes, lease);
+    put(&mut bytes, Some(retired));
     crc32fast::hash(&bytes)
 }

@@ -11,10 +11,7 @@ use super::running;
 use crate::engine::{OpenError, wal};
 
 /// The format of the folder that this version writes and knows.
-pub(super) const FORMAT: u32 = 5;
-
-/// The first format whose `RUNNING` has a checksum.
-const WITH_CHECKSUM: u32 = 4;
+pub(super) const FORMAT: u32 = 1;
 
 /// How long to try for the lock: a predecessor that was killed may not have gone yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -72,7 +69,7 @@ impl Folder {
     }
 
     /// The folder of a store, without making, locking or changing anything.
-    pub(super) fn look_at(path: &Path) -> Self {
+    pub(super) fn peek(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
             _lock: None,
@@ -139,8 +136,8 @@ impl Folder {
         self.path.join("FORMAT")
     }
 
-    /// The format that the marker tells; `None` if no store was ever completely made here.
-    pub(super) fn format(&self) -> Result<Option<u32>, OpenError> {
+    /// Whether the folder has a marker of this format; `false` if no store was ever completely made here.
+    pub(super) fn is_marked(&self) -> Result<bool, OpenError> {
         let marker = self.marker();
         let mut text = Vec::new();
         match File::open(&marker) {
@@ -148,7 +145,7 @@ impl Folder {
                 .take(1024)
                 .read_to_end(&mut text)
                 .map_err(OpenError::io(&marker))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => {
                 return Err(OpenError::Io {
                     path: marker,
@@ -159,7 +156,7 @@ impl Folder {
         let text = String::from_utf8_lossy(&text);
         let format = text.trim_end().strip_prefix(MARK);
         match format.and_then(|number| number.trim().parse().ok()) {
-            Some(format @ 1..=FORMAT) => Ok(Some(format)),
+            Some(FORMAT) => Ok(true),
             Some(found) if found > FORMAT => Err(OpenError::Newer {
                 path: marker,
                 found,
@@ -189,9 +186,8 @@ impl Folder {
         write().map_err(OpenError::io(&marker))
     }
 
-    /// The revision that a database which was not closed in order had come to at least, in a folder that
-    /// is marked with this format.
-    pub(super) fn began(&self, marked: Option<u32>) -> Result<Option<u64>, OpenError> {
+    /// The revision that a database which was not closed in order had come to at least.
+    pub(super) fn began(&self) -> Result<Option<u64>, OpenError> {
         let path = running::path_in(&self.path);
         let text = match fs::read(&path) {
             Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
@@ -200,8 +196,6 @@ impl Folder {
         };
         let revision = match text.trim_end().split_once(' ') {
             Some((revision, sum)) if sum == checksum(revision) => revision,
-            // Older formats had no checksum.
-            None if marked < Some(WITH_CHECKSUM) => text.trim_end(),
             _ => "",
         };
         match revision.parse() {

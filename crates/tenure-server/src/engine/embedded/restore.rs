@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use tenure_core::{Epoch, UnixMillis};
 
 use super::backup::Contents;
-use super::folder::{FORMAT, Folder, check_file, private};
+use super::folder::{Folder, check_file, private};
 use super::schema::{self, Meta, UPDATE_META};
-use super::{backup, check, upgrade};
+use super::{backup, check};
 use crate::clock;
 use crate::engine::{OpenError, wal};
 
@@ -23,7 +23,7 @@ const EPOCHS_AHEAD: u64 = 24 * 60 * 60 * 1000;
 
 /// How many numbers a restored store must have left, if it is to be worth anything: more than it grants
 /// in years, and a day for each of a thousand further restores.
-const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
+pub(super) const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
 
 /// How far above the backup's revisions go on: more changes than a store makes in years.
 const REVISIONS_AHEAD: u64 = 1 << 40;
@@ -172,12 +172,9 @@ fn refused(error: OpenError) -> RestoreError {
 fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
-    let checked = check::load(&connection, backup, usize::MAX).map_err(refused)?;
+    let checked = check::load(&connection, backup).map_err(refused)?;
     let (loaded, mut meta) = (checked.loaded, checked.meta);
-    match checked.format {
-        FORMAT => backup::put_in_place(&connection, &mut meta).map_err(broken)?,
-        older => upgrade::to_this(&connection, older, &mut meta).map_err(broken)?,
-    }
+    backup::apply_batches(&connection, &mut meta).map_err(broken)?;
     let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
     let last = loaded.last_epoch();
     let floor = far_above(last, clock::wall()).ok_or_else(|| RestoreError::EpochsUsedUp {
@@ -204,40 +201,4 @@ fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Option<Epoch> {
     let last = last.map_or(0, Epoch::get);
     let floor = last.max(wall.get()).saturating_add(EPOCHS_AHEAD);
     Epoch::new(floor).filter(|floor| floor.get() <= Epoch::MAX.get() - EPOCHS_LEFT)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Existing, backup, open};
-    use super::*;
-    use crate::engine::{Content, Deleted, Engine, Write};
-    use crate::table::Key;
-
-    #[test]
-    fn a_backup_that_leaves_no_epochs_is_not_restored() {
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
-        let last = Epoch::new(Epoch::MAX.get() - EPOCHS_LEFT).unwrap();
-        let (loaded, mut engine) = open(&at("store"), 1, 0).unwrap();
-        let deleted = Write {
-            key: Key::of_text("ns/job"),
-            revision: loaded.revision + 1,
-            content: Content::Deleted(Deleted {
-                last: Some(last),
-                retired: Vec::new(),
-            }),
-            retired: None,
-            term: None,
-        };
-        engine.commit(&[&deleted]).unwrap();
-        backup(&at("store"), &at("file"), Existing::Keep).unwrap();
-        let error = restore(&at("file"), &at("restored")).unwrap_err();
-        assert!(
-            matches!(error, RestoreError::EpochsUsedUp { .. }),
-            "{error}"
-        );
-        assert!(error.to_string().contains(&last.to_string()), "{error}");
-        let left: Vec<_> = fs::read_dir(at("restored")).unwrap().collect();
-        assert_eq!(left.len(), 1, "but for the lock: {left:?}");
-    }
 }

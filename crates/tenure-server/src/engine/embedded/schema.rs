@@ -9,15 +9,15 @@ use rusqlite::{CachedStatement, Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
-use super::{deleted, recent, terms};
+use super::{batch_log, deleted, term_rows};
 use crate::engine::OpenError;
 
-/// "tenr": says in the file's header whose database it is.
+/// "tenr": the application id in the header of the database.
 pub(super) const APPLICATION_ID: i32 = 0x7465_6e72;
 
-/// Columns that people can query; times in milliseconds, `duration_ms` null for an infinite lease.
+/// Times are in milliseconds; `duration_ms` is null for an infinite lease.
 const TABLES: &str = "
-    CREATE TABLE leases (
+    CREATE TABLE lease_rows (
         namespace TEXT NOT NULL,
         lease TEXT NOT NULL,
         state TEXT NOT NULL,
@@ -46,19 +46,49 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
-/// For files that somebody else may have had a hand in.
+/// What people see: `select * from leases`, `select * from terms`. Lease ids are secrets and are not in them.
+/// They are behind the log by about a second.
+const VIEWS: &str = "
+    CREATE VIEW leases AS
+    SELECT namespace, lease, state, holder, epoch,
+        strftime('%Y-%m-%dT%H:%M:%fZ', granted_at_ms / 1000.0, 'unixepoch') AS granted_at,
+        duration_ms, break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, revision
+    FROM lease_rows;
+    CREATE VIEW terms AS
+    WITH ended AS (
+        SELECT namespace, lease,
+            json_extract(value, '$[0]') AS epoch, json_extract(value, '$[1]') AS holder,
+            json_extract(value, '$[2]') AS began_at_ms, json_extract(value, '$[3]') AS ended_at_ms,
+            json_extract(value, '$[4]') AS end, json_extract(value, '$[5]') AS reason
+        FROM term_rows, json_each(term_rows.terms)
+    ), all_terms AS (
+        SELECT * FROM ended
+        UNION ALL
+        SELECT namespace, lease, epoch, holder, granted_at_ms, NULL, NULL, NULL FROM lease_rows
+        WHERE state IN ('leased', 'breaking') AND NOT EXISTS (
+            SELECT * FROM ended WHERE ended.namespace = lease_rows.namespace
+                AND ended.lease = lease_rows.lease AND ended.epoch = lease_rows.epoch)
+    )
+    SELECT namespace, lease, epoch, holder,
+        strftime('%Y-%m-%dT%H:%M:%fZ', began_at_ms / 1000.0, 'unixepoch') AS began_at,
+        strftime('%Y-%m-%dT%H:%M:%fZ', ended_at_ms / 1000.0, 'unixepoch') AS ended_at,
+        end, reason
+    FROM all_terms ORDER BY namespace, lease, epoch;
+";
+
+/// For files that another program may have changed.
 const CAREFUL: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;";
 
 /// How long to wait while others use the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) const SELECT_BEFORE: &str =
-    "SELECT crc, revision, retired FROM leases WHERE namespace = ?1 AND lease = ?2";
+    "SELECT crc, revision, retired FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
 
-pub(super) const DELETE: &str = "DELETE FROM leases WHERE namespace = ?1 AND lease = ?2";
+pub(super) const DELETE: &str = "DELETE FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
 
 pub(super) const UPSERT: &str = "
-    INSERT INTO leases (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id,
+    INSERT INTO lease_rows (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id,
         break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
     ON CONFLICT (namespace, lease) DO UPDATE SET state = ?3, holder = ?4, epoch = ?5,
@@ -68,7 +98,7 @@ pub(super) const UPSERT: &str = "
 
 pub(super) const SELECT_ALL: &str = "
     SELECT namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id, break_ms,
-        lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc FROM leases";
+        lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc FROM lease_rows";
 
 pub(super) const SELECT_META: &str =
     "SELECT revision, floor, row_count, digest, crc FROM meta WHERE id = 1";
@@ -77,22 +107,22 @@ pub(super) const UPDATE_META: &str = "
     INSERT OR REPLACE INTO meta (id, revision, floor, row_count, digest, crc)
     VALUES (1, ?1, ?2, ?3, ?4, ?5)";
 
-/// What is known about all that is in its place.
+/// The row about all tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
-    /// All changes up to this revision are in their places; of some leases later ones, too.
+    /// The tables contain all changes up to this revision, and later changes of some leases.
     pub(super) revision: u64,
-    /// No epoch up to this one may be granted again: the greatest one that was deleted with its
-    /// lease, or one that a restore put here.
+    /// No epoch up to this one may be granted again: the greatest one that was deleted with its lease, or
+    /// the one that a restore set.
     pub(super) floor: Option<Epoch>,
-    /// How many rows have leases and terms in their places.
+    /// How many rows the tables have, but for this one and the batches.
     pub(super) row_count: u64,
-    /// Their checksums, xor.
+    /// The exclusive or of their checksums.
     pub(super) digest: u32,
 }
 
 impl Meta {
-    /// One row is another one now, or new, or gone.
+    /// A row was replaced, inserted or deleted.
     pub(super) fn account(&mut self, old: Option<u32>, new: Option<u32>) {
         if let Some(crc) = old {
             self.digest ^= crc;
@@ -127,10 +157,10 @@ impl Meta {
     }
 }
 
-/// Makes the database, all of it in one transaction and all of it in the main file.
+/// Makes the database in one transaction, all of it in the main file.
 ///
-/// A start that was cut short here has left an empty database or none, and no marker; it is made
-/// again. A database with tables in it is never touched.
+/// A start that ended here has left an empty database or none, and no marker; then it is made again. A
+/// database with tables is never changed.
 pub(super) fn create(path: &Path) -> Result<(), OpenError> {
     private(OpenOptions::new().write(true).create(true).truncate(false))
         .open(path)
@@ -145,9 +175,10 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         }
         let transaction = connection.unchecked_transaction()?;
         transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(terms::TABLE)?;
-        transaction.execute_batch(recent::TABLE)?;
+        transaction.execute_batch(term_rows::TABLE)?;
+        transaction.execute_batch(batch_log::TABLE)?;
         transaction.execute_batch(deleted::TABLE)?;
+        transaction.execute_batch(VIEWS)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;
@@ -198,7 +229,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
             "PRAGMA wal_autocheckpoint = 0;
              PRAGMA synchronous = FULL;
              PRAGMA temp_store = MEMORY;
-             -- Room for what is put in its place at once, in KiB.
+             -- Room for what a checkpoint changes, in KiB.
              PRAGMA cache_size = -8192;",
         )?;
         // A statement is prepared once, and not anew for each number that it is given.
@@ -226,16 +257,15 @@ pub(super) fn connect_to_copy(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// An error while opening, told as damage where the database says so.
+/// An error while opening. It is damage if the database says so.
 pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     let path = path.to_owned();
     let detail = error.to_string();
-    // What this program asks for is right for tables as they were written; where it is wrong, these
-    // are others.
+    // The statements are right for tables that a store made. If one is wrong, these are other tables.
     let is_other = match error {
         rusqlite::Error::SqlInputError { .. } => true,
-        // The same, where SQLite does not say at which word.
+        // The same, if SQLite does not say where.
         error => error
             .sqlite_error()
             .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR),
@@ -247,7 +277,7 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     }
 }
 
-/// A row that is not as it was written: nothing may be built on it.
+/// A row that is not as a store wrote it.
 pub(super) fn corrupt(detail: String) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
     rusqlite::Error::SqliteFailure(code, Some(detail))

@@ -1,7 +1,7 @@
 //! What is refused and what is answered while nothing can be written.
 
 use super::*;
-use crate::store::work::Unknown;
+use crate::store::observe::IfMissing;
 
 /// A store whose lease candidate 1 held for a second, which is over.
 async fn lapsed() -> (Store, Script) {
@@ -78,7 +78,10 @@ async fn on_a_full_disk_a_lapsed_lease_refuses_as_on_any_other() {
 async fn a_look_at_what_is_durable_passes_over_steps_in_flight() {
     let (store, script) = held().await;
     let look = || {
-        let seen = store.inner.look_at(&key(), |work| work.view()).unwrap();
+        let seen = store
+            .inner
+            .read_durable(&key(), |transaction| transaction.view())
+            .unwrap();
         assert!(seen.ticket.is_none());
         let holder = seen.value.and_then(|view| view.holder);
         (holder, seen.revision)
@@ -98,7 +101,7 @@ async fn a_look_at_what_is_durable_passes_over_steps_in_flight() {
     answer(next).await.unwrap();
     on_engine(&script, Script::batch).await;
     assert_eq!(look(), (Some("candidate-2".to_owned()), 3));
-    script.decide(Err(CommitError::DiskFull("no space".into())));
+    script.decide(Err(AppendError::DiskFull("no space".into())));
     assert_eq!(refusal(described).await, Code::DiskFull);
     assert_eq!(look(), (Some("candidate-2".to_owned()), 3));
 }
@@ -108,7 +111,7 @@ async fn reads_and_renewals_are_answered_while_changes_of_others_are_undone_agai
     let (store, script) = held().await;
     let refusing = std::thread::spawn(move || {
         while script.batches.recv().is_ok() {
-            let full = CommitError::DiskFull("no space".into());
+            let full = AppendError::DiskFull("no space".into());
             if script.verdicts.send(Err(full)).is_err() {
                 break;
             }
@@ -163,7 +166,10 @@ async fn a_poll_that_passed_over_a_step_in_flight_hears_of_its_commit() {
     on_engine(&script, Script::refuse).await;
     // It waits now. The next look is of the timer, which tries to write the end again.
     queue_of(&store, 1).await;
-    let seen = store.inner.work(&key(), Unknown::Refuse, |_| ()).unwrap();
+    let seen = store
+        .inner
+        .transact(&key(), IfMissing::Refuse, |_| ())
+        .unwrap();
     on_engine(&script, Script::batch).await;
     tokio::time::sleep(A_MOMENT).await;
     assert!(!polled.is_finished());

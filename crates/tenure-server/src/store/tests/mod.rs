@@ -18,8 +18,10 @@ use tokio::time::timeout;
 
 use super::Store;
 use crate::config::{Config, Limits};
-use crate::engine::{Archive, CommitError, Content, Engine, Loaded, Rest, Term, Write};
-use crate::table::Key;
+use crate::engine::{
+    AppendError, Batch, Engine, Load, Loaded, Log, OpenError, Progress, TermHistory,
+};
+use crate::model::{Content, Key, LeaseChange, TermRecord};
 
 /// Long enough for anything that happens at all.
 const SOON: Duration = Duration::from_secs(10);
@@ -30,15 +32,15 @@ const A_MOMENT: Duration = Duration::from_millis(50);
 
 /// An engine that shows every batch and does with it what it is told.
 struct Scripted {
-    batches: Sender<Vec<Write>>,
-    verdicts: Receiver<Result<(), CommitError>>,
+    batches: Sender<Vec<LeaseChange>>,
+    verdicts: Receiver<Result<(), AppendError>>,
     shelf: Arc<Shelf>,
 }
 
 /// The terms that it has committed.
 #[derive(Debug, Default)]
 struct Shelf {
-    terms: Mutex<Vec<Term>>,
+    terms: Mutex<Vec<TermRecord>>,
     /// A test that holds it makes readers wait.
     reading: Mutex<()>,
     /// How many have come to read.
@@ -53,52 +55,68 @@ struct Shelf {
 
 /// The test's end of a [`Scripted`].
 struct Script {
-    batches: Receiver<Vec<Write>>,
-    verdicts: Sender<Result<(), CommitError>>,
+    batches: Receiver<Vec<LeaseChange>>,
+    verdicts: Sender<Result<(), AppendError>>,
     shelf: Arc<Shelf>,
 }
 
-impl Engine for Scripted {
-    fn commit(&mut self, writes: &[&Write]) -> Result<(), CommitError> {
-        let _ = self.batches.send(writes.iter().copied().cloned().collect());
+impl Log for Scripted {
+    fn load_tables(&mut self) -> Result<Loaded, OpenError> {
+        Ok(Loaded::default())
+    }
+
+    fn read_batches(&mut self, _: u64) -> Result<Vec<Batch>, OpenError> {
+        Ok(Vec::new())
+    }
+
+    fn damaged(&self, detail: String) -> OpenError {
+        unreachable!("{detail}")
+    }
+
+    fn begin(&mut self, _: &Loaded, _: u64) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    fn append(&mut self, _: &Batch, changes: &[&LeaseChange]) -> Result<(), AppendError> {
+        let shown = changes.iter().copied().cloned().collect();
+        let _ = self.batches.send(shown);
         // A test that has ended lets everything through.
         let verdict = self.verdicts.recv().unwrap_or(Ok(()));
         assert!(!self.shelf.panics.load(Ordering::SeqCst), "planted");
         verdict?;
-        let noted = writes.iter().filter_map(|write| write.term.as_deref());
+        let recorded = changes.iter().filter_map(|change| change.term.as_deref());
         let mut terms = self.shelf.terms.lock().unwrap();
-        terms.extend(noted.cloned());
+        terms.extend(recorded.cloned());
         Ok(())
     }
 
-    fn tidy(&mut self) -> Result<(), CommitError> {
-        Ok(())
-    }
-
-    fn rest(&mut self) -> Result<Rest, CommitError> {
+    fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError> {
+        if load == Load::Busy {
+            return Ok(Progress::More);
+        }
         let left = &self.shelf.parts_of_rest;
         match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
             left.checked_sub(1)
         }) {
-            Ok(2..) => Ok(Rest::More),
-            _ => Ok(Rest::Done),
+            Ok(2..) => Ok(Progress::More),
+            _ => Ok(Progress::Done),
         }
     }
 
-    fn close(&mut self) -> Result<(), CommitError> {
+    fn close(&mut self) -> Result<(), AppendError> {
         match self.shelf.fails_at_the_end.load(Ordering::SeqCst) {
-            true => Err(CommitError::Fatal("fsync: EIO".into())),
+            true => Err(AppendError::Unknown("fsync: EIO".into())),
             false => Ok(()),
         }
     }
 
-    fn archive(&self) -> Arc<dyn Archive> {
-        Arc::clone(&self.shelf) as Arc<dyn Archive>
+    fn terms(&self) -> Arc<dyn TermHistory> {
+        Arc::clone(&self.shelf) as Arc<dyn TermHistory>
     }
 }
 
-impl Archive for Shelf {
-    fn terms(&self, _: &Key, last: Epoch, most: usize) -> Result<Vec<Term>, String> {
+impl TermHistory for Shelf {
+    fn terms(&self, _: &Key, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let _reading = self.reading.lock().unwrap();
         let terms = self.terms.lock().unwrap();
@@ -109,15 +127,15 @@ impl Archive for Shelf {
 
 impl Script {
     /// The next batch; it stays uncommitted until the verdict is given.
-    fn batch(&self) -> Vec<Write> {
+    fn batch(&self) -> Vec<LeaseChange> {
         self.batches.recv_timeout(SOON).expect("a batch")
     }
 
-    fn decide(&self, verdict: Result<(), CommitError>) {
+    fn decide(&self, verdict: Result<(), AppendError>) {
         self.verdicts.send(verdict).unwrap();
     }
 
-    fn commit(&self) -> Vec<Write> {
+    fn commit(&self) -> Vec<LeaseChange> {
         let batch = self.batch();
         self.decide(Ok(()));
         batch
@@ -130,7 +148,7 @@ impl Script {
 
     fn refuse(&self) {
         self.batch();
-        self.decide(Err(CommitError::DiskFull("no space".into())));
+        self.decide(Err(AppendError::DiskFull("no space".into())));
     }
 
     fn is_idle(&self) -> bool {
@@ -147,7 +165,12 @@ fn scripted() -> (Store, Script) {
         verdicts: told,
         shelf: Arc::clone(&shelf),
     };
-    let store = Store::start(Loaded::default(), Some(Box::new(engine)), Limits::default()).unwrap();
+    let store = Store::start(
+        Loaded::default(),
+        Some(Engine::over(Box::new(engine), 0)),
+        Limits::default(),
+    )
+    .unwrap();
     let script = Script {
         batches: shown,
         verdicts,
@@ -324,7 +347,7 @@ async fn a_release_and_the_grant_to_the_next_are_one_commit() {
     assert_eq!(answer(next).await.unwrap().revision, 3);
 }
 
-fn holder(write: &Write) -> String {
+fn holder(write: &LeaseChange) -> String {
     match &write.content {
         Content::Lease(stored) => stored.grant.as_ref().unwrap().holder.to_string(),
         Content::Deleted(_) => String::new(),
@@ -439,7 +462,7 @@ async fn the_end_of_a_term_is_committed_with_the_step_that_ends_it_or_undone_wit
     });
     tokio::time::sleep(A_MOMENT).await;
     assert!(!told.is_finished());
-    script.decide(Err(CommitError::DiskFull("no space".into())));
+    script.decide(Err(AppendError::DiskFull("no space".into())));
     assert_eq!(refusal(released).await, Code::DiskFull);
     // The term goes on, and so says its history.
     let history = told.await.unwrap().unwrap();
@@ -492,7 +515,7 @@ async fn a_history_is_that_of_the_moment_at_which_the_lease_was_looked_at() {
     );
 }
 
-fn epoch_of(write: &Write) -> u64 {
+fn epoch_of(write: &LeaseChange) -> u64 {
     match &write.content {
         Content::Lease(stored) => stored.grant.as_ref().unwrap().epoch.get(),
         Content::Deleted(_) => 0,
@@ -512,7 +535,7 @@ async fn what_is_queued_behind_an_undone_change_is_undone_with_it() {
     revision_of(&store, 2).await;
     let released = operate(&store, Operation::Release(id(1)));
     revision_of(&store, 3).await;
-    script.decide(Err(CommitError::DiskFull("no space".into())));
+    script.decide(Err(AppendError::DiskFull("no space".into())));
     assert_eq!(refusal(granted).await, Code::DiskFull);
     assert_eq!(refusal(described).await, Code::DiskFull);
     assert_eq!(refusal(released).await, Code::DiskFull);
@@ -535,7 +558,7 @@ async fn all_undone_changes_of_all_leases_are_undone_from_the_last_to_the_first(
         async move { store.acquire(&other, &queued(9, Duration::ZERO)).await }
     });
     revision_of(&store, 4).await;
-    script.decide(Err(CommitError::DiskFull("no space".into())));
+    script.decide(Err(AppendError::DiskFull("no space".into())));
     assert_eq!(refusal(described).await, Code::DiskFull);
     assert_eq!(refusal(released).await, Code::DiskFull);
     assert_eq!(refusal(acquired).await, Code::DiskFull);
@@ -555,7 +578,7 @@ async fn all_undone_changes_of_all_leases_are_undone_from_the_last_to_the_first(
 /// Waits until so many revisions are handed out.
 async fn revision_of(store: &Store, revision: u64) {
     let until = tokio::time::Instant::now() + SOON;
-    while store.inner.journal.last() < revision {
+    while store.inner.commit_queue.last() < revision {
         assert!(tokio::time::Instant::now() < until);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -569,7 +592,7 @@ async fn a_read_that_saw_an_undone_change_looks_again() {
     let read = view(&store);
     let refused = operate(&store, Operation::Renew(id(1), None));
     tokio::time::sleep(A_MOMENT).await;
-    script.decide(Err(CommitError::DiskFull("no space".into())));
+    script.decide(Err(AppendError::DiskFull("no space".into())));
     assert_eq!(refusal(released).await, Code::DiskFull);
     assert_eq!(
         answer(read).await.unwrap().holder.as_deref(),
@@ -585,7 +608,7 @@ async fn after_an_io_error_nothing_is_written_and_everybody_is_told() {
     queue_of(&store, 1).await;
     let released = operate(&store, Operation::Release(id(1)));
     on_engine(&script, Script::batch).await;
-    script.decide(Err(CommitError::Fatal("fsync: EIO".into())));
+    script.decide(Err(AppendError::Unknown("fsync: EIO".into())));
     assert_eq!(refusal(released).await, Code::EngineUnavailable);
     assert_eq!(refusal(next).await, Code::EngineUnavailable);
     timeout(SOON, store.failed()).await.unwrap();
@@ -616,7 +639,7 @@ async fn a_deletion_is_not_told_before_it_is_durable_nor_forgotten_if_undone() {
     let read = view(&store);
     tokio::time::sleep(A_MOMENT).await;
     assert!(!read.is_finished());
-    script.decide(Err(CommitError::DiskFull("no space".into())));
+    script.decide(Err(AppendError::DiskFull("no space".into())));
     assert_eq!(undone.await.unwrap().unwrap_err().code, Code::DiskFull);
     assert!(answer(read).await.is_ok());
 
@@ -716,10 +739,7 @@ async fn a_deletion_brings_no_id_back_whose_term_has_ended() {
     let Content::Lease(stored) = &batch[0].content else {
         panic!("{batch:?}");
     };
-    assert_eq!(
-        (&stored.retired[..], &batch[0].retired),
-        (&[id(1)][..], &None)
-    );
+    assert_eq!(stored.retired, [id(1)]);
     let late = acquire(&store, 1, Duration::ZERO);
     assert_eq!(refusal(late).await, Code::LeaseIdRetired);
 
@@ -743,7 +763,7 @@ async fn a_server_whose_engine_failed_ends_with_an_error() {
     let serving = tokio::spawn(server.serve(std::future::pending()));
     let granted = acquire(&store, 1, Duration::ZERO);
     on_engine(&script, Script::batch).await;
-    script.decide(Err(CommitError::Fatal("fsync: EIO".into())));
+    script.decide(Err(AppendError::Unknown("fsync: EIO".into())));
     assert_eq!(refusal(granted).await, Code::EngineUnavailable);
     let ended = timeout(SOON, serving).await.unwrap().unwrap();
     assert!(matches!(ended, Err(crate::ServeError::EngineFailed)));

@@ -32,7 +32,7 @@ async fn nobody_is_told_of_a_change_before_it_is_durable_nor_of_one_that_was_und
     let granted = acquire(&store, 1, Duration::ZERO);
     script.batch();
     hears_nothing(&mut watcher).await;
-    script.decide(Err(CommitError::DiskFull("no space".into())));
+    script.decide(Err(AppendError::DiskFull("no space".into())));
     refusal(granted).await;
     hears_nothing(&mut watcher).await;
 
@@ -192,7 +192,7 @@ async fn who_watches_hears_the_end_of_the_store_and_leaves_nothing_behind() {
     }
     drop(acquire(&store, 1, Duration::ZERO));
     script.batch();
-    script.decide(Err(CommitError::Fatal("I/O error".into())));
+    script.decide(Err(AppendError::Unknown("I/O error".into())));
     for watcher in &mut watchers {
         assert!(timeout(SOON, watcher.next()).await.unwrap().is_none());
     }

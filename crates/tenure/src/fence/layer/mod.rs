@@ -16,26 +16,25 @@ use tower_service::Service;
 
 use super::{ELECTION_HEADER, EPOCH_HEADER, Gate, Stale};
 
-/// Refuses requests of leaders that have been replaced, before the service behind it sees them.
+/// Rejects the requests of stale leaders before the inner service sees them.
 ///
-/// A request must have the header [`EPOCH_HEADER`], once, and its epoch must pass the [`Gate`]. What
-/// does not is answered with RFC 9457 problem details:
+/// A request must have the header [`EPOCH_HEADER`] once, and its epoch must pass the [`Gate`]. Others
+/// are answered with RFC 9457 problem details:
 ///
 /// | request | answer |
 /// |---|---|
 /// | the epoch is smaller than one seen before | 409 `stale_epoch`, with the greatest seen as `epoch` |
 /// | no epoch | 400 `malformed`, or it passes: [`Unmarked`] |
-/// | an epoch that is no number up to 2^53 - 1, or two of them | 400 `malformed` |
-/// | an election that this receiver has no gate for ([`by_election`](Self::by_election) only) | 400 `malformed` |
+/// | an epoch that is not a number up to 2^53 - 1, or two epochs | 400 `malformed` |
+/// | an election without a gate ([`by_election`](Self::by_election) only) | 400 `malformed` |
 ///
-/// Put it before routes that write; those that only read need none. It works for every tower service
-/// whose response body can be made from bytes, such as axum's, and goes after the layer that checks
-/// who is asking.
+/// Put it in front of routes that write; routes that only read need none. It works for every tower
+/// service whose response body can be made from bytes, such as axum's. Authentication comes first.
 ///
-/// **The fence is at the door.** A request that was admitted may still be at work when the first one
-/// of a newer epoch comes in. A handler that must not be overtaken takes the [`Admission`] out of the
-/// request's extensions and checks it again under the lock, or in the transaction, that its write
-/// needs. The [module](super) says what else a fence does not do.
+/// **The check happens before the handler.** An admitted request may still be in progress when the
+/// first request of a newer epoch arrives. A handler that must not be overtaken takes the [`Admission`]
+/// from the request's extensions and checks it again under the lock, or in the transaction, of its
+/// write. The [module](super) says what else a fence does not do.
 ///
 /// # Examples
 ///
@@ -49,7 +48,7 @@ use super::{ELECTION_HEADER, EPOCH_HEADER, Gate, Stale};
 /// let entries = Arc::new(Mutex::new(Vec::new()));
 /// let append = move |Extension(admission): Extension<Admission>, entry: String| async move {
 ///     let mut entries = entries.lock().unwrap();
-///     // Under the lock: whoever is admitted with a greater epoch writes after this.
+///     // Under the lock: a request with a greater epoch writes after this one.
 ///     if admission.check().is_err() {
 ///         return StatusCode::CONFLICT;
 ///     }
@@ -72,19 +71,20 @@ enum Gates {
     ByElection(Arc<BTreeMap<ElectionName, Arc<Gate>>>),
 }
 
-/// What to do with a request that has no epoch.
+/// What to do with a request without an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unmarked {
     /// Refuse it.
     #[default]
     Refuse,
-    /// Let it pass, unfenced: while senders are being taught to send their epochs.
+    /// Let it pass unfenced, while senders migrate.
     Allow,
 }
 
 impl FenceLayer {
-    /// A fence for one election: every epoch is checked at this gate, and the header
-    /// [`ELECTION_HEADER`] is not looked at.
+    /// A fence for one election: this gate checks every epoch, and the header [`ELECTION_HEADER`] is
+    /// ignored.
     #[must_use]
     pub fn new(gate: impl Into<Arc<Gate>>) -> Self {
         Self {
@@ -93,9 +93,9 @@ impl FenceLayer {
         }
     }
 
-    /// A fence for several elections, or for one whose name is to be checked: the header
-    /// [`ELECTION_HEADER`] names the gate. Elections are told beforehand, so that nobody can fill
-    /// the memory with names.
+    /// A fence for several elections, or for one whose name is checked: the header
+    /// [`ELECTION_HEADER`] names the gate. The elections are fixed, so that requests can't fill the
+    /// memory with names.
     #[must_use]
     pub fn by_election(gates: impl IntoIterator<Item = (ElectionName, Arc<Gate>)>) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl FenceLayer {
         }
     }
 
-    /// Does this with requests without an epoch; default [`Unmarked::Refuse`].
+    /// Sets what to do with requests without an epoch; default [`Unmarked::Refuse`].
     #[must_use]
     pub fn with_unmarked(self, unmarked: Unmarked) -> Self {
         Self { unmarked, ..self }
@@ -142,8 +142,8 @@ impl<S> Layer<S> for FenceLayer {
     }
 }
 
-/// That a request was admitted, and under which epoch: in the extensions of each request behind a
-/// [`FenceLayer`] that had one.
+/// The admission of a request: behind a [`FenceLayer`] it is in the extensions of each request with an
+/// epoch.
 #[derive(Clone, Debug)]
 pub struct Admission {
     epoch: Epoch,
@@ -151,18 +151,18 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The request's epoch, to keep with what it writes.
+    /// The request's epoch, to store with its data.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The epoch, if no greater one was admitted meanwhile. Ask while holding the lock that the
+    /// The epoch, if no greater one was admitted meanwhile. Call this while holding the lock that the
     /// write needs: then a newer leader's writes come after this one.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if a newer leader was here; write nothing.
+    /// [`Stale`] if a newer leader has sent a request; write nothing.
     pub fn check(&self) -> Result<Epoch, Stale> {
         self.gate.admit(self.epoch).map(|()| self.epoch)
     }
@@ -233,7 +233,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().kind.project() {
             KindProjection::Admitted { answer } => answer.poll(context),
-            // Nobody asks again for an answer that was given.
+            // A future is not polled after it is ready.
             KindProjection::Refused { answer } => answer
                 .take()
                 .map_or(Poll::Pending, |answer| Poll::Ready(Ok(answer))),
@@ -241,12 +241,12 @@ where
     }
 }
 
-/// The value of a header that may stand there once: of two, nobody knows which one counts.
+/// The value of a header that must not occur twice: two values are ambiguous.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Problem> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     if values.next().is_some() {
-        return Err(malformed(format!("the header {name} stands there twice")));
+        return Err(malformed(format!("the header {name} occurs twice")));
     }
     Ok(value)
 }
@@ -276,10 +276,14 @@ fn gate_of<'a>(
         .to_str()
         .ok()
         .and_then(|text| text.parse::<ElectionName>().ok())
-        .ok_or_else(|| malformed(format!("{ELECTION_HEADER} is {value:?}, which is no name")))?;
+        .ok_or_else(|| {
+            malformed(format!(
+                "{ELECTION_HEADER} is {value:?}, which is not a name"
+            ))
+        })?;
     gates.get(&election).ok_or_else(|| {
         malformed(format!(
-            "{ELECTION_HEADER} is {election}, which may not write here"
+            "{ELECTION_HEADER} is {election}, which has no gate here"
         ))
     })
 }
@@ -289,7 +293,7 @@ fn malformed(detail: String) -> Problem {
 }
 
 fn stale(stale: Stale) -> Problem {
-    tracing::warn!(epoch = %stale.refused, current = %stale.current, "a stale request was refused");
+    tracing::warn!(epoch = %stale.refused, current = %stale.current, "rejected a stale request");
     Problem {
         epoch: Some(stale.current.get()),
         ..Problem::new(Code::StaleEpoch, stale.to_string())
@@ -297,7 +301,7 @@ fn stale(stale: Stale) -> Problem {
 }
 
 fn answer<R: From<Vec<u8>>>(problem: &Problem) -> Response<R> {
-    // A problem is text and numbers, which always make JSON.
+    // A problem has text and numbers only, so this can't fail.
     let body = serde_json::to_vec(problem).unwrap_or_default();
     let mut response = Response::new(body.into());
     *response.status_mut() =

@@ -88,7 +88,7 @@ async fn a_stale_request_does_not_reach_the_service() {
 }
 
 #[tokio::test]
-async fn what_is_no_epoch_is_malformed_and_raises_nothing() {
+async fn a_malformed_epoch_is_refused_and_does_not_raise_the_gate() {
     let gate = Arc::new(Gate::new());
     let mut world = World::new(&FenceLayer::new(gate.clone()));
     let too_large = (Epoch::MAX.get() + 1).to_string();

@@ -1,4 +1,4 @@
-//! How old messages may become.
+//! Ages of messages.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ proptest! {
             time_ms: time_ms(there(told_at)),
             at: here(told_at + answer_takes),
         };
-        // Before the answer came, too: what waits is asked about again.
+        // Before the answer came, too: a message that waits is sent again.
         let good_until = clock.good_until(here(made), lifetime).time_ms;
         prop_assert!(good_until <= time_ms(there(made) + lifetime));
     }
@@ -50,6 +50,6 @@ fn a_message_after_a_quick_answer_is_good_for_nearly_all_of_its_lifetime() {
     assert_eq!(good(1_000), 70_500);
     // Five seconds later, with five milliseconds for the drift.
     assert_eq!(good(6_000), 75_495);
-    // Made a bit before the answer came.
+    // Made shortly before the answer came.
     assert!((70_400..70_500).contains(&good(950)));
 }

@@ -8,12 +8,12 @@ use tokio::net::{TcpListener, TcpStream};
 use super::listener::MAX_CONNECTIONS;
 use super::*;
 
-/// A relay that can swallow what goes over the connections that it has.
+/// A relay that can swallow the data on its connections.
 #[derive(Clone)]
 struct Relay {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// Connections up to this one are holes.
+    /// Connections up to this one swallow all data.
     hole_up_to: Arc<AtomicUsize>,
     swallowed: Arc<AtomicBool>,
 }
@@ -64,7 +64,7 @@ impl Relay {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_as_a_hint() {
+async fn a_refused_connection_gives_a_hint() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = gone.local_addr().unwrap();
     drop(gone);
@@ -77,7 +77,7 @@ async fn a_refused_connection_is_told_as_a_hint() {
 
 /// The end of a process closes its connections, and nothing else shows it so soon.
 #[tokio::test]
-async fn a_connection_that_ends_without_notice_is_told_as_a_hint() {
+async fn a_connection_that_ends_without_notice_gives_a_hint() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
     let (one, answers) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
     one.send(NodeId(2), pre_vote(1));
@@ -170,7 +170,7 @@ async fn an_old_connection_is_left_for_a_fresh_one() {
     };
     assert_eq!(connections_after(5).await, 1, "young ones are kept");
     time.send_modify(|time| *time = *time + Duration::from_secs(11));
-    // The first says good-bye on the old one.
+    // The first request announces the end of the old connection.
     assert_eq!(connections_after(2).await, 2);
     assert_eq!(connections_after(5).await, 2);
     assert!(
@@ -204,13 +204,13 @@ async fn a_member_that_has_started_anew_is_reached_within_one_message() {
     wait_until("the second", || one.counters().answered == 2).await;
 }
 
-/// So many that they would take all seats of a member, from somebody who has no key.
-async fn strangers_at(address: SocketAddr) -> Vec<TcpStream> {
-    let mut strangers = Vec::new();
+/// So many that they would take all connections of a member, from a caller without a key.
+async fn unauthenticated_at(address: SocketAddr) -> Vec<TcpStream> {
+    let mut unauthenticated = Vec::new();
     for _ in 0..MAX_CONNECTIONS + 50 {
-        strangers.push(TcpStream::connect(address).await.unwrap());
+        unauthenticated.push(TcpStream::connect(address).await.unwrap());
     }
-    strangers
+    unauthenticated
 }
 
 async fn is_closed(stream: &mut TcpStream) -> bool {
@@ -219,7 +219,7 @@ async fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn idle_connections_of_strangers_keep_no_member_out() {
+async fn idle_unauthenticated_connections_keep_no_member_out() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
     let hinted = Arc::new(AtomicBool::new(false));
     let hint = hinted.clone();
@@ -236,10 +236,13 @@ async fn idle_connections_of_strangers_keep_no_member_out() {
     let (one, _inbox) = PeerServer::start(one_with_two_at(relay.address)).unwrap();
     one.send(NodeId(2), pre_vote(1));
     wait_until("an answer before", || one.counters().answered == 1).await;
-    let mut strangers = strangers_at(address).await;
-    // The connection that member 1 has is left alone, and a member that is new gets one.
+    let mut unauthenticated = unauthenticated_at(address).await;
+    // The connection of member 1 is left alone, and a new member gets one.
     one.send(NodeId(2), pre_vote(2));
-    wait_until("an answer among strangers", || one.counters().answered == 2).await;
+    wait_until("an answer among unauthenticated", || {
+        one.counters().answered == 2
+    })
+    .await;
     assert_eq!(relay.connections(), 1);
     let mut three = setup(3);
     three.peers.insert(NodeId(2), at(address));
@@ -247,8 +250,8 @@ async fn idle_connections_of_strangers_keep_no_member_out() {
     three.send(NodeId(2), pre_vote(1));
     wait_until("an answer to a newcomer", || three.counters().answered == 1).await;
     assert_eq!(three.counters().failed, 0);
-    // The oldest have made room at once.
-    assert!(is_closed(&mut strangers[0]).await);
+    // The oldest have been closed at once.
+    assert!(is_closed(&mut unauthenticated[0]).await);
     assert!(!hinted.load(Ordering::SeqCst));
 }
 

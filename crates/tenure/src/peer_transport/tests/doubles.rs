@@ -2,15 +2,15 @@
 
 use super::*;
 
-async fn impostor(inbox: &mut Inbox) -> DuplicateMember {
+async fn duplicate(inbox: &mut Inbox) -> DuplicateMember {
     loop {
-        if let PeerEvent::Duplicate(impostor) = next(inbox).await {
-            return impostor;
+        if let PeerEvent::Duplicate(duplicate) = next(inbox).await {
+            return duplicate;
         }
     }
 }
 
-/// Two processes that say that they are member 1, of these starts, write to member 2 in turns.
+/// Two processes that claim to be member 1, of these starts, write to member 2 in turns.
 async fn two_of(incarnations: [u64; 2]) -> [Inbox; 2] {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     answering(inbox);
@@ -29,8 +29,8 @@ async fn two_of(incarnations: [u64; 2]) -> [Inbox; 2] {
         let refused = ["older_start", "runs_twice"].map(|code| counters.refused.get(code).copied());
         counters.taken + refused.into_iter().flatten().sum::<u64>()
     };
-    for (heard_of, (carrier, _)) in (1..).zip([&first, &second, &first]) {
-        carrier.send(NodeId(2), pre_vote(heard_of));
+    for (heard_of, (server, _)) in (1..).zip([&first, &second, &first]) {
+        server.send(NodeId(2), pre_vote(heard_of));
         wait_until("member 2 to hear of it", || heard() == heard_of).await;
     }
     // Answers to the second message of each would come now.
@@ -38,8 +38,8 @@ async fn two_of(incarnations: [u64; 2]) -> [Inbox; 2] {
     [first.1, second.1]
 }
 
-/// Its carrier is gone, so its inbox ends.
-async fn is_told_nothing(inbox: &mut Inbox) -> bool {
+/// Its server is gone, so its inbox ends.
+async fn learns_nothing(inbox: &mut Inbox) -> bool {
     while let Some(event) = tokio::time::timeout(PATIENCE, inbox.recv()).await.unwrap() {
         if matches!(event, PeerEvent::Duplicate(_)) {
             return false;
@@ -51,28 +51,28 @@ async fn is_told_nothing(inbox: &mut Inbox) -> bool {
 #[tokio::test]
 async fn the_older_of_two_processes_with_one_number_is_told() {
     let [mut older, mut newer] = two_of([5, 6]).await;
-    let told = impostor(&mut older).await;
-    assert_eq!(told.seen_by, NodeId(2));
+    let report = duplicate(&mut older).await;
+    assert_eq!(report.seen_by, NodeId(2));
     assert!(
-        told.detail.contains("start 5 of member 1"),
+        report.detail.contains("start 5 of member 1"),
         "{}",
-        told.detail
+        report.detail
     );
-    assert!(is_told_nothing(&mut newer).await);
+    assert!(learns_nothing(&mut newer).await);
 }
 
 #[tokio::test]
 async fn both_of_two_processes_with_one_copied_state_are_told() {
     let [mut first, mut second] = two_of([5, 5]).await;
     for inbox in [&mut first, &mut second] {
-        let told = impostor(inbox).await.to_string();
+        let report = duplicate(inbox).await.to_string();
         let words = [
             "member 2",
             "two processes",
             "start 5 of member 1",
             "stop one",
         ];
-        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        assert!(words.iter().all(|word| report.contains(word)), "{report}");
     }
 }
 
@@ -101,17 +101,17 @@ async fn an_answer_of_a_process_that_was_replaced_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_process_with_my_own_number_at_my_door_is_reported() {
+async fn a_process_with_this_members_number_is_reported() {
     let (one, mut inbox) = PeerServer::start(setup(1)).unwrap();
     // It takes this member for member 2.
     let (double, _inbox) = PeerServer::start(one_with_two_at(listening_on(&one))).unwrap();
     double.send(NodeId(2), pre_vote(1));
-    assert_eq!(impostor(&mut inbox).await.seen_by, NodeId(1));
+    assert_eq!(duplicate(&mut inbox).await.seen_by, NodeId(1));
     assert_eq!(one.counters().refused["runs_twice"], 1);
 }
 
 #[tokio::test]
-async fn an_address_that_leads_back_to_myself_is_no_double() {
+async fn an_address_that_leads_back_to_this_member_is_no_duplicate() {
     // The port is known only once it is taken.
     let (one, _inbox) = PeerServer::start(setup(1)).unwrap();
     let address = listening_on(&one);

@@ -1,4 +1,4 @@
-//! The folder with what a member must not forget.
+//! The state directory of a member.
 
 use std::fs;
 use std::path::Path;
@@ -19,11 +19,11 @@ fn record(epoch: u64) -> HardState {
         highest: Epoch::new(epoch),
         voted: Some(NodeId(3)),
         promised_ms: Some(15_000),
-        obeyed: None,
+        accepted: None,
     }
 }
 
-/// A folder with a record.
+/// A directory with a record.
 fn written(epoch: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path())
@@ -35,7 +35,7 @@ fn written(epoch: u64) -> TempDir {
 }
 
 #[test]
-fn what_was_written_last_is_there_at_the_next_start() {
+fn the_last_record_is_there_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made/when/needed");
     let mut opened = open(&path).unwrap();
@@ -49,7 +49,7 @@ fn what_was_written_last_is_there_at_the_next_start() {
 }
 
 #[test]
-fn members_that_were_set_up_in_another_way_before_are_noticed() {
+fn changed_settings_of_the_group_are_noticed() {
     let folder = written(1);
     let members = [1, 2].map(|id| Member {
         id: NodeId(id),
@@ -64,13 +64,13 @@ fn members_that_were_set_up_in_another_way_before_are_noticed() {
 }
 
 #[test]
-fn a_record_that_should_be_there_and_is_not_is_refused() {
+fn a_missing_record_is_an_error() {
     let folder = written(1);
     fs::remove_file(folder.path().join("record")).unwrap();
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, StateError::Missing { .. }), "{error}");
     assert!(error.to_string().contains("record is missing"), "{error}");
-    // Not even what a write that was cut short has left passes for it.
+    // Not even the rest of an interrupted write counts as a record.
     fs::write(folder.path().join("record.new"), "tenure-member 1").unwrap();
     assert!(matches!(
         open(folder.path()),
@@ -163,11 +163,11 @@ fn a_folder_in_use_and_a_file_in_its_place_are_refused() {
     assert!(open(folder.path()).is_ok());
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(open(&file), Err(StateError::NotAFolder { .. })));
+    assert!(matches!(open(&file), Err(StateError::NotADirectory { .. })));
 }
 
 #[test]
-fn nobody_else_can_read_what_is_kept() {
+fn only_the_owner_can_read_the_state() {
     use std::os::unix::fs::PermissionsExt;
     let folder = written(1);
     for entry in fs::read_dir(folder.path()).unwrap() {

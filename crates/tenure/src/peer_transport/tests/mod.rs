@@ -1,11 +1,11 @@
-//! The carrier over real sockets, and the state file on a real disk.
+//! The server over real sockets, and the state file on a real disk.
 
 mod ages;
 mod connections;
 mod doubles;
 mod folders;
+mod macs;
 mod refusals;
-mod seals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn fingerprint_of(settings: &GroupSettings) -> Fingerprint {
     Fingerprint::of(settings, &detection)
 }
 
-/// A member that listens, and whose peers are nowhere until a test says where.
+/// A member that listens. Its peers have no address until a test sets one.
 fn setup(me: u32) -> Setup {
     let nowhere: Url = "http://127.0.0.1:1".parse().unwrap();
     let peers = [1, 2, 3].map(NodeId).into_iter();
@@ -79,8 +79,8 @@ fn at(address: SocketAddr) -> Url {
     format!("http://{address}").parse().unwrap()
 }
 
-fn listening_on(carrier: &PeerServer) -> SocketAddr {
-    carrier.listening_on().unwrap()
+fn listening_on(server: &PeerServer) -> SocketAddr {
+    server.listening_on().unwrap()
 }
 
 /// Member 1, with member 2 at this address.
@@ -91,13 +91,9 @@ fn one_with_two_at(address: SocketAddr) -> Setup {
 }
 
 fn manual_clock() -> (Clock, watch::Sender<Instant>) {
-    let time = watch::Sender::new(Instant::default() + Duration::from_secs(1_000));
-    let done = watch::Sender::new(Instant::default());
-    let clock = Clock::Manual(ManualClock {
-        time: time.clone(),
-        done,
-    });
-    (clock, time)
+    let clock = ManualClock::start();
+    let time = clock.time.clone();
+    (Clock::Manual(clock), time)
 }
 
 fn pre_vote(round: u64) -> Payload {
@@ -111,10 +107,10 @@ fn ack(epoch: u64) -> Payload {
 
 async fn next(inbox: &mut Inbox) -> PeerEvent {
     let event = tokio::time::timeout(PATIENCE, inbox.recv()).await;
-    event.expect("an event in time").expect("a carrier")
+    event.expect("an event in time").expect("a server")
 }
 
-async fn next_message(inbox: &mut Inbox) -> Incoming {
+async fn next_message(inbox: &mut Inbox) -> IncomingMessage {
     loop {
         if let PeerEvent::Message(message) = next(inbox).await {
             return message;
@@ -124,7 +120,7 @@ async fn next_message(inbox: &mut Inbox) -> Incoming {
 
 /// Replies to a request, whose sender still waits for it. A message that came in a response has no
 /// reply.
-fn reply(message: Incoming, payloads: Vec<Payload>) {
+fn reply(message: IncomingMessage, payloads: Vec<Payload>) {
     if let Some(reply) = message.reply {
         assert_eq!(reply.send(payloads), []);
     }
@@ -152,8 +148,8 @@ async fn wait_until(what: &str, is_true: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_is_answered_at_once_rides_in_the_response() {
-    // Member 2 has no way to member 1 but that.
+async fn an_answer_in_the_same_turn_is_in_the_response() {
+    // The response is the only way from member 2 to member 1.
     let (two, mut inbox_of_two) = PeerServer::start(setup(2)).unwrap();
     let (one, mut inbox_of_one) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
     one.send(NodeId(2), pre_vote(1));
@@ -173,7 +169,7 @@ async fn what_is_answered_at_once_rides_in_the_response() {
 }
 
 #[tokio::test]
-async fn what_is_answered_later_goes_as_a_message_of_its_own() {
+async fn a_message_that_came_in_a_response_has_no_reply() {
     let (one, mut inbox_of_one) = PeerServer::start(setup(1)).unwrap();
     let mut two = setup(2);
     two.peers.insert(NodeId(1), at(listening_on(&one)));
@@ -231,7 +227,7 @@ async fn without_keys_messages_go_through_and_a_key_on_one_side_refuses() {
 }
 
 #[tokio::test]
-async fn a_message_that_lay_too_long_is_not_handed_out() {
+async fn a_message_that_has_waited_for_too_long_is_not_handed_out() {
     let (clock, time) = manual_clock();
     let two = Setup {
         clock: clock.clone(),
@@ -251,8 +247,8 @@ async fn a_message_that_lay_too_long_is_not_handed_out() {
 }
 
 #[tokio::test]
-async fn of_two_messages_of_a_kind_that_wait_the_newer_one_is_sent() {
-    // Nobody takes anything from this socket, so the first message keeps the line busy.
+async fn a_newer_message_replaces_a_waiting_one_of_its_kind() {
+    // Nothing reads from this socket, so the first message keeps the connection busy.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let one = one_with_two_at(silent.local_addr().unwrap());
     let (one, _inbox) = PeerServer::start(one).unwrap();
@@ -267,7 +263,7 @@ async fn of_two_messages_of_a_kind_that_wait_the_newer_one_is_sent() {
 }
 
 #[tokio::test]
-async fn the_status_says_what_the_driver_published_and_the_counters() {
+async fn the_status_route_shows_the_published_status_and_the_counters() {
     let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
     two.publish(Status {
         role: "following".into(),
@@ -315,7 +311,7 @@ async fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_must_be_set_alike_shows_in_the_fingerprint() {
+fn settings_that_must_be_alike_are_in_the_fingerprint() {
     assert_eq!(fingerprint(1), fingerprint(2));
     let of = |priorities: [u32; 3], guarantee| {
         let members = (1..).zip(priorities).map(|(id, priority)| Member {

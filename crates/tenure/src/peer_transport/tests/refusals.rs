@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::peer_transport::mac::SEAL_HEADER;
+use crate::peer_transport::mac::MAC_HEADER;
 
-/// Someone with the key who writes to member 2 by hand.
+/// A caller with the key that writes to member 2 by hand.
 pub(super) struct Writer {
     http: reqwest::Client,
     pub(super) url: String,
@@ -14,9 +14,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn to(carrier: &PeerServer) -> Self {
+    pub(super) fn to(server: &PeerServer) -> Self {
         let path = "/v1/peers/billing/message".to_owned();
-        let base = at(listening_on(carrier));
+        let base = at(listening_on(server));
         Self {
             http: reqwest::Client::new(),
             url: format!("{}{}", base.as_str().trim_end_matches('/'), path),
@@ -25,24 +25,24 @@ impl Writer {
         }
     }
 
-    pub(super) fn seal_of(&self, body: &[u8]) -> String {
+    pub(super) fn mac_of(&self, body: &[u8]) -> String {
         self.mac.of_request(&self.path, body).unwrap()
     }
 
-    pub(super) async fn post(&self, body: Vec<u8>, seals: &[&str]) -> (u16, Value) {
+    pub(super) async fn post(&self, body: Vec<u8>, macs: &[&str]) -> (u16, Value) {
         let mut request = self.http.post(&self.url).body(body);
-        for seal in seals {
-            request = request.header(SEAL_HEADER, *seal);
+        for mac in macs {
+            request = request.header(MAC_HEADER, *mac);
         }
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();
         (status, response.json().await.unwrap())
     }
 
-    pub(super) async fn say(&self, message: &Value) -> (u16, Value) {
+    pub(super) async fn send(&self, message: &Value) -> (u16, Value) {
         let body = message.to_string().into_bytes();
-        let seal = self.seal_of(&body);
-        self.post(body, &[&seal]).await
+        let mac = self.mac_of(&body);
+        self.post(body, &[&mac]).await
     }
 
     /// A message of member 1 that is good for some seconds.
@@ -50,9 +50,9 @@ impl Writer {
         let mut message = json!({
             "version": 1, "cluster": "billing", "config": fingerprint(1).hash(),
             "from": 1, "incarnation": 3, "instance": 77, "to": 2, "number": 5, "good_until": null,
-            "payload": {"election": {"guard": {"pre_vote": {"round": 1}}}},
+            "payload": {"election": {"quorum": {"pre_vote": {"round": 1}}}},
         });
-        let (status, problem) = self.say(&message).await;
+        let (status, problem) = self.send(&message).await;
         assert_eq!(
             (status, &problem["code"]),
             (409, &"late".into()),
@@ -86,7 +86,7 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
         message.as_object_mut().unwrap().remove(field);
         message
     };
-    let round = "/payload/election/guard/pre_vote";
+    let round = "/payload/election/quorum/pre_vote";
     let extra = |path: &str| {
         let mut message = good.clone();
         message.pointer_mut(path).unwrap()["extra"] = 1.into();
@@ -127,7 +127,7 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
             "late",
         ),
     ] {
-        let (got, problem) = writer.say(&message).await;
+        let (got, problem) = writer.send(&message).await;
         assert_eq!(
             (got, &problem["code"]),
             (status, &code.into()),
@@ -139,14 +139,14 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
         *before.refused.entry(code.into()).or_default() += 1;
         assert_eq!(two.counters(), before, "{message}");
     }
-    // None of them was heard, and none of them stands in the way of a good one.
+    // None of them was admitted, and none of them gets in the way of a good one.
     let idle = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
     assert!(idle.is_err(), "{idle:?}");
     let taken = async {
         let message = next_message(&mut inbox).await;
         reply(message, Vec::new());
     };
-    let ((status, answer), ()) = tokio::join!(writer.say(&good), taken);
+    let ((status, answer), ()) = tokio::join!(writer.send(&good), taken);
     assert_eq!((status, &answer["payloads"]), (200, &json!([])));
     assert_eq!(two.counters().taken, 1);
 }
@@ -179,10 +179,10 @@ async fn a_message_is_taken_once_and_none_older_than_it() {
         (with(&numbered(4, 1), "/instance", 79), None),
         (numbered(3, 9), Some("older_start")),
         (with(&numbered(4, 1), "/instance", 79), Some("replayed")),
-        // Others count by themselves.
+        // Other members count by themselves.
         (with(&numbered(1, 1), "/from", 3), None),
     ] {
-        let (_, answer) = writer.say(&message).await;
+        let (_, answer) = writer.send(&message).await;
         assert_eq!(answer["code"].as_str(), expected, "{message}: {answer}");
     }
     let refused = two.counters().refused;
@@ -192,12 +192,12 @@ async fn a_message_is_taken_once_and_none_older_than_it() {
 }
 
 #[tokio::test]
-async fn a_recording_is_worth_nothing_to_the_next_process() {
+async fn the_next_process_refuses_a_recorded_message() {
     let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
     let recorded = Writer::to(&two).good().await;
     drop(two);
     let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
-    let (_, problem) = Writer::to(&two).say(&recorded).await;
+    let (_, problem) = Writer::to(&two).send(&recorded).await;
     assert_eq!(problem["code"], "late");
 }
 
@@ -222,9 +222,9 @@ async fn a_message_that_the_driver_can_t_take_is_refused_and_may_come_again() {
     let writer = Writer::to(&two);
     let good = writer.good().await;
     drop(inbox);
-    let (status, problem) = writer.say(&good).await;
+    let (status, problem) = writer.send(&good).await;
     assert_eq!((status, &problem["code"]), (503, &"unavailable".into()));
-    let (_, problem) = writer.say(&good).await;
+    let (_, problem) = writer.send(&good).await;
     assert_eq!(
         problem["code"], "unavailable",
         "it was not taken the first time"

@@ -28,7 +28,9 @@ use super::strategy_io::{NO_SUCH_MEMBER, StrategyIo};
 use crate::config::Config;
 use crate::leadership::ProclaimError;
 use crate::observe::Observed;
-use crate::peer_transport::{Incoming, LeaderMetadata, Payload, PeerEvent, PeerTransport, Status};
+use crate::peer_transport::{
+    IncomingMessage, LeaderMetadata, Payload, PeerEvent, PeerTransport, Status,
+};
 use crate::random::OsRandom;
 
 use metadata::Metadata;
@@ -185,7 +187,7 @@ impl<M: PeerMachine> Peers<M> {
         }
     }
 
-    fn handle_message(&mut self, now: Instant, incoming: Incoming) {
+    fn handle_message(&mut self, now: Instant, incoming: IncomingMessage) {
         let (from, incarnation) = (incoming.from, incoming.incarnation);
         if let Some(reply) = incoming.reply {
             let of_election = matches!(incoming.payload, Payload::Election(_));
@@ -343,7 +345,7 @@ impl<M: PeerMachine> Peers<M> {
 
     /// Executes an output of the detector; whether there was one.
     fn execute_detector(&mut self, now: Instant) -> bool {
-        let candidacy = if self.machine.node().stands(now) {
+        let candidacy = if self.machine.node().is_candidate(now) {
             Candidacy::Candidate
         } else {
             Candidacy::NonCandidate

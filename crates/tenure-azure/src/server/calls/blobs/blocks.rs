@@ -28,22 +28,22 @@ use crate::server::headers::{invalid, metadata, text};
 use crate::server::xml::Xml;
 use tenure_server::AccessEffect;
 
-/// Most bytes of a block list: as many as the most ids of the greatest length need.
+/// Most bytes of a block list: enough for the most ids of the greatest length.
 const MAX_LIST_BYTES: usize = MAX_BLOCKS * 128;
 
-/// Most bytes of a block's id before they are written in base64.
+/// Most bytes of a block's id before base64.
 const MAX_ID: usize = 64;
 
-/// Where a block list finds a block.
+/// The place where a block list finds a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Committed,
     Uncommitted,
-    /// Among the uncommitted blocks, and then among the others.
+    /// Among the uncommitted blocks, then among the committed ones.
     Latest,
 }
 
-/// "Put Block". The blob does not change by it.
+/// "Put Block". The blob does not change.
 pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Response> {
     let id = block_id(&call)?;
     if !Conditions::of(&call.headers)?.is_none() {
@@ -54,7 +54,7 @@ pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Res
         return Err(invalid("content-length", "a block has at least one byte"));
     }
     check_md5(text(&call.headers, "content-md5")?, &sent)?;
-    // Under the lock, so that a block of an old holder never replaces one of a new holder.
+    // Under the lock: a block of an old holder never replaces one of a new holder.
     let blobs = &call.service.blobs;
     let _lock = blobs.write_lock().await;
     check_type(call.known_blob()?.as_deref())?;
@@ -74,7 +74,7 @@ pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Resul
     let parts = Parts {
         conditions: Conditions::of(headers)?,
         metadata: metadata(headers)?,
-        // The other headers of content are those of the list.
+        // The other content headers are those of the list.
         content: content_headers(headers)?,
     };
     let sent = read(&call, body, MAX_LIST_BYTES).await?;
@@ -179,7 +179,7 @@ fn committed(blob: &Blob) -> BTreeMap<&str, Bytes> {
     let mut first = 0;
     let mut found = BTreeMap::new();
     for block in blob.blocks.iter() {
-        // Only a block list makes such a body, so the lengths add up.
+        // Only a block list makes such a body, so the lengths match.
         let range = first..first + block.len;
         first = range.end;
         found.insert(block.id.as_str(), bytes.slice(range));
@@ -208,7 +208,7 @@ fn assemble(
         let bytes = find(*source, id).ok_or_else(|| {
             INVALID_BLOCK_LIST.because(format!("there is no block {id:.100} to take"))
         })?;
-        // Before anything is copied: a block may stand there more than once.
+        // Before the copy: a block may be in the list more than once.
         len += bytes.len();
         if len > most {
             return Err(too_large(format!("more than {most}"), most));

@@ -28,7 +28,7 @@ pub(in crate::server) use self::blocks::{block_list, put_block, put_block_list};
 pub(in crate::server) use self::read::{get, properties};
 pub(in crate::server) use self::write::{delete, put, set_metadata, set_properties};
 
-/// What is told with a body: the header of an answer, and what stands before it when it is set.
+/// The content headers of responses. Requests set them with the prefix `x-ms-blob-`.
 const CONTENT: [&str; 6] = [
     "content-type",
     "content-encoding",
@@ -38,7 +38,7 @@ const CONTENT: [&str; 6] = [
     "cache-control",
 ];
 
-/// What is said of the blob's body by `x-ms-blob-*`.
+/// The content headers in `x-ms-blob-*`.
 fn content_headers(headers: &HeaderMap) -> Result<ContentHeaders> {
     let mut content = ContentHeaders::default();
     for name in CONTENT {
@@ -51,11 +51,11 @@ fn content_headers(headers: &HeaderMap) -> Result<ContentHeaders> {
 
 fn too_large(size: impl std::fmt::Display, most: usize) -> Error {
     REQUEST_BODY_TOO_LARGE.because(format!(
-        "it would have {size} bytes, at most {most} are taken"
+        "it would have {size} bytes, at most {most} are allowed"
     ))
 }
 
-/// The body is the one that was hashed, if one was.
+/// Checks the body against the hash of the client, if there is one.
 fn check_md5(said: Option<&str>, body: &Bytes) -> Result<()> {
     let Some(said) = said else {
         return Ok(());
@@ -67,7 +67,7 @@ fn check_md5(said: Option<&str>, body: &Bytes) -> Result<()> {
     }
 }
 
-/// The whole body, if it is small enough and comes in time.
+/// Reads the whole body, if it is small enough and comes in time.
 pub(in crate::server) async fn read(call: &Call, body: Stream, most: usize) -> Result<Bytes> {
     let size = body.size_hint();
     if size.exact().is_none() {
@@ -78,7 +78,7 @@ pub(in crate::server) async fn read(call: &Call, body: Stream, most: usize) -> R
     }
     let time = call.service.store.limits().request_time;
     match tokio::time::timeout(time, to_bytes(body, most)).await {
-        // A part of the connection's buffer would keep all of it.
+        // A slice would keep the whole buffer of the connection in memory.
         Ok(Ok(body)) => Ok(Bytes::copy_from_slice(&body)),
         Ok(Err(error))
             if error
@@ -87,13 +87,13 @@ pub(in crate::server) async fn read(call: &Call, body: Stream, most: usize) -> R
         {
             Err(too_large(format!("more than {most}"), most))
         }
-        // The client will hardly hear of it.
+        // The client probably does not get this response.
         Ok(Err(_)) | Err(_) => Err(OPERATION_TIMED_OUT.into()),
     }
 }
 
 impl Call {
-    /// The blob as it is; its container must be there.
+    /// The blob, if it exists; its container must exist.
     pub(super) fn known_blob(&self) -> Result<Option<Arc<Blob>>> {
         let catalog = self.service.blobs.catalog();
         let container = catalog.container(&self.account, self.container());
@@ -114,7 +114,7 @@ impl Call {
 }
 
 impl Body {
-    /// Its type in the service's words.
+    /// Its type as a name of the service.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Block(_) => "BlockBlob",

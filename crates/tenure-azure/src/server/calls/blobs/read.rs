@@ -23,10 +23,10 @@ use tenure_server::{AccessEffect, LeaseSnapshot};
 
 const HASHED: &str = "x-ms-range-get-content-md5";
 
-/// Most bytes of a range whose hash is told: the service's limit.
+/// Most bytes of a range with a hash: the service's limit.
 const MAX_HASHED: u64 = 4 << 20;
 
-/// What a service SAS may say in their place.
+/// The parameters of a service SAS that override content headers.
 const OVERRIDES: [(&str, &str); 5] = [
     ("rscc", "cache-control"),
     ("rscd", "content-disposition"),
@@ -63,7 +63,7 @@ pub(in crate::server) async fn get(call: Call) -> Result<Response> {
         if let Ok(range) = HeaderValue::try_from(range) {
             headers.insert(header::CONTENT_RANGE, range);
         }
-        // That of the whole is not the part's.
+        // The hash of the blob is not that of the range.
         if let Some(md5) = headers.remove("content-md5") {
             headers.insert(HeaderName::from_static("x-ms-blob-content-md5"), md5);
         }
@@ -119,7 +119,7 @@ fn described(call: &Call, blob: &Blob, snapshot: LeaseSnapshot) -> Response {
         }
     }
     if matches!(call.grant, Grant::Service { .. }) {
-        // They are signed with the rest of it.
+        // They are part of the signature.
         for (parameter, name) in OVERRIDES {
             if let Some(value) = call.query.get(parameter) {
                 insert(headers, name, value);
@@ -139,7 +139,7 @@ fn described(call: &Call, blob: &Blob, snapshot: LeaseSnapshot) -> Response {
     response
 }
 
-/// Whether the answer is to have the MD5 hash of the range.
+/// Whether the response must have the MD5 hash of the range.
 fn asks_for_hash(headers: &HeaderMap) -> Result<bool> {
     let other = "x-ms-range-get-content-crc64";
     if headers.contains_key(other) {
@@ -169,7 +169,7 @@ fn range(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>> {
             "" => None,
             last => Some(last.parse::<u64>().ok().filter(|last| *last >= first)?),
         };
-        // So that one more never overflows.
+        // The end is one more and must not overflow.
         Some((first, last.map(|last| last.min(u64::MAX - 1))))
     };
     match parsed() {

@@ -19,7 +19,7 @@ use crate::server::error::{BLOB_ALREADY_EXISTS, BLOB_NOT_FOUND, Result, UNSUPPOR
 use crate::server::headers::{Metadata, given, invalid, metadata, required, text};
 use tenure_server::AccessEffect;
 
-/// What tells of a write whether the service has encrypted it.
+/// The header that says whether the service encrypted a write.
 pub(super) const WRITTEN: &str = "x-ms-request-server-encrypted";
 
 const DEFAULT_TYPE: &str = "application/octet-stream";
@@ -31,7 +31,7 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
     let metadata = metadata(headers)?;
     let mut content = content_headers(headers)?;
     for name in CONTENT {
-        // What was not said of the blob was perhaps said of the body.
+        // A content header of the request counts if there is none of the blob.
         if let (false, Some(value)) = (content.0.contains_key(name), text(headers, name)?) {
             content.0.insert(name.into(), value.into());
         }
@@ -39,9 +39,9 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
     let kind = required(headers, "x-ms-blob-type")?.to_owned();
     let sent = read(&call, body, call.service.max_blob_bytes).await?;
     let md5 = match kind.as_str() {
-        // What is kept of a blob goes before what was said of the body.
+        // A content header of the blob has precedence over one of the request.
         "BlockBlob" => content.0.get("content-md5").map(String::as_str),
-        // It is made without a body, and what is kept is about what will be written.
+        // A page blob is created without a body: the headers describe later writes.
         _ => text(headers, "content-md5")?,
     };
     check_md5(md5, &sent)?;
@@ -64,15 +64,15 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
     commit(&call, parts, |_| Ok((body, Arc::default()))).await
 }
 
-/// What a write makes of a blob apart from its bytes, and on which conditions.
+/// A write of a blob apart from its bytes, with its conditions.
 pub(super) struct Parts {
     pub(super) content: ContentHeaders,
     pub(super) metadata: Metadata,
     pub(super) conditions: Conditions,
 }
 
-/// Writes the whole blob, for "Put Blob" and "Put Block List". Once it may be written, `body` makes its
-/// bytes from the blob as it is.
+/// Writes the whole blob, for "Put Blob" and "Put Block List". After all checks `body` makes its bytes from
+/// the existing blob.
 pub(super) async fn commit(
     call: &Call,
     parts: Parts,
@@ -100,7 +100,7 @@ pub(super) async fn commit(
         None => conditions.check_absent()?,
     }
     // The service checks the lease before it checks that the blob is new, and the holder of the lease may
-    // write a blob that is there.
+    // write an existing blob.
     call.check_blob_access(BlobAccess::Write, AccessEffect::Keep)
         .await?;
     let is_holder = given(&call.headers, "x-ms-lease-id")?.is_some();
@@ -108,14 +108,14 @@ pub(super) async fn commit(
         return Err(BLOB_ALREADY_EXISTS.into());
     }
     if is_there {
-        // To create is not to overwrite.
+        // A permission to create does not allow an overwrite.
         call.grant.check(Need {
             kind: Kind::Object,
             one_of: "w",
         })?;
     }
     let (body, blocks) = body(known.as_deref())?;
-    // Not before: a refused write leaves an expired lease to its last holder.
+    // Only now: after a refused write the last holder can still renew an expired lease.
     call.check_blob_access(BlobAccess::Write, AccessEffect::EndIfOver)
         .await?;
     let blob = |stamp| Blob {
@@ -133,7 +133,7 @@ pub(super) async fn commit(
     Ok(response)
 }
 
-/// "Set Blob Metadata": all of them at once.
+/// "Set Blob Metadata": replaces all of them.
 pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
     let metadata = metadata(&call.headers)?;
     let mut response = alter(&call, |blob| Blob { metadata, ..blob }).await?;
@@ -141,7 +141,7 @@ pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
     Ok(response)
 }
 
-/// "Set Blob Properties": all content headers at once.
+/// "Set Blob Properties": replaces all content headers.
 pub(in crate::server) async fn set_properties(call: Call) -> Result<Response> {
     for name in ["x-ms-blob-content-length", "x-ms-sequence-number-action"] {
         if call.headers.contains_key(name) {
@@ -152,8 +152,8 @@ pub(in crate::server) async fn set_properties(call: Call) -> Result<Response> {
     alter(&call, |blob| Blob { content, ..blob }).await
 }
 
-/// "Delete Blob". Its lease ends before it is gone: if the store's process ends in between, there is a
-/// blob without a lease, and not a lease without a blob.
+/// "Delete Blob". Its lease is deleted first: if the process of the store ends in between, there is a blob
+/// without a lease, but no lease without a blob.
 pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
     let conditions = Conditions::of(&call.headers)?;
     if text(&call.headers, "x-ms-delete-snapshots")?.is_some_and(|what| what == "only") {

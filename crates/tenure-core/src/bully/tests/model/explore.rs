@@ -18,10 +18,10 @@ use super::*;
 
 pub(super) struct Report {
     pub(super) states: usize,
-    /// How many states break the agreement, and how the shortest way to one goes.
+    /// How many states break the agreement, and the shortest way to one.
     pub(super) disagreeing: usize,
     pub(super) to_disagreement: Option<String>,
-    /// In how many states more than one leads, and how the shortest way to one goes.
+    /// In how many states more than one member leads, and the shortest way to one.
     pub(super) doubled: usize,
     pub(super) to_double: Option<String>,
     /// From how many states no leader can be elected any more.

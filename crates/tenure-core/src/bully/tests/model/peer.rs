@@ -40,9 +40,9 @@ impl PeerCandidate {
         }
     }
 
-    /// Does what it says: the disk writes at once, a task ends at once, and it campaigns for ever.
-    /// True if it asks the detector anew.
-    pub(super) fn obey(
+    /// Executes its outputs: the disk writes at once, a task ends at once, and it campaigns for
+    /// ever. True if it asks the detector anew.
+    pub(super) fn execute(
         &mut self,
         durable: &mut HardState,
         said: &mut Vec<(NodeId, PeerMessage)>,
@@ -60,10 +60,10 @@ impl PeerCandidate {
                 _ => {}
             }
         }
-        self.base.seen = None;
+        self.state.seen = None;
         self.watched = None;
-        self.base.record.highest = None;
-        if let Some(term) = &mut self.base.term {
+        self.state.record.highest = None;
+        if let Some(term) = &mut self.state.term {
             term.forget_epoch(nothing());
         }
         let machine = self.best_effort();
@@ -72,7 +72,7 @@ impl PeerCandidate {
             Status::Following { epoch } | Status::Leading { epoch } => *epoch = nothing(),
             _ => {}
         }
-        machine.look_at = now();
+        machine.tick_at = now();
         core::mem::take(&mut machine.round) > 0
     }
 }
@@ -93,7 +93,7 @@ impl Peer {
         self.0.handle_message(now(), input, &mut Constant);
     }
 
-    pub(super) fn look(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.0.handle_timeout(now(), &mut Constant);
     }
 

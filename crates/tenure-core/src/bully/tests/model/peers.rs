@@ -1,4 +1,4 @@
-//! Members without a quorum, in an environment that does what it may.
+//! Members without a quorum, in an environment that does all that it may.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use super::peer::{Peer, now, without_epoch};
 use super::*;
 use crate::bully::best_effort::Status;
 
-/// When a failure detector may say that a member is down which is.
+/// When a failure detector may report a member down that is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detection {
     /// When no message is under way anywhere: the papers' assumption, T_o much longer than T_m.
@@ -18,7 +18,7 @@ pub(super) enum Detection {
     AfterItsMessages,
 }
 
-/// What may go wrong, and how often.
+/// The faults, and how often they happen.
 #[derive(Clone, Debug)]
 pub(super) struct Environment {
     pub(super) members: u32,
@@ -29,16 +29,16 @@ pub(super) struct Environment {
     /// Messages that are lost, and those that come twice.
     pub(super) losses: u8,
     pub(super) repeats: u8,
-    /// How often a detector says of a member that is up that it is down.
+    /// How often a detector reports a member down that is up.
     pub(super) mistakes: u8,
     /// Whether messages of one member to another one keep their order.
     pub(super) fifo: bool,
     pub(super) detection: Detection,
     /// Whether a verdict may arrive long after it was made.
     pub(super) lag: bool,
-    /// Whether timers fire while what they said the last time is still under way.
+    /// Whether timers fire while the messages of the last time are still under way.
     pub(super) hasty: bool,
-    /// Whether everybody has only just started, or follows the best one.
+    /// Whether all members have only just started, or follow the best one.
     pub(super) cold: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct State {
     peers: Vec<Option<Peer>>,
     durable: Vec<HardState>,
     net: BTreeMap<(NodeId, NodeId), Vec<PeerMessage>>,
-    /// Verdicts under way: who is to hear that who is down.
+    /// Verdicts under way: the asker, and the member that is down.
     late: BTreeSet<(NodeId, NodeId)>,
     crashes: u8,
     restarts: u8,
@@ -118,7 +118,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// How many messages are under way from one member to another one at most.
+/// Most messages under way from one member to another one.
 const CAPACITY: usize = 3;
 
 const fn place(id: NodeId) -> usize {
@@ -152,7 +152,7 @@ impl State {
         });
     }
 
-    /// Lets one peer act; what it says is under way then.
+    /// Lets one peer act; its messages are under way then.
     fn act(&mut self, environment: &Environment, id: NodeId, act: impl FnOnce(&mut Peer)) {
         for (to, message) in self.act_only(id, act) {
             self.send(environment, id, to, message);
@@ -165,7 +165,7 @@ impl State {
         };
         act(peer);
         let mut said = Vec::new();
-        if peer.0.obey(&mut self.durable[place(id)], &mut said) {
+        if peer.0.execute(&mut self.durable[place(id)], &mut said) {
             self.late.retain(|&(asker, _)| asker != id);
         }
         said
@@ -173,8 +173,8 @@ impl State {
 
     fn send(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: PeerMessage) {
         let way = self.net.entry((from, to)).or_default();
-        // The same once more says nothing new while the first one is under way. A way that is full
-        // loses what comes; it is said again.
+        // The same message again adds nothing while the first one is under way. A full channel
+        // loses a message; it is sent again.
         let message = without_epoch(message);
         if !way.contains(&message) && way.len() < CAPACITY {
             way.push(message);
@@ -217,7 +217,7 @@ impl State {
         peers.filter_map(|(i, peer)| Some((NodeId(i as u32 + 1), peer.as_ref()?)))
     }
 
-    /// SLE1: all who have a leader have the same one.
+    /// SLE1: all members that have a leader have the same one.
     pub(super) fn agrees(&self) -> bool {
         let mut leaders = self.live().filter_map(|(_, peer)| peer.leader());
         let first = leaders.next();
@@ -231,8 +231,8 @@ impl State {
             .count()
     }
 
-    /// Everybody who is up has a leader, which is up and knows. Where nobody is, there is nothing to
-    /// wait for.
+    /// Every member that is up has a leader, which is up and knows it. Where none is up, there is
+    /// nothing to wait for.
     pub(super) fn elected(&self) -> bool {
         if self.live().next().is_none() {
             return true;
@@ -246,7 +246,7 @@ impl State {
 
     /// Makes one of all states that differ only in what does not matter.
     fn normal(mut self) -> Self {
-        // That it will ask about its organiser goes without saying; that it is up, too.
+        // It always asks about its organiser, and it is up, so neither makes a difference.
         let up: Vec<bool> = self.peers.iter().map(Option::is_some).collect();
         let matters = |mistakes: u8, node: NodeId| mistakes > 0 || !up[place(node)];
         for peer in self.peers.iter_mut().flatten() {
@@ -282,14 +282,14 @@ impl State {
 
     fn elections(&mut self, visit: &mut dyn FnMut(&mut ElectionId)) {
         for record in &mut self.durable {
-            record.obeyed.as_mut().into_iter().for_each(&mut *visit);
+            record.accepted.as_mut().into_iter().for_each(&mut *visit);
         }
         for peer in self.peers.iter_mut().flatten() {
-            let obeyed = peer.0.base.record.obeyed.as_mut();
-            obeyed.into_iter().for_each(&mut *visit);
+            let accepted = peer.0.state.record.accepted.as_mut();
+            accepted.into_iter().for_each(&mut *visit);
             let machine = peer.0.best_effort();
             visit(&mut machine.election);
-            machine.obeyed.values_mut().for_each(&mut *visit);
+            machine.accepted.values_mut().for_each(&mut *visit);
         }
         for way in self.net.values_mut() {
             for message in way {
@@ -307,7 +307,7 @@ impl State {
     }
 }
 
-/// What everybody is in, and what is under way.
+/// The state of every member, and the messages under way.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, peer) in self.peers.iter().enumerate() {
@@ -423,10 +423,10 @@ impl Model for Environment {
                 next.act(self, id, |peer| peer.answer(of, Verdict::Down));
             }
             Action::Look(id) => {
-                let said = next.act_only(id, Peer::look);
+                let said = next.act_only(id, Peer::tick);
                 for (to, message) in said {
-                    // A timer takes as long as a message lives: what was said before has arrived, or
-                    // is lost.
+                    // A timer takes as long as a message lives: earlier messages have arrived, or
+                    // are lost.
                     let quiet =
                         !last.net.contains_key(&(id, to)) && !last.net.contains_key(&(to, id));
                     if (quiet || self.hasty) && next.matters(id, to, message) {

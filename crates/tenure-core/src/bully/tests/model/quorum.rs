@@ -1,6 +1,6 @@
-//! The quorum guard: one leader per epoch, one lease at a time, epochs that increase.
+//! A group with a quorum: one leader per epoch, one lease at a time, epochs that increase.
 //!
-//! The pre-vote and the priorities are left out: here anybody stands for election whenever its own
+//! The pre-vote and the priorities are left out: here any member asks for votes whenever its own
 //! promise allows, so there are more elections than there ever could be. Messages stay deliverable
 //! for ever: that is loss (never), delay, reordering and repetition at once.
 
@@ -18,7 +18,7 @@ use crate::bully::quorum::{Quorum, Role};
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     members: u32,
-    /// How often somebody stands for election, in all.
+    /// How many pre-votes succeed, in all.
     elections: u8,
     crashes: u8,
     ticks: u8,
@@ -32,7 +32,7 @@ struct Bounds {
     without: Option<DisabledRule>,
 }
 
-/// When no timer is due: the model says what happens.
+/// No timer is due by itself: the model decides what happens.
 const FAR: Instant = Instant::from_nanos(u64::MAX);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ struct State {
     places: Vec<Place>,
     net: BTreeSet<(NodeId, NodeId, QuorumMessage)>,
     now: u8,
-    /// What is left of the bounds.
+    /// The rest of the bounds.
     elections: u8,
     crashes: u8,
     rounds: u8,
@@ -98,14 +98,14 @@ impl Bounds {
             wall: UnixMillis::new(0),
         };
         let mut node = PeerCandidate::new(settings, record, started);
-        node.base.candidate_since = Some(Instant::default());
+        node.state.candidate_since = Some(Instant::default());
         node
     }
 }
 
 impl State {
     fn highest(&self) -> Option<Epoch> {
-        let records = self.places.iter().map(|place| place.node.base.record);
+        let records = self.places.iter().map(|place| place.node.state.record);
         records.filter_map(|record| record.highest).max()
     }
 
@@ -126,9 +126,9 @@ impl State {
                 }) => {
                     self.net.insert((id, to, message));
                 }
-                // A crash before the record is on disk is one before the event; a crash after it and
-                // before the messages leave is one whose messages never arrive. So it is enough to
-                // see that none leaves in between.
+                // A crash before the record is on disk is the same as one before the event; a crash
+                // after it and before the messages leave is the same as one whose messages never
+                // arrive. So it is enough to check that none leaves in between.
                 Output::Effect(PeerEffect::Persist(record)) => {
                     while let Some(early) = place.node.poll_output() {
                         let leaves = matches!(
@@ -151,15 +151,15 @@ impl State {
 }
 
 impl PeerCandidate {
-    /// Forgets what does not matter for safety, so that states which differ only in it are one.
+    /// Forgets what does not matter for safety, so that states which differ only in that are one.
     fn settle(&mut self, now: Instant) {
-        if let Some(term) = &mut self.base.term {
+        if let Some(term) = &mut self.state.term {
             term.forget_clock();
         }
-        self.base.seen = None;
+        self.state.seen = None;
         self.watched = None;
         if let Machine::Quorum(machine) = &mut self.machine {
-            machine.look_at = FAR;
+            machine.tick_at = FAR;
             machine.followed_since = FAR;
             (machine.deferrals, machine.failures) = (0, 0);
             machine.connected = true;
@@ -177,20 +177,20 @@ impl PeerCandidate {
             } = &mut machine.role
             {
                 *at_risk = false;
-                if acks.len() >= self.base.settings.members.majority() {
-                    acks.extend(self.base.settings.members.iter());
+                if acks.len() >= self.state.settings.members.majority() {
+                    acks.extend(self.state.settings.members.iter());
                     *asked = FAR;
                 }
             }
         }
-        if self.base.term.is_none() {
-            self.base.candidate_since = Some(Instant::default());
+        if self.state.term.is_none() {
+            self.state.candidate_since = Some(Instant::default());
         }
     }
 
-    fn guard(&mut self) -> (&mut Quorum, &mut node_state::NodeState) {
+    fn quorum(&mut self) -> (&mut Quorum, &mut node_state::NodeState) {
         match &mut self.machine {
-            Machine::Quorum(machine) => (machine, &mut self.base),
+            Machine::Quorum(machine) => (machine, &mut self.state),
             Machine::BestEffort(_) => unreachable!("these members have a quorum"),
         }
     }
@@ -225,24 +225,24 @@ impl Model for Bounds {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let now = tick(state.now);
         for place in &state.places {
-            let id = place.node.base.me();
+            let id = place.node.state.me();
             let Machine::Quorum(machine) = &place.node.machine else {
                 continue;
             };
             let free = machine
-                .promised_to(&place.node.base, now)
+                .promised_to(&place.node.state, now)
                 .is_none_or(|to| to == id);
             let idle =
-                matches!(machine.role, Role::Following { .. }) && place.node.base.term.is_none();
+                matches!(machine.role, Role::Following { .. }) && place.node.state.term.is_none();
             // All are alike, so it is enough that the first one begins.
             let first = state.elections == self.elections && id != NodeId(1);
             if state.elections > 0 && idle && free && !first {
                 actions.push(Action::Stand(id, false));
-                if place.node.base.record.highest < state.highest() {
+                if place.node.state.record.highest < state.highest() {
                     actions.push(Action::Stand(id, true));
                 }
             }
-            let has_term = place.node.base.term.as_ref();
+            let has_term = place.node.state.term.as_ref();
             let ends = has_term.is_some_and(|term| term.is_ending() || state.resignations > 0);
             if ends {
                 actions.push(Action::TaskEnds(id));
@@ -269,9 +269,9 @@ impl Model for Bounds {
                 next.elections -= 1;
                 let highest = next.highest().filter(|_| informed);
                 next.act(id, |node, now| {
-                    let (machine, base) = node.guard();
+                    let (machine, base) = node.quorum();
                     machine.known = highest;
-                    machine.stand(base, now);
+                    machine.request_votes(base, now);
                 });
             }
             Action::Deliver(from, to, message) => {
@@ -290,25 +290,25 @@ impl Model for Bounds {
             Action::Renew(id) => {
                 next.rounds -= 1;
                 next.act(id, |node, now| {
-                    node.look_at_term(now);
-                    let (machine, base) = node.guard();
+                    node.tick_term(now);
+                    let (machine, base) = node.quorum();
                     machine.next_round(base, now, &mut Constant);
                 });
             }
             Action::TaskEnds(id) => {
-                let term = last.places[id.0 as usize - 1].node.base.term.as_ref();
+                let term = last.places[id.0 as usize - 1].node.state.term.as_ref();
                 if term.is_some_and(|term| !term.is_ending()) {
                     next.resignations -= 1;
                 }
                 next.act(id, |node, now| {
-                    node.look_at_term(now);
+                    node.tick_term(now);
                     node.end_term(now, TaskEnd::Returned);
                 });
             }
             Action::Tick => {
                 next.now += 1;
                 for id in (1..=self.members).map(NodeId) {
-                    next.act(id, |node, now| node.look_at_term(now));
+                    next.act(id, |node, now| node.tick_term(now));
                 }
             }
         }
@@ -349,7 +349,7 @@ const SMALL: Bounds = Bounds {
     without: None,
 };
 
-/// Checks all states within the bounds; what is broken, and how, in words.
+/// Checks all states within the bounds; returns a violation, and the way to it, in words.
 fn check(bounds: Bounds) -> Result<usize, String> {
     let began = std::time::Instant::now();
     let search = bounds.checker().threads(2);
@@ -398,7 +398,7 @@ const SOME: &[Bounds] = &[
     },
 ];
 
-/// For whoever has the time: `cargo nextest run --release -p tenure-core --run-ignored only guard
+/// Takes long: `cargo nextest run --release -p tenure-core --run-ignored only quorum
 /// --no-capture` prints how many states there were.
 const MANY: &[Bounds] = &[
     Bounds {
@@ -453,28 +453,28 @@ fn all(bounds: &[Bounds]) {
 }
 
 #[test]
-fn the_guard_keeps_its_promises_in_every_order_of_events() {
+fn a_quorum_keeps_its_promises_in_every_order_of_events() {
     all(SOME);
 }
 
 #[test]
-fn the_guard_keeps_its_promises_among_four() {
+fn a_quorum_keeps_its_promises_among_four() {
     all(&[FOUR]);
 }
 
 #[test]
 #[ignore = "takes minutes and some gigabytes"]
-fn the_guard_keeps_its_promises_among_four_in_many_more_orders() {
+fn a_quorum_keeps_its_promises_among_four_in_many_more_orders() {
     all(&[Bounds { crashes: 1, ..FOUR }, Bounds { ticks: 2, ..FOUR }]);
 }
 
 #[test]
 #[ignore = "takes minutes and some gigabytes"]
-fn the_guard_keeps_its_promises_in_many_more_orders() {
+fn a_quorum_keeps_its_promises_in_many_more_orders() {
     all(MANY);
 }
 
-/// Takes one rule out of the guard and expects the checker to find out.
+/// Takes one rule out of the quorum and expects the checker to find out.
 #[track_caller]
 fn breaks(bounds: Bounds) {
     let found = check(bounds);

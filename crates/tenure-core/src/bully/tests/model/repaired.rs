@@ -1,4 +1,4 @@
-//! The repaired algorithm, and what each repair is for.
+//! The repaired algorithm, and the purpose of each repair.
 
 use std::println;
 
@@ -13,7 +13,7 @@ fn without(fixes: &[DisabledRule]) -> Environment {
     }
 }
 
-/// Where a detector makes no mistake: at most one leads, and nobody waits for ever.
+/// With a detector that makes no mistake: at most one leads, and no member waits for ever.
 #[track_caller]
 fn elects_one(environment: &Environment) {
     let Report {
@@ -169,7 +169,7 @@ fn one_leads_over_many_more_crashes_and_members() {
 
 /// Two leaders at a time can't be helped where a detector is wrong. That they find each other can.
 #[test]
-fn members_parted_by_a_mistake_always_come_together_again() {
+fn members_that_a_wrong_detector_separates_always_merge_again() {
     let report = explore(&Environment {
         crashes: 1,
         restarts: 1,
@@ -180,8 +180,8 @@ fn members_parted_by_a_mistake_always_come_together_again() {
     assert!(report.to_hang.is_none(), "{}", report.to_hang.unwrap());
 }
 
-/// What goes wrong first without these repairs, in words. With them nothing does, in the same
-/// environment.
+/// The first thing that goes wrong without these repairs, in words. With them nothing does, in the
+/// same environment.
 #[track_caller]
 fn ill_without(fixes: &[DisabledRule], environment: &Environment) -> String {
     let wrong = |fixes: &[DisabledRule]| {
@@ -240,7 +240,7 @@ fn without_conflict_detection_a_mistake_parts_the_members_for_ever() {
 }
 
 #[test]
-fn without_obeying_once_a_late_halt_draws_a_member_back() {
+fn if_a_halt_may_be_accepted_twice_a_late_one_draws_a_member_back() {
     let rough = Environment {
         detection: Detection::AfterItsMessages,
         fifo: false,
@@ -253,7 +253,7 @@ fn without_obeying_once_a_late_halt_draws_a_member_back() {
 /// Stoller's order and the refusals each make up for the other; without both, the published hole is
 /// there again.
 #[test]
-fn without_the_order_and_the_refusals_a_member_obeys_two_at_once() {
+fn without_the_order_and_the_refusals_a_member_accepts_two_at_once() {
     let late = Environment { lag: true, ..FEWER };
     ill_without(
         &[DisabledRule::OneAfterTheOther, DisabledRule::Refuse],

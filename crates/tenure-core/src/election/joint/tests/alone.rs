@@ -1,4 +1,4 @@
-//! One candidate, whose peers are itself, and a store that a test plays.
+//! One candidate that is its own only peer, and a store that a test plays.
 
 extern crate std;
 
@@ -9,14 +9,14 @@ use super::*;
 use crate::election::CampaignFailure;
 use crate::lease::candidate::Request;
 
-/// The only member of its group, so that the peers elect it at once, and what it says.
+/// The only member of its group, so that the peers elect it at once, and its outputs.
 struct Bench {
     both: Joint,
     now: u64,
-    dice: SplitMix64,
+    random: SplitMix64,
     /// The newest request to the store.
     request: Option<(u64, Request)>,
-    /// What it said of the campaign and the term.
+    /// Its term events.
     said: Vec<TermEvent>,
     /// Why the store refuses it.
     refused: Option<String>,
@@ -26,21 +26,21 @@ impl Bench {
     fn new(wall: u64) -> Self {
         let node = node(1, 1, GroupGuarantee::Quorum, HardState::default(), 0, wall);
         let mut bench = Self {
-            both: Joint::new(keeper(), node),
+            both: Joint::new(lease_candidate(), node),
             now: 0,
-            dice: SplitMix64::new(1),
+            random: SplitMix64::new(1),
             request: None,
             said: Vec::new(),
             refused: None,
         };
         // Its start is on disk before anything else.
-        bench.act(|both, now, dice| both.handle_timeout(now, dice));
-        bench.act(|both, now, dice| both.campaign(now, dice));
+        bench.act(|both, now, random| both.handle_timeout(now, random));
+        bench.act(|both, now, random| both.campaign(now, random));
         bench
     }
 
     fn act(&mut self, act: impl FnOnce(&mut Joint, Instant, &mut SplitMix64)) {
-        act(&mut self.both, at(self.now), &mut self.dice);
+        act(&mut self.both, at(self.now), &mut self.random);
         while let Some(output) = self.both.poll_output() {
             match output {
                 Output::Effect(JointEffect::Store(LeaseEffect::Send {
@@ -49,7 +49,7 @@ impl Bench {
                 Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) => {
                     let written = JointMessage::Peers(PeerInput::Persisted);
                     let now = at(self.now);
-                    self.both.handle_message(now, written, &mut self.dice);
+                    self.both.handle_message(now, written, &mut self.random);
                 }
                 Output::Term(TermEvent::Failed(CampaignFailure::Refused(why))) => {
                     self.refused = Some(why);
@@ -63,7 +63,7 @@ impl Bench {
     fn go(&mut self, pause: u64) {
         for _ in 0..pause / 10 {
             self.now += 10;
-            self.act(|both, now, dice| both.handle_timeout(now, dice));
+            self.act(|both, now, random| both.handle_timeout(now, random));
         }
     }
 
@@ -77,8 +77,8 @@ impl Bench {
 
     fn answer(&mut self, answer: Answer) {
         let (attempt, _) = self.request.take().unwrap();
-        self.act(|both, now, dice| {
-            both.handle_message(now, JointMessage::Store(attempt, answer), dice);
+        self.act(|both, now, random| {
+            both.handle_message(now, JointMessage::Store(attempt, answer), random);
         });
     }
 
@@ -142,16 +142,16 @@ fn while_another_one_holds_the_lease_it_waits_and_is_elected_above_it() {
 }
 
 #[test]
-fn without_a_store_the_peers_half_is_given_back_and_it_stands_aside() {
+fn without_a_store_the_peers_half_is_released_and_the_candidate_pauses() {
     let mut bench = Bench::new(1_000);
     bench.answer(Answer::Unknown("no answer".into()));
     let deadline = timings().term().renew_deadline().as_millis() as u64;
     bench.go(deadline);
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
-    // Others are told that it does not stand.
-    assert!(!bench.both.node().stands(at(bench.now)));
+    // Other members learn that it is no candidate.
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
     bench.go(2_000);
-    assert!(!bench.both.node().stands(at(bench.now)));
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
     // It comes again.
     bench.request = None;
     while bench.request.is_none() {
@@ -181,12 +181,12 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
     let reason = EndReason::RenewDeadline;
     assert!(bench.said.contains(&TermEvent::Cancel(reason)));
     assert_eq!(bench.standing(), Standing::Ending);
-    // Until the task is gone it keeps what it has.
+    // Until the task is gone it keeps both halves.
     assert!(matches!(
         bench.both.node().standing(at(bench.now)),
         Standing::Leading { .. }
     ));
-    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Aborted, dice));
+    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Aborted, random));
     while bench.request.is_some() {
         bench.answer(Answer::Released);
     }
@@ -195,13 +195,13 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
 }
 
 #[test]
-fn who_resigns_says_so_once_and_keeps_both_halves_until_the_task_is_gone() {
+fn a_resigned_leader_keeps_both_halves_until_the_task_is_gone() {
     let mut bench = Bench::new(1_000);
     let led = bench.asked();
     bench.answer(Answer::Held(led));
-    bench.act(|both, now, dice| both.resign(now, EndReason::ShutDown, dice));
+    bench.act(|both, now, random| both.resign(now, EndReason::ShutDown, random));
     assert!(matches!(bench.standing(), Standing::Leading { .. }));
-    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
+    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Returned, random));
     assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
     let said = [
@@ -215,7 +215,7 @@ fn who_resigns_says_so_once_and_keeps_both_halves_until_the_task_is_gone() {
 #[test]
 fn a_campaign_that_is_given_up_gives_both_halves_back() {
     let mut bench = Bench::new(1_000);
-    bench.act(|both, now, dice| both.resign(now, EndReason::Resigned, dice));
+    bench.act(|both, now, random| both.resign(now, EndReason::Resigned, random));
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
     assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
     bench.answer(Answer::Released);
@@ -232,7 +232,7 @@ fn a_store_that_refuses_it_ends_the_campaign() {
         (Some("no"), &[][..])
     );
     assert_eq!(bench.standing(), Standing::Idle);
-    assert!(!bench.both.node().stands(at(bench.now)));
+    assert!(!bench.both.node().is_candidate(at(bench.now)));
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_hand_over_names_the_successor_in_both_places() {
         bench.said.last(),
         Some(&TermEvent::Cancel(EndReason::HandedOver))
     );
-    bench.act(|both, now, dice| both.task_ended(now, TaskEnd::Returned, dice));
+    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Returned, random));
     let Some((_, Request::HandOver { to, .. })) = &bench.request else {
         panic!("{:?}", bench.request);
     };

@@ -56,6 +56,6 @@ fn node(
     PeerCandidate::new(settings.with_guarantee(guarantee), record, started)
 }
 
-fn keeper() -> LeaseCandidate {
+fn lease_candidate() -> LeaseCandidate {
     LeaseCandidate::new(*timings().term())
 }

@@ -1,9 +1,9 @@
-//! Which changes must be on disk before anybody hears of them.
+//! Which changes must be on disk before the store answers.
 
 use super::*;
 
-/// Whether `operation` on a lease that "a" holds for 60 s, with metadata and a lock delay, must be
-/// on disk.
+/// Whether `operation` must be on disk, if "a" holds the lease for 60 s, with metadata and a lock
+/// delay.
 fn durable(operation: &Operation) -> bool {
     let mut lease = Lease::native();
     lease.accept(&Operation::Acquire(described(), UnixMillis::new(1_000)));
@@ -24,7 +24,7 @@ fn again(request: Acquire) -> Operation {
 }
 
 #[test]
-fn a_renewal_that_changes_nothing_but_instants_need_not_be_on_disk() {
+fn a_renewal_that_only_changes_instants_need_not_be_on_disk() {
     assert!(!durable(&renew('a')));
     assert!(!durable(&Operation::Renew(id('a'), Some(fixed(60)))));
     assert!(!durable(&again(described())));
@@ -44,7 +44,7 @@ fn a_renewal_that_changes_the_duration_is_on_disk_first() {
 }
 
 #[test]
-fn a_lease_that_is_not_infinite_any_more_is_not_infinite_after_a_restart() {
+fn a_lease_that_was_made_finite_is_finite_after_a_restart() {
     let mut lease = Lease::native();
     lease.accept(&acquire('a', LeaseDuration::Infinite));
     let shorter = Operation::Renew(id('a'), Some(fixed(15)));
@@ -54,7 +54,7 @@ fn a_lease_that_is_not_infinite_any_more_is_not_infinite_after_a_restart() {
 }
 
 #[test]
-fn whatever_else_changes_a_lease_is_on_disk_first() {
+fn every_other_change_is_on_disk_first() {
     for operation in [
         change('a', 'b'),
         release('a'),
@@ -77,7 +77,7 @@ fn whatever_else_changes_a_lease_is_on_disk_first() {
 }
 
 #[test]
-fn what_changes_nothing_need_not_be_on_disk() {
+fn an_operation_that_changes_nothing_need_not_be_on_disk() {
     let epoch = Epoch::new(1_000).unwrap();
     assert!(!durable(&Operation::Verify(epoch)));
     assert!(!durable(&change('b', 'a')));

@@ -1,9 +1,9 @@
-//! How a term ended, as the steps tell it.
+//! How a term ended, and when.
 
 use super::*;
 use crate::lease::TermEnd;
 
-/// How and at which second the operation ended the term that ran before it.
+/// How and when the operation ended the term that ran before it.
 fn end_by(lease: &mut Lease, operation: &Operation) -> Option<(TermEnd, Instant)> {
     let running = lease.record.running();
     lease.accept(operation);
@@ -17,7 +17,7 @@ fn end_by_time(lease: &mut Lease, secs: u64) -> Option<(TermEnd, Instant)> {
 }
 
 #[test]
-fn each_way_to_end_a_term_has_its_name_and_its_time() {
+fn each_end_of_a_term_has_its_name_and_its_time() {
     let mut lease = Lease::held_by_a();
     lease.go_to(7);
     assert_eq!(
@@ -36,7 +36,7 @@ fn each_way_to_end_a_term_has_its_name_and_its_time() {
     );
 
     let mut lease = Lease::held_by_a();
-    // Somebody looked an hour later.
+    // The expiry is noticed an hour later.
     assert_eq!(
         end_by_time(&mut lease, 3_660),
         Some((TermEnd::Expired, at(60)))
@@ -44,7 +44,7 @@ fn each_way_to_end_a_term_has_its_name_and_its_time() {
 }
 
 #[test]
-fn a_break_ends_the_term_as_broken_also_if_the_holder_gives_up_before() {
+fn a_break_ends_the_term_as_broken_even_if_the_holder_releases_first() {
     let mut lease = Lease::held_by_a();
     assert_eq!(end_by(&mut lease, &break_within(10)), None);
     assert_eq!(end_by_time(&mut lease, 99), Some((TermEnd::Broken, at(10))));
@@ -59,7 +59,7 @@ fn a_break_ends_the_term_as_broken_also_if_the_holder_gives_up_before() {
 }
 
 #[test]
-fn an_operators_hand_over_ends_the_term_as_handed_over_however_it_ends() {
+fn a_switch_over_always_ends_the_term_as_handed_over() {
     let breaking = || {
         let mut lease = Lease::held_by_a();
         assert_eq!(end_by(&mut lease, &switch_over('b', 10)), None);
@@ -100,7 +100,7 @@ fn a_term_that_goes_on_has_not_ended() {
     ] {
         assert_eq!(end_by(&mut lease, &operation), None, "{operation:?}");
     }
-    // What was handed over once does not show in the next terms.
+    // A hand-over does not affect later terms.
     let mut lease = Lease::held_by_a();
     lease.accept(&hand_over('a', 'b', 10));
     lease.grant('b');

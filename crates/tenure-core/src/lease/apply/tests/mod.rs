@@ -1,4 +1,4 @@
-//! What each operation does to a lease, with a clock that the test moves by hand.
+//! The effect of each operation on a lease, with a clock that the test sets.
 
 mod table;
 
@@ -26,12 +26,12 @@ fn fixed(secs: u64) -> LeaseDuration {
     LeaseDuration::Fixed(Duration::from_secs(secs))
 }
 
-/// A lease id of a name.
+/// The lease id with this name.
 fn id(name: char) -> LeaseId {
     LeaseId::from_random_bits(0, u64::from(name))
 }
 
-/// The candidate of the same name.
+/// The candidate with this name.
 fn candidate(name: char) -> CandidateId {
     name.encode_utf8(&mut [0; 4]).parse().unwrap()
 }
@@ -89,7 +89,7 @@ fn metadata(value: &str) -> Metadata {
     Metadata::from([("address".into(), value.into())])
 }
 
-/// One lease at one authority.
+/// A lease, its clock and its rules.
 struct Lease {
     record: Record,
     now: Instant,
@@ -121,7 +121,7 @@ impl Lease {
         self
     }
 
-    /// Applies `operation`, and looks that a rejection leaves the record as time made it.
+    /// Applies `operation`, and checks that a rejection leaves the settled record unchanged.
     fn apply(&mut self, operation: &Operation) -> Result<Applied, Rejection> {
         let mut settled = self.record.clone();
         settled.settle(self.now);

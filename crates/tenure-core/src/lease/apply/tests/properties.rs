@@ -1,4 +1,4 @@
-//! What holds whatever is asked, in whatever order, across restarts.
+//! Invariants for any sequence of operations, with restarts.
 
 use core::cmp::Ordering;
 
@@ -11,13 +11,13 @@ use crate::lease::Stored;
 #[derive(Clone, Debug)]
 enum Step {
     Wait(Duration),
-    /// Through the native face (`true`) or Azure's.
+    /// An operation by the native rules (`true`) or those of Azure.
     Ask(Operation, bool),
-    /// The authority starts again from what was on disk.
+    /// The store starts again from the record on disk.
     Restart,
 }
 
-/// When the holder was told that its lease ends at the latest.
+/// The end of the lease according to the answers to the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     At(Instant),
@@ -33,31 +33,31 @@ impl End {
     }
 }
 
-/// What the world outside knows of the lease: the answers that it got.
+/// The lease as clients know it from their answers.
 #[derive(Debug)]
-struct Told {
+struct Known {
     holder: LeaseId,
     end: End,
     lock_delay: Duration,
     duration: LeaseDuration,
 }
 
-/// An authority that writes what it must, and those who listen to it.
-struct World {
+/// A store that writes the durable changes, and the knowledge of its clients.
+struct Model {
     lease: Lease,
     disk: Stored,
     /// `None` once the holder has given the lease up.
-    told: Option<Told>,
+    known: Option<Known>,
     last_epoch: Option<Epoch>,
 }
 
-impl World {
+impl Model {
     fn new() -> Self {
         let lease = Lease::native();
         Self {
             disk: lease.record.store(lease.now),
             lease,
-            told: None,
+            known: None,
             last_epoch: None,
         }
     }
@@ -73,7 +73,7 @@ impl World {
                 self.ask(operation);
             }
         }
-        self.look();
+        self.check_state();
     }
 
     fn ask(&mut self, operation: &Operation) {
@@ -92,7 +92,7 @@ impl World {
                 self.check_that_a_grant_is_safe();
                 assert!(self.last_epoch < Some(epoch), "epochs must increase");
                 self.last_epoch = Some(epoch);
-                self.told = Some(Told {
+                self.known = Some(Known {
                     holder: request.lease_id,
                     end: End::of(request.duration, now),
                     lock_delay: request.lock_delay,
@@ -102,39 +102,39 @@ impl World {
             (Operation::Acquire(request, _), Change::Renewed(epoch)) => {
                 assert_eq!(self.last_epoch, Some(epoch));
                 let may_shorten = self.lease.rules.acquire_again_may_shorten;
-                let told = self.told_to(request.lease_id);
-                told.duration = if may_shorten {
+                let known = self.known_holder(request.lease_id);
+                known.duration = if may_shorten {
                     request.duration
                 } else {
-                    request.duration.max(told.duration)
+                    request.duration.max(known.duration)
                 };
-                told.end = End::of(told.duration, now);
+                known.end = End::of(known.duration, now);
             }
             (Operation::Renew(lease_id, duration), Change::Renewed(epoch)) => {
                 assert_eq!(self.last_epoch, Some(epoch));
-                let told = self.told_to(*lease_id);
-                told.duration = duration.unwrap_or(told.duration);
-                told.end = End::of(told.duration, now);
+                let known = self.known_holder(*lease_id);
+                known.duration = duration.unwrap_or(known.duration);
+                known.end = End::of(known.duration, now);
             }
             (Operation::Change { proposed, .. }, Change::Changed) => {
-                self.told.as_mut().unwrap().holder = *proposed;
+                self.known.as_mut().unwrap().holder = *proposed;
             }
             (Operation::Release(lease_id), Change::Released)
             | (Operation::HandOver { lease_id, .. }, Change::HandedOver) => {
-                self.told_to(*lease_id);
-                self.told = None;
+                self.known_holder(*lease_id);
+                self.known = None;
             }
             (Operation::Break(_) | Operation::SwitchOver { .. }, Change::Breaking(left)) => {
-                self.told.as_mut().unwrap().end = End::At(now + left);
+                self.known.as_mut().unwrap().end = End::At(now + left);
             }
             (Operation::Break(_) | Operation::SwitchOver { .. }, Change::Broken) => {
-                let told = self.told.as_mut().unwrap();
-                if told.end.cmp_to(now) == Ordering::Greater {
-                    told.end = End::At(now);
+                let known = self.known.as_mut().unwrap();
+                if known.end.cmp_to(now) == Ordering::Greater {
+                    known.end = End::At(now);
                 }
             }
             (Operation::SetMetadata(lease_id, _), Change::MetadataSet) => {
-                self.told_to(*lease_id);
+                self.known_holder(*lease_id);
             }
             (Operation::Verify(asked), Change::Verified { current, epoch }) => {
                 assert_eq!(current, epoch == Some(*asked));
@@ -148,32 +148,35 @@ impl World {
         self.disk = self.lease.record.store(self.lease.now);
     }
 
-    /// Only who was granted the lease, and has not given it up, is answered as its holder.
-    fn told_to(&mut self, lease_id: LeaseId) -> &mut Told {
-        let told = self.told.as_mut().expect("nobody holds the lease");
-        assert_eq!(told.holder, lease_id, "somebody else holds the lease");
-        told
+    /// Checks that only the holder of the last grant is answered as the holder.
+    fn known_holder(&mut self, lease_id: LeaseId) -> &mut Known {
+        let known = self.known.as_mut().expect("no client holds the lease");
+        assert_eq!(known.holder, lease_id, "another client holds the lease");
+        known
     }
 
     fn check_that_a_grant_is_safe(&self) {
-        let Some(told) = &self.told else { return };
-        let End::At(end) = told.end else {
+        let Some(known) = &self.known else { return };
+        let End::At(end) = known.end else {
             panic!("granted while an infinite lease is held")
         };
-        let free = end + told.lock_delay;
-        assert!(self.lease.now >= free, "granted before {free:?}: {told:?}");
+        let free = end + known.lock_delay;
+        assert!(self.lease.now >= free, "granted before {free:?}: {known:?}");
     }
 
-    /// What anybody may see at any time.
-    fn look(&self) {
+    /// Checks the invariants that hold at any time.
+    fn check_state(&self) {
         let (record, now) = (&self.lease.record, self.lease.now);
         if let Some(grant) = record.held(now) {
-            let told = self.told.as_ref().expect("a given-up lease is held");
-            assert_eq!(grant.lease_id, told.holder);
+            let known = self
+                .known
+                .as_ref()
+                .expect("a lease that was given up is held");
+            assert_eq!(grant.lease_id, known.holder);
             assert_eq!(Some(grant.epoch), self.last_epoch);
-        } else if let Some(told) = &self.told {
-            let over = told.end.cmp_to(now) != Ordering::Greater;
-            assert!(over, "the lease ended before its holder was told");
+        } else if let Some(known) = &self.known {
+            let over = known.end.cmp_to(now) != Ordering::Greater;
+            assert!(over, "the lease ended before the end that its holder knows");
         }
         assert!(record.next_lapse(now).is_none_or(|next| next > now));
         let later = Record::restore(record.store(now), now);
@@ -222,7 +225,7 @@ fn an_operation() -> impl Strategy<Value = Operation> {
         6 => asked.prop_map(|(name, duration, delay, wall, value)| {
             let request = Acquire {
                 lock_delay: secs(delay * 5),
-                // One in five asks for an epoch of its own choice.
+                // One in five asks for an epoch.
                 min_epoch: Epoch::new(wall / 2).filter(|_| wall % 5 == 0),
                 metadata: if value == 0 { Metadata::new() } else { metadata("x") },
                 ..request(name, duration)
@@ -245,30 +248,30 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn nobody_is_granted_before_the_end_that_the_last_holder_was_told(
+    fn no_grant_comes_before_the_end_that_the_last_holder_knows(
         steps in collection::vec(a_step(), 1..60),
     ) {
-        let mut world = World::new();
+        let mut model = Model::new();
         for step in &steps {
-            world.step(step);
+            model.step(step);
         }
     }
 
     #[test]
-    fn natively_a_lease_id_holds_in_one_term_only(steps in collection::vec(a_step(), 1..60)) {
-        let mut world = World::new();
+    fn by_native_rules_a_lease_id_holds_in_one_term_only(steps in collection::vec(a_step(), 1..60)) {
+        let mut model = Model::new();
         let mut terms = alloc::collections::BTreeMap::new();
         for step in &steps {
-            // A change may take an id up again that the holder itself had before, and after ten
-            // minutes an id may be forgotten.
+            // A change may restore an id that the holder had before, and the store may forget an id
+            // after ten minutes.
             let step = match step.clone() {
                 Step::Ask(Operation::Change { .. }, _) => continue,
                 Step::Ask(operation, _) => Step::Ask(operation, true),
                 Step::Wait(wait) => Step::Wait(wait.min(secs(10))),
                 Step::Restart => Step::Restart,
             };
-            world.step(&step);
-            if let Some(grant) = world.lease.record.held(world.lease.now) {
+            model.step(&step);
+            if let Some(grant) = model.lease.record.held(model.lease.now) {
                 let epoch = *terms.entry(grant.lease_id).or_insert(grant.epoch);
                 prop_assert_eq!(epoch, grant.epoch);
             }

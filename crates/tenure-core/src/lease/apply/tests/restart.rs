@@ -1,8 +1,8 @@
-//! Records that go to disk and come back to an authority with another clock.
+//! Records that are stored, and restored by a store with another clock.
 
 use super::*;
 
-/// The lease after a restart: its record came from disk, and the clock began anew at 0.
+/// The lease after a restart: its record comes from disk, and the clock starts again at 0.
 fn restarted(lease: &Lease) -> Lease {
     Lease {
         record: Record::restore(lease.record.store(lease.now), at(0)),
@@ -21,11 +21,11 @@ fn a_held_lease_counts_as_renewed_at_the_restart() {
 }
 
 #[test]
-fn a_renewal_that_was_not_written_is_not_missed() {
+fn a_renewal_that_was_not_written_does_not_end_the_lease_early() {
     let mut lease = Lease::held_by_a();
     let on_disk = lease.record.store(lease.now);
     lease.go_to(50).accept(&renew('a'));
-    // At 55 s the authority starts again, and "a" was told that it holds until 110 s.
+    // The store starts again at 55 s. The holder knows that its lease lasts until 110 s.
     let restored = Record::restore(on_disk, at(55));
     assert_eq!(restored.state(at(110)), State::Leased);
     assert_eq!(restored.state(at(115)), State::Expired);
@@ -40,7 +40,7 @@ fn an_infinite_lease_is_infinite_after_a_restart() {
 }
 
 #[test]
-fn a_break_goes_on_after_a_restart_with_all_that_it_had_left() {
+fn a_break_continues_after_a_restart_with_all_its_remaining_time() {
     let mut lease = Lease::held_by_a();
     lease.accept(&break_within(10));
     let mut lease = restarted(&lease);
@@ -68,7 +68,7 @@ fn a_lock_delay_begins_again_at_the_restart() {
 }
 
 #[test]
-fn a_reservation_outlives_a_restart() {
+fn a_reservation_survives_a_restart() {
     let mut lease = Lease::held_by_a();
     lease.accept(&hand_over('a', 'c', 10));
     let mut lease = restarted(&lease);
@@ -77,7 +77,7 @@ fn a_reservation_outlives_a_restart() {
 }
 
 #[test]
-fn retired_ids_and_epochs_outlive_a_restart() {
+fn retired_ids_and_epochs_survive_a_restart() {
     let mut lease = Lease::held_by_a();
     let first = lease.record.last_epoch().unwrap();
     lease.accept(&release('a'));
@@ -88,16 +88,16 @@ fn retired_ids_and_epochs_outlive_a_restart() {
 }
 
 #[test]
-fn a_lease_is_numbered_above_a_floor_from_its_next_grant_on() {
+fn from_its_next_grant_a_lease_has_epochs_above_the_floor() {
     let mut lease = Lease::held_by_a();
     let first = lease.record.last_epoch().unwrap();
     let floor = Epoch::new(first.get() + 1_000_000);
-    // A lower floor takes nothing back.
+    // A lower floor has no effect.
     lease.record = lease
         .record
         .numbered_above(floor)
         .numbered_above(Some(first));
-    // The term that is under way keeps its number.
+    // The running term keeps its epoch.
     assert_eq!(lease.accept(&renew('a')), Change::Renewed(first));
     lease.accept(&Operation::Verify(first));
     lease.accept(&release('a'));
@@ -116,7 +116,7 @@ fn an_ended_term_stays_ended_after_a_restart() {
 }
 
 #[test]
-fn metadata_outlive_a_restart() {
+fn metadata_survives_a_restart() {
     let mut lease = Lease::held_by_a();
     lease.accept(&Operation::SetMetadata(id('a'), metadata("here")));
     let lease = restarted(&lease);

@@ -1,4 +1,4 @@
-//! Every cell of the table of operations and states.
+//! The complete table of operations and states.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 use super::*;
 
-/// What each operation does in each state, by the rules of Azure Blob leases.
+/// The effect of each operation in each state, by the rules of Azure Blob leases.
 ///
-/// An accepted operation shows what changed, whose the lease is afterwards and how long it has left;
-/// a rejection, which leaves the lease as it is, has an exclamation mark. "a" is the lease id that
-/// holds or held the lease, "b" and "c" are others. The states are those of [`reach`]: in the fixed
-/// and the infinite one "a" holds since 20 s before, the fixed lease has 40 s left and the breaking
-/// one 20 s.
+/// For an accepted operation a cell shows the change, the lease id that holds the lease afterwards,
+/// and the remaining time. A rejection, which leaves the lease as it is, has an exclamation mark.
+/// "a" is the lease id that holds or held the lease; "b" and "c" are others. [`reach`] produces the
+/// states: in "fixed" and "infinite", "a" has held the lease for 20 s; the fixed lease has 40 s
+/// left and the breaking one 20 s.
 const AZURE: &str = "
                | new           | released      | fixed         | infinite      | breaking      | broken        | expired
 acquire a 30 s | granted a 30s | granted a 30s | renewed a 30s | renewed a 30s | !Breaking     | granted a 30s | granted a 30s
@@ -49,7 +49,7 @@ const NATIVE_DIFFERS: [(&str, &str, &str); 9] = [
 ];
 
 #[test]
-fn azure_rules_do_what_the_documented_table_says() {
+fn azure_rules_match_the_documented_table() {
     for (operation, state, expected) in cells() {
         let cell = format!("{operation} in state {state}");
         assert_eq!(outcome(Rules::AZURE, state, operation), expected, "{cell}");
@@ -89,8 +89,7 @@ fn cells() -> Vec<(&'static str, &'static str, &'static str)> {
     .collect()
 }
 
-/// A lease in this state, reached by what really leads there; it is 20 s after the last acquire, or
-/// later.
+/// A lease in this state, reached by real operations; the last acquire was at least 20 s ago.
 fn reach(rules: Rules, state: &str) -> Lease {
     let mut lease = Lease::with(rules);
     if state == "new" {
@@ -130,7 +129,7 @@ fn reach(rules: Rules, state: &str) -> Lease {
     lease
 }
 
-/// What `operation` does in `state`, in the words of the table.
+/// The effect of `operation` in `state`, in the words of the table.
 fn outcome(rules: Rules, state: &str, operation: &str) -> String {
     let mut lease = reach(rules, state);
     let before = (lease.state(), lease.record.last_epoch());
@@ -175,18 +174,18 @@ fn outcome(rules: Rules, state: &str, operation: &str) -> String {
     }
 }
 
-/// The word, and whose the lease is for how long.
+/// The word, the lease id that holds the lease, and the remaining time.
 fn describe(word: &str, lease: &Lease) -> String {
     let Some(grant) = lease.record.held(lease.now) else {
         return word.to_string();
     };
-    let whose = ['a', 'b', 'c']
+    let name = ['a', 'b', 'c']
         .into_iter()
         .find(|&n| id(n) == grant.lease_id);
-    let whose = whose.unwrap();
+    let name = name.unwrap();
     match lease.record.remaining(lease.now).unwrap() {
-        Remaining::Forever => format!("{word} {whose} inf"),
-        Remaining::Time(left) => format!("{word} {whose} {left:?}"),
+        Remaining::Forever => format!("{word} {name} inf"),
+        Remaining::Time(left) => format!("{word} {name} {left:?}"),
     }
 }
 

@@ -1,14 +1,14 @@
-//! Terms: their epochs, their lease ids, what others are told of them.
+//! Terms: their epochs, their lease ids, and their visible properties.
 
 use super::*;
 use crate::lease::RETIRED_LIMIT;
 
-fn acquire_when_the_wall_shows(name: char, wall: u64) -> Operation {
+fn acquire_at_wall_clock(name: char, wall: u64) -> Operation {
     Operation::Acquire(request(name, fixed(60)), UnixMillis::new(wall))
 }
 
 #[test]
-fn every_grant_to_a_new_lease_id_has_a_new_epoch_also_to_the_same_candidate() {
+fn a_grant_to_a_new_lease_id_has_a_new_epoch_even_for_the_same_candidate() {
     let mut lease = Lease::held_by_a();
     let first = lease.record.last_epoch().unwrap();
     lease.accept(&release('a'));
@@ -28,7 +28,7 @@ fn epochs_increase_when_the_wall_clock_goes_back() {
         .iter_mut()
         .zip([('a', 5_000), ('b', 3), ('c', 9_000)])
     {
-        lease.accept(&acquire_when_the_wall_shows(name, wall));
+        lease.accept(&acquire_at_wall_clock(name, wall));
         lease.accept(&release(name));
         *epoch = lease.record.last_epoch().unwrap().get();
     }
@@ -36,9 +36,9 @@ fn epochs_increase_when_the_wall_clock_goes_back() {
 }
 
 #[test]
-fn who_asks_for_an_epoch_gets_it_or_a_greater_one_and_the_wall_clock_does_not_count() {
+fn an_acquire_with_a_minimal_epoch_gets_it_or_a_greater_one_whatever_the_wall_clock() {
     let mut lease = Lease::native();
-    lease.accept(&acquire_when_the_wall_shows('a', 5_000));
+    lease.accept(&acquire_at_wall_clock('a', 5_000));
     lease.accept(&release('a'));
     for (name, least, granted) in [
         ('b', 7_000, 7_000),
@@ -56,7 +56,7 @@ fn who_asks_for_an_epoch_gets_it_or_a_greater_one_and_the_wall_clock_does_not_co
 }
 
 #[test]
-fn who_asks_for_the_epoch_zero_is_granted_the_first_one() {
+fn an_acquire_with_the_minimal_epoch_zero_gets_the_first_epoch() {
     let mut lease = Lease::native();
     let asked = Acquire {
         min_epoch: Epoch::new(0),
@@ -67,7 +67,7 @@ fn who_asks_for_the_epoch_zero_is_granted_the_first_one() {
 }
 
 #[test]
-fn an_epoch_that_would_use_up_the_numbers_is_not_granted_nor_waited_for() {
+fn an_epoch_too_far_ahead_is_refused_and_not_queued() {
     let mut lease = Lease::native();
     let asking = |name, epoch| {
         let asked = Acquire {
@@ -88,7 +88,7 @@ fn an_epoch_that_would_use_up_the_numbers_is_not_granted_nor_waited_for() {
     }
     assert_eq!(lease.accept(&asking('a', most)), Change::Granted(most));
     lease.accept(&release('a'));
-    // It leads no further than that, and what follows the last one is no leap.
+    // A grant leads no further than that, and the next epoch is not too far ahead.
     let change = lease.accept(&asking('c', beyond));
     assert_eq!(change, Change::Granted(beyond));
     lease.accept(&release('c'));
@@ -98,34 +98,34 @@ fn an_epoch_that_would_use_up_the_numbers_is_not_granted_nor_waited_for() {
 }
 
 #[test]
-fn after_the_last_epoch_nobody_is_granted() {
+fn after_the_last_epoch_there_are_no_grants() {
     let mut lease = Lease::native();
-    lease.accept(&acquire_when_the_wall_shows('a', Epoch::MAX.get()));
+    lease.accept(&acquire_at_wall_clock('a', Epoch::MAX.get()));
     lease.accept(&release('a'));
     let rejection = lease.reject(&acquire('b', fixed(60)));
     assert_eq!(rejection, Rejection::EpochsExhausted);
 }
 
 #[test]
-fn a_renewal_after_expiry_by_azure_rules_goes_on_with_the_same_epoch() {
+fn by_azure_rules_a_renewal_after_expiry_keeps_the_epoch() {
     let mut lease = Lease::with(Rules::AZURE);
     let epoch = lease.grant('a');
     lease.go_to(100);
     assert_eq!(lease.accept(&renew('a')), Change::Renewed(epoch));
     assert_eq!((lease.state(), lease.left()), (State::Leased, secs(60)));
-    // The id holds again, so by native rules it may ask again too.
+    // The id holds the lease again, so by native rules it may acquire again, too.
     lease.rules = Rules::NATIVE;
     let change = lease.accept(&acquire('a', fixed(60)));
     assert_eq!(change, Change::Renewed(epoch));
 }
 
 #[test]
-fn a_late_duplicate_of_an_acquire_is_not_granted_after_its_term() {
+fn a_late_duplicate_of_an_acquire_is_refused_after_its_term() {
     let mut lease = Lease::held_by_a();
     lease.accept(&release('a'));
     let duplicate = acquire('a', fixed(60));
     assert_eq!(lease.reject(&duplicate), Rejection::IdRetired);
-    // Nor while others hold the lease, nor after them.
+    // The same while others hold the lease, and after them.
     lease.grant('b');
     assert_eq!(lease.reject(&duplicate), Rejection::IdRetired);
     lease.accept(&break_within(0));
@@ -133,20 +133,20 @@ fn a_late_duplicate_of_an_acquire_is_not_granted_after_its_term() {
 }
 
 #[test]
-fn a_lease_id_that_was_changed_away_is_retired_within_the_term() {
+fn a_lease_id_is_retired_when_it_is_changed() {
     let mut lease = Lease::held_by_a();
     lease.accept(&change('a', 'b'));
     let rejection = lease.reject(&acquire('a', fixed(60)));
     assert_eq!(rejection, Rejection::IdRetired);
     assert_eq!(lease.reject(&renew('a')), Rejection::IdMismatch);
-    // The new id proves what the old one did, and may be changed back.
+    // The new id has the rights of the old one, and may be changed back.
     lease.accept(&renew('b'));
     lease.accept(&change('b', 'a'));
     lease.accept(&acquire('a', fixed(60)));
 }
 
 #[test]
-fn a_change_goes_on_with_the_term_and_its_clock() {
+fn a_change_keeps_the_term_and_its_clock() {
     let mut lease = Lease::held_by_a();
     let epoch = lease.record.last_epoch();
     lease.go_to(20).accept(&change('a', 'b'));
@@ -159,7 +159,7 @@ fn a_change_goes_on_with_the_term_and_its_clock() {
 fn a_retired_id_is_remembered_for_ten_minutes() {
     let mut lease = Lease::held_by_a();
     lease.accept(&release('a'));
-    // The oldest are looked over when the next term ends.
+    // Old ids are dropped when the next term ends.
     lease.go_to(599).grant('b');
     lease.accept(&release('b'));
     assert_eq!(lease.reject(&acquire('a', fixed(60))), Rejection::IdRetired);
@@ -170,7 +170,7 @@ fn a_retired_id_is_remembered_for_ten_minutes() {
 }
 
 #[test]
-fn as_many_retired_ids_are_remembered_as_the_limit_says() {
+fn retired_ids_are_remembered_up_to_the_limit() {
     let mut lease = Lease::held_by_a();
     lease.accept(&release('a'));
     let others = ('A'..='Z').chain('0'..='9').take(RETIRED_LIMIT);
@@ -187,7 +187,7 @@ fn as_many_retired_ids_are_remembered_as_the_limit_says() {
 }
 
 #[test]
-fn the_holder_who_asks_again_renews_and_keeps_what_it_was_told_since() {
+fn a_repeated_acquire_of_the_holder_renews_and_keeps_later_changes() {
     let mut lease = Lease::native();
     let first = Acquire {
         metadata: metadata("here"),
@@ -200,7 +200,7 @@ fn the_holder_who_asks_again_renews_and_keeps_what_it_was_told_since() {
     lease.accept(&Operation::SetMetadata(id('a'), metadata("there")));
     lease.accept(&Operation::Renew(id('a'), Some(fixed(60))));
 
-    // The first request arrives a second time, and others of the same id.
+    // The first request arrives again, and then another one of the same id.
     let bare = request('a', fixed(15));
     let bare = Operation::Acquire(bare, UnixMillis::new(90_000));
     for (at, again) in [(20, &first), (40, &bare)] {
@@ -211,7 +211,7 @@ fn the_holder_who_asks_again_renews_and_keeps_what_it_was_told_since() {
         assert_eq!((grant.lock_delay, grant.duration), (secs(5), fixed(60)));
         assert_eq!(grant.granted_at, UnixMillis::new(1_000));
     }
-    // Whoever asks for more has it.
+    // A longer duration is granted.
     lease.accept(&acquire('a', fixed(90)));
     assert_eq!(lease.left(), secs(90));
     lease.accept(&acquire('a', LeaseDuration::Infinite));
@@ -221,7 +221,7 @@ fn the_holder_who_asks_again_renews_and_keeps_what_it_was_told_since() {
 }
 
 #[test]
-fn whoever_is_refused_is_told_who_holds_the_lease_and_for_how_long() {
+fn a_refusal_contains_the_holder_and_the_remaining_time() {
     let mut lease = Lease::held_by_a();
     lease.go_to(20);
     let held = Rejection::Held {
@@ -233,7 +233,7 @@ fn whoever_is_refused_is_told_who_holds_the_lease_and_for_how_long() {
 }
 
 #[test]
-fn only_the_epoch_that_holds_now_is_verified_as_current() {
+fn only_the_epoch_that_holds_the_lease_is_verified_as_current() {
     let mut lease = Lease::native();
     let never = Epoch::new(7).unwrap();
     assert_eq!(verified(&mut lease, never), (false, None));
@@ -252,7 +252,7 @@ fn only_the_epoch_that_holds_now_is_verified_as_current() {
 fn verified(lease: &mut Lease, asked: Epoch) -> (bool, Option<Epoch>) {
     let before = lease.record.clone();
     let Change::Verified { current, epoch } = lease.accept(&Operation::Verify(asked)) else {
-        panic!("a question was answered with a change")
+        panic!("a verification was answered with a change")
     };
     let state = before.state(lease.now);
     assert_eq!(lease.state(), state);
@@ -260,7 +260,7 @@ fn verified(lease: &mut Lease, asked: Epoch) -> (bool, Option<Epoch>) {
 }
 
 #[test]
-fn what_a_holder_says_about_itself_shows_while_it_holds() {
+fn metadata_is_visible_while_its_holder_holds_the_lease() {
     let mut lease = Lease::held_by_a();
     assert_eq!(lease.record.metadata(lease.now), None);
     lease.accept(&Operation::SetMetadata(id('a'), metadata("here")));

@@ -1,10 +1,10 @@
-//! What time alone does: expiry, breaks, lock delays, reservations.
+//! The effects of time alone: expiry, breaks, lock delays, reservations.
 
 use super::*;
 use alloc::string::ToString;
 
 #[test]
-fn who_is_refused_is_told_a_time_in_milliseconds() {
+fn a_refusal_contains_a_time_in_milliseconds() {
     let mut lease = Lease::held_by_a();
     lease.accept(&hand_over('a', 'd', 10));
     lease.now = lease.now + Duration::from_nanos(9_646_150_115);
@@ -68,12 +68,12 @@ fn an_infinite_lease_never_expires() {
 }
 
 #[test]
-fn a_renewal_may_bring_another_duration() {
+fn a_renewal_may_change_the_duration() {
     let mut lease = Lease::held_by_a();
     lease.go_to(10);
     lease.accept(&Operation::Renew(id('a'), Some(fixed(20))));
     assert_eq!(lease.left(), secs(20));
-    // It stays for the renewals that name none.
+    // Renewals without a duration keep it.
     lease.go_to(20).accept(&renew('a'));
     assert_eq!(lease.left(), secs(20));
     lease.accept(&Operation::Renew(id('a'), Some(LeaseDuration::Infinite)));
@@ -81,7 +81,7 @@ fn a_renewal_may_bring_another_duration() {
 }
 
 #[test]
-fn a_break_never_lengthens_what_is_left() {
+fn a_break_never_extends_the_remaining_time() {
     let mut lease = Lease::held_by_a();
     assert_eq!(lease.accept(&break_within(90)), Change::Breaking(secs(60)));
     assert_eq!(lease.accept(&break_within(30)), Change::Breaking(secs(30)));
@@ -95,7 +95,7 @@ fn a_break_never_lengthens_what_is_left() {
 }
 
 #[test]
-fn after_an_expiry_nobody_is_granted_during_the_lock_delay() {
+fn after_an_expiry_there_is_no_grant_during_the_lock_delay() {
     let mut lease = Lease::native();
     lease.accept(&delayed('a', 5));
     lease.go_to(62);
@@ -107,7 +107,7 @@ fn after_an_expiry_nobody_is_granted_during_the_lock_delay() {
 }
 
 #[test]
-fn after_a_break_nobody_is_granted_during_the_lock_delay() {
+fn after_a_break_there_is_no_grant_during_the_lock_delay() {
     for (period, ends) in [(0, 0), (10, 10)] {
         let mut lease = Lease::native();
         lease.accept(&delayed('a', 5));
@@ -120,7 +120,7 @@ fn after_a_break_nobody_is_granted_during_the_lock_delay() {
 }
 
 #[test]
-fn a_release_needs_no_lock_delay_not_even_after_an_expiry_or_a_break() {
+fn a_release_ends_the_lock_delay_even_after_an_expiry_or_a_break() {
     let mut released = Lease::native();
     released.accept(&delayed('a', 5));
     released.accept(&release('a'));
@@ -139,7 +139,7 @@ fn a_release_needs_no_lock_delay_not_even_after_an_expiry_or_a_break() {
 }
 
 #[test]
-fn an_operators_hand_over_breaks_the_lease_and_keeps_it_for_that_candidate() {
+fn a_switch_over_breaks_the_lease_and_reserves_it_for_that_candidate() {
     let mut lease = Lease::held_by_a();
     lease.accept(&switch_over('c', 10));
     // The holder learns of it as of a break, and stops before the time is over.
@@ -151,15 +151,15 @@ fn an_operators_hand_over_breaks_the_lease_and_keeps_it_for_that_candidate() {
     assert_eq!(rejection, Rejection::Reserved { to, remaining });
     lease.grant('c');
 
-    // A holder that does not stop in time is out, and one that does not come gives way.
-    let mut deaf = Lease::held_by_a();
-    deaf.accept(&switch_over('c', 10));
-    deaf.go_to(12).reject(&acquire('b', fixed(60)));
-    deaf.go_to(20).grant('b');
+    // A holder that does not stop in time loses the lease; an unclaimed reservation ends.
+    let mut unresponsive = Lease::held_by_a();
+    unresponsive.accept(&switch_over('c', 10));
+    unresponsive.go_to(12).reject(&acquire('b', fixed(60)));
+    unresponsive.go_to(20).grant('b');
 }
 
 #[test]
-fn a_lease_that_was_handed_over_goes_to_that_candidate_only_until_the_time_is_over() {
+fn a_hand_over_reserves_the_lease_for_that_candidate_for_a_limited_time() {
     let mut lease = Lease::held_by_a();
     lease.accept(&hand_over('a', 'c', 10));
     lease.go_to(4);
@@ -167,7 +167,7 @@ fn a_lease_that_was_handed_over_goes_to_that_candidate_only_until_the_time_is_ov
     let (to, remaining) = (candidate('c'), secs(6));
     assert_eq!(rejection, Rejection::Reserved { to, remaining });
     lease.grant('c');
-    // Once it was taken, the reservation is spent.
+    // The grant has used up the reservation.
     lease.accept(&release('c'));
     lease.grant('b');
 
@@ -193,14 +193,14 @@ fn settling_ends_a_term_once_and_only_when_its_time_is_over() {
 }
 
 #[test]
-fn a_late_look_counts_the_lock_delay_from_the_expiry_and_not_from_the_look() {
+fn the_lock_delay_counts_from_the_expiry_even_if_that_is_noticed_late() {
     let mut lease = Lease::native();
     lease.accept(&delayed('a', 5));
     lease.go_to(70).grant('b');
 }
 
 #[test]
-fn next_lapse_is_when_time_changes_who_may_be_granted() {
+fn next_lapse_is_the_time_at_which_the_possible_grants_change() {
     let mut lease = Lease::native();
     assert_eq!(lease.record.next_lapse(at(0)), None);
     lease.accept(&delayed('a', 5));

@@ -15,7 +15,7 @@ fn a_free_lease_is_acquired_and_renewed_from_when_the_acquire_was_sent() {
             until: at(10_000),
         }
     );
-    assert_eq!(bench.keeper.stop_by(), Some(at(14_000)));
+    assert_eq!(bench.machine.stop_by(), Some(at(14_000)));
     bench.wait_until(5_000).assert_trace(
         "0.000 #1 acquire id1, wait 15s, within 20s
          0.300 began 7
@@ -71,9 +71,10 @@ fn retries_come_later_and_later_up_to_half_the_renew_interval() {
     );
 }
 
-/// Each of its requests may have reached the store, and have kept the lease there for nobody.
+/// Each of its requests may have reached the store, and may have kept the lease there although
+/// nobody uses it.
 #[test]
-fn who_never_hears_an_answer_lets_others_have_the_lease_after_a_lease_duration() {
+fn a_candidate_without_answers_releases_the_lease_after_a_lease_duration() {
     let lost = || Answer::Unknown("lost".to_owned());
     let mut bench = Bench::campaigning();
     bench.wait_until(100).answer(1, lost());
@@ -95,7 +96,7 @@ fn who_never_hears_an_answer_lets_others_have_the_lease_after_a_lease_duration()
 }
 
 #[test]
-fn answers_that_always_come_too_late_to_lead_by_keep_the_lease_from_nobody_for_long() {
+fn answers_that_always_come_too_late_do_not_block_the_lease_for_long() {
     let mut bench = Bench::campaigning();
     for attempt in 1..=3 {
         bench.wait_until(attempt * 6_000).answer(attempt, held(7));
@@ -121,7 +122,8 @@ fn answers_that_always_come_too_late_to_lead_by_keep_the_lease_from_nobody_for_l
     );
 }
 
-/// It waits for the last leader's lease to end; that it could ask nobody before has nothing to do with it.
+/// It waits for the last leader's lease to end; that it could not ask before has nothing to do with
+/// it.
 #[test]
 fn a_long_wait_after_an_outage_of_the_store_is_no_doubt() {
     let away = || Answer::Unknown("away".to_owned());
@@ -209,7 +211,7 @@ fn a_store_that_refuses_for_good_ends_the_campaign() {
     let refused = Answer::Refused("no permission".to_owned());
     bench.wait_until(10).answer(1, refused);
     assert_eq!(bench.standing(), Standing::Idle);
-    assert_eq!(bench.keeper.poll_timeout(), None);
+    assert_eq!(bench.machine.poll_timeout(), None);
     bench.wait_until(60_000).assert_trace(
         "0.000 #1 acquire id1, wait 15s, within 20s
          0.010 failed: no permission",
@@ -233,7 +235,7 @@ fn shut_down_while_campaigning_withdraws_and_releases_what_the_store_may_have_gr
 }
 
 #[test]
-fn who_withdraws_just_after_asking_releases_again_lest_the_acquire_came_second() {
+fn a_withdrawal_just_after_an_acquire_releases_again_in_case_the_acquire_came_second() {
     let mut bench = Bench::campaigning();
     bench.wait_until(5).resign(EndReason::ShutDown);
     // The release has overtaken the acquire.
@@ -260,7 +262,7 @@ fn who_withdraws_just_after_asking_releases_again_lest_the_acquire_came_second()
 }
 
 #[test]
-fn who_withdraws_does_not_wait_long_for_a_store_that_is_away() {
+fn a_withdrawal_does_not_wait_long_for_a_store_that_does_not_answer() {
     let mut bench = Bench::campaigning();
     bench.wait_until(2_000).resign(EndReason::ShutDown);
     bench.wait_until(60_000).assert_trace(

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_resigns_goes_on_renewing_while_the_task_drains_and_releases_when_it_is_gone() {
+fn a_resigned_leader_renews_while_its_task_drains_and_releases_after_it() {
     let mut bench = Bench::leading();
     bench.wait_until(4_000).resign(EndReason::Resigned);
     bench.wait_until(5_010).answer(2, held(7));
@@ -22,7 +22,7 @@ fn who_resigns_goes_on_renewing_while_the_task_drains_and_releases_when_it_is_go
 }
 
 #[test]
-fn who_resigned_and_does_not_stop_is_aborted_and_holds_the_lease_until_it_is_gone() {
+fn a_task_that_does_not_stop_is_aborted_and_the_lease_is_held_until_it_is_gone() {
     let mut bench = Bench::leading();
     bench.wait_until(4_000).resign(EndReason::ShutDown);
     bench.wait_until(5_010).answer(2, held(7));
@@ -41,7 +41,7 @@ fn who_resigned_and_does_not_stop_is_aborted_and_holds_the_lease_until_it_is_gon
 }
 
 #[test]
-fn who_resigned_and_loses_the_lease_while_the_task_drains_is_stopped_in_time() {
+fn a_resigned_leader_that_loses_the_lease_stops_its_task_in_time() {
     let mut bench = Bench::leading();
     bench.wait_until(4_000).resign(EndReason::Resigned);
     bench.wait_until(5_010).answer(2, Answer::Superseded);
@@ -54,7 +54,7 @@ fn who_resigned_and_loses_the_lease_while_the_task_drains_is_stopped_in_time() {
 }
 
 #[test]
-fn who_leaves_a_task_to_drain_past_the_deadline_renews_no_more() {
+fn a_lost_lease_is_not_renewed_while_the_task_drains() {
     let mut bench = Bench::leading();
     bench.wait_until(9_970).resign(EndReason::Resigned);
     bench.lines.clear();
@@ -66,7 +66,7 @@ fn who_leaves_a_task_to_drain_past_the_deadline_renews_no_more() {
 }
 
 #[test]
-fn a_task_that_ends_by_itself_gives_up_the_term_and_stands_back_before_the_next_campaign() {
+fn a_task_that_ends_by_itself_ends_the_term_and_calls_for_a_cool_down() {
     for (end, reason) in [
         (TaskEnd::Returned, "task_returned"),
         (TaskEnd::Failed, "task_failed"),
@@ -86,7 +86,7 @@ fn a_task_that_ends_by_itself_gives_up_the_term_and_stands_back_before_the_next_
 }
 
 #[test]
-fn who_stands_back_does_so_also_after_withdrawing_meanwhile() {
+fn a_withdrawal_does_not_shorten_the_cool_down() {
     let mut bench = Bench::leading();
     bench.wait_until(1_000).task_ended(TaskEnd::Failed);
     bench.answer(2, Answer::Released);
@@ -103,7 +103,7 @@ fn who_stands_back_does_so_also_after_withdrawing_meanwhile() {
 }
 
 #[test]
-fn who_resigned_may_campaign_again_at_once() {
+fn a_candidate_may_campaign_at_once_after_it_resigned() {
     let mut bench = Bench::leading();
     bench.wait_until(1_000).resign(EndReason::Resigned);
     bench

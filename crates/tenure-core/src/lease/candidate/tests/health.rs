@@ -11,9 +11,9 @@ fn with_progress_deadline(millis: u64) -> Bench {
 }
 
 #[test]
-fn a_task_that_shows_no_progress_is_stopped_and_nobody_renews_for_it() {
+fn a_task_that_shows_no_progress_is_stopped_and_its_term_is_not_renewed() {
     let mut bench = with_progress_deadline(3_000);
-    bench.wait_until(2_000).keeper.handle_progress(at(2_000));
+    bench.wait_until(2_000).machine.handle_progress(at(2_000));
     bench.wait_until(6_000);
     assert!(!bench.leads());
     bench.wait_until(20_000).assert_trace(
@@ -29,7 +29,7 @@ fn a_task_that_shows_progress_goes_on() {
     for second in 1..5 {
         bench
             .wait_until(second * 1_000)
-            .keeper
+            .machine
             .handle_progress(at(second * 1_000));
     }
     bench.wait_until(4_990).assert_trace("");
@@ -37,7 +37,7 @@ fn a_task_that_shows_progress_goes_on() {
 }
 
 #[test]
-fn an_unhealthy_task_that_stops_lets_the_next_one_in_and_stands_back() {
+fn an_unhealthy_task_that_stops_releases_the_lease_and_calls_for_a_cool_down() {
     let mut bench = Bench::leading();
     bench.wait_until(1_000).resign(EndReason::Unhealthy);
     assert!(!bench.leads(), "nobody vouches for it any more");
@@ -59,7 +59,7 @@ fn a_hand_over_drains_the_task_and_then_names_the_next_one() {
     let mut bench = Bench::leading();
     bench
         .wait_until(1_000)
-        .keeper
+        .machine
         .hand_over(at(1_000), "b".parse().unwrap());
     bench.drain();
     assert!(bench.leads());
@@ -73,12 +73,12 @@ fn a_hand_over_drains_the_task_and_then_names_the_next_one() {
 }
 
 #[test]
-fn a_renewal_that_is_due_soon_goes_along_with_another_and_one_that_is_not_does_not() {
+fn a_renewal_is_sent_early_only_if_it_is_due_soon() {
     let mut bench = Bench::leading();
-    bench.wait_until(3_000).keeper.renew_early(at(3_000));
+    bench.wait_until(3_000).machine.renew_early(at(3_000));
     bench.drain();
     bench.assert_trace("");
-    bench.wait_until(4_000).keeper.renew_early(at(4_000));
+    bench.wait_until(4_000).machine.renew_early(at(4_000));
     bench.drain();
     bench.wait_until(4_010).answer(2, held(7)).wait_until(9_000);
     bench.assert_trace(

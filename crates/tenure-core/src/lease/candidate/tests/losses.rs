@@ -24,7 +24,7 @@ fn the_term_is_cancelled_at_the_deadline_after_the_last_renewal_that_was_sent_wi
     bench.wait_until(6_500).answer(2, held(7));
     bench.wait_until(14_999);
     assert!(bench.leads());
-    assert_eq!(bench.keeper.stop_by(), Some(at(19_000)));
+    assert_eq!(bench.machine.stop_by(), Some(at(19_000)));
     bench.wait_until(15_000);
     assert_eq!(bench.standing(), Standing::Ending);
     bench.wait_until(60_000).assert_trace(
@@ -41,14 +41,14 @@ fn the_term_is_cancelled_at_the_deadline_after_the_last_renewal_that_was_sent_wi
          19.000 abort
          19.250 overrun",
     );
-    // Whoever the overrun policy left alive ends at last; the lease is long gone.
+    // A task that the overrun policy left alive ends at last; the lease is long gone.
     bench.task_ended(TaskEnd::Returned);
     bench.assert_trace("60.000 ended 7: renew_deadline");
     assert_eq!(bench.standing(), Standing::Idle);
 }
 
 #[test]
-fn a_task_that_stops_in_its_grace_is_not_aborted_and_what_is_left_of_the_lease_is_released() {
+fn a_task_that_stops_in_its_grace_is_not_aborted_and_the_lease_is_released() {
     let mut bench = Bench::leading();
     bench.wait_until(10_500).task_ended(TaskEnd::Returned);
     bench.wait_until(10_600).answer(6, Answer::Released);
@@ -117,7 +117,7 @@ fn a_break_that_leaves_time_cancels_at_once_and_aborts_before_others_may_lead() 
     bench.wait_until(5_100).answer(2, broken);
     assert_eq!(bench.standing(), Standing::Ending);
     // Others may lead 3 s after the request was sent, at the earliest; the margin is 1 s.
-    assert_eq!(bench.keeper.stop_by(), Some(at(7_000)));
+    assert_eq!(bench.machine.stop_by(), Some(at(7_000)));
     bench.wait_until(60_000).assert_trace(
         "5.000 #2 renew id1, within 1.666666s
          5.100 cancel: broken

@@ -1,4 +1,4 @@
-//! What a keeper does, as traces: every output, with its time, as a line of text.
+//! Traces of a candidate: every output, with its time, as a line of text.
 
 mod campaigns;
 mod endings;
@@ -37,8 +37,8 @@ fn held_by_b() -> Answer {
     }
 }
 
-/// The middle of every range, so that what jitters comes at the time it jitters around; and another
-/// number each time, so that lease ids differ.
+/// The middle of every range, so that a jittered time is the time that it jitters around; and
+/// another number each time, so that lease ids differ.
 struct Middle(u64);
 
 impl Random for Middle {
@@ -48,12 +48,12 @@ impl Random for Middle {
     }
 }
 
-/// A keeper with the default timings and its driver: a lease of 15 s, renewed every 5 s, given up
+/// A candidate with the default timings and its driver: a lease of 15 s, renewed every 5 s, given up
 /// after 10 s, stopped after 14 s, and a quarter of a second for an aborted task.
 ///
 /// A request that is not answered within its timeout is answered as unknown, as a driver does it.
 struct Bench {
-    keeper: LeaseCandidate,
+    machine: LeaseCandidate,
     now: Instant,
     random: Middle,
     /// The request in flight and when it times out.
@@ -64,14 +64,14 @@ struct Bench {
 }
 
 impl Bench {
-    /// A keeper that campaigns since 0 s.
+    /// A candidate that campaigns since 0 s.
     fn campaigning() -> Self {
         Self::campaigning_with(Timings::default())
     }
 
     fn campaigning_with(timings: Timings) -> Self {
         let mut bench = Self {
-            keeper: LeaseCandidate::new(timings),
+            machine: LeaseCandidate::new(timings),
             now: at(0),
             random: Middle(0),
             in_flight: None,
@@ -82,7 +82,7 @@ impl Bench {
         bench
     }
 
-    /// A keeper that leads epoch 7 since 0.01 s, by a request that was sent at 0 s. Its trace begins
+    /// A candidate that leads epoch 7 since 0.01 s, by a request that was sent at 0 s. Its trace begins
     /// after that.
     fn leading() -> Self {
         Self::leading_with(Timings::default())
@@ -98,12 +98,12 @@ impl Bench {
         bench
     }
 
-    /// Lets time pass, with the keeper and the driver awake, up to `millis` after the start.
+    /// Lets time pass, with the candidate and the driver awake, up to `millis` after the start.
     fn wait_until(&mut self, millis: u64) -> &mut Self {
         let end = at(millis);
         loop {
             let times_out = self.in_flight.map(|(_, times_out)| times_out);
-            let timer = self.keeper.poll_timeout();
+            let timer = self.machine.poll_timeout();
             let Some(next) = timer.into_iter().chain(times_out).min() else {
                 break;
             };
@@ -116,24 +116,24 @@ impl Bench {
             {
                 self.answer(attempt, Answer::Unknown("no answer".to_owned()));
             } else {
-                self.look();
+                self.tick();
             }
-            let woken_again = self.keeper.poll_timeout();
+            let woken_again = self.machine.poll_timeout();
             assert!(woken_again.is_none_or(|next| next > self.now), "it spins");
         }
         self.now = end;
         self
     }
 
-    /// The machine stands still until `millis` after the start, and looks at the clock then.
+    /// The computer stands still until `millis` after the start, and the candidate ticks then.
     fn jump_to(&mut self, millis: u64) -> &mut Self {
         self.now = at(millis);
-        self.look();
+        self.tick();
         self
     }
 
-    fn look(&mut self) {
-        self.keeper.handle_timeout(self.now, &mut self.random);
+    fn tick(&mut self) {
+        self.machine.handle_timeout(self.now, &mut self.random);
         self.drain();
     }
 
@@ -144,32 +144,32 @@ impl Bench {
         {
             self.in_flight = None;
         }
-        self.keeper
+        self.machine
             .handle_message(self.now, (attempt, answer), &mut self.random);
         self.drain();
         self
     }
 
     fn campaign(&mut self) -> &mut Self {
-        self.keeper.campaign(self.now, &mut self.random);
+        self.machine.campaign(self.now, &mut self.random);
         self.drain();
         self
     }
 
     fn resign(&mut self, reason: EndReason) -> &mut Self {
-        self.keeper.resign(self.now, reason, &mut self.random);
+        self.machine.resign(self.now, reason, &mut self.random);
         self.drain();
         self
     }
 
     fn task_ended(&mut self, end: TaskEnd) -> &mut Self {
-        self.keeper.task_ended(self.now, end, &mut self.random);
+        self.machine.task_ended(self.now, end, &mut self.random);
         self.drain();
         self
     }
 
     fn standing(&self) -> Standing {
-        self.keeper.standing(self.now)
+        self.machine.standing(self.now)
     }
 
     fn leads(&self) -> bool {
@@ -177,7 +177,7 @@ impl Bench {
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.keeper.poll_output() {
+        while let Some(output) = self.machine.poll_output() {
             if let Output::Effect(LeaseEffect::Send {
                 attempt, timeout, ..
             }) = output
@@ -218,7 +218,7 @@ impl Bench {
                         )
                     }
                 };
-                // Microseconds: timeouts are thirds of what is left.
+                // Microseconds: timeouts are thirds of the remaining time.
                 let timeout = Duration::from_micros(timeout.as_micros() as u64);
                 format!("#{attempt} {request}, within {timeout:?}")
             }

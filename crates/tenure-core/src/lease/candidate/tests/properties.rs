@@ -1,4 +1,4 @@
-//! What holds whatever the store answers, whatever is lost, and however the clock jumps.
+//! Properties that hold whatever the store answers, whatever is lost, and however the clock jumps.
 
 use proptest::collection;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use super::*;
 enum Step {
     /// Time passes, with the driver awake.
     Wait(Duration),
-    /// Time passes, with the machine standing still.
+    /// Time passes, with the computer standing still.
     Jump(Duration),
     /// The request in flight is answered.
     Answer(Answer),
@@ -20,7 +20,7 @@ enum Step {
     TaskEnded(TaskEnd),
 }
 
-/// What a term has gone through.
+/// The stages that a term has passed.
 #[derive(Debug, Default)]
 struct Life {
     cancelled: Option<EndReason>,
@@ -29,9 +29,9 @@ struct Life {
     task_ended: bool,
 }
 
-/// A keeper under watch.
+/// A candidate under watch.
 struct Watch {
-    keeper: LeaseCandidate,
+    machine: LeaseCandidate,
     timings: Timings,
     now: Instant,
     random: Middle,
@@ -47,7 +47,7 @@ struct Watch {
 impl Watch {
     fn new() -> Self {
         Self {
-            keeper: LeaseCandidate::new(Timings::default()),
+            machine: LeaseCandidate::new(Timings::default()),
             timings: Timings::default(),
             now: at(0),
             random: Middle(0),
@@ -64,7 +64,7 @@ impl Watch {
             Step::Jump(duration) => {
                 self.now = self.now + *duration;
                 self.check_standing();
-                self.look();
+                self.tick();
             }
             Step::Answer(answer) => self.answer(answer.clone()),
             Step::Stale(age, answer) => {
@@ -77,13 +77,13 @@ impl Watch {
                     self.hand_in(stale, answer.clone());
                 }
             }
-            Step::Campaign => self.keeper.campaign(self.now, &mut self.random),
-            Step::Resign(reason) => self.keeper.resign(self.now, *reason, &mut self.random),
+            Step::Campaign => self.machine.campaign(self.now, &mut self.random),
+            Step::Resign(reason) => self.machine.resign(self.now, *reason, &mut self.random),
             Step::TaskEnded(end) => {
                 if let Some(term) = &mut self.term {
                     term.task_ended = true;
                 }
-                self.keeper.task_ended(self.now, *end, &mut self.random);
+                self.machine.task_ended(self.now, *end, &mut self.random);
             }
         }
         self.drain();
@@ -92,20 +92,20 @@ impl Watch {
 
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
-        while let Some(next) = self.keeper.poll_timeout().filter(|&next| next <= end) {
+        while let Some(next) = self.machine.poll_timeout().filter(|&next| next <= end) {
             self.now = self.now.max(next);
-            self.look();
+            self.tick();
         }
         self.now = end;
     }
 
-    fn look(&mut self) {
-        self.keeper.handle_timeout(self.now, &mut self.random);
+    fn tick(&mut self) {
+        self.machine.handle_timeout(self.now, &mut self.random);
         self.drain();
         self.check_standing();
-        self.check_ladder();
-        let next = self.keeper.poll_timeout();
-        assert!(next.is_none_or(|next| next > self.now), "the keeper spins");
+        self.check_step_down();
+        let next = self.machine.poll_timeout();
+        assert!(next.is_none_or(|next| next > self.now), "the machine spins");
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -121,12 +121,12 @@ impl Watch {
     }
 
     fn hand_in(&mut self, attempt: u64, answer: Answer) {
-        self.keeper
+        self.machine
             .handle_message(self.now, (attempt, answer), &mut self.random);
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.keeper.poll_output() {
+        while let Some(output) = self.machine.poll_output() {
             self.watch(&output);
         }
     }
@@ -186,7 +186,7 @@ impl Watch {
     }
 
     fn check_standing(&self) {
-        let Standing::Leading { until, .. } = self.keeper.standing(self.now) else {
+        let Standing::Leading { until, .. } = self.machine.standing(self.now) else {
             return;
         };
         let term = self.term.as_ref().expect("it leads without a term");
@@ -205,8 +205,8 @@ impl Watch {
         assert!(!lost, "it leads after the term was lost");
     }
 
-    /// After a look at the clock the ladder is where the time says.
-    fn check_ladder(&self) {
+    /// After a tick the step-down has the stage that the time demands.
+    fn check_step_down(&self) {
         if let (Some(term), Some(renewed)) = (&self.term, self.renewed)
             && !term.task_ended
         {
@@ -257,7 +257,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn a_keeper_leads_only_while_its_last_renewal_is_young_and_lets_go_in_order(
+    fn a_candidate_leads_only_while_its_last_renewal_is_young_and_steps_down_in_order(
         steps in collection::vec(a_step(), 1..80),
     ) {
         let mut watch = Watch::new();

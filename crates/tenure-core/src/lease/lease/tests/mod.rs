@@ -1,4 +1,4 @@
-//! Waiting, granting and giving back, step by step; and in every order, in [`model`].
+//! Waiting, granting and giving back, one step at a time. [`model`] checks every order of steps.
 
 mod model;
 
@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::*;
 use crate::lease::{Acquire, LeaseDuration, Metadata};
 
-/// How long every lease lasts here.
+/// The duration of every lease in these tests.
 const DURATION: u64 = 3;
 
 fn at(secs: u64) -> Instant {
@@ -54,7 +54,7 @@ fn contended() -> Lease<()> {
     lease
 }
 
-/// Time ends the first term, and request 20 is granted the second one.
+/// The first term expires, and request 20 is granted the second one.
 fn granted_to_20() -> Lease<()> {
     let mut lease = contended();
     assert!(matches!(
@@ -72,7 +72,7 @@ fn holder(lease: &Lease<()>, now: Instant) -> Option<LeaseId> {
 }
 
 #[test]
-fn a_free_lease_goes_to_the_first_request_that_waits() {
+fn a_free_lease_goes_to_the_first_waiting_request() {
     let lease = granted_to_20();
     assert_eq!(holder(&lease, at(3)), Some(id(2)));
     assert_eq!(lease.waiting(), 1);
@@ -80,7 +80,7 @@ fn a_free_lease_goes_to_the_first_request_that_waits() {
 }
 
 #[test]
-fn polling_is_due_at_the_end_of_a_term_and_while_a_free_lease_is_waited_for() {
+fn polling_is_due_at_the_end_of_a_term_and_while_requests_wait_for_a_free_lease() {
     let mut lease = contended();
     assert!(!lease.is_due(at(2)) && lease.is_due(at(3)));
     while poll(&mut lease, at(3)).is_some() {}
@@ -92,7 +92,7 @@ fn polling_is_due_at_the_end_of_a_term_and_while_a_free_lease_is_waited_for() {
 }
 
 #[test]
-fn a_grant_that_nobody_heard_of_is_given_back_and_goes_to_the_next() {
+fn a_grant_without_a_reader_is_given_back_and_goes_to_the_next_request() {
     let mut lease = granted_to_20();
     let released = lease.give_back(20, at(3)).unwrap();
     assert_eq!(
@@ -105,14 +105,15 @@ fn a_grant_that_nobody_heard_of_is_given_back_and_goes_to_the_next() {
 }
 
 #[test]
-fn only_the_request_that_was_granted_gives_back() {
+fn only_the_granted_request_gives_back() {
     let mut lease = granted_to_20();
     assert_eq!(lease.give_back(30, at(3)), None);
     assert_eq!(lease.give_back(10, at(3)), None);
     assert_eq!(holder(&lease, at(3)), Some(id(2)));
 }
 
-/// The holder gave up the request that waited, asked again, and was answered that it holds the lease.
+/// The holder closed the connection of its waiting request, acquired again, and has an answer that
+/// it holds the lease.
 #[test]
 fn a_holder_that_was_answered_over_another_connection_keeps_the_lease() {
     let operations = [
@@ -135,7 +136,7 @@ fn a_holder_that_was_answered_over_another_connection_keeps_the_lease() {
 }
 
 #[test]
-fn to_verify_an_epoch_tells_the_holder_nothing() {
+fn a_verification_does_not_confirm_a_grant() {
     let mut lease = granted_to_20();
     let epoch = lease.record().last_epoch().unwrap();
     lease
@@ -145,9 +146,9 @@ fn to_verify_an_epoch_tells_the_holder_nothing() {
 }
 
 #[test]
-fn nothing_is_given_back_after_the_term_or_of_a_grant_that_was_undone() {
+fn a_grant_is_not_given_back_after_its_term_or_after_it_was_undone() {
     let mut lease = granted_to_20();
-    assert_eq!(lease.give_back(20, at(6)), None, "it has expired");
+    assert_eq!(lease.give_back(20, at(6)), None, "the term has expired");
 
     let before = contended().record().clone();
     let mut lease = granted_to_20();
@@ -157,7 +158,7 @@ fn nothing_is_given_back_after_the_term_or_of_a_grant_that_was_undone() {
 }
 
 #[test]
-fn a_request_leaves_the_queue_but_not_in_the_place_of_the_one_that_replaced_it() {
+fn a_request_that_was_replaced_does_not_remove_its_replacement_from_the_queue() {
     let mut lease = contended();
     let replaced = lease.wait(100, waiting(2, 21)).unwrap();
     assert_eq!(replaced.number, 20);
@@ -167,7 +168,7 @@ fn a_request_leaves_the_queue_but_not_in_the_place_of_the_one_that_replaced_it()
 }
 
 #[test]
-fn a_lease_without_requests_that_wait_takes_a_pointer_more_than_its_record() {
+fn a_lease_without_waiters_is_one_pointer_larger_than_its_record() {
     let mut lease = granted_to_20();
     lease.leave(id(3), 30);
     lease.apply(&acquire(2), at(3), &Rules::NATIVE).unwrap();
@@ -177,7 +178,7 @@ fn a_lease_without_requests_that_wait_takes_a_pointer_more_than_its_record() {
 }
 
 #[test]
-fn a_lease_that_is_deleted_keeps_its_epochs_its_ids_and_its_queue() {
+fn a_deleted_lease_keeps_its_epochs_its_retired_ids_and_its_queue() {
     let mut lease = contended();
     let held = lease.delete(None, at(1));
     assert!(matches!(held, Err(Rejection::Held { .. })));

@@ -1,5 +1,6 @@
-//! Two clients that give requests up and ask again with the same lease id, over another connection, and
-//! a server that notices each of these when it comes to it: every order of these steps.
+//! Every order of events for a server and two clients that give up requests and acquire again with
+//! the same lease id over another connection. The server notices a closed connection only when it
+//! runs the request's task.
 
 extern crate std;
 
@@ -10,19 +11,19 @@ use stateright::{Checker, Model, Property};
 
 use super::*;
 
-/// The last second that there is.
+/// The last second of the model.
 const END: u64 = 6;
 
-/// How often each client asks for the lease: once, and twice again.
+/// The number of acquires of each client.
 const ASKS: usize = 3;
 
-/// Which of the two clients, who use lease ids of the same numbers.
+/// One of the two clients. Its lease id has the same number.
 type Client = u64;
 
 /// The clients and the server.
 struct Connections {
-    /// The mistake: the server takes back a grant whose answer was not read, without a look at what has
-    /// happened to the lease since.
+    /// The bug: the server takes back a grant whose answer was not sent, without checking for
+    /// changes of the lease since.
     unchecked: bool,
 }
 
@@ -30,22 +31,22 @@ struct Connections {
 struct State {
     now: u64,
     lease: Lease<()>,
-    /// Each is on a connection of its own. Their numbers are their places here.
+    /// The requests, each on a connection of its own. A request's number is its index.
     requests: Vec<Request>,
-    /// What each client was told: that it holds the lease, at least until then.
-    told: [Option<u64>; 2],
-    /// How often a grant was given back.
+    /// The end of each client's lease according to its answers; `None` if it has no grant.
+    known: [Option<u64>; 2],
+    /// Whether a grant was given back.
     given_back: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Request {
     client: Client,
-    /// Until when the lease lasts that it was granted, while the server has not sent the answer.
+    /// The end of the granted lease, while the server has not sent the answer.
     unread: Option<u64>,
-    /// The client has closed the connection.
+    /// Whether the client has closed the connection.
     is_closed: bool,
-    /// The server has answered it or dropped it.
+    /// Whether the server has answered or dropped the request.
     is_over: bool,
 }
 
@@ -53,16 +54,16 @@ struct Request {
 enum Action {
     /// A second passes.
     Tick,
-    /// The server's timer looks at the lease.
+    /// The server's timer fires.
     Timer,
     /// The client gives up its request and closes the connection.
     GiveUp(Client),
-    /// The same, and the client asks for the lease over another connection. The server handles the new
+    /// The client closes its connection and acquires over another one. The server handles the new
     /// request at once.
     Ask(Client),
     /// The client releases the lease.
     Release(Client),
-    /// The server comes to the task of a request: it sends the answer, or notices that the connection
+    /// The server runs the task of a request: it sends the answer, or notices that the connection
     /// was closed.
     Poll(usize),
 }
@@ -90,8 +91,8 @@ impl State {
         }
     }
 
-    fn told_mut(&mut self, client: Client) -> &mut Option<u64> {
-        &mut self.told[client as usize - 1]
+    fn known_mut(&mut self, client: Client) -> &mut Option<u64> {
+        &mut self.known[client as usize - 1]
     }
 
     fn give_up(&mut self, client: Client) {
@@ -111,7 +112,7 @@ impl State {
         };
         self.serve();
         match (self.lease).apply(&acquire(client), at(self.now), &Rules::NATIVE) {
-            Ok(_) => *self.told_mut(client) = Some(self.now + DURATION),
+            Ok(_) => *self.known_mut(client) = Some(self.now + DURATION),
             Err(rejection) if rejection.is_transient() => {
                 request.is_over = false;
                 let replaced = self.lease.wait(100, waiting(client, number as u64));
@@ -131,7 +132,7 @@ impl State {
         request.is_over = true;
         let now = at(self.now);
         match unread {
-            Some(until) if !request.is_closed => *self.told_mut(client) = Some(until),
+            Some(until) if !request.is_closed => *self.known_mut(client) = Some(until),
             Some(_) if unchecked => {
                 let release = Operation::Release(id(client));
                 let released = self.lease.apply(&release, now, &Rules::NATIVE);
@@ -143,11 +144,11 @@ impl State {
         self.serve();
     }
 
-    /// Whether each client that was told so holds the lease.
-    fn keeps_its_word(&self) -> bool {
+    /// Whether each client that has an answer with a grant holds the lease.
+    fn keeps_leases(&self) -> bool {
         let holder = holder(&self.lease, at(self.now));
-        let told = (1..).zip(self.told);
-        let mut holding = told.filter(|(_, until)| until.is_some_and(|until| self.now < until));
+        let known = (1..).zip(self.known);
+        let mut holding = known.filter(|(_, until)| until.is_some_and(|until| self.now < until));
         holding.all(|(client, _)| holder == Some(id(client)))
     }
 }
@@ -161,7 +162,7 @@ impl Model for Connections {
             now: 0,
             lease: Lease::default(),
             requests: Vec::new(),
-            told: [None; 2],
+            known: [None; 2],
             given_back: false,
         }])
     }
@@ -185,7 +186,7 @@ impl Model for Connections {
             if open.any(|it| it.client == client) {
                 actions.push(Action::GiveUp(client));
             }
-            if state.told[client as usize - 1].is_some() {
+            if state.known[client as usize - 1].is_some() {
                 actions.push(Action::Release(client));
             }
         }
@@ -203,10 +204,10 @@ impl Model for Connections {
             Action::GiveUp(client) => next.give_up(client),
             Action::Ask(client) => next.ask(client),
             Action::Release(client) => {
-                *next.told_mut(client) = None;
+                *next.known_mut(client) = None;
                 next.serve();
                 let release = Operation::Release(id(client));
-                // It may have expired by now.
+                // The lease may have expired.
                 let _ = next.lease.apply(&release, at(next.now), &Rules::NATIVE);
                 next.serve();
             }
@@ -218,8 +219,8 @@ impl Model for Connections {
     fn properties(&self) -> Vec<Property<Self>> {
         Vec::from([
             Property::always(
-                "a client that was told that it holds the lease holds it",
-                |_, state: &State| state.keeps_its_word(),
+                "a client with an answer that it holds the lease holds it",
+                |_, state: &State| state.keeps_leases(),
             ),
             Property::sometimes("a grant is given back", |_, state: &State| state.given_back),
         ])
@@ -231,18 +232,19 @@ fn explored(unchecked: bool) -> impl Checker<Connections> {
 }
 
 #[test]
-fn a_client_that_was_told_that_it_holds_the_lease_keeps_it_in_every_order_of_events() {
+fn a_client_with_an_answer_that_it_holds_the_lease_keeps_it_in_every_order_of_events() {
     let explored = explored(false);
     std::println!("{} states", explored.unique_state_count());
     explored.assert_properties();
 }
 
 #[test]
-fn a_grant_that_is_taken_back_unchecked_is_found() {
+fn the_model_finds_a_grant_that_is_taken_back_unchecked() {
     let explored = explored(true);
-    let found = explored.discovery("a client that was told that it holds the lease holds it");
-    let steps = found.expect("a way to it").into_actions();
+    let found = explored.discovery("a client with an answer that it holds the lease holds it");
+    let steps = found.expect("a counterexample").into_actions();
     std::println!("{steps:?}");
-    // The client that loses the lease asked twice: one request waited, and the other one was answered.
+    // The client that loses the lease acquired twice: one request waited, and the other was
+    // answered.
     assert!(steps.len() >= 4, "{steps:?}");
 }

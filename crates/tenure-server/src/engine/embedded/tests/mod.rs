@@ -3,22 +3,28 @@
 mod slices;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules};
 use tenure_core::lease::{Stored, TermEnd, apply};
-use tenure_core::{Epoch, Instant, UnixMillis};
+use tenure_core::{Epoch, Instant as CoreInstant, UnixMillis};
 
 use super::backlog::BEGIN_AT;
+use super::restore::EPOCHS_LEFT;
 use super::*;
-use crate::engine::{Content, Deleted, Retired, Term};
-use crate::table::{DELETED_LIMIT, Key};
+use crate::engine;
+use crate::engine::batch::{Item, RetiredIds};
+use crate::model::{Cause, ChangeSet, DELETED_LIMIT, Deleted, LeaseVersion, TermRecord};
 
-/// Terms of a lease that are remembered.
+/// Terms of a lease that the store remembers.
 const MOST: usize = 3;
 
-/// Opens the database, whose revisions are small here.
+/// Opens the database. Its revisions are small, and its tables are as old as a test wants.
 fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
-    super::open(data_dir, max_history, 0)
+    let mut log = super::open(data_dir, max_history)?;
+    log.backlog.max_age = Duration::MAX;
+    let loaded = engine::begin(&mut log, 0)?;
+    Ok((loaded, log))
 }
 
 fn stored(metadata_len: usize) -> Stored {
@@ -26,65 +32,85 @@ fn stored(metadata_len: usize) -> Stored {
         lease_id: LeaseId::from_random_bits(0, 1),
         holder: "a".parse().unwrap(),
         duration: LeaseDuration::Infinite,
-        lock_delay: std::time::Duration::ZERO,
+        lock_delay: Duration::ZERO,
         min_epoch: None,
         metadata: Metadata::from([("k".into(), "x".repeat(metadata_len))]),
     };
-    let now = Instant::default();
+    let now = CoreInstant::default();
     let mut record = Record::default();
     let acquire = Operation::Acquire(request, UnixMillis::new(7));
     apply(&mut record, &acquire, now, &Rules::NATIVE).unwrap();
     record.store(now)
 }
 
-fn write(revision: u64, metadata_len: usize) -> Write {
-    Write {
-        key: Key::of_text(&format!("ns/job-{revision}")),
+fn change(of: u64, revision: u64, content: Content) -> LeaseChange {
+    LeaseChange {
+        key: Key::of_text(&format!("ns/job-{of}")),
         revision,
-        content: Content::Lease(stored(metadata_len).into()),
-        retired: None,
+        content,
         term: None,
+        cause: Cause::Deleted,
+        waiters: 0,
+        remaining_ms: None,
     }
 }
 
-fn delete(revision: u64, of: u64, epoch: u64) -> Write {
-    Write {
-        key: Key::of_text(&format!("ns/job-{of}")),
-        revision,
-        content: Content::Deleted(Deleted {
-            last: Epoch::new(epoch),
-            retired: Vec::new(),
-        }),
-        retired: None,
-        term: None,
-    }
+fn write(revision: u64, metadata_len: usize) -> LeaseChange {
+    let stored = stored(metadata_len).into();
+    change(revision, revision, Content::Lease(stored))
+}
+
+fn delete(revision: u64, of: u64, epoch: u64) -> LeaseChange {
+    let deleted = Deleted {
+        last: Epoch::new(epoch),
+        retired: Vec::new(),
+    };
+    change(of, revision, Content::Deleted(deleted))
 }
 
 /// The end of the term `epoch` of the lease of `write(1, _)`.
-fn end(revision: u64, epoch: u64) -> Write {
-    let term = Term {
+fn end(revision: u64, epoch: u64) -> LeaseChange {
+    let term = TermRecord {
         epoch: Epoch::new(epoch).unwrap(),
         holder: "a".parse().unwrap(),
         began_at: UnixMillis::new(epoch),
         ended: Some((TermEnd::Released, UnixMillis::new(epoch + 1))),
         reason: None,
     };
-    Write {
-        key: Key::of_text("ns/job-1"),
-        revision,
-        content: Content::Lease(stored(10).into()),
-        retired: None,
+    LeaseChange {
         term: Some(term.into()),
+        ..change(1, revision, Content::Lease(stored(10).into()))
     }
 }
 
-fn commit(engine: &mut Embedded, writes: &[Write]) -> Result<(), CommitError> {
-    let writes: Vec<&Write> = writes.iter().collect();
-    engine.commit(&writes)
+/// A change alone, which has all retired ids.
+fn alone(change: LeaseChange) -> ChangeSet {
+    let before = LeaseVersion {
+        record: Record::default(),
+        revision: 0,
+    };
+    ChangeSet {
+        before,
+        changes: vec![change],
+    }
 }
 
-/// How many batches are not in their places.
-fn recent(engine: &Embedded) -> u32 {
+fn commit(engine: &mut Embedded, changes: &[LeaseChange]) -> Result<(), AppendError> {
+    let sets: Vec<ChangeSet> = changes.iter().cloned().map(alone).collect();
+    commit_sets(engine, &sets)
+}
+
+fn commit_sets(engine: &mut Embedded, sets: &[ChangeSet]) -> Result<(), AppendError> {
+    let last = "SELECT coalesce((SELECT max(revision) FROM batches), (SELECT revision FROM meta))";
+    let last = engine.connection.query_row(last, [], |row| row.get(0));
+    let mut batch = Batch::default();
+    batch.encode(last.unwrap(), sets);
+    let changes: Vec<&LeaseChange> = sets.iter().flat_map(|set| &set.changes).collect();
+    engine.append(&batch, &changes)
+}
+
+/// How many batches the log has.
+fn batch_count(engine: &Embedded) -> u32 {
     let count = "SELECT count(*) FROM batches";
     let count = engine.connection.query_row(count, [], |row| row.get(0));
     count.unwrap()
@@ -92,13 +118,13 @@ fn recent(engine: &Embedded) -> u32 {
 
 /// The epochs of the terms of that lease.
 fn epochs(engine: &Embedded) -> Vec<u64> {
-    let terms = engine.archive();
+    let terms = engine.terms();
     let terms = terms.terms(&Key::of_text("ns/job-1"), Epoch::MAX, 1_000);
     terms.unwrap().iter().map(|term| term.epoch.get()).collect()
 }
 
 #[test]
-fn what_was_committed_is_loaded() {
+fn a_start_loads_what_was_committed() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(1, 10), write(2, 20)]).unwrap();
@@ -117,7 +143,7 @@ fn what_was_committed_is_loaded() {
 }
 
 #[test]
-fn a_full_disk_undoes_the_batch_and_is_no_end() {
+fn a_full_disk_undoes_the_batch_and_later_ones_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
@@ -129,12 +155,12 @@ fn a_full_disk_undoes_the_batch_and_is_no_end() {
             .unwrap();
     };
     limit(&engine, 1);
-    let batch: Vec<Write> = (3..20).map(|revision| write(revision, 4_000)).collect();
+    let batch: Vec<LeaseChange> = (3..20).map(|revision| write(revision, 4_000)).collect();
     // The end of a term is undone with all that was to be committed with it.
-    let batch: Vec<Write> = [end(2, 7)].into_iter().chain(batch).collect();
+    let batch: Vec<LeaseChange> = [end(2, 7)].into_iter().chain(batch).collect();
     for _ in 0..3 {
         let error = commit(&mut engine, &batch).unwrap_err();
-        assert!(matches!(error, CommitError::DiskFull(_)), "{error}");
+        assert!(matches!(error, AppendError::DiskFull(_)), "{error}");
         assert!(epochs(&engine).is_empty());
     }
     limit(&engine, 1_000_000);
@@ -147,10 +173,10 @@ fn a_full_disk_undoes_the_batch_and_is_no_end() {
 }
 
 #[test]
-fn what_a_failed_transaction_left_in_the_log_is_cut_before_anything_is_written_behind_it() {
+fn frames_of_a_failed_transaction_are_removed_before_others_are_written_behind_them() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let timeout = std::time::Duration::from_millis(10);
+    let timeout = Duration::from_millis(10);
     engine.connection.busy_timeout(timeout).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
     // A backup reads what is in the log.
@@ -159,7 +185,7 @@ fn what_a_failed_transaction_left_in_the_log_is_cut_before_anything_is_written_b
     engine.has_leftovers = true;
     for _ in 0..2 {
         let error = commit(&mut engine, &[write(2, 10)]).unwrap_err();
-        assert!(matches!(error, CommitError::Busy(_)), "{error}");
+        assert!(matches!(error, AppendError::Busy(_)), "{error}");
         assert!(engine.has_leftovers);
     }
     backup.execute_batch("COMMIT").unwrap();
@@ -168,23 +194,23 @@ fn what_a_failed_transaction_left_in_the_log_is_cut_before_anything_is_written_b
 }
 
 #[test]
-fn a_database_locked_by_somebody_else_is_no_end() {
+fn while_another_program_locks_the_database_a_batch_fails_and_later_ones_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     engine
         .connection
-        .busy_timeout(std::time::Duration::from_millis(10))
+        .busy_timeout(Duration::from_millis(10))
         .unwrap();
     let other = Connection::open(folder.path().join("leases.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = commit(&mut engine, &[write(1, 10)]).unwrap_err();
-    assert!(matches!(error, CommitError::Busy(_)), "{error}");
+    assert!(matches!(error, AppendError::Busy(_)), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
     commit(&mut engine, &[write(2, 10)]).unwrap();
 }
 
 #[test]
-fn errors_that_are_not_known_to_be_harmless_are_the_end() {
+fn an_error_that_is_not_known_to_be_harmless_leaves_the_outcome_unknown() {
     use rusqlite::ffi::{self, Error};
     for (code, harmless) in [
         (ffi::SQLITE_FULL, true),
@@ -197,13 +223,13 @@ fn errors_that_are_not_known_to_be_harmless_are_the_end() {
         (ffi::SQLITE_NOMEM, false),
     ] {
         let error = rusqlite::Error::SqliteFailure(Error::new(code), None);
-        let is_fatal = matches!(classify(&error), CommitError::Fatal(_));
+        let is_fatal = matches!(classify(&error), AppendError::Unknown(_));
         assert_eq!(is_fatal, !harmless, "{code}");
     }
 }
 
 #[test]
-fn the_log_is_moved_into_the_database_now_and_then() {
+fn the_write_ahead_log_is_moved_into_the_database_from_time_to_time() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let log = || {
@@ -213,11 +239,11 @@ fn the_log_is_moved_into_the_database_now_and_then() {
     };
     let mut most = 0;
     for round in 0..120 {
-        let batch: Vec<Write> = (0..200)
+        let batch: Vec<LeaseChange> = (0..200)
             .map(|n| write(round * 200 + n + 1, 1_000))
             .collect();
         commit(&mut engine, &batch).unwrap();
-        engine.tidy().unwrap();
+        engine.checkpoint(Load::Busy).unwrap();
         most = most.max(log());
     }
     // Several times as much goes through it.
@@ -227,7 +253,7 @@ fn the_log_is_moved_into_the_database_now_and_then() {
 }
 
 #[test]
-fn a_lost_log_is_noticed_also_after_one_was_moved_into_the_database() {
+fn a_lost_write_ahead_log_is_noticed_also_after_one_was_moved_into_the_database() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let size = || {
@@ -238,9 +264,9 @@ fn a_lost_log_is_noticed_also_after_one_was_moved_into_the_database() {
     let before = size();
     let mut revision = 10;
     while size() == before {
-        let batch: Vec<Write> = (0..200).map(|n| write(revision + n, 1_000)).collect();
+        let batch: Vec<LeaseChange> = (0..200).map(|n| write(revision + n, 1_000)).collect();
         commit(&mut engine, &batch).unwrap();
-        engine.tidy().unwrap();
+        engine.checkpoint(Load::Busy).unwrap();
         revision += 200;
         assert!(revision < 100_000, "the log is not moved");
     }
@@ -265,19 +291,19 @@ fn a_lost_log_is_noticed_also_after_one_was_moved_into_the_database() {
 
 /// How many rows have terms in their places.
 fn segments(engine: &Embedded) -> usize {
-    let count = "SELECT count(*) FROM history";
+    let count = "SELECT count(*) FROM term_rows";
     let count = engine.connection.query_row(count, [], |row| row.get(0));
     count.unwrap()
 }
 
 #[test]
-fn old_terms_are_forgotten_when_newer_ones_are_put_in_their_places() {
+fn old_terms_are_forgotten_when_newer_ones_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     for epoch in 1..=2 * BEGIN_AT.changes as u64 {
         commit(&mut engine, &[end(epoch, epoch)]).unwrap();
-        engine.tidy().unwrap();
-        assert!(recent(&engine) as usize <= BEGIN_AT.changes);
+        engine.checkpoint(Load::Busy).unwrap();
+        assert!(batch_count(&engine) as usize <= BEGIN_AT.changes);
         assert!(segments(&engine) <= 2);
     }
     commit(&mut engine, &[end(9_000, 9_000)]).unwrap();
@@ -289,13 +315,13 @@ fn old_terms_are_forgotten_when_newer_ones_are_put_in_their_places() {
 }
 
 #[test]
-fn of_the_terms_as_many_segments_are_kept_as_have_the_last_ones() {
+fn as_many_segments_are_kept_as_have_the_last_terms() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), 40).unwrap();
     for epoch in 1..=200 {
         commit(&mut engine, &[end(epoch, epoch)]).unwrap();
-        engine.rest().unwrap();
-        assert!(segments(&engine) <= 40 / terms::SEGMENT + 2);
+        engine.checkpoint(Load::Idle).unwrap();
+        assert!(segments(&engine) <= 40 / term_rows::SEGMENT + 2);
         let told = epochs(&engine);
         let newest = (1..=epoch).rev().take(40);
         assert!(told.iter().copied().take(40).eq(newest), "{told:?}");
@@ -310,10 +336,10 @@ fn of_the_terms_as_many_segments_are_kept_as_have_the_last_ones() {
 }
 
 #[test]
-fn what_was_noted_of_a_term_stays_when_it_ends() {
+fn the_reason_of_a_term_stays_when_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let say = |mut write: Write, reason: &str, is_over: bool| {
+    let say = |mut write: LeaseChange, reason: &str, is_over: bool| {
         let term = write.term.as_mut().unwrap();
         term.reason = Some(reason.into());
         term.ended = term.ended.filter(|_| is_over);
@@ -324,7 +350,7 @@ fn what_was_noted_of_a_term_stays_when_it_ends() {
     commit(&mut engine, &[say(end(3, 7), "last", true)]).unwrap();
     drop(engine);
     let (_, engine) = open(folder.path(), MOST).unwrap();
-    let terms = engine.archive();
+    let terms = engine.terms();
     let terms = terms
         .terms(&Key::of_text("ns/job-1"), Epoch::MAX, 9)
         .unwrap();
@@ -333,24 +359,24 @@ fn what_was_noted_of_a_term_stays_when_it_ends() {
 }
 
 #[test]
-fn while_somebody_reads_nothing_is_written_before_what_a_failed_transaction_left() {
+fn while_another_program_reads_nothing_is_written_before_frames_of_a_failed_transaction() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
-    let moment = std::time::Duration::from_millis(10);
+    let moment = Duration::from_millis(10);
     engine.connection.busy_timeout(moment).unwrap();
     engine.has_leftovers = true;
 
     let other = Connection::open(folder.path().join("leases.db")).unwrap();
     let read = |sql: &str| {
         other.execute_batch(sql).unwrap();
-        let count = other.query_row("SELECT count(*) FROM leases", [], |_| Ok(()));
+        let count = other.query_row("SELECT count(*) FROM lease_rows", [], |_| Ok(()));
         count.unwrap();
     };
     read("BEGIN");
     for _ in 0..2 {
         let error = commit(&mut engine, &[write(2, 10)]).unwrap_err();
-        assert!(matches!(error, CommitError::Busy(_)), "{error}");
+        assert!(matches!(error, AppendError::Busy(_)), "{error}");
     }
     // Nor is the folder said to be closed in order while the log is needed.
     engine.close().unwrap();
@@ -380,11 +406,11 @@ fn readers_and_commits_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_was_noted_of_a_term_counts_the_same_before_and_after_it_is_put_in_its_place() {
+fn a_record_of_a_term_counts_the_same_before_and_after_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let told = |engine: &Embedded| {
-        let terms = engine.archive();
+        let terms = engine.terms();
         let terms = terms.terms(&Key::of_text("ns/job-1"), Epoch::MAX, 9);
         terms.unwrap()
     };
@@ -400,8 +426,8 @@ fn what_was_noted_of_a_term_counts_the_same_before_and_after_it_is_put_in_its_pl
     commit(&mut engine, &[write(1, 10), first]).unwrap();
     assert_eq!(told(&engine)[0].ended, None);
     let put_in_place = |engine: &mut Embedded| {
-        engine.rest().unwrap();
-        assert_eq!(recent(engine), 0);
+        engine.checkpoint(Load::Idle).unwrap();
+        assert_eq!(batch_count(engine), 0);
     };
     drop(engine);
     for is_put_in_place in [false, true] {
@@ -425,7 +451,7 @@ fn what_was_noted_of_a_term_counts_the_same_before_and_after_it_is_put_in_its_pl
 }
 
 #[test]
-fn what_was_committed_last_is_checked_too() {
+fn a_start_checks_the_batches_too() {
     for damage in [
         "UPDATE batches SET changes = zeroblob(length(changes))",
         "UPDATE batches SET changes = x''",
@@ -459,29 +485,33 @@ fn what_was_committed_last_is_checked_too() {
 type Known = (
     Vec<(Key, Stored, u64)>,
     Option<Epoch>,
-    Vec<Vec<Term>>,
+    Vec<Vec<TermRecord>>,
     Vec<(Key, Vec<LeaseId>)>,
 );
 
 /// The terms of the first so many leases.
-fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<Term>> {
+fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<TermRecord>> {
     let terms_of = |of: u64| {
         let key = Key::of_text(&format!("ns/job-{of}"));
-        engine.archive().terms(&key, Epoch::MAX, MOST).unwrap()
+        engine.terms().terms(&key, Epoch::MAX, MOST).unwrap()
     };
     (1..=leases).map(terms_of).collect()
 }
 
-/// All that a store knows of three leases after these batches, of which these were put in their places,
-/// when it was closed or killed.
-fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_closed: bool) -> Known {
+/// All that a store knows of three leases after these batches, if checkpoints follow these of them, and the
+/// store is closed or killed.
+fn known_after(
+    batches: &[Vec<ChangeSet>],
+    checkpoint_after: impl Fn(usize) -> bool,
+    is_closed: bool,
+) -> Known {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     for (number, batch) in batches.iter().enumerate() {
-        commit(&mut engine, batch).unwrap();
-        if in_place(number) {
-            engine.rest().unwrap();
-            assert_eq!(recent(&engine), 0);
+        commit_sets(&mut engine, batch).unwrap();
+        if checkpoint_after(number) {
+            engine.checkpoint(Load::Idle).unwrap();
+            assert_eq!(batch_count(&engine), 0);
         }
     }
     let told = terms(&engine, 3);
@@ -490,7 +520,7 @@ fn known_after(batches: &[Vec<Write>], in_place: impl Fn(usize) -> bool, is_clos
     }
     drop(engine);
     let (loaded, engine) = open(folder.path(), MOST).unwrap();
-    assert_eq!(recent(&engine), 0);
+    assert_eq!(batch_count(&engine), 0);
     assert_eq!(terms(&engine, 3), told);
     let left = left(&loaded);
     let leases = loaded.leases.into_iter().collect();
@@ -508,8 +538,11 @@ fn left(loaded: &Loaded) -> Vec<(Key, Vec<LeaseId>)> {
 
 /// Batches of some leases that change, end terms, are deleted and made again, in some order; and the ids
 /// that are retired of each at the end.
-fn batches(leases: u64, revisions: std::ops::Range<u64>) -> (Vec<Vec<Write>>, Vec<Vec<LeaseId>>) {
-    let mut batches = Vec::new();
+fn batches(
+    leases: u64,
+    revisions: std::ops::Range<u64>,
+) -> (Vec<Vec<ChangeSet>>, Vec<Vec<LeaseId>>) {
+    let mut batches: Vec<Vec<ChangeSet>> = Vec::new();
     let mut random = 7_u64;
     let mut next = |below: u64| {
         random = random
@@ -517,41 +550,59 @@ fn batches(leases: u64, revisions: std::ops::Range<u64>) -> (Vec<Vec<Write>>, Ve
             .wrapping_add(1);
         (random >> 33) % below
     };
+    let mut versions = vec![None; leases as usize + 1];
     let mut retired = vec![Vec::new(); leases as usize + 1];
     for revision in revisions {
         let of = 1 + next(leases);
-        let mut write = match next(12) {
+        let mut change = match next(12) {
             0 => delete(revision, of, 3 + revision / leases),
             1..4 => write(revision, (10 * revision % 700) as usize),
             _ => end(revision, 3 + revision / leases),
         };
-        write.key = Key::of_text(&format!("ns/job-{of}"));
-        // Each write of a lease but the first adds an id to those that are retired, and forgets some.
-        let list = &mut retired[of as usize];
-        match &mut write.content {
+        change.key = Key::of_text(&format!("ns/job-{of}"));
+        let (list, version) = (&mut retired[of as usize], &mut versions[of as usize]);
+        let before = version.take().unwrap_or_else(|| LeaseVersion {
+            record: Record::default(),
+            revision: 0,
+        });
+        match &mut change.content {
             Content::Deleted(deleted) => deleted.retired = std::mem::take(list),
             Content::Lease(stored) => {
-                let before = list.clone();
+                // Each change adds an id to those that are retired, and forgets some.
                 list.retain(|_| next(8) > 0);
                 list.push(LeaseId::from_random_bits(0, revision));
-                Arc::make_mut(stored).retired.clone_from(list);
-                write.retired = Retired::between(before, list);
+                let stored = Arc::make_mut(stored);
+                stored.retired.clone_from(list);
+                let record = Record::restore(stored.clone(), CoreInstant::default());
+                *version = Some(LeaseVersion { record, revision });
             }
         }
-        if let Some(term) = &mut write.term {
+        if let Some(term) = &mut change.term {
             term.reason = (next(2) == 0).then(|| format!("at {revision}").into());
             term.ended = term.ended.filter(|_| next(3) > 0);
         }
+        let set = ChangeSet {
+            before,
+            changes: vec![change],
+        };
         match batches.last_mut() {
-            Some(batch) if next(2) == 0 => Vec::push(batch, write),
-            _ => batches.push(vec![write]),
+            Some(batch) if next(2) == 0 => batch.push(set),
+            _ => batches.push(vec![set]),
         }
     }
     (batches, retired)
 }
 
+/// Whether the batch has a change with a delta of the retired ids.
+fn has_delta(sets: &[ChangeSet]) -> bool {
+    let mut batch = Batch::default();
+    batch.encode(0, sets);
+    let mut items = batch.items();
+    items.any(|item| matches!(item, Ok(Item::Lease(_, RetiredIds::Delta { .. }))))
+}
+
 #[test]
-fn it_makes_no_difference_when_batches_are_put_in_their_places() {
+fn it_makes_no_difference_when_checkpoints_are_made() {
     let (batches, retired) = batches(3, 10..70);
     let never = known_after(&batches, |_| false, false);
     assert!(!never.0.is_empty() && never.1.is_some() && !never.3.is_empty());
@@ -560,11 +611,7 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
         let of: usize = key.lease()[4..].parse().unwrap();
         assert_eq!(stored.retired, retired[of]);
     }
-    let differences = batches
-        .iter()
-        .flatten()
-        .filter(|write| write.retired.is_some());
-    assert!(differences.count() > 10);
+    assert!(batches.iter().filter(|batch| has_delta(batch)).count() > 10);
     for is_closed in [false, true] {
         assert_eq!(known_after(&batches, |_| false, is_closed), never);
         assert_eq!(known_after(&batches, |_| true, is_closed), never);
@@ -576,35 +623,35 @@ fn it_makes_no_difference_when_batches_are_put_in_their_places() {
 }
 
 #[test]
-fn a_batch_that_can_not_be_put_in_its_place_stays_and_is_put_there_later() {
+fn a_batch_stays_in_the_log_if_the_tables_can_not_grow_and_is_applied_later() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let limit = |engine: &Embedded, pages: u32| {
         let limit = format!("PRAGMA max_page_count = {pages}");
         engine.connection.query_row(&limit, [], |_| Ok(())).unwrap();
     };
-    let batch: Vec<Write> = (1..60).map(|revision| write(revision, 900)).collect();
+    let batch: Vec<LeaseChange> = (1..60).map(|revision| write(revision, 900)).collect();
     commit(&mut engine, &batch).unwrap();
     // The database may not grow, as on a disk without space.
     limit(&engine, 1);
-    engine.rest().unwrap();
-    assert_eq!(recent(&engine), 1);
+    engine.checkpoint(Load::Idle).unwrap();
+    assert_eq!(batch_count(&engine), 1);
     limit(&engine, 1_000_000);
     commit(&mut engine, &[write(60, 10)]).unwrap();
-    engine.rest().unwrap();
-    assert_eq!(recent(&engine), 0);
+    engine.checkpoint(Load::Idle).unwrap();
+    assert_eq!(batch_count(&engine), 0);
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     assert_eq!(loaded.leases.len(), 60);
 }
 
-fn put_all_in_place(engine: &mut Embedded) {
-    while matches!(engine.rest(), Ok(Rest::More)) {}
-    assert_eq!(recent(engine), 0);
+fn checkpoint_all(engine: &mut Embedded) {
+    while matches!(engine.checkpoint(Load::Idle), Ok(Progress::More)) {}
+    assert_eq!(batch_count(engine), 0);
 }
 
 #[test]
-fn of_deleted_leases_no_more_are_kept_than_their_limit_and_the_newest_of_them() {
+fn only_the_newest_deleted_leases_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let most = DELETED_LIMIT as u64;
@@ -616,10 +663,10 @@ fn of_deleted_leases_no_more_are_kept_than_their_limit_and_the_newest_of_them() 
         }
         commit(&mut engine, &[deleted]).unwrap();
         if number % 1_000 == 0 {
-            put_all_in_place(&mut engine);
+            checkpoint_all(&mut engine);
         }
     }
-    put_all_in_place(&mut engine);
+    checkpoint_all(&mut engine);
     let count = |engine: &Embedded| -> u64 {
         let count = "SELECT count(*) FROM deleted";
         engine
@@ -637,4 +684,51 @@ fn of_deleted_leases_no_more_are_kept_than_their_limit_and_the_newest_of_them() 
     assert_eq!((first.0.lease(), &first.1), ("job-6", &ids(6)));
     let name = format!("job-{}", most + 5);
     assert_eq!((last.0.lease(), &last.1), (name.as_str(), &ids(most + 5)));
+}
+
+#[test]
+fn a_backup_that_leaves_no_epochs_is_not_restored() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let last = Epoch::MAX.get() - EPOCHS_LEFT;
+    let (loaded, mut engine) = open(&at("store"), 1).unwrap();
+    commit(&mut engine, &[delete(loaded.revision + 1, 1, last)]).unwrap();
+    backup(&at("store"), &at("file"), Existing::Keep).unwrap();
+    let error = restore(&at("file"), &at("restored")).unwrap_err();
+    assert!(
+        matches!(error, RestoreError::EpochsUsedUp { .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains(&last.to_string()), "{error}");
+    let left: Vec<_> = at("restored").read_dir().unwrap().collect();
+    assert_eq!(left.len(), 1, "but for the lock: {left:?}");
+}
+
+#[test]
+fn a_log_that_another_store_has_appended_to_is_not_appended_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    commit(&mut engine, &[write(2, 10)]).unwrap();
+    for load in [Load::Busy, Load::Idle] {
+        // If all batches are in the tables, `meta` has the last revision.
+        engine.checkpoint(load).unwrap();
+        let mut batch = Batch::default();
+        batch.encode(1, &[alone(write(9, 10))]);
+        let error = engine.append(&batch, &[]).unwrap_err();
+        assert!(matches!(error, AppendError::NotOwner(_)), "{error}");
+    }
+    commit(&mut engine, &[write(3, 10)]).unwrap();
+}
+
+#[test]
+fn the_tables_contain_a_change_that_is_old_also_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    commit(&mut engine, &[write(2, 10)]).unwrap();
+    engine.checkpoint(Load::Busy).unwrap();
+    assert_eq!(batch_count(&engine), 1);
+    engine.backlog.max_age = Duration::ZERO;
+    commit(&mut engine, &[write(3, 10)]).unwrap();
+    engine.checkpoint(Load::Busy).unwrap();
+    assert_eq!(batch_count(&engine), 0);
 }

@@ -1,7 +1,7 @@
-//! What is in batches comes into its place in slices, whatever happens between and after them.
+//! Checkpoints are made in slices, whatever happens between and after them.
 
 use super::super::backlog::{CHANGES_PER_SLICE, SLICE};
-use super::super::{Existing, Rest, backup, restore};
+use super::super::{Existing, backup, restore};
 use super::*;
 
 /// So many that putting them in their places takes several slices.
@@ -26,10 +26,10 @@ fn killed(folder: &Path) -> tempfile::TempDir {
 }
 
 /// Leases, the floor and terms that a start finds there; it goes on with one more batch.
-fn known(folder: &Path, more: &[Write]) -> Known {
+fn known(folder: &Path, more: &[LeaseChange]) -> Known {
     let (loaded, mut engine) = open(folder, MOST).unwrap();
     let told = terms(&engine, LEASES);
-    assert_eq!(recent(&engine), 0);
+    assert_eq!(batch_count(&engine), 0);
     commit(&mut engine, more).unwrap();
     engine.close().unwrap();
     drop(engine);
@@ -49,7 +49,7 @@ fn in_order(leases: impl IntoIterator<Item = (Key, Stored, u64)>) -> Vec<(Key, S
 
 /// How many leases are in their places.
 fn placed(engine: &Embedded) -> usize {
-    let count = "SELECT count(*) FROM leases";
+    let count = "SELECT count(*) FROM lease_rows";
     let count = engine.connection.query_row(count, [], |row| row.get(0));
     count.unwrap()
 }
@@ -63,15 +63,15 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
     let (batches, _) = batches(LEASES, 10..1_500);
     let (first, then) = batches.split_at(batches.len() * 3 / 4);
     for batch in first {
-        commit(&mut engine, batch).unwrap();
-        commit(&mut never, batch).unwrap();
+        commit_sets(&mut engine, batch).unwrap();
+        commit_sets(&mut never, batch).unwrap();
     }
     let more = [write(9_000, 10)];
     let (mut slices, mut halfway) = (0, 0);
     for batch in then.chunks(then.len() / 6) {
-        engine.rest().unwrap();
+        engine.checkpoint(Load::Idle).unwrap();
         slices += 1;
-        halfway += usize::from(recent(&engine) > 0 && placed(&engine) > 0);
+        halfway += usize::from(batch_count(&engine) > 0 && placed(&engine) > 0);
         let told = terms(&never, LEASES);
         assert_eq!(terms(&engine, LEASES), told, "slice {slices}");
         let expected = known(killed(plain.path()).path(), &more);
@@ -80,8 +80,8 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
         assert_eq!(found, expected, "after slice {slices}");
         // And while more is committed, before the next slice.
         for batch in batch {
-            commit(&mut engine, batch).unwrap();
-            commit(&mut never, batch).unwrap();
+            commit_sets(&mut engine, batch).unwrap();
+            commit_sets(&mut never, batch).unwrap();
         }
         assert_eq!(terms(&engine, LEASES), terms(&never, LEASES));
         let expected = known(killed(plain.path()).path(), &more);
@@ -89,8 +89,8 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
         assert_eq!(found, expected, "before slice {}", slices + 1);
     }
     assert!(halfway > 4, "{halfway} of {slices}");
-    while engine.rest().unwrap() == Rest::More {}
-    assert_eq!(recent(&engine), 0);
+    while engine.checkpoint(Load::Idle).unwrap() == Progress::More {}
+    assert_eq!(batch_count(&engine), 0);
     assert_eq!(terms(&engine, LEASES), terms(&never, LEASES));
     let expected = known(killed(plain.path()).path(), &more);
     assert!(expected.1.is_some());
@@ -104,12 +104,12 @@ fn a_backup_in_the_middle_of_slices_has_everything() {
     let mut engine = open_quick(&at("store"), MOST);
     let (batches, _) = batches(LEASES, 10..900);
     for batch in &batches {
-        commit(&mut engine, batch).unwrap();
+        commit_sets(&mut engine, batch).unwrap();
     }
     let (whole, _) = open(killed(&at("store")).path(), MOST).unwrap();
     let whole = in_order(whole.leases);
     for slice in 0..3 {
-        assert_eq!(engine.rest().unwrap(), Rest::More);
+        assert_eq!(engine.checkpoint(Load::Idle).unwrap(), Progress::More);
         let [file, restored] = ["file", "restored"].map(|name| at(&format!("{name}-{slice}")));
         backup(&at("store"), &file, Existing::Keep).unwrap();
         restore(&file, &restored).unwrap();
@@ -123,7 +123,7 @@ fn a_backup_in_the_middle_of_slices_has_everything() {
 const MOST_ROWS: u64 = 2 * SLICE as u64 + 1;
 
 /// A change of this lease that ends a term, with much to write.
-fn change(revision: u64, lease: u64) -> Write {
+fn term_of(revision: u64, lease: u64) -> LeaseChange {
     let mut write = end(revision, revision);
     write.key = Key::of_text(&format!("ns/job-{lease}"));
     write
@@ -139,16 +139,16 @@ fn load(changes_at_once: u64, commits: u64, lease: impl Fn(u64) -> u64) {
     for number in 0..commits {
         let first = 10 + number * changes_at_once;
         let revisions = first..first + changes_at_once;
-        let batch: Vec<Write> = revisions.map(|at| change(at, lease(at))).collect();
+        let batch: Vec<LeaseChange> = revisions.map(|at| term_of(at, lease(at))).collect();
         commit(&mut engine, &batch).unwrap();
         most = most.max(engine.backlog.size().changes);
         let before = engine.connection.total_changes();
-        engine.tidy().unwrap();
+        engine.checkpoint(Load::Busy).unwrap();
         let rows = engine.connection.total_changes() - before;
         assert!(rows <= slices * MOST_ROWS, "{rows} rows");
     }
     let in_batches = engine.backlog.size().changes;
-    assert!(in_batches as u64 >= u64::from(recent(&engine)));
+    assert!(in_batches as u64 >= u64::from(batch_count(&engine)));
     let bound = 2 * BEGIN_AT.changes + changes_at_once as usize;
     assert!((BEGIN_AT.changes..=bound).contains(&most), "{most}");
     engine.close().unwrap();
@@ -176,11 +176,11 @@ fn what_has_fallen_far_behind_is_caught_up_with_before_the_next_commit() {
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     // As if each of these had needed many rows.
     for first in (10..12_010).step_by(500) {
-        let batch: Vec<Write> = (first..first + 500).map(|at| change(at, at)).collect();
+        let batch: Vec<LeaseChange> = (first..first + 500).map(|at| term_of(at, at)).collect();
         commit(&mut engine, &batch).unwrap();
     }
     commit(&mut engine, &[write(20_000, 10)]).unwrap();
-    engine.tidy().unwrap();
+    engine.checkpoint(Load::Busy).unwrap();
     let left = engine.backlog.size().changes;
     assert!(left < 2 * BEGIN_AT.changes, "{left}");
 }
@@ -191,11 +191,11 @@ fn what_a_start_could_not_put_in_its_place_is_not_lost_to_slices() {
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
     // As after a start on a full disk: there are batches that this process has not committed.
-    engine.backlog = Backlog::default();
-    engine.unplaced_at_start = Some(BTreeSet::new());
+    engine.backlog.clear();
+    engine.behind_at_start = Some(BTreeSet::new());
     commit(&mut engine, &[write(2, 10)]).unwrap();
-    engine.rest().unwrap();
-    assert_eq!((recent(&engine), placed(&engine)), (0, 2));
+    engine.checkpoint(Load::Idle).unwrap();
+    assert_eq!((batch_count(&engine), placed(&engine)), (0, 2));
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     assert_eq!(loaded.leases.len(), 2);
@@ -213,7 +213,7 @@ fn after_a_slice_that_failed_the_next_one_waits_for_as_much_again() {
     let mut until = |engine: &mut Embedded, changes: usize| {
         while engine.backlog.size().changes < changes {
             let revisions = revision..revision + 32;
-            let batch: Vec<Write> = revisions.map(|at| write(at, 200)).collect();
+            let batch: Vec<LeaseChange> = revisions.map(|at| write(at, 200)).collect();
             commit(engine, &batch).unwrap();
             revision += 32;
         }
@@ -221,13 +221,13 @@ fn after_a_slice_that_failed_the_next_one_waits_for_as_much_again() {
     until(&mut engine, BEGIN_AT.changes);
     // The database may not grow, as on a disk without space.
     limit(&engine, 1);
-    assert_eq!(engine.rest().unwrap(), Rest::Done);
-    engine.tidy().unwrap();
+    assert_eq!(engine.checkpoint(Load::Idle).unwrap(), Progress::Done);
+    engine.checkpoint(Load::Busy).unwrap();
     limit(&engine, 1_000_000);
     until(&mut engine, 2 * BEGIN_AT.changes - 64);
-    engine.tidy().unwrap();
+    engine.checkpoint(Load::Busy).unwrap();
     assert_eq!(placed(&engine), 0);
     until(&mut engine, 2 * BEGIN_AT.changes + 64);
-    engine.tidy().unwrap();
+    engine.checkpoint(Load::Busy).unwrap();
     assert!(placed(&engine) > 0);
 }

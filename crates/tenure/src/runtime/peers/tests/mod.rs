@@ -9,7 +9,7 @@ use tenure_core::detector::DetectorMessage;
 use super::*;
 use crate::config::{Bully, Peer};
 
-/// Member 1 of two without a quorum, of which the other one says nothing by itself.
+/// Member 1 of two without a quorum. The other one sends nothing by itself.
 fn one_of_two(now: Instant) -> Peers {
     let peer = |node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap();
     let bully = Bully::new(NodeId(1), [1, 2].map(peer));
@@ -30,7 +30,7 @@ fn one_of_two(now: Instant) -> Peers {
 }
 
 #[test]
-fn the_status_of_a_leader_shows_who_has_been_silent() {
+fn the_status_of_a_leader_shows_silent_members() {
     let at = |millis| Instant::default() + Duration::from_millis(millis);
     let mut peers = one_of_two(at(0));
     let run = |peers: &mut Peers, from: u64, to: u64| {
@@ -47,7 +47,7 @@ fn the_status_of_a_leader_shows_who_has_been_silent() {
         [NodeId(2)],
         "it was never heard"
     );
-    let message = Incoming {
+    let message = IncomingMessage {
         from: NodeId(2),
         incarnation: Incarnation(1),
         payload: Payload::Detector(DetectorMessage::Ping { round: 1 }),

@@ -1,4 +1,4 @@
-//! Elections over HTTP: which requests there are, and what their responses carry.
+//! Elections over HTTP: the requests, and the messages in their responses.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, mpsc};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::candidate::Candidate;
+use crate::candidate_runtime::CandidateRuntime;
 use crate::clock::Clock;
 use crate::config::Strategy;
 use crate::peer_transport::{Fingerprint, Mac, PeerServer, Setup, StateFile};
-use crate::renewer::Renewer;
 use crate::{Timings, TimingsOptions};
 
 /// Longer than any of these tests may take.
@@ -33,12 +33,12 @@ struct Exchange {
 
 type Exchanges = Arc<Mutex<Vec<Exchange>>>;
 
-/// Three members over HTTP, of which the first one is the best.
+/// Three members over HTTP; the first one is the best.
 struct Group {
     candidates: Vec<Candidate>,
     disks: Vec<Disk>,
     exchanges: Exchanges,
-    _renewers: Vec<Renewer>,
+    _runtimes: Vec<CandidateRuntime>,
     _folders: Vec<TempDir>,
 }
 
@@ -104,7 +104,7 @@ impl Group {
             candidates: Vec::new(),
             disks: Vec::new(),
             exchanges: Exchanges::default(),
-            _renewers: Vec::new(),
+            _runtimes: Vec::new(),
             _folders: Vec::new(),
         };
         for (node, listener) in (1..).zip(listeners) {
@@ -126,7 +126,8 @@ impl Group {
         let detection = bully.detection(&rules).unwrap();
         let fingerprint = Fingerprint::of(&rules, &detection);
         let cluster = config.election.name().clone();
-        let opened = StateFile::open(folder.path(), &cluster, bully.node, &fingerprint).unwrap();
+        let opened =
+            StateFile::open(folder.path(), &cluster, bully.node.unwrap(), &fingerprint).unwrap();
         let mut file = opened.file;
         let started = clock.started();
         let mut machine = PeerCandidate::new(rules.clone(), opened.record, started);
@@ -137,7 +138,7 @@ impl Group {
         machine.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let (server, inbox) = PeerServer::start(Setup {
             cluster,
-            me: bully.node,
+            me: bully.node.unwrap(),
             incarnation: Incarnation(1),
             fingerprint,
             peers: bully.others(),
@@ -147,7 +148,7 @@ impl Group {
             clock: clock.clone(),
         })
         .unwrap();
-        let (exchanges, to) = (self.exchanges.clone(), bully.node.0);
+        let (exchanges, to) = (self.exchanges.clone(), bully.node.unwrap().0);
         let recorder = axum::middleware::from_fn(move |request, next| {
             record(exchanges.clone(), to, request, next)
         });
@@ -155,8 +156,8 @@ impl Group {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let disk: Disk = Arc::new(Mutex::new(file));
         self.disks.push(disk.clone());
-        let renewer = Renewer::start_with(clock).unwrap();
-        self.candidates.push(renewer.candidate_of(
+        let runtime = CandidateRuntime::start_with(clock).unwrap();
+        self.candidates.push(runtime.peer_candidate(
             config,
             Parts {
                 detector: detection.detector(&rules.group(Incarnation(1))),
@@ -165,7 +166,7 @@ impl Group {
                 disk: Some(disk),
             },
         ));
-        self._renewers.push(renewer);
+        self._runtimes.push(runtime);
         self._folders.push(folder);
     }
 
@@ -222,7 +223,7 @@ impl Group {
     }
 }
 
-/// The disks of both followers, which no write gets through to.
+/// The disks of both followers, blocked for all writes.
 struct BusyDisks {
     release: mpsc::Sender<()>,
     holder: JoinHandle<()>,
@@ -267,7 +268,7 @@ async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request
                 group.of("request_vote").len() == 2
             })
             .await;
-        // The disks are busy, so there is no promise that could be spoken of.
+        // The disks are busy, so no promise is durable yet.
         tokio::time::sleep(Duration::from_millis(200)).await;
         for exchange in group.of("request_vote") {
             assert_eq!(exchange.response, None);

@@ -1,0 +1,474 @@
+//! Requests to the service that has the blob, one attempt each.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reqwest::header::{
+    CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
+};
+use reqwest::{Client, Method, Response, Url};
+use tenure_core::ElectionName;
+use tenure_core::lease::LeaseId;
+use tenure_core::wire::LeaseView;
+
+use super::blob::AzureBlob;
+use super::properties::Properties;
+
+/// How long one request may take, unless its caller has less time.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Largest body of an error that is read.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// The protocol version: new enough for every operation used here, old enough for emulators.
+const VERSION: &str = "2021-12-02";
+
+const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
+const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
+const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
+const PROPOSED_ID: HeaderName = HeaderName::from_static("x-ms-proposed-lease-id");
+const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
+const VERSION_HEADER: HeaderName = HeaderName::from_static("x-ms-version");
+const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
+const ERROR_CODE: &str = "x-ms-error-code";
+const REQUEST_ID: &str = "x-ms-request-id";
+
+/// Longest message of the service that is passed on, in characters.
+const MAX_MESSAGE: usize = 300;
+
+const LEASE: &[(&str, &str)] = &[("comp", "lease")];
+const METADATA: &[(&str, &str)] = &[("comp", "metadata")];
+const CONTAINER: &[(&str, &str)] = &[("restype", "container")];
+
+/// A client of one blob. Clones are cheap and share connections.
+#[derive(Clone, Debug)]
+pub struct BlobClient {
+    http: Client,
+    blob: Arc<AzureBlob>,
+    /// The name under which the service's logs show this client's requests.
+    name: Option<HeaderValue>,
+}
+
+/// The answer to [`BlobClient::ping`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pong {
+    /// How long the request took.
+    pub round_trip: Duration,
+    /// The time of the service's clock (an HTTP date, whole seconds), if the answer has one.
+    pub date: Option<String>,
+}
+
+/// Why a request to the service failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlobClientError {
+    /// There was no answer. The service may have executed the request.
+    #[error("can't reach the blob service at {url}: {reason}")]
+    Unreachable {
+        /// The URL of the request, without any credential.
+        url: String,
+        /// The innermost cause.
+        reason: String,
+    },
+    /// The service refused the request.
+    #[error(transparent)]
+    Refused(#[from] Box<AzureRefusal>),
+    /// The answer contradicts the protocol, or the blob has metadata that are not an epoch.
+    #[error("{url}: {reason}")]
+    Malformed {
+        /// The URL of the request, without any credential.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The answer is not one of a blob service.
+    #[error("{url} answered {status}, which is not an answer of a blob service")]
+    NotABlobService {
+        /// The URL of the request, without any credential.
+        url: String,
+        /// The HTTP status of the answer.
+        status: u16,
+    },
+}
+
+impl BlobClientError {
+    /// Whether the same request may succeed later without a change by a person.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => refusal.is_transient(),
+            Self::Unreachable { .. } | Self::NotABlobService { .. } => true,
+            Self::Malformed { .. } => false,
+        }
+    }
+}
+
+/// A refusal of the service that has the blob.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url}: {operation} was refused with {status} {code}{message}{hint} (request id {request_id})",
+    message = after_colon(.message), hint = self.hint())]
+#[non_exhaustive]
+pub struct AzureRefusal {
+    /// The URL of the request, without any credential.
+    pub url: String,
+    /// The operation, such as "renewing the lease".
+    pub operation: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// The error code.
+    pub code: String,
+    /// The service's message for people; empty if there is none.
+    pub message: String,
+    /// The id of the request in the service's logs.
+    pub request_id: String,
+}
+
+fn after_colon(message: &str) -> String {
+    if message.is_empty() {
+        String::new()
+    } else {
+        format!(": {message}")
+    }
+}
+
+impl AzureRefusal {
+    /// Whether the same request may succeed later without a change by a person.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self.status, 408 | 429 | 500..=599)
+            || matches!(
+                self.code.as_str(),
+                "ContainerBeingDeleted" | "ConditionNotMet"
+            )
+    }
+
+    /// What the operator should check.
+    fn hint(&self) -> &'static str {
+        match self.code.as_str() {
+            "AuthenticationFailed" => {
+                "; is the key or the signature right, has it expired, is this machine's clock right?"
+            }
+            "AuthorizationFailure"
+            | "AuthorizationPermissionMismatch"
+            | "AuthorizationResourceTypeMismatch" => {
+                "; a shared access signature must grant read and write on the blob, and create if it \
+                 does not exist; the container must exist, or the signature must be an account's"
+            }
+            _ => "",
+        }
+    }
+}
+
+/// The part of a request that is not common to all.
+struct Operation<'a> {
+    name: &'static str,
+    method: Method,
+    resource: &'a Url,
+    query: &'a [(&'a str, &'a str)],
+    headers: HeaderMap,
+}
+
+impl BlobClient {
+    /// A client of this blob that sends its requests by `http`, which should not follow redirects
+    /// and not repeat requests by itself.
+    #[must_use]
+    pub fn new(http: Client, blob: AzureBlob) -> Self {
+        Self {
+            http,
+            blob: blob.into(),
+            name: None,
+        }
+    }
+
+    /// Shows this name in the service's logs.
+    #[must_use]
+    pub fn with_name(self, name: &str) -> Self {
+        let name = HeaderValue::try_from(name).ok();
+        Self { name, ..self }
+    }
+
+    /// The blob's lease as a store would show it, for an election; `None` if the blob does not exist.
+    /// Values that blobs do not have are null or 0: the time left, the waiters, the revision. The
+    /// holder is that of the blob's metadata: right after a grant it is still the previous holder.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobClientError`].
+    pub async fn lease(
+        &self,
+        election: &ElectionName,
+    ) -> Result<Option<LeaseView>, BlobClientError> {
+        match self.properties(None, REQUEST_TIMEOUT).await {
+            Ok(properties) => Ok(Some(properties.view(election))),
+            Err(BlobClientError::Refused(refusal)) if refusal.status == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks that the service answers: reads the blob's properties. A blob that does not exist
+    /// counts as an answer.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobClientError`].
+    pub async fn ping(&self) -> Result<Pong, BlobClientError> {
+        let sent = Instant::now();
+        let date = match self.properties(None, REQUEST_TIMEOUT).await {
+            Ok(properties) => properties.date().map(Into::into),
+            Err(BlobClientError::Refused(refusal)) if refusal.status == 404 => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Pong {
+            round_trip: sent.elapsed(),
+            date,
+        })
+    }
+
+    /// "Lease Blob", acquire.
+    pub(super) async fn acquire(
+        &self,
+        lease_id: LeaseId,
+        duration: Duration,
+        timeout: Duration,
+    ) -> Result<(), BlobClientError> {
+        let headers = HeaderMap::from_iter([
+            (ACTION, HeaderValue::from_static("acquire")),
+            (DURATION, HeaderValue::from(duration.as_secs())),
+            (PROPOSED_ID, secret(lease_id)),
+        ]);
+        let answer = self.put("acquiring the lease", LEASE, headers, timeout);
+        self.check_held(lease_id, &answer.await?)
+    }
+
+    /// "Lease Blob", renew.
+    pub(super) async fn renew(
+        &self,
+        lease_id: LeaseId,
+        timeout: Duration,
+    ) -> Result<(), BlobClientError> {
+        let headers = HeaderMap::from_iter([
+            (ACTION, HeaderValue::from_static("renew")),
+            (LEASE_ID, secret(lease_id)),
+        ]);
+        let answer = self.put("renewing the lease", LEASE, headers, timeout);
+        self.check_held(lease_id, &answer.await?)
+    }
+
+    /// "Lease Blob", release.
+    pub(super) async fn release(
+        &self,
+        lease_id: LeaseId,
+        timeout: Duration,
+    ) -> Result<(), BlobClientError> {
+        let headers = HeaderMap::from_iter([
+            (ACTION, HeaderValue::from_static("release")),
+            (LEASE_ID, secret(lease_id)),
+        ]);
+        let answer = self.put("releasing the lease", LEASE, headers, timeout);
+        answer.await.map(|_| ())
+    }
+
+    /// "Get Blob Properties". With a lease id the service refuses unless that id holds the lease.
+    pub(super) async fn properties(
+        &self,
+        lease_id: Option<LeaseId>,
+        timeout: Duration,
+    ) -> Result<Properties, BlobClientError> {
+        let id = lease_id.map(|lease_id| (LEASE_ID, secret(lease_id)));
+        let operation = Operation {
+            name: "reading the blob's properties",
+            method: Method::HEAD,
+            resource: self.blob.resource(),
+            query: &[],
+            headers: id.into_iter().collect(),
+        };
+        self.send(operation, timeout).await.map(Properties::new)
+    }
+
+    /// "Set Blob Metadata": replaces all metadata if this id holds the lease and the blob still has
+    /// this ETag.
+    pub(super) async fn set_metadata(
+        &self,
+        mut headers: HeaderMap,
+        lease_id: LeaseId,
+        etag: &HeaderValue,
+        timeout: Duration,
+    ) -> Result<(), BlobClientError> {
+        headers.insert(LEASE_ID, secret(lease_id));
+        headers.insert(IF_MATCH, etag.clone());
+        let answer = self.put("writing the blob's metadata", METADATA, headers, timeout);
+        answer.await.map(|_| ())
+    }
+
+    /// "Put Blob", without content, if it does not exist.
+    pub(super) async fn create(&self, timeout: Duration) -> Result<(), BlobClientError> {
+        let headers = HeaderMap::from_iter([
+            (BLOB_TYPE, HeaderValue::from_static("BlockBlob")),
+            (IF_NONE_MATCH, HeaderValue::from_static("*")),
+        ]);
+        let answer = self.put(
+            "creating the blob, which does not exist,",
+            &[],
+            headers,
+            timeout,
+        );
+        match answer.await {
+            // Another client was faster, and may hold its lease already.
+            Err(BlobClientError::Refused(refusal)) if exists(&refusal) => Ok(()),
+            answer => answer.map(|_| ()),
+        }
+    }
+
+    /// "Create Container", if it does not exist.
+    pub(super) async fn create_container(&self, timeout: Duration) -> Result<(), BlobClientError> {
+        let operation = Operation {
+            name: "creating the container, which does not exist,",
+            method: Method::PUT,
+            resource: self.blob.container(),
+            query: CONTAINER,
+            headers: HeaderMap::new(),
+        };
+        match self.send(operation, timeout).await {
+            Err(BlobClientError::Refused(refusal)) if exists(&refusal) => Ok(()),
+            answer => answer.map(|_| ()),
+        }
+    }
+
+    pub(super) fn malformed(&self, reason: impl Into<String>) -> BlobClientError {
+        BlobClientError::Malformed {
+            url: self.blob.url().into(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Checks that the answer names the lease id: other servers answer 200, too.
+    fn check_held(&self, lease_id: LeaseId, answer: &HeaderMap) -> Result<(), BlobClientError> {
+        let id = answer.get(LEASE_ID).and_then(|id| id.to_str().ok());
+        if id.and_then(|id| id.parse().ok()) == Some(lease_id) {
+            return Ok(());
+        }
+        Err(self.malformed("the answer to the grant has no lease id, or another one"))
+    }
+
+    async fn put(
+        &self,
+        name: &'static str,
+        query: &[(&str, &str)],
+        headers: HeaderMap,
+        timeout: Duration,
+    ) -> Result<HeaderMap, BlobClientError> {
+        let operation = Operation {
+            name,
+            method: Method::PUT,
+            resource: self.blob.resource(),
+            query,
+            headers,
+        };
+        self.send(operation, timeout).await
+    }
+
+    /// Sends a request once. Returns the headers of a success.
+    async fn send(
+        &self,
+        operation: Operation<'_>,
+        timeout: Duration,
+    ) -> Result<HeaderMap, BlobClientError> {
+        let account = self.blob.account();
+        let url = operation.resource.as_str();
+        let unreachable = |error: reqwest::Error| BlobClientError::Unreachable {
+            url: url.into(),
+            reason: innermost_cause(&error),
+        };
+        let mut headers = operation.headers;
+        headers.insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
+        if let Some(name) = &self.name {
+            headers.insert(CLIENT_REQUEST_ID, name.clone());
+        }
+        if operation.method == Method::PUT {
+            // Without it the service answers 411.
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        }
+        let signed_url = account.url_of(operation.resource, operation.query);
+        let request = self.http.request(operation.method, signed_url);
+        let request = request.headers(headers).timeout(timeout);
+        let mut request = request.build().map_err(unreachable)?;
+        account.sign(&mut request, operation.query);
+        let mut response = self.http.execute(request).await.map_err(unreachable)?;
+        let status = response.status();
+        let headers = std::mem::take(response.headers_mut());
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let request_id = text(REQUEST_ID);
+        if status.is_success() && request_id.is_some() {
+            return Ok(headers);
+        }
+        let Some(code) = text(ERROR_CODE).filter(|_| !status.is_success()) else {
+            return Err(BlobClientError::NotABlobService {
+                url: url.into(),
+                status: status.as_u16(),
+            });
+        };
+        let body = read(response).await.map_err(unreachable)?;
+        let refusal = AzureRefusal {
+            url: url.into(),
+            operation: operation.name,
+            status: status.as_u16(),
+            code: code.into(),
+            message: message(&body),
+            request_id: request_id.unwrap_or("none").into(),
+        };
+        Err(BlobClientError::Refused(refusal.into()))
+    }
+}
+
+/// The beginning of a body.
+async fn read(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
+    let mut body = Vec::new();
+    while body.len() < MAX_ERROR_BYTES
+        && let Some(chunk) = response.chunk().await?
+    {
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn innermost_cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".into();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// Whether the resource to be created exists already.
+fn exists(refusal: &AzureRefusal) -> bool {
+    let codes = [
+        "BlobAlreadyExists",
+        "ContainerAlreadyExists",
+        "LeaseIdMissing",
+        "ConditionNotMet",
+    ];
+    codes.contains(&refusal.code.as_str())
+}
+
+/// The message in an error's XML: its first line, without the details of the request below it.
+fn message(body: &[u8]) -> String {
+    let body = String::from_utf8_lossy(body);
+    let text = body.split_once("<Message>").map_or("", |(_, rest)| rest);
+    let text = text.split("</Message>").next().unwrap_or_default();
+    let text = text.lines().next().unwrap_or_default().trim();
+    let text = text.trim_end_matches('.');
+    let text = text.chars().filter(|c| !c.is_control());
+    text.take(MAX_MESSAGE).collect()
+}
+
+/// A lease id as a header that is not logged: the id is its holder's secret.
+fn secret(lease_id: LeaseId) -> HeaderValue {
+    let text = lease_id.to_wire().to_string();
+    let mut value = HeaderValue::try_from(text).expect("digits and hyphens");
+    value.set_sensitive(true);
+    value
+}

@@ -1,0 +1,295 @@
+//! One run of one strategy in one scenario.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use tenure_lab::fault::Target;
+use tenure_lab::measure::RunResult;
+use tenure_lab::report::Timeline;
+use tenure_lab::scenario::Scenario;
+use tenure_lab::sim::{Time, Traffic};
+
+use super::contestant::LiveContestant;
+use super::cpu_time::cpu_time;
+use super::figures::{MAX_PAUSE, RunTimes, figures};
+use super::process_set::{Ended, ProcessSet};
+use super::script::{self, Action};
+use super::timeline;
+use super::traffic_log::TrafficLog;
+use crate::processes::{Interrupt, NetworkKind, STORE, TrafficCount, now};
+
+/// How long processes may take to start on a busy machine, beside an election.
+const START: Duration = Duration::from_secs(20);
+
+/// The time from the first leader to the measurement at rest, and the duration of that measurement.
+const SETTLE: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_secs(3);
+
+/// What a busy machine may add to an election.
+const SLACK: Duration = Duration::from_secs(1);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Runs strategies with this number of candidates in this kind of network.
+#[derive(Debug)]
+pub(super) struct LiveRunner {
+    pub(super) candidates: u32,
+    pub(super) network: NetworkKind,
+    pub(super) interrupt: Interrupt,
+}
+
+/// The results of one run.
+#[derive(Debug)]
+pub(super) struct LiveRun {
+    pub(super) ran: RunResult,
+    pub(super) at_rest: AtRest,
+    pub(super) took: Duration,
+    pub(super) timeline: Timeline,
+}
+
+/// The cost while there are no faults.
+#[derive(Debug)]
+pub(super) struct AtRest {
+    /// Requests and responses on all links.
+    pub(super) messages_per_minute: f64,
+    pub(super) bytes_per_minute: f64,
+    /// In percent of one processor; `None` where the system does not report it.
+    pub(super) cpu_percent: Option<f64>,
+}
+
+impl LiveRunner {
+    /// Runs the scenario. All its processes are killed and counted at the end, also after an error.
+    pub(super) fn run(
+        &self,
+        contestant: &LiveContestant,
+        scenario: &Scenario,
+        ended: &mut Ended,
+    ) -> anyhow::Result<LiveRun> {
+        let run = RunInProgress {
+            runner: self,
+            contestant,
+            processes: ProcessSet::new(contestant, self.candidates, self.network, ended)?,
+            traffic: TrafficLog::default(),
+            faults: Vec::new(),
+            is_led: false,
+        };
+        run.run(scenario)
+    }
+}
+
+struct RunInProgress<'a> {
+    runner: &'a LiveRunner,
+    contestant: &'a LiveContestant,
+    processes: ProcessSet<'a>,
+    traffic: TrafficLog,
+    /// The times of the faults.
+    faults: Vec<Duration>,
+    is_led: bool,
+}
+
+impl RunInProgress<'_> {
+    fn run(mut self, scenario: &Scenario) -> anyhow::Result<LiveRun> {
+        let begun = now();
+        self.record_traffic(begun)?;
+        for number in 1..=self.runner.candidates {
+            self.poll()?;
+            self.processes.start(number)?;
+        }
+        let deadline = begun + self.contestant.worst_without_leader + START;
+        while !self.is_led && now() < deadline {
+            self.processes.ensure_all_run()?;
+            self.poll()?;
+        }
+        let mut settled = begun;
+        if script::is_about_the_best(scenario) && self.make_best_lead()? {
+            settled = now();
+        }
+        let at_rest = self.measure_at_rest()?;
+        let scale = script::scale(self.contestant.lease_duration);
+        let actions = script::actions(scenario, scale).unwrap_or_default();
+        if !actions.is_empty() {
+            self.inject(actions)?;
+        }
+        let times = RunTimes {
+            begun,
+            settled,
+            ended: now(),
+        };
+        let total = self.record_traffic(times.ended)?;
+        let writes = self.processes.receiver.writes();
+        let figures = figures(&writes, &times);
+        let at = |time: Time| begun + time.since(Time::default());
+        let elections = figures.elections.iter();
+        let elections = elections.map(|&(from, until)| self.traffic.between(at(from), at(until)));
+        Ok(LiveRun {
+            ran: RunResult {
+                elections: elections.collect(),
+                traffic: Traffic {
+                    election: total.messages,
+                    bytes: total.bytes,
+                    ..Traffic::default()
+                },
+                figures,
+                ..RunResult::default()
+            },
+            at_rest,
+            took: times.ended - begun,
+            timeline: timeline::timeline(&times, &writes, &self.processes.seen, &self.faults),
+        })
+    }
+
+    fn record_traffic(&mut self, at: Duration) -> anyhow::Result<TrafficCount> {
+        let total = self.processes.network.traffic()?;
+        self.traffic.record(at, total);
+        Ok(total)
+    }
+
+    /// Makes the best candidate the leader: stops other leaders cleanly and restarts them. Returns
+    /// whether that was necessary.
+    fn make_best_lead(&mut self) -> anyhow::Result<bool> {
+        let best = self.processes.of_rank(1);
+        // With equal priorities chance decides, so this may take more attempts than there are
+        // others.
+        for stopped in 0..4 * self.runner.candidates {
+            self.wait(SETTLE)?;
+            let Some(leader) = self.leader().filter(|_| self.leader() != best) else {
+                return Ok(stopped > 0);
+            };
+            self.processes.stop(leader)?;
+            let deadline = now() + START;
+            while self.processes.is_running(leader)? && now() < deadline {
+                self.poll()?;
+            }
+            self.wait(MAX_PAUSE)?;
+            self.processes.start(leader)?;
+        }
+        Ok(true)
+    }
+
+    fn measure_at_rest(&mut self) -> anyhow::Result<AtRest> {
+        self.wait(SETTLE)?;
+        let (cpu, traffic, since) = (cpu_time(), self.processes.network.traffic()?, now());
+        self.wait(REST)?;
+        let (later, traffic_later) = (cpu_time(), self.processes.network.traffic()?);
+        let secs = (now() - since).as_secs_f64();
+        let used = cpu.zip(later);
+        let used = used.and_then(|(earlier, later)| later.checked_sub(earlier));
+        let traffic = traffic_later - traffic;
+        let per_minute = |count: u64| count as f64 * 60.0 / secs;
+        Ok(AtRest {
+            messages_per_minute: per_minute(traffic.messages),
+            bytes_per_minute: per_minute(traffic.bytes),
+            cpu_percent: used.map(|used| 100.0 * used.as_secs_f64() / secs),
+        })
+    }
+
+    /// Injects all faults, and waits for the next leader for as long as an election may take.
+    fn inject(&mut self, actions: Vec<(Duration, Action)>) -> anyhow::Result<()> {
+        let begun = now();
+        let due = actions.into_iter().map(|(at, action)| (begun + at, action));
+        let mut due: Vec<_> = due.collect();
+        let worst = self.contestant.worst_without_leader + SLACK;
+        let mut last = begun;
+        loop {
+            self.poll()?;
+            self.processes.collect()?;
+            let at = now();
+            let next = due.iter().position(|(when, _)| *when <= at);
+            if let Some(next) = next {
+                let (_, action) = due.remove(next);
+                self.faults.push(at);
+                self.record_traffic(at)?;
+                let follow_up = self.execute(action)?;
+                due.extend(follow_up.map(|(after, action)| (at + after, action)));
+                last = at;
+                continue;
+            }
+            let is_over = due.is_empty() && at > last + worst;
+            if is_over && (self.is_led || at > last + 3 * worst) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait(&mut self, time: Duration) -> anyhow::Result<()> {
+        let until = now() + time;
+        while now() < until {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// Waits a little, and records the traffic when leadership begins or ends.
+    fn poll(&mut self) -> anyhow::Result<()> {
+        self.runner.interrupt.check()?;
+        sleep(POLL_INTERVAL);
+        let last = self.processes.receiver.last_accepted();
+        let is_led = last.is_some_and(|write| now().saturating_sub(write.at) <= MAX_PAUSE);
+        if is_led != self.is_led {
+            self.is_led = is_led;
+            self.record_traffic(now())?;
+        }
+        Ok(())
+    }
+
+    fn leader(&self) -> Option<u32> {
+        let last = self.processes.receiver.last_accepted();
+        last.map(|write| write.candidate)
+    }
+
+    fn number_of(&mut self, who: Target) -> anyhow::Result<Option<u32>> {
+        Ok(match who {
+            Target::Node(node) => self.processes.of_rank(node.0),
+            Target::Leader => self.leader(),
+            Target::BestOther => self.processes.best_but(self.leader())?,
+            Target::Store => Some(STORE),
+        })
+    }
+
+    /// Executes an action; returns the action that follows, and after how long.
+    fn execute(&mut self, action: Action) -> anyhow::Result<Option<(Duration, Action)>> {
+        match action {
+            Action::Kill(who, restart_after) => {
+                if let Some(number) = self.number_of(who)? {
+                    self.processes.kill(number);
+                    return Ok(restart_after.map(|after| (after, Action::Start(number))));
+                }
+            }
+            Action::PowerOff(who) => {
+                if let Some(number) = self.number_of(who)? {
+                    self.processes.network.cut_off(&[number])?;
+                    self.processes.kill(number);
+                }
+            }
+            Action::Stop(who, restart_after) => {
+                if let Some(number) = self.number_of(who)? {
+                    self.processes.stop(number)?;
+                    return Ok(restart_after.map(|after| (after, Action::Start(number))));
+                }
+            }
+            Action::Start(number) => self.processes.start(number)?,
+            Action::Freeze(who, time) => {
+                if let Some(number) = self.number_of(who)? {
+                    self.processes.freeze(number)?;
+                    return Ok(Some((time, Action::Thaw(number))));
+                }
+            }
+            Action::Thaw(number) => self.processes.thaw(number)?,
+            Action::Cut(side) => {
+                let mut numbers = Vec::new();
+                for who in side {
+                    numbers.extend(self.number_of(who)?);
+                }
+                self.processes.network.cut_off(&numbers)?;
+            }
+            Action::CutOneWay(from, to) => {
+                if let (Some(from), Some(to)) = (self.number_of(from)?, self.number_of(to)?) {
+                    self.processes.network.cut_one_way(from, to)?;
+                }
+            }
+            Action::Slow(link) => self.processes.network.slow(link)?,
+            Action::Heal => self.processes.network.heal()?,
+        }
+        Ok(None)
+    }
+}

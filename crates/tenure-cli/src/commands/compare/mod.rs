@@ -1,0 +1,231 @@
+//! `tenure compare`: compares election strategies, in simulated time or as real processes.
+
+mod check;
+mod live;
+mod papers;
+
+mod settings;
+mod summary;
+
+mod report;
+mod table;
+
+mod names;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use tenure_lab::contestant::Algorithm;
+use tenure_lab::measure::{self, Comparison, Measurement, NODES};
+use tenure_lab::scenario::{self, Scenario};
+
+use crate::output;
+use crate::processes::NetworkKind;
+use summary::Summary;
+use table::Columns;
+
+pub(crate) use live::CompareWorker;
+
+/// Compare election strategies, in simulated time or live
+///
+/// Runs each strategy through each scenario in virtual time, and prints how long there was no
+/// leader, whether two leaders overlapped, and how many messages it took. No process is started and
+/// no network is used. The same seeds give the same figures on every machine.
+///
+/// With "--live" it starts a store and candidates as processes, in a temporary directory, and
+/// kills, freezes, stops and cuts them off. All of them have ended when this command ends.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Compare {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Compare only this strategy; may be repeated [default: lease, bully and classic algorithms]
+    #[arg(long, value_name = "NAME")]
+    contestant: Vec<String>,
+    /// Run only this scenario; may be repeated [default: all]
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
+    /// Also compare the strategy of this configuration file of a candidate; may be repeated
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    /// Seeds; each seed is one run of each strategy in each scenario
+    #[arg(long, value_name = "FROM..TO", default_value = "0..20", value_parser = names::parse_seeds)]
+    seeds: Range<u64>,
+    /// Print all columns of the tables
+    #[arg(long)]
+    wide: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Also write a page with plots: one HTML file without external resources
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// List the strategies and the scenarios, and exit
+    #[arg(long)]
+    list: bool,
+    /// Run real processes on this machine, in real time [default: lease, bully and bully-no-quorum,
+    /// in kill-leader, stop-leader, freeze-leader, restart-loop and cut-leader]
+    #[arg(long, conflicts_with = "seeds")]
+    live: bool,
+    /// With --live: number of candidates
+    #[arg(long, requires = "live", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=9))]
+    candidates: u32,
+    /// With --live: network between the processes [default: namespaces if available, else proxy]
+    #[arg(long, requires = "live", value_enum)]
+    network: Option<NetworkKind>,
+    /// With --live: runs of each strategy in each scenario
+    #[arg(long, requires = "live", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Check),
+    Papers(papers::Papers),
+}
+
+/// The default strategies of a simulated comparison.
+const DEFAULT: &[&str] = &[
+    "lease",
+    "bully",
+    "bully-no-quorum",
+    "published",
+    "garcia-molina",
+    "textbook",
+    "chang-roberts",
+];
+
+impl Compare {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        match &self.command {
+            Some(Command::Check(command)) => return command.run(),
+            Some(Command::Papers(command)) => command.run()?,
+            None if self.list => list()?,
+            None if self.live => self.run_live()?,
+            None => self.simulate()?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn simulate(&self) -> anyhow::Result<()> {
+        let names = names::or_default(&self.contestant, !self.config.is_empty(), DEFAULT);
+        let mut contestants = names::contestants(&names)?;
+        let (of_files, summaries): (Vec<_>, Vec<Summary>) =
+            settings::contestants(&self.config)?.into_iter().unzip();
+        contestants.extend(of_files);
+        let scenarios = match &self.scenario[..] {
+            [] => scenario::ALL.to_vec(),
+            named => names::scenarios(named)?,
+        };
+        let comparison = Comparison {
+            contestants,
+            scenarios,
+            seeds: self.seeds.clone(),
+        };
+        let page = self.report.as_deref().map(report::Page::new).transpose()?;
+        let bar = output::progress_bar(comparison.runs(), "runs");
+        let rows = measure::compare(&comparison, || bar.inc(1));
+        bar.finish_and_clear();
+        if let Some(page) = page {
+            page.write_simulated(&comparison, &rows)?;
+        }
+        let legend = |columns: &Columns| {
+            format!(
+                "{NODES} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each.\n{}",
+                self.seeds.start,
+                self.seeds.end,
+                columns.legend(),
+            )
+        };
+        self.print(
+            &rows,
+            &comparison.scenarios,
+            legend,
+            summaries.iter(),
+            NODES,
+        )
+    }
+
+    fn run_live(&self) -> anyhow::Result<()> {
+        let contestants = live::contestants(&self.contestant, &self.config)?;
+        let scenarios = live::scenarios(&self.scenario, self.candidates)?;
+        let page = self.report.as_deref().map(report::Page::new).transpose()?;
+        let comparison = live::LiveComparison {
+            network: live::choose_network(self.network, &scenarios)?,
+            contestants,
+            scenarios,
+            candidates: self.candidates,
+            runs: self.runs,
+        };
+        let rows = comparison.run(page)?;
+        let legend = |columns: &Columns| comparison.legend(columns);
+        let summaries = comparison.summaries();
+        self.print(
+            &rows,
+            &comparison.scenarios,
+            legend,
+            summaries,
+            self.candidates,
+        )
+    }
+
+    fn print<'a>(
+        &self,
+        rows: &[Measurement],
+        scenarios: &[Scenario],
+        legend: impl FnOnce(&Columns) -> String,
+        summaries: impl Iterator<Item = &'a Summary>,
+        candidates: u32,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            return output::json(&rows);
+        }
+        if self.csv {
+            return output::csv(table::CSV_COLUMNS, rows);
+        }
+        let columns = Columns::new(self.wide);
+        columns.print(rows, scenarios)?;
+        output::line(legend(&columns))?;
+        summary::print(summaries, rows, candidates)?;
+        Ok(())
+    }
+}
+
+fn list() -> anyhow::Result<()> {
+    let mut table = output::table(&["CONTESTANT", "ALGORITHM"]);
+    for way in Algorithm::all() {
+        table.add_row([way.name(), about(way)]);
+    }
+    output::print_table(&table)?;
+    output::line("")?;
+    let mut table = output::table(&["SCENARIO", "FAULTS", "LIVE"]);
+    for scenario in scenario::ALL {
+        let live = if live::is_live(scenario) { "yes" } else { "" };
+        table.add_row([scenario.name, scenario.about, live]);
+    }
+    output::print_table(&table)?;
+    Ok(())
+}
+
+fn about(way: Algorithm) -> String {
+    match way {
+        Algorithm::Lease => "a lease in a store".into(),
+        Algorithm::Bully { detector, quorum } => {
+            let with = if quorum { "with" } else { "without" };
+            format!("peers {with} a quorum, failure detector: {detector}")
+        }
+        Algorithm::Joint { quorum, .. } => {
+            let with = if quorum { "with" } else { "without" };
+            format!("a lease in a store, and peers {with} a quorum")
+        }
+        Algorithm::Published => "Bully_FD as it was published".into(),
+        Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),
+        Algorithm::Textbook => "the Bully algorithm of textbooks".into(),
+        Algorithm::Ring => "the ring of Chang and Roberts".into(),
+    }
+}

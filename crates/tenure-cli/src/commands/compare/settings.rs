@@ -1,0 +1,68 @@
+//! Strategies under comparison from configuration files.
+
+use std::path::{Path, PathBuf};
+
+use tenure::Config;
+use tenure::config::Strategy;
+use tenure_core::bully::{GroupGuarantee, GroupTimingsOptions};
+use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
+
+use super::names;
+use super::summary::Summary;
+
+/// The strategy of each file, named for the file, and its summary.
+pub(super) fn contestants(files: &[PathBuf]) -> anyhow::Result<Vec<(Contestant, Summary)>> {
+    let read = |file: &PathBuf| {
+        let config = Config::load(file)?;
+        let summary = Summary::new(file.display().to_string(), &config)?;
+        Ok((of_config(file, &config)?, summary))
+    };
+    files.iter().map(read).collect()
+}
+
+fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
+    let (name, term) = (file.display().to_string(), *config.timings());
+    let (bully, is_joint) = match config.strategy() {
+        Strategy::Lease => {
+            let lease = Contestant::new(Algorithm::Lease);
+            return Ok(Contestant {
+                name,
+                term,
+                ..lease
+            });
+        }
+        Strategy::Bully(bully) => (bully, false),
+        Strategy::Both(bully) => (bully, true),
+        other => {
+            let why = match other {
+                Strategy::Static => "it has no election",
+                Strategy::AzureBlob(_) => {
+                    "the simulated store is a lease store; compare \"lease\" with these timings"
+                }
+                _ => "the simulation does not have it",
+            };
+            return Err(names::not_comparable(&name, other, why));
+        }
+    };
+    let plan = bully.plan(&term)?;
+    let (rules, detection) = (plan.settings, plan.detection);
+    let detector = DetectorKind::Of(detection.by());
+    let quorum = rules.guarantee() == GroupGuarantee::Quorum;
+    let algorithm = if is_joint {
+        Algorithm::Joint { detector, quorum }
+    } else {
+        Algorithm::Bully { detector, quorum }
+    };
+    let timings = rules.timings();
+    Ok(Contestant {
+        name,
+        term,
+        peers: GroupTimingsOptions {
+            message_lifetime: Some(timings.message_lifetime()),
+            hold_down: Some(timings.hold_down()),
+        },
+        preempt: rules.preempt(),
+        detection: detection.options(),
+        ..Contestant::new(algorithm)
+    })
+}

@@ -1,0 +1,151 @@
+//! Summaries of users' settings.
+
+use std::io;
+use std::time::Duration;
+
+use tenure::Config;
+use tenure::config::Strategy;
+use tenure_core::bully::GroupGuarantee;
+use tenure_lab::measure::Measurement;
+
+use crate::output;
+use crate::processes;
+
+/// What follows from a configuration file before anything is measured.
+#[derive(Debug)]
+pub(super) struct Summary {
+    name: String,
+    kind: Kind,
+    /// The longest time without a leader after a crash, by the settings.
+    bound: Duration,
+    /// The number of members that the file names, if it names any.
+    pub(super) members: Option<usize>,
+}
+
+/// The kind of a strategy, by its guarantee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Lease,
+    Quorum,
+    BestEffort,
+    Both,
+    None,
+}
+
+impl Summary {
+    /// The summary of a file with this name.
+    pub(super) fn new(name: String, config: &Config) -> anyhow::Result<Self> {
+        let bully = config.strategy().bully();
+        let plan = bully.map(|bully| bully.plan(config.timings()));
+        let rules = plan.transpose()?.map(|plan| plan.settings);
+        let kind = match (config.strategy(), &rules) {
+            (Strategy::Lease, _) => Kind::Lease,
+            (Strategy::Both(_), _) => Kind::Both,
+            (Strategy::Bully(_), Some(rules)) => match rules.guarantee() {
+                GroupGuarantee::Quorum => Kind::Quorum,
+                GroupGuarantee::BestEffort => Kind::BestEffort,
+            },
+            _ => Kind::None,
+        };
+        Ok(Self {
+            name,
+            kind,
+            bound: processes::worst_without_leader(config)?,
+            members: rules.map(|rules| rules.members().len()),
+        })
+    }
+}
+
+/// Prints the guarantee, the longest time without a leader, the cost at rest, and when to use each
+/// strategy.
+pub(super) fn print<'a>(
+    summaries: impl Iterator<Item = &'a Summary>,
+    rows: &[Measurement],
+    candidates: u32,
+) -> io::Result<()> {
+    for summary in summaries {
+        let rows = rows.iter().filter(|row| row.contestant == summary.name);
+        for line in lines(summary, &rows.collect::<Vec<_>>(), candidates) {
+            output::line(line)?;
+        }
+    }
+    Ok(())
+}
+
+fn lines(summary: &Summary, rows: &[&Measurement], candidates: u32) -> Vec<String> {
+    let (guarantee, use_case) = texts(summary.kind);
+    let mut lines = vec![
+        format!("\n{}", summary.name),
+        format!("  guarantee: {guarantee}"),
+    ];
+    let bound = summary.bound.as_secs_f64();
+    let measured = rows.iter().find(|row| row.scenario == "kill-leader");
+    let measured = measured.map_or_else(String::new, |row| {
+        let (median, max) = (row.without_leader.median, row.without_leader.max);
+        format!("; measured: median {median:.1} s, max {max:.1} s")
+    });
+    lines.push(format!(
+        "  no leader after a crash: at most {bound:.1} s by its settings{measured}"
+    ));
+    let longest = |row: &&&Measurement| row.without_leader.max;
+    let worst = rows.iter().max_by(|a, b| longest(a).total_cmp(&longest(b)));
+    if let Some(row) = worst {
+        let (scenario, max) = (&row.scenario, row.without_leader.max);
+        lines.push(format!(
+            "  longest time without a leader: {max:.1} s, in {scenario}"
+        ));
+        let (messages, kilobytes) = (row.messages_at_rest, row.bytes_at_rest / 1_000.0);
+        let cpu = row.cpu_at_rest.map_or_else(String::new, |percent| {
+            format!(", {percent:.1} % of a processor")
+        });
+        lines.push(format!(
+            "  cost at rest: {messages:.0} messages and {kilobytes:.1} KB per minute{cpu}"
+        ));
+    }
+    let scenarios = |is_affected: fn(&Measurement) -> bool| {
+        let affected = rows.iter().filter(|row| is_affected(row));
+        let names: Vec<&str> = affected.map(|row| row.scenario.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    if let Some(names) = scenarios(|row| row.never_led > 0) {
+        lines.push(format!("  never a leader in some runs of: {names}"));
+    }
+    lines.push(match scenarios(|row| row.runs_with_overlap > 0) {
+        Some(names) => format!("  two leaders overlapped in: {names}"),
+        None => "  no overlap".into(),
+    });
+    lines.push(format!("  use it {use_case}"));
+    let members = summary.members;
+    if let Some(members) = members.filter(|&members| members != candidates as usize) {
+        lines.push(format!(
+            "  its file names {members} members; {candidates} were compared"
+        ));
+    }
+    lines
+}
+
+/// The guarantee, and when to use such a strategy.
+const fn texts(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Lease => (
+            "one leader at a time and a greater epoch for each term, also across partitions; no leader for long \
+             without the store",
+            "where a store is available: with any number of candidates, and without a majority of them",
+        ),
+        Kind::Quorum => (
+            "one leader at a time and a greater epoch for each term, also across partitions; no leader without a \
+             majority of the members",
+            "where no store is available, with three or more members, if two leaders would do harm",
+        ),
+        Kind::BestEffort => (
+            "best effort: one leader among the members that reach each other; in a partition each side may have one",
+            "where two leaders for a short time are acceptable, and no leader is not",
+        ),
+        Kind::Both => (
+            "one leader at a time and a greater epoch for each term, also across partitions; no leader without the \
+             store, nor without the guarantee of the peers",
+            "while a group migrates from a store to peers, or back",
+        ),
+        Kind::None => ("none", "for development"),
+    }
+}

@@ -1,0 +1,122 @@
+//! The figures of a comparison as tables.
+
+use tenure_lab::measure::Measurement;
+use tenure_lab::scenario::Scenario;
+
+use crate::output::{self, or_dash};
+
+pub(super) const CSV_COLUMNS: &str = "\
+contestant,scenario,seeds,never_led,first_leader_median_s,first_leader_p99_s,first_leader_max_s,\
+without_leader_median_s,without_leader_p99_s,without_leader_max_s,overlap_median_s,overlap_p99_s,\
+overlap_max_s,runs_with_overlap,terms,flaps,writes_taken,writes_refused,election_messages_per_minute,\
+detection_messages_per_minute,bytes_per_minute,messages_per_election,bytes_per_election,messages_at_rest,\
+bytes_at_rest,floods,without_leader_at_end,live,cpu_at_rest_percent";
+
+/// Columns of a table.
+#[derive(Debug)]
+pub(super) struct Columns {
+    wide: bool,
+}
+
+/// The columns of a row: heading, whether it is in wide tables only, and text.
+fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
+    let led = |text: String| {
+        let led = row.never_led < row.seeds;
+        if led { text } else { "never".into() }
+    };
+    let gap = &row.without_leader;
+    let (per_election, at_rest) = (row.bytes_per_election, row.bytes_at_rest);
+    let mut cells = vec![
+        ("CONTESTANT", false, row.contestant.clone()),
+        ("FIRST LEADER", false, led(secs(row.first_leader.median))),
+        ("NO LEADER: MEDIAN", false, led(secs(gap.median))),
+        ("P99", true, led(secs(gap.p99))),
+        ("MAX", false, led(secs(gap.max))),
+        ("OVERLAP: RUNS", false, row.runs_with_overlap.to_string()),
+        ("MAX", true, secs(row.overlap.max)),
+        ("STALE WRITES", true, row.writes_refused.to_string()),
+        ("FLAPS", true, tenths(row.flaps)),
+        (
+            "ELECTION: MESSAGES",
+            true,
+            led(tenths(row.messages_per_election)),
+        ),
+        ("KB", true, led(tenths(per_election / 1_000.0))),
+        (
+            "MESSAGES/MIN",
+            false,
+            format!("{:.0}", row.messages_at_rest),
+        ),
+        ("KB/MIN", true, tenths(at_rest / 1_000.0)),
+        ("FLOODS", true, row.floods.to_string()),
+        (
+            "NO LEADER AT END",
+            true,
+            row.without_leader_at_end.to_string(),
+        ),
+    ];
+    if row.live {
+        let cpu = row.cpu_at_rest.map(|percent| format!("{percent:.1} %"));
+        cells.push(("CPU AT REST", true, or_dash(cpu)));
+    }
+    cells
+}
+
+impl Columns {
+    /// The most useful columns, or all.
+    pub(super) const fn new(wide: bool) -> Self {
+        Self { wide }
+    }
+
+    /// Prints a table for each scenario.
+    pub(super) fn print(&self, rows: &[Measurement], scenarios: &[Scenario]) -> anyhow::Result<()> {
+        for scenario in scenarios {
+            let rows = rows.iter().filter(|row| row.scenario == scenario.name);
+            let rows: Vec<&Measurement> = rows.collect();
+            let Some(first) = rows.first() else {
+                continue;
+            };
+            let headings = self.visible(first).map(|(heading, _)| heading);
+            let mut table = output::table(&headings.collect::<Vec<_>>());
+            for row in &rows {
+                table.add_row(self.visible(row).map(|(_, text)| text));
+            }
+            let mark = if first.live { " (live)" } else { "" };
+            output::line(format!("{}{mark}: {}", scenario.name, scenario.about))?;
+            output::print_table(&table)?;
+            output::line("")?;
+        }
+        Ok(())
+    }
+
+    fn visible(&self, row: &Measurement) -> impl Iterator<Item = (&'static str, String)> {
+        let show_all = self.wide;
+        let cells = cells(row).into_iter();
+        let visible = cells.filter(move |(_, wide, _)| show_all || !wide);
+        visible.map(|(heading, _, text)| (heading, text))
+    }
+
+    /// What the columns mean.
+    pub(super) const fn legend(&self) -> &'static str {
+        if self.wide {
+            "\
+NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once, and for
+how long at most. STALE WRITES: refused writes; without epochs no write is stale. FLAPS: changes of leadership
+per run. ELECTION: messages about the leader from the loss of one leader to the next. MESSAGES/MIN, KB/MIN: all
+messages at rest, before the first fault. FLOODS: runs that were ended because messages only caused more
+messages."
+        } else {
+            "\
+NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once.
+MESSAGES/MIN: all messages at rest, before the first fault. --wide prints all columns."
+        }
+    }
+}
+
+fn secs(secs: f64) -> String {
+    format!("{secs:.2} s")
+}
+
+fn tenths(number: f64) -> String {
+    format!("{number:.1}")
+}

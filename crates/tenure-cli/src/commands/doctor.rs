@@ -1,0 +1,343 @@
+//! `tenure doctor`: checks what leadership depends on at this machine.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Args;
+use nix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use serde_json::Value;
+use tenure::backend::{BackendError, LeaseService};
+use tenure::config::Strategy;
+use tenure::store::{Endpoint, Pong, StoreClient, StoreError};
+use tenure::{Config, ElectionName, StartError, Timings};
+
+use crate::exit::{self, UNREACHABLE};
+use crate::output;
+use crate::runtime::block_on;
+use crate::settings::{StoreArgs, with_any_election};
+use crate::store;
+
+/// Check this machine's clock, the connection to the store, and the timings
+///
+/// Checks each address of the store. Exits with 0 if all checks pass, 1 if a check fails, 69 if no
+/// address can be reached.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Also print the limits of the store
+    #[arg(long)]
+    verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many round trips are measured, after one that connects.
+const PINGS: usize = 10;
+
+/// How many attempts of a renewal should fit between the renew interval and the renew deadline.
+const ATTEMPTS: u32 = 4;
+
+/// With a shorter lease duration a pause of the scheduler or of a disk may cost a term.
+const SHORT_LEASE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Serialize)]
+struct Report {
+    clock: Clock,
+    stores: Vec<StoreReport>,
+    timings: Value,
+    /// The checks that failed.
+    findings: Vec<String>,
+}
+
+/// The clock that terms are measured with.
+#[derive(Debug, Serialize)]
+struct Clock {
+    source: &'static str,
+    readable: bool,
+    /// How long this machine has been suspended since it was started. The monotonic clock, which
+    /// timers use, is behind by this time.
+    suspended_ms: Option<u64>,
+}
+
+/// One address of the store.
+#[derive(Debug, Default, Serialize)]
+struct StoreReport {
+    server: String,
+    /// Whether anything answers at the address.
+    answers: bool,
+    /// Whether a store answers, or the service that has the blob.
+    reachable: bool,
+    ready: bool,
+    connect_ms: Option<f64>,
+    round_trip_ms: Option<RoundTrip>,
+    /// How far its wall clock is ahead of this machine's, in whole seconds. Elections do not depend
+    /// on it.
+    wall_clock_ahead_s: Option<i64>,
+    /// The limits that the store reports, if it does.
+    limits: Option<BTreeMap<String, u64>>,
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct RoundTrip {
+    min: f64,
+    median: f64,
+    max: f64,
+}
+
+impl Doctor {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let settings = self.store.settings()?;
+        store::require_store(&settings)?;
+        let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
+        let has_lease_duration = settings.origin("lease_duration").is_some();
+        let report = block_on(examine(&config, has_lease_duration))?;
+        if self.json {
+            output::json(&report)?;
+        } else {
+            report.print(config.timings(), self.verbose)?;
+        }
+        if report.stores.iter().all(|store| !store.reachable) {
+            return Ok(ExitCode::from(UNREACHABLE));
+        }
+        Ok(exit::success_if(report.findings.is_empty()))
+    }
+}
+
+async fn examine(config: &Config, has_lease_duration: bool) -> anyhow::Result<Report> {
+    let clock = Clock::read();
+    let mut findings = Vec::new();
+    if !clock.readable {
+        let source = clock.source;
+        findings.push(format!(
+            "{source} can't be read: no candidate can run on this machine"
+        ));
+    }
+    let mut stores = Vec::new();
+    for service in services(config)? {
+        let store = StoreReport::examine(&service, config.election()).await;
+        findings.extend(store.finding(config.timings()));
+        stores.push(store);
+    }
+    let lease_duration = config.timings().lease_duration();
+    if has_lease_duration && lease_duration < SHORT_LEASE {
+        findings.push(format!(
+            "a lease of {lease_duration:?} is short: a machine that is busy for a moment loses it"
+        ));
+    }
+    Ok(Report {
+        clock,
+        stores,
+        timings: output::timings(config.timings()),
+        findings,
+    })
+}
+
+impl Clock {
+    fn read() -> Self {
+        let now = |clock| clock_gettime(clock).map(Duration::from).ok();
+        let (boot, monotonic) = (now(ClockId::CLOCK_BOOTTIME), now(ClockId::CLOCK_MONOTONIC));
+        let suspended = boot
+            .zip(monotonic)
+            .map(|(boot, monotonic)| boot.saturating_sub(monotonic));
+        Self {
+            source: "CLOCK_BOOTTIME",
+            readable: boot.is_some(),
+            suspended_ms: suspended.map(output::millis),
+        }
+    }
+}
+
+/// A service that grants the lease.
+enum Service {
+    /// One address of a lease store.
+    Store(Endpoint, StoreClient),
+    Other(LeaseService),
+}
+
+/// Each address of the store, or the other service of the configuration.
+fn services(config: &Config) -> Result<Vec<Service>, StartError> {
+    if !matches!(config.strategy(), Strategy::Lease | Strategy::Both(_))
+        && let Some(service) = LeaseService::from_config(config)?
+    {
+        return Ok(vec![Service::Other(service)]);
+    }
+    let service = |server: &Endpoint| {
+        let roots = config.root_certificates();
+        let client = StoreClient::with_root_certificates(std::slice::from_ref(server), roots)?;
+        Ok(Service::Store(server.clone(), client))
+    };
+    config.servers().iter().map(service).collect()
+}
+
+impl Service {
+    fn address(&self) -> String {
+        match self {
+            Self::Store(server, _) => server.to_string(),
+            Self::Other(service) => service.address(),
+        }
+    }
+
+    async fn ping(&self) -> Result<Pong, BackendError> {
+        match self {
+            Self::Store(_, client) => Ok(client.ping().await?),
+            Self::Other(service) => service.ping().await,
+        }
+    }
+}
+
+impl StoreReport {
+    async fn examine(service: &Service, election: &ElectionName) -> Self {
+        let mut store = Self {
+            server: service.address(),
+            ..Self::default()
+        };
+        if let Err(error) = store.measure(service, election).await {
+            let problem = error.get_ref().downcast_ref::<StoreError>();
+            store.answers |= !error.is_unreachable();
+            store.reachable |= matches!(problem, Some(StoreError::Problem(_)));
+            store.error = Some(error.to_string());
+        }
+        store
+    }
+
+    async fn measure(
+        &mut self,
+        service: &Service,
+        election: &ElectionName,
+    ) -> Result<(), BackendError> {
+        let first = service.ping().await?;
+        self.answers = true;
+        self.connect_ms = Some(millis(first.round_trip));
+        let mut round_trips = Vec::new();
+        for _ in 0..PINGS {
+            let pong = service.ping().await?;
+            self.wall_clock_ahead_s = ahead(&pong, SystemTime::now().into());
+            round_trips.push(pong.round_trip);
+        }
+        round_trips.sort_unstable();
+        self.round_trip_ms = Some(RoundTrip {
+            min: millis(round_trips[0]),
+            median: millis(round_trips[PINGS / 2]),
+            max: millis(round_trips[PINGS - 1]),
+        });
+        if let Service::Store(_, client) = service {
+            // Other servers may have the path of the ping; only a store answers for a lease.
+            client.lease(election).await?;
+            self.reachable = true;
+            self.limits = client.limits().await.ok();
+            client.ready().await?;
+        }
+        self.reachable = true;
+        self.ready = true;
+        Ok(())
+    }
+
+    fn finding(&self, timings: &Timings) -> Option<String> {
+        if let Some(error) = &self.error {
+            return Some(format!("{}: {error}", self.server));
+        }
+        let slowest = Duration::from_secs_f64(self.round_trip_ms?.max / 1000.0);
+        let room = timings.renew_deadline() - timings.renew_interval();
+        // By default this is a third of the lease duration.
+        (slowest * ATTEMPTS > room).then(|| {
+            format!(
+                "{}: a round trip took {slowest:.1?}, and only {room:?} remain for retries between renew \
+                 interval and renew deadline; choose a lease_duration of at least {:?}",
+                self.server,
+                Duration::from_secs((slowest * ATTEMPTS * 3).as_secs() + 1)
+            )
+        })
+    }
+}
+
+/// How many seconds the wall clock of the service is ahead of this machine's. The date of a
+/// response has whole seconds, so a difference below two seconds counts as none.
+fn ahead(pong: &Pong, received: DateTime<Utc>) -> Option<i64> {
+    let date = DateTime::parse_from_rfc2822(pong.date.as_deref()?).ok()?;
+    let one_way = TimeDelta::from_std(pong.round_trip / 2).ok()?;
+    let ahead = date.to_utc() + one_way - received;
+    Some(match ahead.num_seconds() {
+        -1..=1 => 0,
+        seconds => seconds,
+    })
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl Report {
+    fn print(&self, timings: &Timings, verbose: bool) -> anyhow::Result<()> {
+        let clock = &self.clock;
+        let state = match clock.suspended_ms {
+            _ if !clock.readable => "not readable".into(),
+            Some(0) | None => "readable, never suspended".into(),
+            Some(ms) => format!(
+                "readable, suspended for {} since the machine was started",
+                humantime::format_duration(Duration::from_millis(ms))
+            ),
+        };
+        row("clock", format_args!("{}: {state}", clock.source))?;
+        for store in &self.stores {
+            store.print(verbose)?;
+        }
+        row("timings", timings)?;
+        for finding in &self.findings {
+            row("check failed", finding)?;
+        }
+        if self.findings.is_empty() {
+            row("all checks passed", "")?;
+        }
+        Ok(())
+    }
+}
+
+impl StoreReport {
+    fn print(&self, verbose: bool) -> anyhow::Result<()> {
+        let state = match (self.ready, self.reachable, self.answers) {
+            (true, _, _) => "ready",
+            (false, true, _) => "not ready",
+            (false, false, true) => "answers, but not like a lease store",
+            (false, false, false) => "not reachable",
+        };
+        row("store", format_args!("{}: {state}", self.server))?;
+        if let (Some(RoundTrip { min, median, max }), Some(connect)) =
+            (self.round_trip_ms, self.connect_ms)
+        {
+            row(
+                "  round trip",
+                format_args!(
+                    "min {min:.1} ms, median {median:.1} ms, max {max:.1} ms of {PINGS}; {connect:.1} ms with \
+                     connecting"
+                ),
+            )?;
+        }
+        if let Some(ahead) = self.wall_clock_ahead_s {
+            let offset = match ahead {
+                0 => "below 1 s".into(),
+                1.. => format!("{ahead} s ahead of this machine; elections do not depend on it"),
+                _ => format!(
+                    "{} s behind this machine; elections do not depend on it",
+                    -ahead
+                ),
+            };
+            row("  clock offset", offset)?;
+        }
+        for (name, value) in self.limits.iter().flatten().filter(|_| verbose) {
+            row("  limit", format_args!("{name} = {value}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn row(key: &str, value: impl Display) -> anyhow::Result<()> {
+    let line = format!("{key:<16}{value}");
+    Ok(output::line(line.trim_end())?)
+}

@@ -1,0 +1,55 @@
+//! `tenure handover`.
+
+use std::time::Duration;
+
+use clap::Args;
+use tenure::CandidateId;
+use tenure::store::HandOverRequest;
+use tracing::warn;
+
+use crate::end_term;
+use crate::lease_view::{self, LeaseArgs};
+use crate::runtime::block_on;
+use crate::store;
+
+/// End a term: the lease goes to a candidate of your choice
+///
+/// The holder stops and releases the lease as after a break, within the given time at most. After
+/// that only the chosen candidate is granted the lease, for as long again; then every candidate may
+/// be.
+#[derive(Debug, Args)]
+pub(crate) struct Handover {
+    #[command(flatten)]
+    lease: LeaseArgs,
+    /// Next leader: the id of a candidate that competes
+    #[arg(long, value_name = "CANDIDATE")]
+    to: CandidateId,
+    /// Time for the holder to stop; with less than the duration of the lease it may still act when
+    /// the next leader begins [default: the duration of the lease; required if that is infinite]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    within: Option<Duration>,
+}
+
+impl Handover {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let LeaseArgs { name, store, json } = &self.lease;
+        let client = store::client(store)?;
+        let view = block_on(client.lease(name))?.ok_or_else(|| store::unknown_lease(name))?;
+        let within = end_term::period(&view, self.within, "--within")?;
+        let request = HandOverRequest {
+            lease_id: None,
+            to: self.to.to_string(),
+            within_ms: within.into(),
+        };
+        let view = block_on(client.hand_over(name, &request))?;
+        if view.holder.as_deref() == Some(self.to.as_str()) {
+            warn!(lease = %name, candidate = %self.to,
+                "this candidate holds the lease now: its own term ends, and it must compete again");
+        } else if view.waiters == 0 {
+            warn!(lease = %name, candidate = %self.to,
+                "no candidate waits for this lease now: until this candidate competes or its time is over, \
+                 there is no leader");
+        }
+        lease_view::print(&view, *json)
+    }
+}

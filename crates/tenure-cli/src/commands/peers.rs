@@ -1,0 +1,139 @@
+//! `tenure peers`: the status of the members of an election among peers.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use comfy_table::Table;
+use serde_json::{Value, json};
+use tenure::__cli::Settings;
+use tenure::config::ConfigError;
+use tenure::peers::{Asked, ElectionId, PeerView, PeersClient, agreement};
+
+use crate::exit::{self, UNREACHABLE};
+use crate::output::{self, or_dash};
+use crate::runtime;
+use crate::settings::set_flag;
+
+/// Show the status of each member of an election among peers
+///
+/// Asks all members at once; no key is needed. The row of a member that does not answer has the
+/// reason. Exits with 0 if all members that answer agree on a leader, 1 if not, 69 if no member
+/// answers.
+#[derive(Debug, Args)]
+pub(crate) struct Peers {
+    /// Election of the members
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    election: Option<String>,
+    /// All members
+    #[arg(long, value_name = "NUMBER[@PRIORITY]=URL", value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON with the field names of the members' status
+    #[arg(long)]
+    json: bool,
+}
+
+impl Peers {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let settings = self.settings()?;
+        let (peers, cluster) = (
+            tenure::__cli::peers_of(&settings)?,
+            tenure::__cli::cluster_of(&settings)?,
+        );
+        let client = PeersClient::new(cluster, peers)?;
+        let asked = runtime::current_thread()?.block_on(client.ask_all());
+        let leader = agreement(&asked);
+        if self.json {
+            output::json(&json!({
+                "leader": leader.map(|(leader, _)| leader),
+                "epoch": leader.map(|(_, epoch)| epoch),
+                "members": asked.iter().map(object).collect::<Vec<_>>(),
+            }))?;
+        } else {
+            output::print_table(&table(&asked))?;
+        }
+        if leader.is_some() {
+            return Ok(());
+        }
+        if asked.iter().all(|asked| asked.view.is_err()) {
+            return Err(exit::error(UNREACHABLE, anyhow!("no member answers")));
+        }
+        Err(anyhow!("the members that answer do not agree on a leader"))
+    }
+
+    /// The settings of a member: the file, overridden by the environment, overridden by flags.
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = tenure::__cli::settings();
+        if let Some(path) = &self.config {
+            tenure::__cli::read_file(&mut settings, path)?;
+        }
+        tenure::__cli::read_environment(&mut settings)?;
+        set_flag(&mut settings, "election", "--election", &self.election);
+        set_flag(&mut settings, "bully.peers", "--peers", &self.peers);
+        Ok(settings)
+    }
+}
+
+fn object(asked: &Asked) -> Value {
+    let peer = &asked.peer;
+    let (view, error) = match &asked.view {
+        Ok(view) => (json!(view), Value::Null),
+        Err(error) => (Value::Null, error.to_string().into()),
+    };
+    json!({
+        "node": peer.node(), "priority": peer.priority(), "url": peer.url(),
+        "view": view, "error": error,
+    })
+}
+
+fn table(asked: &[Asked]) -> Table {
+    let header = [
+        "NODE", "ROLE", "LEADER", "EPOCH", "ELECTION", "QUORUM", "SUSPECTS", "START", "STRATEGY",
+        "NOTE",
+    ];
+    let mut table = output::table(&header);
+    for Asked { peer, view, .. } in asked {
+        let cells = match view {
+            Ok(view) => cells(view),
+            Err(error) => {
+                let mut cells = vec!["-".to_owned(); header.len() - 2];
+                cells.push(format!("{error} ({})", peer.url()));
+                cells
+            }
+        };
+        table.add_row([peer.node().to_string()].into_iter().chain(cells));
+    }
+    table
+}
+
+/// All cells but the node id.
+fn cells(view: &PeerView) -> Vec<String> {
+    let status = &view.status;
+    let quorum = status
+        .quorum
+        .map(|reached| if reached { "yes" } else { "no" });
+    let refused = view.counters.refused.iter();
+    let refused: Vec<_> = refused
+        .map(|(code, count)| format!("{code} {count}"))
+        .collect();
+    let suspects: Vec<_> = status.suspects.iter().map(ToString::to_string).collect();
+    vec![
+        status.role.clone(),
+        or_dash(status.leader),
+        or_dash(status.epoch),
+        or_dash(status.election.map(election)),
+        or_dash(quorum),
+        or_dash((!suspects.is_empty()).then(|| suspects.join(", "))),
+        status.incarnation.to_string(),
+        status.strategy.clone(),
+        or_dash((!refused.is_empty()).then(|| format!("refused: {}", refused.join(", ")))),
+    ]
+}
+
+/// The organiser, its incarnation, and the number of the election.
+fn election(id: ElectionId) -> String {
+    format!("{}.{}.{}", id.organiser, id.incarnation, id.number)
+}

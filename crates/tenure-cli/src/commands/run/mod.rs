@@ -1,0 +1,193 @@
+//! `tenure run`: runs a command only while this process leads.
+
+mod supervise;
+mod watchdog;
+
+mod health;
+mod process_group;
+
+mod environment;
+mod orphans;
+mod signals;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use nix::unistd::{AccessFlags, access};
+use tenure::config::ConfigError;
+use tenure::{Candidate, Config, EndReason, OnOverrun};
+use tracing::{error, info};
+
+use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
+use crate::settings::CandidateArgs;
+use crate::{logging, parent, permissions, runtime};
+use health::HealthArgs;
+use supervise::supervise;
+
+pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
+
+/// Run a command while this process leads, and only then
+///
+/// When this process becomes the leader it starts the command, without a shell, in a process group
+/// of its own, with TENURE_ELECTION, TENURE_CANDIDATE and TENURE_EPOCH in its environment. At the
+/// end of the term the group gets SIGTERM, and SIGKILL after the stop grace: by this machine's
+/// clock, before another candidate may lead, also if the store can't be reached and if this process
+/// is killed or frozen. The lease is released after the group is gone.
+///
+/// With a health command, this process runs that command at an interval, also without a shell. If
+/// it fails or exceeds its timeout, the term ends and another candidate can take over.
+///
+/// Settings can also be in the configuration file or in TENURE_* variables.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    candidate: CandidateArgs,
+    /// End after one term, with the command's exit code
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    health: HealthArgs,
+    /// End when this process, which started this one, ends
+    #[arg(long, hide = true)]
+    parent: Option<i32>,
+    /// Command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// How long an overrun waits for a reader of stderr. Another candidate may lead soon; the watchdog
+/// knows the deadline and has killed the command by now, if it could.
+const OVERRUN_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Where the system searches for commands without PATH.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+impl Run {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Some(parent) = self.parent {
+            parent::end_with(parent)?;
+        }
+        let mut config = self.config()?;
+        // Better now than after this candidate has won an election that others could have won.
+        require_executable(&self.command[0])?;
+        if let Some(program) = &self.health.health_command {
+            require_executable(program)?;
+            let check = self.health.check(program, &config);
+            config = config.with_health_check(check);
+        }
+        orphans::adopt()?;
+        let campaign = campaign(config, &self.command, self.once);
+        runtime::current_thread()?.block_on(campaign)
+    }
+
+    fn config(&self) -> Result<Config, ConfigError> {
+        let settings = self.candidate.settings()?;
+        let config = tenure::__cli::from_settings(&settings).map_err(|error| match error {
+            ConfigError::Missing {
+                key: "election", ..
+            } => ConfigError::Missing {
+                key: "election",
+                reason: "name the election to compete in, such as --election billing/nightly"
+                    .into(),
+            },
+            error => error,
+        })?;
+        for key in ["bully.key_file", "azure_blob.key_file"] {
+            if let Some(file) = settings.text(key)? {
+                permissions::check_key(file.as_ref());
+            }
+        }
+        if settings.list("on_overrun") == ["report"] {
+            return Ok(config);
+        }
+        // The end of this process leaves a command behind that can't be stopped, and the watchdog
+        // kills it.
+        Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
+    }
+}
+
+async fn campaign(config: Config, command: &[OsString], once: bool) -> anyhow::Result<ExitCode> {
+    let shutdown = signals::shutdown()?;
+    let candidate = Candidate::start(config).await?;
+    let command: Arc<[OsString]> = command.into();
+    // The exit code of the last run of the command; negative before the first.
+    let last_code = Arc::new(AtomicI32::new(-1));
+    loop {
+        let term = candidate
+            .run_one_term(shutdown.cancelled(), |leadership| {
+                let (command, last_code) = (command.clone(), last_code.clone());
+                async move {
+                    let code = supervise(&leadership, &command).await?;
+                    last_code.store(code.into(), Ordering::Relaxed);
+                    match code {
+                        0 => Ok(()),
+                        // The command was asked to stop, so its exit code is not a failure.
+                        _ if leadership.cancellation().is_cancelled() => Ok(()),
+                        code => Err(anyhow!("the command ended with exit code {code}")),
+                    }
+                }
+            })
+            .await?;
+        let Some(term) = term else {
+            return Ok(if once {
+                ExitCode::from(NEVER_LED)
+            } else {
+                ExitCode::SUCCESS
+            });
+        };
+        let code = u8::try_from(last_code.load(Ordering::Relaxed)).ok();
+        match term.reason {
+            EndReason::ShutDown if !once => return Ok(ExitCode::SUCCESS),
+            EndReason::ShutDown | EndReason::TaskReturned | EndReason::TaskFailed if once => {
+                return Ok(ExitCode::from(code.unwrap_or(1)));
+            }
+            reason if once => {
+                info!(%reason, "leadership was lost before the command ended");
+                return Ok(ExitCode::from(LOST));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Like [`OnOverrun::Exit`], and waits a moment for a reader of the last log lines.
+fn exit_on_overrun() {
+    error!("exiting, so that the command ends");
+    logging::flush(OVERRUN_FLUSH_TIMEOUT);
+    std::process::exit(OnOverrun::EXIT_CODE);
+}
+
+/// Searches for the command as the system does, and fails if it can't be executed.
+fn require_executable(command: &OsStr) -> anyhow::Result<()> {
+    let candidates: Vec<PathBuf> = if command.is_empty() {
+        Vec::new()
+    } else if command.as_bytes().contains(&b'/') {
+        vec![command.into()]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(command))
+            .collect()
+    };
+    let executable = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    if candidates.iter().any(executable) {
+        return Ok(());
+    }
+    Err(match candidates.iter().find(|path| path.exists()) {
+        Some(path) => {
+            let error = anyhow!("{} is not executable", path.display());
+            exit::error(NOT_EXECUTABLE, error)
+        }
+        None => {
+            let error = anyhow!("command \"{}\" was not found", command.display());
+            exit::error(NOT_FOUND, error)
+        }
+    })
+}

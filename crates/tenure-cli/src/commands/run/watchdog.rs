@@ -1,0 +1,246 @@
+//! The watchdogs of a command: two processes that kill the command when `tenure run` does not.
+//!
+//! `tenure run` stops the command by itself when the term ends. But `tenure run` may be killed, or
+//! frozen while the command is not (`kill -STOP`, a debugger). So may a watchdog. A frozen process
+//! can't kill the command, and a killed one leaves the command's children alive, so two watchdogs
+//! guard each command: at least one of the three processes acts unless all of them are frozen or
+//! killed.
+//!
+//! The first watchdog leads the command's process group, starts the command and passes on its exit
+//! code. The second one is a member of that group and only guards. Each of them has a pipe from
+//! `tenure run`, and kills the group, itself included, when the pipe ends or the last deadline has
+//! passed. The deadline uses the same clock as the term. Both are members of the group, so the
+//! kernel can't reuse its id while one of them lives.
+//!
+//! | `tenure run` | first watchdog | the group is killed by, and when |
+//! |---|---|---|
+//! | alive | alive, frozen | `tenure run`, when the term ends |
+//! | alive | killed | the kernel kills the command at once, then `tenure run` the group |
+//! | frozen | alive, frozen | a watchdog, at the deadline |
+//! | frozen | killed | the kernel kills the command at once, the second watchdog the group at the deadline |
+//! | killed | alive, frozen, killed | a watchdog, at once |
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use nix::sys::signal::{Signal, killpg};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{Pid, close, getpgid, getpgrp, getpid, getppid, setpgid};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::orphans;
+use super::signals::is_ignored;
+use crate::exit::{self, NOT_EXECUTABLE, NOT_FOUND, code_of_status};
+use crate::{parent, runtime};
+
+/// The first watchdog.
+#[derive(Debug, Args)]
+pub(crate) struct Watchdog {
+    /// Inherited file descriptor to read deadlines from
+    #[arg(long)]
+    deadlines: i32,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// The second watchdog.
+#[derive(Debug, Args)]
+pub(crate) struct SecondWatchdog {
+    /// Inherited file descriptor to read deadlines from
+    #[arg(long)]
+    deadlines: i32,
+}
+
+/// The process that becomes the command.
+#[derive(Debug, Args)]
+pub(crate) struct Watched {
+    /// Process id of the watchdog, with which the command must end
+    #[arg(long)]
+    parent: i32,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// The longest time between two readings of the clock: timers do not run while a machine is
+/// suspended.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long background processes that the command has left behind get to stop.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+
+/// How often to check whether they have stopped.
+const LEFTOVER_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The clock of deadlines, which terms are measured with as well.
+pub(super) fn now() -> Duration {
+    // If the clock can't be read, every deadline has passed.
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from)
+}
+
+impl Watchdog {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        orphans::adopt()?;
+        runtime::block_on(guard(self))
+    }
+}
+
+async fn guard(arguments: &Watchdog) -> anyhow::Result<ExitCode> {
+    // The signals of the group are for the command; this process outlives them to pass on the exit
+    // code. It handles them, because the command would inherit ignored signals. Under `nohup` the
+    // command is to inherit the ignored SIGHUP.
+    let is_left_alone = |kind| kind == SignalKind::hangup() && is_ignored(Signal::SIGHUP);
+    let kinds = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::alarm(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ];
+    let handled = kinds.into_iter().filter(|kind| !is_left_alone(*kind));
+    let _handled: Vec<_> = handled.map(signal).collect();
+    // The id, because at the end this process leaves the group.
+    let group = getpgrp();
+    let mut deadline = read_deadlines(arguments.deadlines, group)?;
+    // If the term ends before the start of the command, the command does not start.
+    deadline
+        .wait_for(|deadline| !deadline.is_zero())
+        .await
+        .context("no deadline in the pipe")?;
+    kill_if_passed(group, &deadline);
+
+    let mut child = start(arguments)?;
+    let pid = child.id();
+    let code = loop {
+        let left = deadline.borrow().saturating_sub(now());
+        tokio::select! {
+            status = child.wait() => break code_of_status(status?),
+            () = sleep(left.min(POLL_INTERVAL)) => {
+                kill_if_passed(group, &deadline);
+                orphans::collect_except(pid);
+            }
+        }
+    };
+    // Here, and not in `tenure run`, because the deadline applies to processes that are left behind
+    // as well.
+    if !orphans::collect_own_group() {
+        let _ = killpg(group, Signal::SIGTERM);
+        let kill_at = now() + LEFTOVER_GRACE;
+        while !orphans::collect_own_group() && now() < kill_at {
+            kill_if_passed(group, &deadline);
+            sleep(LEFTOVER_POLL_INTERVAL).await;
+        }
+    }
+    kill_the_others(group);
+    Ok(ExitCode::from(code))
+}
+
+impl SecondWatchdog {
+    /// Guards the group. The first deadline arrives before the command starts.
+    ///
+    /// This process inherits a mask that blocks all signals: the signals of the group are for the
+    /// command.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let group = getpgrp();
+        let deadline = read_deadlines(self.deadlines, group)?;
+        loop {
+            let newest = *deadline.borrow();
+            if newest.is_zero() {
+                std::thread::sleep(POLL_INTERVAL);
+                continue;
+            }
+            kill_if_passed(group, &deadline);
+            std::thread::sleep(newest.saturating_sub(now()).min(POLL_INTERVAL));
+        }
+    }
+}
+
+/// Kills the rest of the group, including the second watchdog: this process ends next, and `tenure
+/// run`, which would kill the group, may be frozen. No process escapes by forking: one signal goes
+/// to all, and a process with a pending SIGKILL can't fork.
+fn kill_the_others(group: Pid) {
+    // SIGKILL kills every process of the group, and this process still has to pass on the exit
+    // code: it moves to the group of `tenure run`. If that is gone, no process waits for the exit
+    // code.
+    if let Ok(elsewhere) = getpgid(Some(getppid())) {
+        let _ = setpgid(Pid::from_raw(0), elsewhere);
+    }
+    let _ = killpg(group, Signal::SIGKILL);
+}
+
+fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
+    // The child runs this program first, see `Watched`. This thread ends with the process: for the
+    // kernel, the end of the thread that has started a child is the end of the parent.
+    Command::new("/proc/self/exe")
+        .arg0("tenure")
+        .arg("watched")
+        .arg("--parent")
+        .arg(getpid().to_string())
+        .arg("--")
+        .args(&arguments.command)
+        .spawn()
+        .context("can't start the command")
+}
+
+impl Watched {
+    /// Becomes the command, which the kernel kills when the watchdog is gone, also if `tenure run`,
+    /// which would see that, is killed at the same time. This applies to this process alone, not to
+    /// its children.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        parent::end_with(self.parent)?;
+        let (program, arguments) = (&self.command[0], &self.command[1..]);
+        let error = std::process::Command::new(program).args(arguments).exec();
+        let code = match error.kind() {
+            ErrorKind::NotFound => NOT_FOUND,
+            _ => NOT_EXECUTABLE,
+        };
+        let error = anyhow::Error::new(error);
+        let error = error.context(format!("can't run {}", program.display()));
+        Err(exit::error(code, error))
+    }
+}
+
+/// Kills the whole group, including this process, if the deadline has passed.
+fn kill_if_passed(group: Pid, deadline: &watch::Receiver<Duration>) {
+    if now() >= *deadline.borrow() {
+        let _ = killpg(group, Signal::SIGKILL);
+    }
+}
+
+/// Reads deadlines from an inherited pipe in a thread. The end of the pipe means that `tenure run`
+/// has ended: the thread kills the group.
+fn read_deadlines(pipe: i32, group: Pid) -> anyhow::Result<watch::Receiver<Duration>> {
+    // A file that is opened here is closed in the command; the inherited descriptor would not be.
+    let mut file = File::open(format!("/proc/self/fd/{pipe}")).context("can't open the pipe")?;
+    close(pipe)?;
+    let (sender, receiver) = watch::channel(Duration::ZERO);
+    std::thread::spawn(move || {
+        // A read returns whole deadlines, because each is one write. Only the newest one counts: a
+        // watchdog that starts late must not use one that has passed meanwhile.
+        let mut buffer = [0; 128 * size_of::<u64>()];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(length) => match buffer[..length].last_chunk() {
+                    Some(nanos) => {
+                        sender.send_replace(Duration::from_nanos(u64::from_le_bytes(*nanos)));
+                    }
+                    None => break,
+                },
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        let _ = killpg(group, Signal::SIGKILL);
+    });
+    Ok(receiver)
+}

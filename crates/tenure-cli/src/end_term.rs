@@ -1,0 +1,52 @@
+//! How long a holder gets to stop when an operator ends its term.
+
+use std::time::Duration;
+
+use humantime::format_duration;
+use tenure::store::{DurationMs, LeaseView};
+use tracing::warn;
+
+use crate::exit;
+use crate::lease_view::finite;
+
+/// How long a lease without a holder is reserved for the candidate that it is handed over to.
+const WITHOUT_HOLDER: Duration = Duration::from_secs(10);
+
+/// How long the holder of this lease gets to stop: what the operator asks for, or else the duration
+/// of the lease.
+///
+/// The store ends a break after the period, or when the lease expires, if that is sooner. So a
+/// period of the whole duration shortens nothing: the holder stops before, as it does before its
+/// lease expires, whether the break reaches it or not, and whatever its timings are. Usually the
+/// holder learns of the break with its next renewal and releases the lease as soon as its task has
+/// stopped, so waiters do not wait for the whole period. With a shorter period that renewal may
+/// come too late, or never.
+pub(crate) fn period(
+    view: &LeaseView,
+    asked: Option<Duration>,
+    flag: &str,
+) -> anyhow::Result<Duration> {
+    let lease = &view.lease;
+    if view.duration_ms == Some(DurationMs::Infinite) {
+        let Some(asked) = asked else {
+            return Err(exit::bad_configuration(format!(
+                "the lease {lease} is infinite: its holder need not renew it and may not notice the end of its \
+                 term for any time; set that time with {flag}"
+            )));
+        };
+        warn!(%lease, "this lease is infinite: its holder need not renew it, and if it does not notice the \
+            end of its term in time, it still acts when another candidate leads");
+        return Ok(asked);
+    }
+    let Some(safe) = finite(view.duration_ms) else {
+        return Ok(asked.unwrap_or(WITHOUT_HOLDER));
+    };
+    let period = asked.unwrap_or(safe);
+    if period < safe {
+        let (period, safe) = (format_duration(period), format_duration(safe));
+        warn!(%lease, "after {period} another candidate may lead while the holder still acts: the holder \
+            notices with its next renewal, and not at all while it can't reach the store; from {flag} {safe} \
+            on, the duration of the lease, it is sure to have stopped");
+    }
+    Ok(period)
+}

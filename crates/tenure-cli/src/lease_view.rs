@@ -1,0 +1,116 @@
+//! Leases as text for people.
+
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Local, Utc};
+use clap::Args;
+use humantime::format_duration;
+use tenure::ElectionName;
+use tenure::store::{DurationMs, LeaseView, State};
+
+use crate::output::{self, escape, or_dash};
+use crate::settings::StoreArgs;
+
+/// The arguments of commands about one lease.
+#[derive(Debug, Args)]
+pub(crate) struct LeaseArgs {
+    /// Lease
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub(crate) name: ElectionName,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON with the field names of the HTTP API
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Prints a lease.
+pub(crate) fn print(view: &LeaseView, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(view);
+    }
+    let mut rows = vec![
+        ("lease", format!("{}/{}", view.namespace, view.lease)),
+        ("state", state(view.state).into()),
+    ];
+    if let (Some(holder), Some(epoch)) = (&view.holder, view.epoch) {
+        rows.push(("holder", holder.clone()));
+        rows.push(("epoch", epoch.to_string()));
+        // The lease of a blob has none of these, no waiters and no revision.
+        let times = [
+            ("since", since(view)),
+            ("duration", duration(view.duration_ms)),
+            ("left", remaining(view)),
+        ];
+        rows.extend(times.into_iter().filter(|(_, time)| time != "-"));
+    }
+    if view.revision > 0 {
+        rows.push(("waiters", view.waiters.to_string()));
+        rows.push(("revision", view.revision.to_string()));
+    }
+    for (key, value) in view.metadata.iter().flatten() {
+        rows.push(("metadata", format!("{} = {}", escape(key), escape(value))));
+    }
+    for (key, value) in rows {
+        output::line(format_args!("{key:<10}{value}"))?;
+    }
+    Ok(())
+}
+
+pub(crate) const fn state(state: State) -> &'static str {
+    match state {
+        State::Available => "available",
+        State::Leased => "leased",
+        State::Breaking => "breaking",
+        State::Broken => "broken",
+        State::Expired => "expired",
+    }
+}
+
+/// A duration that is known and has an end.
+pub(crate) fn finite(duration: Option<DurationMs>) -> Option<Duration> {
+    let Some(DurationMs::Fixed(number)) = duration else {
+        return None;
+    };
+    let ms = number.within("duration_ms", 0, u64::MAX).ok()?;
+    Some(Duration::from_millis(ms))
+}
+
+fn duration(duration: Option<DurationMs>) -> String {
+    match duration {
+        Some(DurationMs::Infinite) => "infinite".into(),
+        duration => or_dash(finite(duration).map(format_duration)),
+    }
+}
+
+/// The time until the lease expires.
+pub(crate) fn remaining(view: &LeaseView) -> String {
+    match (view.remaining_ms, view.duration_ms) {
+        (None, Some(DurationMs::Infinite)) => "infinite".into(),
+        (ms, _) => or_dash(ms.map(|ms| format!("{:.1}s", Duration::from_millis(ms).as_secs_f64()))),
+    }
+}
+
+/// The start of the term in local time, and how long ago that is by the wall clock of this machine.
+pub(crate) fn since(view: &LeaseView) -> String {
+    let Some(text) = &view.granted_at else {
+        return "-".into();
+    };
+    let Ok(granted) = DateTime::parse_from_rfc3339(text) else {
+        return text.clone();
+    };
+    let ago = (DateTime::<Utc>::from(SystemTime::now()) - granted.to_utc())
+        .to_std()
+        .unwrap_or_default();
+    let ago = format_duration(Duration::from_secs(ago.as_secs()));
+    format!("{} ({ago} ago)", local_time(text))
+}
+
+/// A time that the store reports, in the time zone of this machine.
+pub(crate) fn local_time(text: &str) -> String {
+    let local = |time: DateTime<_>| {
+        let time = time.with_timezone(&Local);
+        time.format("%Y-%m-%d %H:%M:%S").to_string()
+    };
+    DateTime::parse_from_rfc3339(text).map_or_else(|_| escape(text), local)
+}

@@ -1,0 +1,94 @@
+//! Writes to stderr without blocking.
+//!
+//! The process that reads stderr may not read it: a pipe fills, a terminal is stopped. So lines go
+//! to a buffer, and a thread writes the buffer to stderr. Lines that do not fit into the buffer are
+//! dropped and counted, and a warning with their number follows when the reader reads again.
+
+use std::io::{self, Write};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::warn;
+
+/// Size of the buffer: some thousand lines, so that a slow reader loses none.
+const BUFFER_BYTES: usize = 1 << 20;
+
+static BUFFER: Mutex<Buffer> = Mutex::new(Buffer {
+    lines: Vec::new(),
+    dropped: 0,
+    is_writing: false,
+    has_writer: false,
+});
+static CHANGED: Condvar = Condvar::new();
+
+/// It is locked while a line is copied, and never while one is written to stderr.
+struct Buffer {
+    lines: Vec<u8>,
+    /// Lines dropped since the thread last took the buffer.
+    dropped: u64,
+    is_writing: bool,
+    has_writer: bool,
+}
+
+fn buffer() -> MutexGuard<'static, Buffer> {
+    BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a line to the buffer, or drops it if the buffer is full.
+pub(super) fn write_line(line: &[u8]) {
+    let mut buffer = buffer();
+    if buffer.lines.len() + line.len() > BUFFER_BYTES {
+        buffer.dropped += 1;
+        return;
+    }
+    buffer.lines.extend_from_slice(line);
+    // The thread starts with the first line, because most commands print none.
+    if !buffer.has_writer {
+        let thread = std::thread::Builder::new().name("log".into());
+        buffer.has_writer = thread.spawn(write_buffers).is_ok();
+    }
+    drop(buffer);
+    CHANGED.notify_all();
+}
+
+/// Waits until all lines are written, for at most this time.
+pub(crate) fn flush(timeout: Duration) {
+    let is_pending = |buffer: &mut Buffer| buffer.is_writing || !buffer.lines.is_empty();
+    drop(CHANGED.wait_timeout_while(buffer(), timeout, is_pending));
+}
+
+fn write_buffers() {
+    loop {
+        let mut buffer = buffer();
+        buffer.is_writing = false;
+        CHANGED.notify_all();
+        let is_empty = |buffer: &mut Buffer| buffer.lines.is_empty();
+        let mut buffer = CHANGED
+            .wait_while(buffer, is_empty)
+            .unwrap_or_else(PoisonError::into_inner);
+        buffer.is_writing = true;
+        let lines = std::mem::take(&mut buffer.lines);
+        let dropped = std::mem::take(&mut buffer.dropped);
+        drop(buffer);
+        // If stderr is closed there is no other place to report it.
+        let _ = io::stderr().write_all(&lines);
+        if dropped > 0 {
+            warn!(dropped, "log lines were dropped: stderr was not read");
+        }
+    }
+}
+
+/// The writer for the subscriber, which writes a whole line in one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineWriter;
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        write_line(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

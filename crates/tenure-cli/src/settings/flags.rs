@@ -1,0 +1,124 @@
+//! Flags that several commands share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tenure::__cli::Settings;
+use tenure::config::{ConfigError, Origin, Strategy};
+
+/// The address of the store.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Address of the store; may be repeated [default: http://127.0.0.1:7400]
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Vec<String>,
+    /// CA certificates (PEM) for stores at https addresses [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<String>,
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// The settings of a candidate.
+#[derive(Debug, Args)]
+pub(crate) struct CandidateArgs {
+    /// Election to compete in
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    election: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Id of this candidate, unique per start [default: host-pid-random]
+    #[arg(long, value_name = "ID")]
+    candidate: Option<String>,
+    /// Priority in the waiting queue; lower goes first [default: 100]
+    #[arg(long, value_name = "NUMBER")]
+    priority: Option<String>,
+    /// Time until the lease expires without a renewal [default: 15s]
+    #[arg(long, value_name = "DURATION")]
+    lease_duration: Option<String>,
+    /// Time between SIGTERM and SIGKILL [default: 4/15 of the lease duration, 4s]
+    #[arg(long, value_name = "DURATION")]
+    stop_grace: Option<String>,
+    /// Election strategy: "lease" (in a store), "azure-blob" (by the lease of a blob), "bully"
+    /// (among peers), "both" (to migrate from a store to peers, or back), or "static" (no other
+    /// candidates) [default: lease]
+    #[arg(long, value_parser = Strategy::NAMES, hide_possible_values = true)]
+    strategy: Option<String>,
+    /// Peers: node id of this member
+    #[arg(long, value_name = "NUMBER")]
+    node: Option<String>,
+    /// Peers: all members including this one; the same list on each member
+    #[arg(long, value_name = "NUMBER[@PRIORITY]=URL", value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Peers: address to listen on [default: the port of this member's URL]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Peers: file with the secret that all members share
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<String>,
+    /// Peers: directory for the persistent state of this member [default: tenure-state]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<String>,
+}
+
+impl StoreArgs {
+    /// The settings of a candidate: the file, overridden by the environment, overridden by these
+    /// flags.
+    pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = tenure::__cli::settings();
+        if let Some(path) = &self.config {
+            tenure::__cli::read_file(&mut settings, path)?;
+        }
+        tenure::__cli::read_environment(&mut settings)?;
+        set_flag(&mut settings, "servers", "--server", &self.server);
+        set_flag(&mut settings, "ca_file", "--ca-file", &self.ca_file);
+        Ok(settings)
+    }
+}
+
+impl CandidateArgs {
+    /// The settings of a candidate: the file, overridden by the environment, overridden by these
+    /// flags.
+    pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = self.store.settings()?;
+        for (key, flag, value) in [
+            ("election", "--election", &self.election),
+            ("candidate", "--candidate", &self.candidate),
+            ("priority", "--priority", &self.priority),
+            ("lease_duration", "--lease-duration", &self.lease_duration),
+            ("stop_grace", "--stop-grace", &self.stop_grace),
+            ("strategy", "--strategy", &self.strategy),
+            ("bully.node", "--node", &self.node),
+            ("bully.listen", "--listen", &self.listen),
+            ("bully.key_file", "--key-file", &self.key_file),
+            ("bully.state_dir", "--state-dir", &self.state_dir),
+        ] {
+            set_flag(&mut settings, key, flag, value);
+        }
+        set_flag(&mut settings, "bully.peers", "--peers", &self.peers);
+        Ok(settings)
+    }
+}
+
+/// Sets a key to the values of a flag, if it was given.
+pub(crate) fn set_flag<'a>(
+    settings: &mut Settings,
+    key: &str,
+    flag: &str,
+    values: impl IntoIterator<Item = &'a String>,
+) {
+    let mut values = values.into_iter().peekable();
+    if values.peek().is_some() {
+        settings.set(key, values, Origin::Flag(flag.into()));
+    }
+}
+
+/// The settings with some election, for commands that need none.
+pub(crate) fn with_any_election(settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    if settings.origin("election").is_none() {
+        settings.set("election", ["any"], Origin::Flag("--election".into()));
+    }
+    settings
+}

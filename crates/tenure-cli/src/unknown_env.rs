@@ -1,0 +1,87 @@
+//! Warnings about environment variables that look like settings and are unknown.
+
+use tenure::__cli::nearest;
+use tracing::warn;
+
+use crate::settings::{self, lossy};
+
+/// The prefix of all variables of this project.
+const PREFIX: &str = "TENURE_";
+
+/// Known variables that are not settings: for logs, for the commands of `tenure run`, and for
+/// tests.
+const OTHERS: &[&str] = &[
+    "TENURE_LOG",
+    "TENURE_LOG_FORMAT",
+    "TENURE_EPOCH",
+    "TENURE_SEED",
+    "TENURE_SEEDS",
+    "TENURE_AZURITE",
+    "TENURE_AZURE_NODE",
+    "TENURE_AZURE_PYTHON",
+];
+
+/// Warns about unknown variables: a misspelt one would silently have no effect. It is not an error,
+/// because other programs may use such names as well.
+pub(crate) fn warn() {
+    let known: Vec<String> = tenure::__cli::variables()
+        .chain(settings::TABLES.iter().flat_map(|table| table.variables()))
+        .chain(OTHERS.iter().map(|&name| name.to_owned()))
+        .collect();
+    let known: Vec<&str> = known
+        .iter()
+        .filter_map(|name| name.strip_prefix(PREFIX))
+        .collect();
+    for (name, _) in std::env::vars_os() {
+        let name = lossy(&name);
+        let Some(rest) = name.strip_prefix(PREFIX) else {
+            continue;
+        };
+        // Settings may be in lower case as well.
+        let rest = rest.to_ascii_uppercase();
+        if known.contains(&rest.as_str()) || is_of_a_service(&name) {
+            continue;
+        }
+        match nearest(&rest, known.iter().copied()) {
+            Some(meant) => {
+                warn!(
+                    "environment variable {name} is not a setting; did you mean {PREFIX}{meant}?"
+                );
+            }
+            None => warn!("environment variable {name} is not a setting"),
+        }
+    }
+}
+
+/// Whether Kubernetes or Docker make such a name for a service named tenure or tenure-something.
+fn is_of_a_service(name: &str) -> bool {
+    let is_port = name
+        .split("_PORT_")
+        .nth(1)
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    is_port
+        || name.ends_with("_PORT")
+        || name.contains("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_platforms_make_for_services_are_not_taken_for_typos() {
+        for name in [
+            "TENURE_PORT",
+            "TENURE_PORT_7400_TCP",
+            "TENURE_PORT_7400_TCP_ADDR",
+            "TENURE_SERVICE_HOST",
+            "TENURE_STORE_SERVICE_PORT_HTTP",
+        ] {
+            assert!(is_of_a_service(name), "{name}");
+        }
+        for name in ["TENURE_MAX_HISTRY", "TENURE_PORT_", "TENURE_SERVICE"] {
+            assert!(!is_of_a_service(name), "{name}");
+        }
+    }
+}

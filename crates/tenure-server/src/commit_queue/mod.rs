@@ -1,0 +1,376 @@
+//! The order of changes, and which of them are durable.
+//!
+//! A change gets its revision and its place in the queue under one lock, so revisions, the queue and commits
+//! have the same order. The commit thread takes a batch, commits it, and publishes how far the queue is
+//! durable. A request answers when it has a [`Ticket`] that is good. Subscribers learn of changes that are
+//! durable.
+//!
+//! If the store is in memory, a change is durable at once and the queue stays empty.
+
+mod group_commit;
+mod ticket;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::model::{ChangeSet, Key, LeaseChange, LeaseVersion};
+
+use group_commit::{GroupCommit, STALL};
+use ticket::Outcome;
+
+pub(crate) use ticket::Ticket;
+
+/// The queue.
+#[derive(Debug)]
+pub(crate) struct CommitQueue {
+    /// All revisions up to this one are durable.
+    durable: AtomicU64,
+    state: Mutex<State>,
+    wake: Condvar,
+    durability: Durability,
+    subscriber: Box<dyn Subscriber>,
+}
+
+/// When a change is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// When the engine has committed it.
+    OnDisk,
+    /// At once: the store is in memory.
+    InMemory,
+}
+
+/// Learns of changes.
+pub(crate) trait Subscriber: fmt::Debug + Send + Sync {
+    /// These changes are durable. Calls come in the order of revisions, and no lock of the table is held
+    /// unless the store is in memory.
+    fn committed(&self, changes: Vec<LeaseChange>);
+}
+
+#[derive(Debug)]
+struct State {
+    last: u64,
+    /// Batches that wait for the commit thread, oldest first.
+    queued: VecDeque<QueuedBatch>,
+    /// The batch that the commit thread has, until it is durable or undone.
+    taken: Option<QueuedBatch>,
+    group: GroupCommit,
+    /// How many change sets the commit thread waits for.
+    awaited: usize,
+    closing: bool,
+}
+
+#[derive(Default)]
+struct QueuedBatch {
+    sets: Arc<Vec<ChangeSet>>,
+    bytes: usize,
+    outcome: Outcome,
+    callbacks: Vec<Callback>,
+}
+
+type Callback = Box<dyn FnOnce(Result<(), CommitFailure>) + Send>;
+
+/// What the commit thread has to do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Commit these.
+    Commit(Arc<Vec<ChangeSet>>),
+    /// Nothing was queued for a while.
+    Idle,
+    /// The queue is closed and empty.
+    Close,
+}
+
+/// Why changes were undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitFailure {
+    /// The disk is full.
+    DiskFull,
+    /// Another program has the database locked.
+    Busy,
+    /// The engine failed for good.
+    Failed,
+}
+
+/// A batch takes no more change sets when it has so many bytes: a log may have a limit, etcd's is 1.5 MiB.
+const BATCH_BYTES: usize = 1024 * 1024;
+
+impl CommitQueue {
+    /// A queue whose revisions go on after `last`.
+    pub(crate) fn new(last: u64, durability: Durability, subscriber: Box<dyn Subscriber>) -> Self {
+        Self {
+            durable: AtomicU64::new(last),
+            state: Mutex::new(State {
+                last,
+                queued: VecDeque::new(),
+                taken: None,
+                group: GroupCommit::default(),
+                awaited: 1,
+                closing: false,
+            }),
+            wake: Condvar::new(),
+            durability,
+            subscriber,
+        }
+    }
+
+    /// Gives the changes their revisions and queues them. Returns the last revision.
+    ///
+    /// The caller holds the lease's shard, so no request sees the changes before they have revisions.
+    pub(crate) fn append(&self, mut set: ChangeSet) -> u64 {
+        let mut state = self.lock();
+        for change in &mut set.changes {
+            state.last += 1;
+            change.revision = state.last;
+        }
+        let last = state.last;
+        match self.durability {
+            Durability::OnDisk => {
+                let queued = state.push(set);
+                let wakes = queued >= state.awaited;
+                drop(state);
+                if wakes {
+                    self.wake.notify_one();
+                }
+            }
+            Durability::InMemory => {
+                self.durable.store(last, Ordering::Release);
+                // Under the lock, so that calls come in the order of revisions.
+                self.subscriber.committed(set.changes);
+                drop(state);
+            }
+        }
+        last
+    }
+
+    /// All revisions up to this one are durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// The lease as its last durable change left it, if it has changes that are not durable yet.
+    ///
+    /// The caller holds the lease's shard, so none of these is undone meanwhile.
+    pub(crate) fn last_durable(&self, key: &Key) -> Option<LeaseVersion> {
+        let state = self.lock();
+        // Read under the lock: a request that was answered before this call saw its revision durable, so
+        // nothing older is returned.
+        let durable = self.durable();
+        let in_flight = state.taken.iter().chain(&state.queued);
+        let mut of_lease = in_flight.flat_map(|batch| batch.sets.iter());
+        let first = of_lease.find(|set| set.is_of(key) && set.last_revision() > durable)?;
+        Some(first.before.clone())
+    }
+
+    /// What an answer that rests on `revision` must wait for; `None` if that is durable.
+    ///
+    /// The caller holds the shard in which it saw the revision. Undoing takes all shards, so the revision was
+    /// not undone: a batch that was taken or is queued has it.
+    pub(crate) fn ticket(&self, revision: u64) -> Option<Ticket> {
+        if revision <= self.durable() {
+            return None;
+        }
+        let mut state = self.lock();
+        let batch = self.batch_of(&mut state, revision)?;
+        Some(Ticket(batch.outcome.subscribe()))
+    }
+
+    /// Calls `callback` when `revision` is durable or undone; at once, if it is durable.
+    ///
+    /// The same as for [`CommitQueue::ticket`] holds for the caller.
+    pub(crate) fn on_durable(
+        &self,
+        revision: u64,
+        callback: impl FnOnce(Result<(), CommitFailure>) + Send + 'static,
+    ) {
+        if revision > self.durable() {
+            let mut state = self.lock();
+            if let Some(batch) = self.batch_of(&mut state, revision) {
+                batch.callbacks.push(Box::new(callback));
+                return;
+            }
+        }
+        callback(Ok(()));
+    }
+
+    /// Blocks until there is a batch to commit; or until nothing was queued for so long.
+    ///
+    /// After a large batch it waits a little for the next one to fill: see [`GroupCommit`]. The caller takes
+    /// no other batch before it has published or undone this one.
+    pub(crate) fn take(&self, at_most: Option<Duration>) -> Work {
+        let began = Instant::now();
+        let mut state = self.lock();
+        let group = state.group;
+        let patience = group.patience();
+        let (mut seen, mut came_at) = (0, began);
+        loop {
+            let queued = state.len();
+            let now = Instant::now();
+            if queued > seen {
+                (seen, came_at) = (queued, now);
+            }
+            let until = (came_at + STALL).min(began + patience);
+            let left = until.saturating_duration_since(now);
+            let is_enough = queued >= group.expected || left.is_zero() || state.closing;
+            if is_enough && let Some(batch) = state.queued.pop_front() {
+                let sets = Arc::clone(&batch.sets);
+                state.taken = Some(batch);
+                return Work::Commit(sets);
+            }
+            if state.closing {
+                return Work::Close;
+            }
+            let wait = match (is_enough, at_most) {
+                (false, _) => Some(left),
+                (true, Some(at_most)) => match (began + at_most).checked_duration_since(now) {
+                    Some(left) => Some(left),
+                    None => return Work::Idle,
+                },
+                (true, None) => None,
+            };
+            state.awaited = if is_enough { 1 } else { group.expected };
+            state = match wait {
+                Some(wait) => {
+                    let waited = self.wake.wait_timeout(state, wait);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let waited = self.wake.wait(state);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+    }
+
+    /// The batch that was taken is durable after a commit that took so long: answers may leave. Returns its
+    /// changes, for [`CommitQueue::announce`].
+    pub(crate) fn publish(&self, sets: Arc<Vec<ChangeSet>>, commit: Duration) -> Vec<ChangeSet> {
+        if let Some(last) = sets.last() {
+            self.durable.store(last.last_revision(), Ordering::Release);
+        }
+        let mut state = self.lock();
+        let taken = state.taken.take();
+        state.group = GroupCommit {
+            expected: sets.len() + state.len(),
+            commit,
+        };
+        drop(state);
+        if let Some(taken) = taken {
+            taken.resolve(Ok(()));
+        }
+        // The queue had the only other handle.
+        Arc::into_inner(sets).unwrap_or_default()
+    }
+
+    /// Tells the subscriber of changes that were published, in the order in which they were taken.
+    pub(crate) fn announce(&self, sets: Vec<ChangeSet>) {
+        let changes = sets.into_iter().flat_map(|set| set.changes);
+        self.subscriber.committed(changes.collect());
+    }
+
+    /// Returns the changes of the batch that was taken, and everything that is queued behind it and may rest
+    /// on it: they are to be undone. The caller holds all shards, and calls the result when it has undone
+    /// them.
+    pub(crate) fn fail(
+        &self,
+        sets: Arc<Vec<ChangeSet>>,
+        failure: CommitFailure,
+    ) -> (Vec<ChangeSet>, impl FnOnce()) {
+        let mut state = self.lock();
+        let mut failed: Vec<QueuedBatch> = state.taken.take().into_iter().collect();
+        failed.extend(state.queued.drain(..));
+        drop(state);
+        drop(sets);
+        let mut undone = Vec::new();
+        for batch in &mut failed {
+            undone.extend(Arc::into_inner(std::mem::take(&mut batch.sets)).unwrap_or_default());
+        }
+        let resolve = move || {
+            for batch in failed {
+                batch.resolve(Err(failure));
+            }
+        };
+        (undone, resolve)
+    }
+
+    /// Lets [`CommitQueue::take`] end after what is queued. The caller ensures that nothing is appended from
+    /// now on.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.wake.notify_all();
+    }
+
+    /// The last revision.
+    #[cfg(test)]
+    pub(crate) fn last(&self) -> u64 {
+        self.lock().last
+    }
+
+    /// The batch that has this revision. `None` if the revision is durable: the state is locked, so the batch
+    /// that was taken is not published meanwhile.
+    fn batch_of<'a>(&self, state: &'a mut State, revision: u64) -> Option<&'a mut QueuedBatch> {
+        if revision <= self.durable() {
+            return None;
+        }
+        let mut batches = state.taken.iter_mut().chain(&mut state.queued);
+        batches.find(|batch| revision <= batch.last_revision())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// How many change sets are queued.
+    fn len(&self) -> usize {
+        self.queued.iter().map(|batch| batch.sets.len()).sum()
+    }
+
+    /// Queues a change set. Returns how many the last batch has.
+    fn push(&mut self, set: ChangeSet) -> usize {
+        let is_full = |batch: &QueuedBatch| batch.bytes >= BATCH_BYTES;
+        if self.queued.back().is_none_or(is_full) {
+            self.queued.push_back(QueuedBatch::default());
+        }
+        match self.queued.back_mut() {
+            Some(batch) => batch.push(set),
+            None => 0,
+        }
+    }
+}
+
+impl QueuedBatch {
+    fn push(&mut self, set: ChangeSet) -> usize {
+        self.bytes += set.size();
+        // No other handle exists before the batch is taken.
+        if let Some(sets) = Arc::get_mut(&mut self.sets) {
+            sets.push(set);
+        }
+        self.sets.len()
+    }
+
+    fn last_revision(&self) -> u64 {
+        self.sets.last().map_or(0, ChangeSet::last_revision)
+    }
+
+    /// Lets the requests go on that wait for the batch.
+    fn resolve(self, outcome: Result<(), CommitFailure>) {
+        self.outcome.send_replace(Some(outcome));
+        for callback in self.callbacks {
+            callback(outcome);
+        }
+    }
+}
+
+impl fmt::Debug for QueuedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.sets.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use std::sync::mpsc;
+
+use tenure_core::lease::Record;
+
+use super::*;
+use crate::model::{Cause, Content, Deleted};
+
+/// A subscriber that is not interested.
+#[derive(Debug)]
+struct Nobody;
+
+impl Subscriber for Nobody {
+    fn committed(&self, _: Vec<LeaseChange>) {}
+}
+
+fn queue(last: u64, durability: Durability) -> CommitQueue {
+    CommitQueue::new(last, durability, Box::new(Nobody))
+}
+
+fn set() -> ChangeSet {
+    let change = LeaseChange {
+        key: Key::of_text("a/b"),
+        revision: 0,
+        content: Content::Deleted(Deleted::default()),
+        term: None,
+        cause: Cause::Deleted,
+        waiters: 0,
+        remaining_ms: None,
+    };
+    let before = LeaseVersion {
+        record: Record::default(),
+        revision: 0,
+    };
+    ChangeSet {
+        before,
+        changes: vec![change],
+    }
+}
+
+fn take(queue: &CommitQueue) -> Arc<Vec<ChangeSet>> {
+    match queue.take(Some(Duration::ZERO)) {
+        Work::Commit(sets) => sets,
+        Work::Idle | Work::Close => Arc::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
+    let queue = queue(10, Durability::OnDisk);
+    assert!(queue.ticket(10).is_none());
+    assert_eq!(queue.append(set()), 11);
+    let ticket = queue.ticket(11).unwrap();
+    let batch = take(&queue);
+    // Others are queued while the commit thread has that one.
+    assert_eq!(queue.append(set()), 12);
+    let (again, behind) = (queue.ticket(11).unwrap(), queue.ticket(12).unwrap());
+    assert!(
+        [&ticket, &again, &behind]
+            .into_iter()
+            .all(Ticket::is_pending)
+    );
+    assert_eq!(queue.publish(batch, Duration::ZERO).len(), 1);
+    assert_eq!(ticket.durable().await, Ok(()));
+    assert_eq!(again.durable().await, Ok(()));
+    assert!(behind.is_pending());
+    assert!(queue.ticket(11).is_none());
+    let batch = take(&queue);
+    assert!(behind.is_pending());
+    assert_eq!(queue.publish(batch, Duration::ZERO).len(), 1);
+    assert_eq!(behind.durable().await, Ok(()));
+    assert!(take(&queue).is_empty());
+}
+
+#[tokio::test]
+async fn a_change_that_was_undone_stays_undone_whatever_becomes_durable_later() {
+    let queue = queue(0, Durability::OnDisk);
+    let first = queue.append(set());
+    let kept = queue.ticket(first);
+    queue.publish(take(&queue), Duration::ZERO);
+    let second = queue.append(set());
+    let lost = queue.ticket(second);
+    let batch = take(&queue);
+    let third = queue.append(set());
+    let behind = queue.ticket(third);
+    let (sets, resolve) = queue.fail(batch, CommitFailure::DiskFull);
+    resolve();
+    let revisions: Vec<_> = sets.iter().map(ChangeSet::last_revision).collect();
+    assert_eq!(revisions, [second, third]);
+    let fourth = queue.append(set());
+    let later = queue.ticket(fourth).unwrap();
+    assert!(later.is_pending());
+    queue.publish(take(&queue), Duration::ZERO);
+    assert_eq!(kept.unwrap().durable().await, Ok(()));
+    assert_eq!(lost.unwrap().durable().await, Err(CommitFailure::DiskFull));
+    assert_eq!(
+        behind.unwrap().durable().await,
+        Err(CommitFailure::DiskFull)
+    );
+    assert_eq!(later.durable().await, Ok(()));
+}
+
+#[test]
+fn a_callback_is_called_when_its_revision_is_durable_or_undone() {
+    let queue = queue(0, Durability::OnDisk);
+    let (called, calls) = mpsc::channel();
+    let on_durable = |revision| {
+        let called = called.clone();
+        queue.on_durable(revision, move |outcome| {
+            called.send((revision, outcome)).unwrap();
+        });
+    };
+    on_durable(0);
+    assert_eq!(calls.try_recv(), Ok((0, Ok(()))));
+    on_durable(queue.append(set()));
+    let batch = take(&queue);
+    on_durable(queue.append(set()));
+    assert!(calls.try_recv().is_err());
+    queue.publish(batch, Duration::ZERO);
+    assert_eq!(calls.try_recv(), Ok((1, Ok(()))));
+    let (_, resolve) = queue.fail(take(&queue), CommitFailure::Busy);
+    assert!(calls.try_recv().is_err());
+    resolve();
+    assert_eq!(calls.try_recv(), Ok((2, Err(CommitFailure::Busy))));
+}
+
+#[test]
+fn a_large_batch_takes_no_more_changes() {
+    let queue = queue(0, Durability::OnDisk);
+    let of_one = set().size();
+    let sets = 2 * BATCH_BYTES / of_one;
+    let last = (0..sets).map(|_| queue.append(set())).last();
+    let (mut taken, mut batches) = (0, 0);
+    while taken < sets {
+        let batch = take(&queue);
+        assert!((batch.len() - 1) * of_one < BATCH_BYTES);
+        taken += batch.len();
+        batches += 1;
+        queue.publish(batch, Duration::ZERO);
+    }
+    assert!(batches > 1);
+    assert_eq!(Some(queue.durable()), last);
+}
+
+#[tokio::test]
+async fn a_queue_that_is_gone_makes_nothing_durable() {
+    let queue = queue(0, Durability::OnDisk);
+    queue.append(set());
+    let ticket = queue.ticket(1).unwrap();
+    drop(queue);
+    assert_eq!(ticket.durable().await, Err(CommitFailure::Failed));
+}
+
+#[test]
+fn in_memory_a_change_is_durable_at_once() {
+    let queue = queue(0, Durability::InMemory);
+    let revision = queue.append(set());
+    assert!(queue.ticket(revision).is_none());
+}

@@ -1,0 +1,198 @@
+//! Batches are read as they were written, and applied in any way that a crash can bring about.
+
+use tenure_core::lease::{
+    Acquire, LeaseDuration, Metadata, Operation, Record, Rules, Stored, TermEnd, apply,
+};
+use tenure_core::{Instant, UnixMillis};
+
+use super::*;
+use crate::engine::Loaded;
+use crate::model::{Cause, Deleted};
+
+const NOW: Instant = Instant::from_nanos(0);
+
+fn id(number: u64) -> LeaseId {
+    LeaseId::from_random_bits(0, number)
+}
+
+/// A lease that remembers these ids of ended terms.
+fn stored(retired: &[u64]) -> Stored {
+    let request = Acquire {
+        lease_id: id(1_000),
+        holder: "a".parse().unwrap(),
+        duration: LeaseDuration::Infinite,
+        lock_delay: std::time::Duration::ZERO,
+        min_epoch: None,
+        metadata: Metadata::new(),
+    };
+    let mut record = Record::default();
+    let acquire = Operation::Acquire(request, UnixMillis::new(7));
+    apply(&mut record, &acquire, NOW, &Rules::NATIVE).unwrap();
+    Stored {
+        retired: retired.iter().copied().map(id).collect(),
+        ..record.store(NOW)
+    }
+}
+
+fn change(revision: u64, content: Content) -> LeaseChange {
+    LeaseChange {
+        key: Key::of_text("ns/job"),
+        revision,
+        content,
+        term: None,
+        cause: Cause::Deleted,
+        waiters: 0,
+        remaining_ms: None,
+    }
+}
+
+/// A change of the lease, which had these ids as of a revision.
+fn set(before: Option<(u64, &[u64])>, revision: u64, after: &[u64]) -> ChangeSet {
+    let before = before.map_or_else(
+        || LeaseVersion {
+            record: Record::default(),
+            revision: 0,
+        },
+        |(revision, ids)| LeaseVersion {
+            record: Record::restore(stored(ids), NOW),
+            revision,
+        },
+    );
+    ChangeSet {
+        before,
+        changes: vec![change(revision, Content::Lease(stored(after).into()))],
+    }
+}
+
+fn batch(previous: u64, sets: &[ChangeSet]) -> Batch {
+    let mut batch = Batch::default();
+    batch.encode(previous, sets);
+    batch
+}
+
+/// Three batches: the ids are 1 2 3, then 2 3 4, then 3 4 5. All but the first are deltas.
+fn three() -> [Batch; 3] {
+    [
+        batch(10, &[set(None, 11, &[1, 2, 3])]),
+        batch(11, &[set(Some((11, &[1, 2, 3])), 12, &[2, 3, 4])]),
+        batch(12, &[set(Some((12, &[2, 3, 4])), 13, &[3, 4, 5])]),
+    ]
+}
+
+/// Tables that contain the lease as of this revision.
+fn tables(lease: Option<(u64, &[u64])>) -> Loaded {
+    let lease = lease.map(|(revision, ids)| (Key::of_text("ns/job"), stored(ids), revision));
+    Loaded {
+        leases: lease.into_iter().collect(),
+        revision: 10,
+        ..Loaded::default()
+    }
+}
+
+#[test]
+fn a_delta_is_applied_to_the_revision_that_it_follows_whatever_the_tables_have() {
+    let versions: [Option<(u64, &[u64])>; 4] = [
+        None,
+        Some((11, &[1, 2, 3])),
+        Some((12, &[2, 3, 4])),
+        Some((13, &[3, 4, 5])),
+    ];
+    for version in versions {
+        let mut loaded = tables(version);
+        replay(&three(), &mut loaded).unwrap();
+        let (_, lease, revision) = loaded.leases.pop_back().unwrap();
+        assert_eq!((lease, revision), (stored(&[3, 4, 5]), 13), "{version:?}");
+        assert_eq!(loaded.revision, 13);
+        // Once more, as after a crash between two checkpoints.
+        let mut again = tables(Some((13, &[3, 4, 5])));
+        replay(&three(), &mut again).unwrap();
+        assert_eq!(again.leases.pop_back().unwrap().1, stored(&[3, 4, 5]));
+    }
+}
+
+#[test]
+fn a_delta_that_does_not_follow_the_lease_is_an_error() {
+    // The tables are behind the first batch: the change with revision 11 is missing.
+    let mut loaded = tables(Some((9, &[1, 2])));
+    loaded.revision = 11;
+    let error = replay(&three()[1..], &mut loaded).unwrap_err();
+    assert!(error.contains("follows revision 11"), "{error}");
+}
+
+#[test]
+fn a_missing_batch_is_an_error() {
+    let [first, second, third] = three();
+    for batches in [
+        vec![second.clone()],
+        vec![first, third.clone()],
+        vec![third],
+    ] {
+        assert!(replay(&batches, &mut tables(None)).is_err());
+    }
+    let mut newer = tables(Some((14, &[1])));
+    assert!(replay(&three(), &mut newer).is_err(), "newer than the log");
+}
+
+#[test]
+fn items_are_read_as_they_were_written() {
+    let term = TermRecord {
+        epoch: Epoch::new(7).unwrap(),
+        holder: "a".parse().unwrap(),
+        began_at: UnixMillis::new(7),
+        ended: Some((TermEnd::Released, UnixMillis::new(9))),
+        reason: None,
+    };
+    let mut released = set(Some((3, &[1, 2, 3])), 4, &[1, 2, 3, 4]);
+    released.changes[0].term = Some(Box::new(term.clone()));
+    let granted = change(5, Content::Lease(stored(&[2, 3, 4]).into()));
+    released.changes.push(granted);
+    let last = Epoch::new(9);
+    let retired = vec![id(4)];
+    let deleted = change(6, Content::Deleted(Deleted { last, retired }));
+    released.changes.push(deleted);
+    // A lease that was made again has all its ids.
+    let made = change(7, Content::Lease(stored(&[4]).into()));
+    released.changes.push(made);
+
+    let batch = batch(3, &[released]);
+    assert_eq!((batch.previous, batch.revision), (3, 7));
+    let items: Vec<Item<'_>> = batch.items().collect::<Result<_, _>>().unwrap();
+    let [
+        Item::Lease(_, RetiredIds::Delta { follows: 3, .. }),
+        Item::Term(("ns", "job"), recorded),
+        Item::Lease(_, RetiredIds::Delta { follows: 4, .. }),
+        Item::Deleted(deleted),
+        Item::Lease(_, RetiredIds::All(all)),
+    ] = items.as_slice()
+    else {
+        panic!("{items:?}");
+    };
+    assert_eq!((recorded, deleted.last), (&term, last));
+    assert_eq!(ids_of(deleted.retired), Some(vec![id(4)]));
+    assert_eq!(ids_of(all), Some(vec![id(4)]));
+}
+
+#[test]
+fn a_batch_that_was_changed_does_not_match_its_checksum() {
+    let [batch, ..] = three();
+    let crc = batch.crc();
+    assert_eq!(batch.clone().checked(crc), Ok(batch.clone()));
+    let change: [fn(&mut Batch); 3] = [
+        |batch| batch.previous += 1,
+        |batch| batch.revision += 1,
+        |batch| batch.changes[3] ^= 1,
+    ];
+    for change in change {
+        let mut changed = batch.clone();
+        change(&mut changed);
+        assert!(changed.checked(crc).is_err());
+    }
+}
+
+#[test]
+fn a_batch_that_is_not_valid_ends_with_an_error() {
+    let [mut batch, ..] = three();
+    batch.changes.truncate(batch.changes.len() - 1);
+    let items: Vec<_> = batch.items().collect();
+    assert!(matches!(items.as_slice(), [Err(_)]), "{items:?}");
+}

@@ -1,0 +1,70 @@
+//! The table `batches`: the log.
+//!
+//! An append writes one row with the whole batch: a page or two for one change, and for many changes no more
+//! than their bytes. Updating the tables instead would write a page per lease and one per term.
+
+use rusqlite::{Connection, Transaction, params};
+
+use crate::engine::Batch;
+
+/// `previous` is the revision that the batch follows.
+pub(super) const TABLE: &str = "
+    CREATE TABLE batches (
+        revision INTEGER PRIMARY KEY,
+        previous INTEGER NOT NULL,
+        changes BLOB NOT NULL,
+        crc INTEGER NOT NULL
+    ) STRICT;
+";
+
+/// Inserts nothing if the batch does not follow the last one. If there is no batch, the tables contain
+/// everything up to the revision in `meta`.
+const APPEND: &str = "
+    INSERT INTO batches (revision, previous, changes, crc)
+    SELECT ?1, ?2, ?3, ?4 WHERE ?2 = coalesce(
+        (SELECT max(revision) FROM batches), (SELECT revision FROM meta WHERE id = 1))";
+
+const SELECT: &str =
+    "SELECT revision, previous, changes, crc FROM batches WHERE previous >= ?1 ORDER BY revision";
+
+const DELETE_UP_TO: &str = "DELETE FROM batches WHERE revision <= ?1";
+
+/// Appends a batch. Returns whether it follows the last one; if not, nothing was written.
+pub(super) fn append(transaction: &Transaction<'_>, batch: &Batch) -> rusqlite::Result<bool> {
+    let mut append = transaction.prepare_cached(APPEND)?;
+    let rows = append.execute(params![
+        batch.revision,
+        batch.previous,
+        batch.changes,
+        batch.crc()
+    ])?;
+    Ok(rows == 1)
+}
+
+/// All batches that follow this revision, in order. Each matches its checksum.
+pub(super) fn read(connection: &Connection, after: u64) -> Result<Vec<Batch>, String> {
+    let text = |error: rusqlite::Error| error.to_string();
+    let mut batches = Vec::new();
+    let mut select = connection.prepare_cached(SELECT).map_err(text)?;
+    let mut rows = select.query([after]).map_err(text)?;
+    while let Some(row) = rows.next().map_err(text)? {
+        let read = || {
+            let batch = Batch {
+                revision: row.get(0)?,
+                previous: row.get(1)?,
+                changes: row.get(2)?,
+            };
+            rusqlite::Result::Ok((batch, row.get(3)?))
+        };
+        let (batch, crc) = read().map_err(text)?;
+        batches.push(batch.checked(crc)?);
+    }
+    Ok(batches)
+}
+
+/// Deletes the batches up to this revision.
+pub(super) fn delete_up_to(transaction: &Transaction<'_>, revision: u64) -> rusqlite::Result<()> {
+    let mut delete = transaction.prepare_cached(DELETE_UP_TO)?;
+    delete.execute([revision])?;
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! What an engine must be able to do: keep a log of batches, and tables that follow it.
+//!
+//! ```text
+//! append --> log: batch, batch, batch --> checkpoint --> tables: leases, terms, deleted leases
+//! ```
+//!
+//! An append is acknowledged when its batch is in the log. The tables may be behind the log; a checkpoint
+//! brings them closer to its end, and lets the log forget what they contain.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tenure_core::Epoch;
+
+use super::{Batch, Loaded, OpenError};
+use crate::model::{Key, LeaseChange, TermRecord};
+
+/// A log of batches, and tables that follow it. Calls block; one thread makes them.
+pub(crate) trait Log: Send {
+    /// Reads and checks the tables. They contain all changes up to [`Loaded::revision`], and perhaps later
+    /// changes of some leases.
+    fn load_tables(&mut self) -> Result<Loaded, OpenError>;
+
+    /// Reads and checks the batches that follow this revision, in order.
+    fn read_batches(&mut self, after: u64) -> Result<Vec<Batch>, OpenError>;
+
+    /// The error for content of the log that is not valid.
+    fn damaged(&self, detail: String) -> OpenError;
+
+    /// Makes this process the owner of the log, whose content it has loaded: appends an empty batch with
+    /// this revision. Nothing was written before.
+    fn begin(&mut self, loaded: &Loaded, revision: u64) -> Result<(), OpenError>;
+
+    /// Appends a batch, which has these changes. It follows the last batch of the log, or the log refuses it.
+    /// If this returns `Ok`, the whole batch is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`AppendError`] says whether the log contains the batch.
+    fn append(&mut self, batch: &Batch, changes: &[&LeaseChange]) -> Result<(), AppendError>;
+
+    /// Brings the tables closer to the end of the log. Called after each append, when the answers have left,
+    /// and while there is nothing to append.
+    ///
+    /// # Errors
+    ///
+    /// As [`Log::append`]; what was appended stays durable. A failure that another try may mend is not an
+    /// error.
+    fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError>;
+
+    /// Ends the use of the log, so that the next start is quick. What was appended is durable without it.
+    ///
+    /// # Errors
+    ///
+    /// The log can't be written or synced; the operator must learn of that.
+    fn close(&mut self) -> Result<(), AppendError>;
+
+    /// A reader of the terms, for use while the log is written.
+    fn terms(&self) -> Arc<dyn TermHistory>;
+}
+
+/// How much there is to append while a checkpoint is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// More changes may wait already: do only what can't be deferred.
+    Busy,
+    /// There was nothing to append for a while: do a part of the work.
+    Idle,
+}
+
+/// Whether a checkpoint left work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The tables are behind the log.
+    More,
+    /// There is nothing to do until the next append.
+    Done,
+}
+
+/// Why a batch was not appended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppendError {
+    /// There is no room. The log does not contain the batch; a later append may succeed.
+    #[error("the disk is full: {0}")]
+    DiskFull(String),
+    /// Another program has the log locked. The log does not contain the batch; a later append may succeed.
+    #[error("another program has the database locked: {0}")]
+    Busy(String),
+    /// Another server appended to the log. The log does not contain the batch, and this server must not
+    /// append again.
+    #[error("this server no longer owns the log: {0}")]
+    NotOwner(String),
+    /// It is not known whether the log contains the batch. Nothing may be appended: after a failed fsync the
+    /// operating system may have dropped what it could not write, and the next fsync does not report it.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl AppendError {
+    /// Whether a later append may succeed. If not, the store must end.
+    pub(crate) const fn is_transient(&self) -> bool {
+        matches!(self, Self::DiskFull(_) | Self::Busy(_))
+    }
+}
+
+/// The terms that a log's tables and batches contain.
+pub(crate) trait TermHistory: fmt::Debug + Send + Sync {
+    /// The terms of a lease up to the epoch `last`, newest first, at most `most`. They include everything
+    /// that was appended before the call. The call blocks.
+    ///
+    /// # Errors
+    ///
+    /// A message for the log file.
+    fn terms(&self, key: &Key, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String>;
+}

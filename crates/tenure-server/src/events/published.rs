@@ -1,0 +1,153 @@
+//! One event, as watchers get it.
+
+use std::sync::{Arc, OnceLock};
+
+use tenure_core::Instant;
+use tenure_core::lease::{Record, Stored};
+use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
+
+use crate::clock;
+use crate::model::{Content, Key, LeaseChange};
+
+/// One event. Its text is made when the first one listens, once for all who do.
+#[derive(Debug)]
+pub(crate) struct PublishedEvent {
+    change: LeaseChange,
+    /// Whether it is a renewal that has no revision of its own.
+    passing: bool,
+    /// How many bytes it takes in memory, but for its text.
+    bytes: usize,
+    data: OnceLock<Box<str>>,
+}
+
+impl PublishedEvent {
+    /// A step, but for what only the disk needs. That is most of it, and the history would let go of it
+    /// long after it has left the processor's cache.
+    pub(super) fn change(mut change: LeaseChange) -> Self {
+        change.term = None;
+        if let Content::Lease(stored) = &mut change.content {
+            Arc::make_mut(stored).retired = Vec::new();
+        }
+        Self {
+            bytes: bytes_of(&change),
+            change,
+            passing: false,
+            data: OnceLock::new(),
+        }
+    }
+
+    /// A renewal, with the revision of the change before it.
+    pub(super) fn renewal(change: LeaseChange) -> Self {
+        Self {
+            passing: true,
+            ..Self::change(change)
+        }
+    }
+
+    pub(crate) const fn key(&self) -> &Key {
+        &self.change.key
+    }
+
+    pub(crate) const fn revision(&self) -> u64 {
+        self.change.revision
+    }
+
+    /// What to resume after. A renewal has none: who has heard of it has not heard of more changes.
+    pub(crate) const fn id(&self) -> Option<u64> {
+        if self.passing {
+            None
+        } else {
+            Some(self.revision())
+        }
+    }
+
+    pub(crate) const fn kind(&self) -> EventKind {
+        self.change.cause.kind()
+    }
+
+    /// Whether it is for one who wants renewals, or does not.
+    pub(crate) fn is_for(&self, renewed: bool) -> bool {
+        renewed || self.kind() != EventKind::Renewed
+    }
+
+    /// The data: a [`LeaseEvent`] in JSON.
+    pub(crate) fn data(&self) -> &str {
+        self.data.get_or_init(|| {
+            let event = LeaseEvent {
+                view: self.view(),
+                term: self.past_term(),
+                reason: self.change.cause.reason().map(Into::into),
+            };
+            // It has text for keys, and no value that JSON has no form for.
+            let text = serde_json::to_string(&event).unwrap_or_default();
+            text.into()
+        })
+    }
+
+    fn view(&self) -> LeaseView {
+        let LeaseChange {
+            key,
+            revision,
+            waiters,
+            remaining_ms,
+            ..
+        } = &self.change;
+        let stored = self.stored();
+        // The view is of a record; which instant it is does not show in it.
+        let now = Instant::default();
+        let record = stored.map_or_else(Record::default, |stored| {
+            Record::restore(stored.clone(), now)
+        });
+        let grant = record.held(now);
+        LeaseView {
+            remaining_ms: *remaining_ms,
+            granted_at: grant.and_then(|grant| clock::rfc3339(grant.granted_at)),
+            waiters: *waiters,
+            revision: *revision,
+            ..LeaseView::of(key.namespace(), key.lease(), &record, now)
+        }
+    }
+
+    fn past_term(&self) -> Option<PastTerm> {
+        let kind = self.kind();
+        if !matches!(
+            kind,
+            EventKind::Released | EventKind::Expired | EventKind::Broken
+        ) {
+            return None;
+        }
+        let grant = self.stored()?.grant.as_ref()?;
+        Some(PastTerm {
+            epoch: grant.epoch.get(),
+            holder: grant.holder.as_str().into(),
+        })
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn stored(&self) -> Option<&Stored> {
+        match &self.change.content {
+            Content::Lease(stored) => Some(stored),
+            Content::Deleted(_) => None,
+        }
+    }
+}
+
+fn bytes_of(change: &LeaseChange) -> usize {
+    let stored = match &change.content {
+        Content::Lease(stored) => {
+            let holder = stored
+                .grant
+                .as_ref()
+                .map_or(0, |grant| grant.holder.as_str().len());
+            let metadata = stored.metadata.iter();
+            let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
+            size_of::<Stored>() + holder + metadata
+        }
+        Content::Deleted(_) => 0,
+    };
+    let reason = change.cause.reason().map_or(0, str::len);
+    size_of::<PublishedEvent>() + change.key.as_str().len() + stored + reason
+}

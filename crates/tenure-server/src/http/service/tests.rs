@@ -1,0 +1,265 @@
+//! Every check of the request path, on every way of a request.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use axum::body::{Bytes, HttpBody, to_bytes};
+use axum::extract::Request as AnyRequest;
+use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use hyper::body::Frame;
+use serde_json::json;
+
+use super::*;
+use crate::Config;
+
+const LEASE: &str = "/v1/namespaces/ns/leases/job";
+
+/// A way of a request to its handler.
+struct Way {
+    name: &'static str,
+    path: &'static str,
+    load: Load,
+    is_native: bool,
+}
+
+const WAYS: [Way; 6] = [
+    Way::native(
+        "fast path",
+        "/v1/namespaces/ns/leases/job/renew",
+        Load::Within,
+    ),
+    Way::native(
+        "route",
+        "/v1/namespaces/ns/leases/job/release",
+        Load::Within,
+    ),
+    Way::native(
+        "fast path, over the limit",
+        "/v1/namespaces/ns/leases/job/renew",
+        Load::Over,
+    ),
+    Way::native(
+        "route, over the limit",
+        "/v1/namespaces/ns/renew",
+        Load::Over,
+    ),
+    Way::foreign("protocol", "/account/release", Load::Within),
+    Way::foreign("protocol, over the limit", "/account/renew", Load::Over),
+];
+
+impl Way {
+    const fn native(name: &'static str, path: &'static str, load: Load) -> Self {
+        Self {
+            name,
+            path,
+            load,
+            is_native: true,
+        }
+    }
+
+    const fn foreign(name: &'static str, path: &'static str, load: Load) -> Self {
+        Self {
+            name,
+            path,
+            load,
+            is_native: false,
+        }
+    }
+
+    async fn send(&self, more: &[(HeaderName, &str)], body: TestBody) -> Response {
+        let mut request = Request::post(self.path)
+            .header(HOST, "store:7400")
+            .header(CONTENT_TYPE, "application/json");
+        for (name, value) in more {
+            request = request.header(name, *value);
+        }
+        let store = Store::open(Config::memory()).unwrap();
+        let service = HttpService::new(store, Some(Arc::new(TestProtocol)));
+        let source = Source {
+            client: None,
+            load: self.load,
+        };
+        service
+            .serve_request(source, request.body(body).unwrap())
+            .await
+    }
+
+    /// The server's own refusal, in the form of the API that the request is for.
+    #[track_caller]
+    fn assert_refused(&self, response: &Response, status: u16) {
+        let is_native = !response.headers().contains_key("by-protocol");
+        assert_eq!(
+            (response.status().as_u16(), is_native),
+            (status, self.is_native),
+            "{}",
+            self.name
+        );
+    }
+}
+
+/// A protocol that answers 299, and refuses with the status of the problem.
+#[derive(Debug)]
+struct TestProtocol;
+
+impl Protocol for TestProtocol {
+    fn is_renewal(&self, head: &Parts) -> bool {
+        head.uri.path().ends_with("/renew")
+    }
+
+    fn serve(
+        &self,
+        request: AnyRequest,
+        _: Option<IpAddr>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+        Box::pin(async {
+            to_bytes(request.into_body(), usize::MAX).await.unwrap();
+            response(299)
+        })
+    }
+
+    fn refuse(&self, _: Option<&Parts>, problem: Problem) -> Response {
+        response(problem.status)
+    }
+
+    fn needs_tls(&self) -> bool {
+        false
+    }
+}
+
+fn response(status: u16) -> Response {
+    let response = axum::http::Response::builder().status(status);
+    response
+        .header("by-protocol", "yes")
+        .body(Body::empty())
+        .unwrap()
+}
+
+/// A body that tells when it is read, or panics then.
+struct TestBody {
+    bytes: Option<Bytes>,
+    panics: bool,
+    was_read: Arc<AtomicBool>,
+}
+
+impl TestBody {
+    fn new(bytes: &[u8]) -> (Self, Arc<AtomicBool>) {
+        let was_read = Arc::<AtomicBool>::default();
+        let body = Self {
+            bytes: Some(Bytes::copy_from_slice(bytes)),
+            panics: false,
+            was_read: Arc::clone(&was_read),
+        };
+        (body, was_read)
+    }
+}
+
+impl HttpBody for TestBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        assert!(!self.panics, "a fault");
+        self.was_read.store(true, Ordering::Relaxed);
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+fn proof() -> TestBody {
+    let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
+    TestBody::new(json!({"lease_id": id}).to_string().as_bytes()).0
+}
+
+#[tokio::test]
+async fn every_way_leads_to_its_handler() {
+    for way in &WAYS {
+        let response = way.send(&[], proof()).await;
+        let expected = match way {
+            Way {
+                is_native: false, ..
+            } => 299,
+            // Its body has another shape.
+            Way {
+                name: "route, over the limit",
+                ..
+            } => 400,
+            _ => 404,
+        };
+        assert_eq!(response.status(), expected, "{}", way.name);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_head_is_refused_on_every_way() {
+    let long = "x".repeat(20_000);
+    for way in &WAYS {
+        let large = [(ORIGIN, long.as_str())];
+        way.assert_refused(&way.send(&large, proof()).await, 431);
+        let response = way.send(&[(HOST, "other")], proof()).await;
+        way.assert_refused(&response, 400);
+        assert_eq!(response.headers()[CONNECTION], "close", "{}", way.name);
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_is_refused_on_every_way() {
+    for way in &WAYS {
+        let origin = [(ORIGIN, "https://elsewhere.example")];
+        way.assert_refused(&way.send(&origin, proof()).await, 403);
+    }
+}
+
+#[tokio::test]
+async fn over_the_limit_only_renewals_and_signs_of_life_are_answered() {
+    for way in &WAYS {
+        let over = Way {
+            load: Load::Over,
+            ..*way
+        };
+        let response = over.send(&[], proof()).await;
+        if way.load == Load::Over || way.path.ends_with("/renew") {
+            assert_ne!(response.status(), 429, "{}", way.name);
+        } else {
+            over.assert_refused(&response, 429);
+        }
+    }
+    let head = |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path);
+        request.body(()).unwrap().into_parts().0
+    };
+    assert!(routes::is_essential(&head("GET", "/livez")));
+    assert!(routes::is_essential(&head("GET", "/readyz")));
+    assert!(!routes::is_essential(&head("GET", "/v1/limits")));
+    assert!(!routes::is_essential(&head(
+        "GET",
+        &format!("{LEASE}/renew")
+    )));
+}
+
+#[tokio::test]
+async fn a_panic_ends_one_request_and_nothing_else_on_every_way() {
+    for way in &WAYS {
+        let body = TestBody {
+            panics: true,
+            ..proof()
+        };
+        way.assert_refused(&way.send(&[], body).await, 500);
+    }
+}
+
+#[tokio::test]
+async fn the_body_of_a_refused_request_is_drained_within_the_limit_alone() {
+    for way in &WAYS {
+        let (body, was_read) = TestBody::new(b"unread");
+        let origin = [(ORIGIN, "https://elsewhere.example")];
+        way.assert_refused(&way.send(&origin, body).await, 403);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let is_within = way.load == Load::Within;
+        assert_eq!(was_read.load(Ordering::Relaxed), is_within, "{}", way.name);
+    }
+}

@@ -1,0 +1,87 @@
+//! How a lease changes.
+
+use std::sync::Arc;
+
+use tenure_core::Epoch;
+use tenure_core::lease::{LeaseId, Record, Stored};
+
+use super::{Cause, Key, TermRecord};
+
+/// One change of a lease: the whole lease as of a revision, and what caused it.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseChange {
+    pub(crate) key: Key,
+    pub(crate) revision: u64,
+    pub(crate) content: Content,
+    /// A term that ended with this change, or that is to end for a reason. A deleted lease keeps none.
+    pub(crate) term: Option<Box<TermRecord>>,
+    pub(crate) cause: Cause,
+    /// How many acquires waited. The engine does not keep it.
+    pub(crate) waiters: u64,
+    /// How long the lease had left. The engine does not keep it.
+    pub(crate) remaining_ms: Option<u64>,
+}
+
+/// A lease after a change.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// The lease exists.
+    Lease(Arc<Stored>),
+    /// The lease was deleted.
+    Deleted(Deleted),
+}
+
+/// What remains of a deleted lease.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deleted {
+    /// No lease may be granted an epoch up to this one again.
+    pub(crate) last: Option<Epoch>,
+    /// Lease ids of its ended terms, oldest first.
+    pub(crate) retired: Vec<LeaseId>,
+}
+
+/// The changes that one request made to one lease. They are committed together, or undone together.
+#[derive(Debug)]
+pub(crate) struct ChangeSet {
+    /// The lease as it was: what an undo restores.
+    pub(crate) before: LeaseVersion,
+    /// At least one, in the order in which they happened.
+    pub(crate) changes: Vec<LeaseChange>,
+}
+
+/// A lease as of a revision.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseVersion {
+    pub(crate) record: Record,
+    pub(crate) revision: u64,
+}
+
+impl ChangeSet {
+    /// The revision of the last change.
+    pub(crate) fn last_revision(&self) -> u64 {
+        self.changes.last().map_or(0, |change| change.revision)
+    }
+
+    /// About how many bytes a batch has for them.
+    pub(crate) fn size(&self) -> usize {
+        let of_change = |change: &LeaseChange| match &change.content {
+            Content::Lease(stored) => {
+                let metadata = stored.metadata.iter();
+                let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
+                CHANGE_BYTES + metadata
+            }
+            Content::Deleted(_) => CHANGE_BYTES,
+        };
+        self.changes.iter().map(of_change).sum()
+    }
+
+    /// Whether the changes are of this lease.
+    pub(crate) fn is_of(&self, key: &Key) -> bool {
+        self.changes
+            .first()
+            .is_some_and(|change| change.key == *key)
+    }
+}
+
+/// A change without metadata has fewer bytes than this, whatever its names.
+const CHANGE_BYTES: usize = 1024;

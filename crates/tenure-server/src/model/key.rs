@@ -1,0 +1,132 @@
+//! The name of a lease.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::LazyLock;
+
+use tenure_core::{InlineStr, Name};
+
+/// `namespace/lease`, and its hash.
+///
+/// Names have no `/`, so leases of one namespace stand together, in order of their names.
+///
+/// The hash is made once, where the name comes in: it finds the shard, and the lease in it. It has a
+/// seed of this process, so that nobody can choose names that all fall on one another.
+#[derive(Clone)]
+pub struct Key {
+    hash: u64,
+    text: InlineStr,
+}
+
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl Key {
+    pub(crate) fn new(namespace: &Name, lease: &Name) -> Self {
+        Self::of_names(namespace.as_str(), lease.as_str())
+    }
+
+    /// The key of what the path of a request has for names; `None` if one of them is no name.
+    #[must_use]
+    pub fn of_path(namespace: &str, lease: &str) -> Option<Self> {
+        let are_names = Name::check(namespace).is_ok() && Name::check(lease).is_ok();
+        are_names.then(|| Self::of_names(namespace, lease))
+    }
+
+    /// `namespace/lease`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.text.as_str()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.names().0
+    }
+
+    pub(crate) fn lease(&self) -> &str {
+        self.names().1
+    }
+
+    /// The same for equal keys, for as long as this process lives.
+    pub(crate) const fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn names(&self) -> (&str, &str) {
+        self.as_str().split_once('/').unwrap_or_default()
+    }
+
+    fn of_names(namespace: &str, lease: &str) -> Self {
+        let text = InlineStr::of([namespace, "/", lease]);
+        let hash = HASHER.hash_one(text.as_bytes());
+        Self { hash, text }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_text(text: &str) -> Self {
+        let (namespace, lease) = text.split_once('/').expect("two names");
+        Self::of_names(namespace, lease)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+// As its text does, by which it may be looked up.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_its_two_names_however_long_they_are() {
+        for len in [1, 28, 29, 128] {
+            let lease = "x".repeat(len);
+            let key = Key::of_path("n", &lease).unwrap();
+            assert_eq!((key.namespace(), key.lease()), ("n", lease.as_str()));
+            assert_eq!(key.as_str(), format!("n/{lease}"));
+            let same = Key::new(&"n".parse().unwrap(), &lease.parse().unwrap());
+            assert_eq!((key.hash(), &key), (same.hash(), &same));
+            assert!(key > Key::of_text("n/a") && key < Key::of_text("n/y"));
+        }
+        for no_name in ["", ".", "a/b", "%41"] {
+            assert!(Key::of_path("n", no_name).is_none() && Key::of_path(no_name, "a").is_none());
+        }
+        assert!(size_of::<Key>() <= 40);
+    }
+}

@@ -1,0 +1,137 @@
+//! The commit thread: commits what is queued, and undoes what can't be committed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::{error, warn};
+
+use super::{Inner, Status};
+use crate::commit_queue::{CommitFailure, Work};
+use crate::engine::{AppendError, Engine, Load, Progress};
+use crate::model::{ChangeSet, Content, Key, LeaseChange};
+
+/// After an undo, how long until the timer tries again with a lease that a request waits for or a client
+/// watches: a full disk is not tried in a hot loop.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long nothing must be queued until the engine brings its tables up to the log: half of the second by
+/// which they may be behind.
+const IDLE_AFTER: Duration = Duration::from_millis(500);
+
+impl Inner {
+    /// Commits what is queued, until the queue is closed or the engine has failed.
+    pub(super) fn run_commits(&self, mut engine: Engine) {
+        let mut idle_after = Some(IDLE_AFTER);
+        loop {
+            let done = match self.commit_queue.take(idle_after) {
+                Work::Commit(sets) => {
+                    idle_after = Some(IDLE_AFTER);
+                    self.commit(sets, &mut engine)
+                }
+                Work::Idle => engine.checkpoint(Load::Idle).map(|progress| {
+                    idle_after = match progress {
+                        Progress::More => Some(Duration::ZERO),
+                        Progress::Done => None,
+                    };
+                }),
+                Work::Close => match engine.close() {
+                    Ok(()) => return,
+                    failed => failed,
+                },
+            };
+            if let Err(error) = done {
+                // Not closed: nothing may be written any more, not even to clean up.
+                error!(%error, "the engine failed; the store ends");
+                return self.fail();
+            }
+        }
+    }
+
+    /// Commits a batch and lets the answers leave.
+    ///
+    /// # Errors
+    ///
+    /// The engine failed for good. Everything that is not durable is undone.
+    fn commit(&self, sets: Arc<Vec<ChangeSet>>, engine: &mut Engine) -> Result<(), AppendError> {
+        let began = Instant::now();
+        match engine.commit(&sets) {
+            Ok(()) => {
+                let sets = self.commit_queue.publish(sets, began.elapsed());
+                self.forget_deleted(&sets);
+                self.commit_queue.announce(sets);
+                engine.checkpoint(Load::Busy).map(|_| ())
+            }
+            Err(error) => {
+                let failure = match &error {
+                    AppendError::DiskFull(_) => CommitFailure::DiskFull,
+                    AppendError::Busy(_) => CommitFailure::Busy,
+                    AppendError::NotOwner(_) | AppendError::Unknown(_) => CommitFailure::Failed,
+                };
+                self.undo(sets, failure);
+                if !error.is_transient() {
+                    return Err(error);
+                }
+                warn!(%error, "changes were undone");
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the store for good. Nothing is tried again.
+    pub(super) fn fail(&self) {
+        // The server learns of it even if undoing panics.
+        let _cancelled = self.failed.clone().drop_guard();
+        self.undo(Arc::default(), CommitFailure::Failed);
+    }
+
+    /// Deletions are durable: the table need not remember the leases any more.
+    fn forget_deleted(&self, sets: &[ChangeSet]) {
+        let is_deletion = |change: &&LeaseChange| matches!(change.content, Content::Deleted(_));
+        let changes = sets.iter().flat_map(|set| &set.changes);
+        for change in changes.filter(is_deletion) {
+            let mut shard = self.table.lock(&change.key);
+            let durable = self.commit_queue.durable();
+            self.table.tidy(&mut shard, &change.key, durable);
+        }
+    }
+
+    /// Makes leases what they were before these changes and all that are queued behind them.
+    ///
+    /// No client has learned of anything that rested on these: every answer waits for the revision that it
+    /// saw. All shards are locked, so no request sees a table that is half undone, and nothing is queued
+    /// meanwhile.
+    fn undo(&self, sets: Arc<Vec<ChangeSet>>, failure: CommitFailure) {
+        let mut shards = self.table.lock_all();
+        if failure == CommitFailure::Failed {
+            self.set_status(Status::Failed);
+        }
+        let (sets, resolve) = self.commit_queue.fail(sets, failure);
+        let mut waited_for: Vec<Key> = Vec::new();
+        for ChangeSet { before, changes } in sets.into_iter().rev() {
+            let Some(LeaseChange { key, .. }) = changes.into_iter().next() else {
+                continue;
+            };
+            let shard = shards.shard_of(&key);
+            // A lease with changes that are not durable is never taken out of the table.
+            let Some(entry) = shard.get_mut(&key) else {
+                continue;
+            };
+            entry.lease.restore(before.record);
+            entry.revision = before.revision;
+            if let Some(interest) = &mut entry.interest {
+                interest.changed.send_replace(entry.revision);
+                interest.armed = None;
+            }
+            let is_waited_for = entry.interest.is_some() || self.needs_timer(&key);
+            self.table.tidy(shard, &key, self.commit_queue.durable());
+            if is_waited_for {
+                waited_for.push(key);
+            }
+        }
+        drop(shards);
+        resolve();
+        for key in waited_for {
+            self.timer.arm(self.clock.now() + RETRY_AFTER, key);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The store's threads: one commits what is queued, one changes leases when their time comes, one scans
+//! namespaces that a client begins to watch, and one sends events to watchers.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tracing::error;
+
+use super::{Inner, Status};
+use crate::engine::Engine;
+use crate::panics;
+
+/// How many leases of a namespace are scanned before the next namespace has its turn: a shard is locked for
+/// some 10 us to copy their keys.
+const SCAN_PAGE: usize = 128;
+
+/// How long the scans work, and then how long they rest. A request that waits for a processor meanwhile waits
+/// no longer than it may wait for another request.
+const SCAN_TIME: Duration = Duration::from_millis(1);
+
+/// The threads. They end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Threads {
+    inner: Arc<Inner>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    pub(super) fn start(inner: &Arc<Inner>, engine: Option<Engine>) -> io::Result<Self> {
+        let threads = Self {
+            inner: Arc::clone(inner),
+            handles: Mutex::default(),
+        };
+        threads.spawn("tenure-timer", Inner::run_timer)?;
+        threads.spawn("tenure-scans", Inner::run_scans)?;
+        threads.spawn("tenure-events", |inner| inner.events.dispatch())?;
+        if let Some(engine) = engine {
+            threads.spawn("tenure-commit", |inner| inner.run_commits(engine))?;
+        }
+        Ok(threads)
+    }
+
+    fn spawn(
+        &self,
+        name: &'static str,
+        run: impl FnOnce(&Inner) + Send + 'static,
+    ) -> io::Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let thread = thread::Builder::new().name(name.into());
+        let handle = thread.spawn(move || {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&inner))) {
+                inner.fail_without(name, &*panic);
+            }
+        })?;
+        self.lock().push(handle);
+        Ok(())
+    }
+
+    /// Commits what is queued and ends the threads. Blocks.
+    pub(super) fn close(&self) {
+        let inner = &self.inner;
+        inner.stopping.cancel();
+        let shards = inner.table.lock_all();
+        inner.set_status(Status::Closed);
+        inner.commit_queue.close();
+        drop(shards);
+        inner.timer.close();
+        inner.scans.close();
+        inner.events.close();
+        let handles = std::mem::take(&mut *self.lock());
+        for handle in handles {
+            // The thread has caught its panic.
+            let _ = handle.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Inner {
+    /// Changes leases that a request waits for or a client watches when their time comes, until the timer is
+    /// closed.
+    fn run_timer(&self) {
+        while let Some(key) = self.timer.next(&self.clock) {
+            #[cfg(test)]
+            super::tests::panic_if_planted(&key);
+            self.tick(&key);
+        }
+    }
+
+    /// Scans namespaces that a client watches, until the scans are closed. It rests as long as it works, so
+    /// all scans together take about half of a processor.
+    fn run_scans(&self) {
+        let mut began = Instant::now();
+        while let Some((namespace, place)) = self.scans.next(&self.clock) {
+            let (keys, next) = self.table.scan(&namespace, place, SCAN_PAGE);
+            for key in &keys {
+                self.tick(key);
+            }
+            self.scans.scanned(namespace, next, !keys.is_empty());
+            if began.elapsed() >= SCAN_TIME {
+                thread::sleep(SCAN_TIME);
+                began = Instant::now();
+            }
+        }
+    }
+
+    /// Ends the store because one of its threads has panicked. Without that thread no expired lease would be
+    /// granted, no event sent, or no change committed. The state that it left in memory is not known, so the
+    /// thread is not started again. The next start of the store reads what is durable.
+    fn fail_without(&self, thread: &str, panic: &(dyn Any + Send)) {
+        let error = panics::text(panic);
+        error!(
+            thread,
+            error, "a thread of the store panicked; the store ends"
+        );
+        self.fail();
+    }
+}

@@ -1,0 +1,96 @@
+//! The lease of a blob: see [`tenure_azure::client`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use tenure_azure::client::{AzureBlob, BlobClient, BlobClientError, BlobLease, Candidacy};
+use tenure_core::ElectionName;
+use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::lease::{LeaseId, Metadata};
+
+use super::{BackendError, BoxFuture, LeaseBackend, SharedBackend};
+use crate::candidate_runtime::StartError;
+use crate::config::Config;
+use crate::http::HttpClients;
+use crate::store::{LeaseView, Pong};
+
+#[derive(Debug)]
+struct AzureBlobBackend {
+    lease: BlobLease,
+    address: String,
+}
+
+pub(super) fn open(
+    config: &Config,
+    blob: &AzureBlob,
+    clients: &HttpClients,
+) -> Result<SharedBackend, StartError> {
+    blob.check(&config.timings, config.lock_delay)?;
+    // It was made from a URL.
+    let url = Url::parse(blob.url()).ok();
+    let http = clients.get(&config.roots, url.iter())?;
+    let candidacy = Candidacy {
+        election: config.election.clone(),
+        candidate: config.candidate.clone(),
+        lease_duration: config.timings.lease_duration(),
+        metadata: config.metadata.clone(),
+    };
+    Ok(Arc::new(AzureBlobBackend {
+        address: blob.url().into(),
+        lease: BlobLease::new(BlobClient::new(http, blob.clone()), candidacy),
+    }))
+}
+
+impl LeaseBackend for AzureBlobBackend {
+    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
+        Box::pin(self.lease.send(request, timeout))
+    }
+
+    fn proclaim(
+        &self,
+        lease_id: LeaseId,
+        metadata: Metadata,
+    ) -> BoxFuture<'_, Result<(), BackendError>> {
+        Box::pin(async move { Ok(self.lease.proclaim(lease_id, metadata).await?) })
+    }
+
+    fn can_hand_over(&self) -> bool {
+        false
+    }
+
+    fn lease_after<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        _: u64,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Option<LeaseView>, BackendError>> {
+        Box::pin(async move { Ok(self.lease.client().lease(election).await?) })
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
+        Box::pin(async move {
+            let pong = self.lease.client().ping().await?;
+            Ok(Pong {
+                round_trip: pong.round_trip,
+                date: pong.date,
+            })
+        })
+    }
+
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+}
+
+impl From<BlobClientError> for BackendError {
+    fn from(error: BlobClientError) -> Self {
+        if matches!(error, BlobClientError::Unreachable { .. }) {
+            Self::unreachable(error)
+        } else if error.is_transient() {
+            Self::transient(error)
+        } else {
+            Self::definite(error)
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A lease store over its HTTP API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Method;
+use tenure_core::lease::LeaseDuration;
+use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::lease::{LeaseId, Metadata};
+use tenure_core::wire::{
+    AcquireRequest, Code, HandOverRequest, LeaseView, MetadataRequest, Problem, ReleaseRequest,
+    RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
+};
+use tenure_core::{CandidateId, ElectionName, Epoch, Name};
+
+use super::{BackendError, BoxFuture, LeaseBackend, SharedBackend};
+use crate::config::Config;
+use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT};
+use crate::store::{Endpoint, Pong, StoreClient, StoreError, path};
+
+#[derive(Debug)]
+struct HttpStore {
+    store: StoreClient,
+    election: ElectionName,
+    /// The common part of every acquire, without lease id and wait.
+    acquire: AcquireRequest,
+}
+
+pub(super) fn open(
+    config: &Config,
+    clients: &HttpClients,
+) -> Result<SharedBackend, HttpClientError> {
+    let http = clients.get(&config.roots, config.servers.iter().map(Endpoint::url))?;
+    let duration = LeaseDuration::Fixed(config.timings.lease_duration());
+    let acquire = AcquireRequest {
+        holder: config.candidate.to_string(),
+        duration_ms: duration.into(),
+        lease_id: None,
+        wait_ms: None,
+        priority: Some(u64::from(config.priority).into()),
+        metadata: config.metadata.clone(),
+        lock_delay_ms: Some(config.lock_delay.into()),
+        min_epoch: None,
+    };
+    Ok(Arc::new(HttpStore {
+        store: StoreClient::with_http(http, &config.servers, &config.roots),
+        election: config.election.clone(),
+        acquire,
+    }))
+}
+
+impl LeaseBackend for HttpStore {
+    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
+        Box::pin(self.send(request, timeout))
+    }
+
+    fn renew_many<'a>(
+        &'a self,
+        namespace: &'a Name,
+        renewals: Vec<(Name, LeaseId)>,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Vec<Answer>> {
+        Box::pin(self.renew_many(namespace, renewals, timeout))
+    }
+
+    fn shares_requests_with(&self, other: &dyn LeaseBackend) -> bool {
+        let other = (other as &dyn std::any::Any).downcast_ref::<Self>();
+        other.is_some_and(|other| self.store.is_same(&other.store))
+    }
+
+    fn proclaim(
+        &self,
+        lease_id: LeaseId,
+        metadata: Metadata,
+    ) -> BoxFuture<'_, Result<(), BackendError>> {
+        Box::pin(async move { Ok(self.proclaim(lease_id, metadata).await?) })
+    }
+
+    fn lease_after<'a>(
+        &'a self,
+        election: &'a ElectionName,
+        after: u64,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<Option<LeaseView>, BackendError>> {
+        Box::pin(async move { Ok(self.store.lease_after(election, after, wait).await?) })
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
+        Box::pin(async move { Ok(self.store.ping().await?) })
+    }
+
+    fn address(&self) -> String {
+        let servers = self.store.servers().iter().map(ToString::to_string);
+        servers.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl From<StoreError> for BackendError {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Unreachable { .. } => Self::unreachable(error),
+            StoreError::Problem(problem) if !problem.code.is_transient() => Self::definite(error),
+            StoreError::Problem(_) | StoreError::NotAStore { .. } => Self::transient(error),
+        }
+    }
+}
+
+impl HttpStore {
+    async fn send(&self, request: Request, timeout: Duration) -> Answer {
+        match request {
+            Request::Acquire {
+                lease_id,
+                wait,
+                min_epoch,
+            } => {
+                let mut body = self.acquire.clone();
+                body.lease_id = Some(wire_id(lease_id));
+                body.wait_ms = Some(wait.into());
+                body.min_epoch = min_epoch.map(|epoch| epoch.get().into());
+                answer_to_grant(self.post("/acquire", &body, timeout).await)
+            }
+            Request::Renew(lease_id) => {
+                let body = RenewRequest {
+                    lease_id: wire_id(lease_id),
+                    duration_ms: None,
+                };
+                answer_to_grant(self.post("/renew", &body, timeout).await)
+            }
+            Request::Release { lease_id, reason } => {
+                let body = ReleaseRequest {
+                    lease_id: wire_id(lease_id),
+                    reason: reason.map(|reason| reason.as_str().to_owned()),
+                };
+                let answer = self.post("/release", &body, timeout).await;
+                answer.map_or_else(answer_to_error, |_| Answer::Released)
+            }
+            Request::HandOver {
+                lease_id,
+                to,
+                within,
+            } => {
+                let body = HandOverRequest {
+                    lease_id: Some(wire_id(lease_id)),
+                    to: to.to_string(),
+                    within_ms: within.into(),
+                };
+                let answer = self.post("/handover", &body, timeout).await;
+                answer.map_or_else(answer_to_error, |_| Answer::Released)
+            }
+        }
+    }
+
+    /// Renews several leases of one namespace.
+    async fn renew_many(
+        &self,
+        namespace: &Name,
+        renewals: Vec<(Name, LeaseId)>,
+        timeout: Duration,
+    ) -> Vec<Answer> {
+        let one = |(lease, lease_id): &(Name, LeaseId)| RenewOne {
+            lease: lease.to_string(),
+            lease_id: wire_id(*lease_id),
+        };
+        let body = RenewManyRequest {
+            leases: renewals.iter().map(one).collect(),
+        };
+        let path = format!("v1/namespaces/{namespace}/renew");
+        let answer = self
+            .store
+            .ask_once(Method::POST, &path, Some(&body), timeout)
+            .await;
+        match answer {
+            Ok(RenewManyReply { results }) if results.len() == renewals.len() => {
+                let each = results.into_iter().map(|result| match result {
+                    RenewResult::View(view) => answer_to_grant(Ok(*view)),
+                    RenewResult::Problem(problem) => answer_to_problem(&problem),
+                });
+                each.collect()
+            }
+            Ok(_) => {
+                let mismatch =
+                    Answer::Unknown("the store answered with a different number of leases".into());
+                vec![mismatch; renewals.len()]
+            }
+            Err(error) => vec![answer_to_error(error); renewals.len()],
+        }
+    }
+
+    async fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Result<(), StoreError> {
+        let body = MetadataRequest {
+            lease_id: wire_id(lease_id),
+            metadata,
+        };
+        let path = path(&self.election, "/metadata");
+        let answer = self
+            .store
+            .ask_once(Method::PUT, &path, Some(&body), REQUEST_TIMEOUT)
+            .await;
+        answer.map(|_: LeaseView| ())
+    }
+
+    async fn post(
+        &self,
+        verb: &str,
+        body: &impl serde::Serialize,
+        timeout: Duration,
+    ) -> Result<LeaseView, StoreError> {
+        self.store
+            .ask_once(
+                Method::POST,
+                &path(&self.election, verb),
+                Some(body),
+                timeout,
+            )
+            .await
+    }
+}
+
+fn wire_id(lease_id: LeaseId) -> String {
+    lease_id.to_wire().to_string()
+}
+
+fn answer_to_grant(answer: Result<LeaseView, StoreError>) -> Answer {
+    match answer {
+        Ok(view) => match view.epoch.and_then(Epoch::new) {
+            Some(epoch) => Answer::Held(epoch),
+            None => Answer::Unknown("the store's answer has no epoch".into()),
+        },
+        Err(error) => answer_to_error(error),
+    }
+}
+
+fn answer_to_error(error: StoreError) -> Answer {
+    match error {
+        StoreError::Problem(problem) => answer_to_problem(&problem),
+        // A transport failure, or another server at this address for now (a proxy without its
+        // backend, say).
+        StoreError::Unreachable { .. } | StoreError::NotAStore { .. } => {
+            Answer::Unknown(error.to_string())
+        }
+    }
+}
+
+fn answer_to_problem(problem: &Problem) -> Answer {
+    let why = || format!("{} ({})", problem.detail, problem.code.as_str());
+    match problem.code {
+        Code::LeaseHeld => Answer::HeldByAnother {
+            holder: problem
+                .holder
+                .as_ref()
+                .and_then(|holder| holder.parse::<CandidateId>().ok()),
+            epoch: problem.epoch.and_then(Epoch::new),
+        },
+        Code::LeaseIdRetired => Answer::IdRetired,
+        Code::LeaseBroken | Code::LeaseBreaking => Answer::Broken {
+            remaining: Duration::from_millis(problem.remaining_ms.unwrap_or(0)),
+        },
+        Code::LeaseExpired => Answer::Expired,
+        Code::LeaseIdMismatch | Code::LeaseNotHeld | Code::UnknownLease => Answer::Superseded,
+        code if code.is_transient() => Answer::Unknown(why()),
+        _ => Answer::Refused(why()),
+    }
+}

@@ -1,0 +1,103 @@
+//! A lease of a [`MemoryStore`](super::MemoryStore).
+
+use std::time::{Duration, SystemTime};
+
+use tenure_core::lease::candidate::Answer;
+use tenure_core::lease::{
+    self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running,
+};
+use tenure_core::time::millis;
+use tenure_core::{Epoch, Instant, UnixMillis};
+use tokio::sync::oneshot;
+
+use crate::store::TermView;
+
+/// One lease and its past terms.
+#[derive(Debug, Default)]
+pub(super) struct MemoryLease {
+    pub(super) lease: lease::Lease<oneshot::Sender<Answer>>,
+    /// The store's revision at the last change.
+    pub(super) revision: u64,
+    /// Oldest first.
+    pub(super) terms: Vec<TermView>,
+}
+
+impl MemoryLease {
+    /// Ends the term if time has ended it, and grants the lease to the first waiter. Returns whether
+    /// the lease has changed.
+    pub(super) fn serve(&mut self, now: Instant, wall: UnixMillis) -> bool {
+        // The candidate's task has stopped waiting.
+        self.lease
+            .drop_where(|waiting| waiting.reply_to.is_closed());
+        let mut has_changed = false;
+        loop {
+            let running = self.lease.record().running();
+            let is_gone = oneshot::Sender::is_closed;
+            match self.lease.poll(now, wall, &Rules::NATIVE, is_gone) {
+                Some(Due::Ended(_)) => self.note_end(running, None, now, wall),
+                Some(Due::Granted { to, epoch }) => {
+                    self.note_grant(&to.request, epoch, wall);
+                    // A candidate that went away just now does not renew.
+                    let _ = to.reply_to.send(Answer::Held(epoch));
+                }
+                None => return has_changed,
+            }
+            has_changed = true;
+        }
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        operation: &Operation,
+        reason: Option<&str>,
+        now: Instant,
+        wall: UnixMillis,
+    ) -> Result<Applied, Rejection> {
+        let running = self.lease.record().running();
+        let applied = self.lease.apply(operation, now, &Rules::NATIVE)?;
+        self.note_end(running, reason, now, wall);
+        if let (Change::Granted(epoch), Operation::Acquire(request, began)) =
+            (&applied.change, operation)
+        {
+            self.note_grant(request, *epoch, *began);
+        }
+        Ok(applied)
+    }
+
+    fn note_grant(&mut self, request: &Acquire, epoch: Epoch, began: UnixMillis) {
+        self.terms.push(TermView {
+            epoch: epoch.get(),
+            holder: request.holder.to_string(),
+            began_at: Some(rfc3339(began)),
+            ended_at: None,
+            end: None,
+            reason: None,
+        });
+    }
+
+    /// Notes how the last step ended the term that was running before it, if it did.
+    fn note_end(
+        &mut self,
+        running: Option<Running>,
+        reason: Option<&str>,
+        now: Instant,
+        wall: UnixMillis,
+    ) {
+        let ended = running.and_then(|running| running.ended(self.lease.record(), now));
+        if let (Some(term), Some((end, at))) = (self.terms.last_mut(), ended) {
+            term.end = Some(end);
+            term.ended_at = Some(rfc3339(before(wall, now.since(at))));
+            term.reason = reason.map(Into::into);
+        }
+    }
+}
+
+/// The wall clock this long ago.
+fn before(wall: UnixMillis, age: Duration) -> UnixMillis {
+    UnixMillis::new(wall.get().saturating_sub(millis(age)))
+}
+
+fn rfc3339(wall: UnixMillis) -> String {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(wall.get());
+    humantime::format_rfc3339_millis(time).to_string()
+}

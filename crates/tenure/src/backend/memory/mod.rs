@@ -1,0 +1,198 @@
+//! A lease store in memory: that of the test kit, and the one of the strategy `static`, where the
+//! only candidate holds the lease of a store of its own.
+//!
+//! Tests can make it unreachable, and lose its replies.
+
+mod lease;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::lease::candidate::Answer;
+use tenure_core::lease::{Change, Operation, Priority, Rejection, Waiting};
+use tenure_core::{ElectionName, Instant, UnixMillis};
+use tokio::sync::{oneshot, watch};
+
+use lease::MemoryLease;
+pub(crate) use requests::MemoryBackend;
+
+use super::SharedBackend;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::store::{LeaseView, TermView};
+
+/// The lease of the only candidate.
+pub(super) fn open(config: &Config, clock: &Clock) -> SharedBackend {
+    MemoryStore::new(clock.clone()).backend(config)
+}
+
+/// A lease store in memory.
+#[derive(Debug)]
+pub(crate) struct MemoryStore {
+    clock: Clock,
+    /// Counts changes of leases and of the network, for those who wait for one.
+    changes: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    leases: BTreeMap<ElectionName, MemoryLease>,
+    revision: u64,
+    is_reachable: bool,
+    replies_to_lose: usize,
+    requests: u64,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+        let state = State {
+            leases: BTreeMap::new(),
+            revision: 0,
+            is_reachable: true,
+            replies_to_lose: 0,
+            requests: 0,
+        };
+        Arc::new(Self {
+            clock,
+            changes: watch::Sender::new(0),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// A candidate's access to this store.
+    pub(crate) fn backend(self: &Arc<Self>, config: &Config) -> SharedBackend {
+        Arc::new(MemoryBackend::new(self.clone(), config.clone()))
+    }
+
+    pub(crate) fn set_reachable(&self, is_reachable: bool) {
+        self.lock().is_reachable = is_reachable;
+        self.notify();
+    }
+
+    pub(crate) fn lose_replies(&self, count: usize) {
+        self.lock().replies_to_lose = count;
+    }
+
+    /// The number of requests so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.lock().requests
+    }
+
+    /// Executes an operation on a lease.
+    pub(crate) fn apply(
+        &self,
+        election: &ElectionName,
+        operation: &Operation,
+        reason: Option<&str>,
+    ) -> Result<Change, Rejection> {
+        self.lock().leases.entry(election.clone()).or_default();
+        let applied = self.change(election, |lease, now, wall| {
+            let applied = lease.apply(operation, reason, now, wall);
+            let is_change = applied.as_ref().is_ok_and(|applied| applied.durable);
+            (is_change, applied)
+        });
+        // It was created above, and leases are never removed.
+        let applied = applied.unwrap_or(Err(Rejection::NotHeld))?;
+        Ok(applied.change)
+    }
+
+    /// One lease as the store shows it.
+    pub(crate) fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
+        self.expire(election);
+        self.view(election)
+    }
+
+    /// The terms of a lease, newest first.
+    pub(crate) fn history(&self, election: &ElectionName) -> Vec<TermView> {
+        self.expire(election);
+        let state = self.lock();
+        let lease = state.leases.get(election);
+        lease.map_or_else(Vec::new, |lease| {
+            lease.terms.iter().rev().cloned().collect()
+        })
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn wall(&self) -> UnixMillis {
+        self.clock.wall()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Ends the term if time has ended it, and grants the lease to a waiter.
+    fn expire(&self, election: &ElectionName) {
+        self.change(election, |_, _, _| (false, ()));
+    }
+
+    /// Adds a waiter, behind those of better or equal priority.
+    fn join(
+        &self,
+        election: &ElectionName,
+        priority: Priority,
+        waiting: Waiting<oneshot::Sender<Answer>>,
+    ) {
+        // A request that this one replaces must learn of it, though the lease is unchanged.
+        self.change(election, |lease, _, _| {
+            let replaced = lease.lease.wait(priority, waiting);
+            (replaced.is_some(), ())
+        });
+    }
+
+    /// Changes a lease. Serves waiters before and after, and notifies watchers of a change.
+    fn change<T>(
+        &self,
+        election: &ElectionName,
+        change: impl FnOnce(&mut MemoryLease, Instant, UnixMillis) -> (bool, T),
+    ) -> Option<T> {
+        let (now, wall) = (self.now(), self.wall());
+        let mut state = self.lock();
+        let revision = state.revision + 1;
+        let lease = state.leases.get_mut(election)?;
+        let is_before = lease.serve(now, wall);
+        let (is_change, result) = change(lease, now, wall);
+        let is_after = lease.serve(now, wall);
+        if is_before || is_change || is_after {
+            lease.revision = revision;
+            state.revision = revision;
+            drop(state);
+            self.notify();
+        }
+        Some(result)
+    }
+
+    fn view(&self, election: &ElectionName) -> Option<LeaseView> {
+        let now = self.now();
+        let state = self.lock();
+        let lease = state.leases.get(election)?;
+        let view = LeaseView::of(
+            election.namespace(),
+            election.name(),
+            lease.lease.record(),
+            now,
+        );
+        Some(LeaseView {
+            waiters: lease.lease.waiting() as u64,
+            revision: lease.revision,
+            ..view
+        })
+    }
+
+    /// Waits for a change, at most until `end`; false if there was none.
+    async fn change_before(&self, seen: &mut watch::Receiver<u64>, end: Instant) -> bool {
+        tokio::select! {
+            _ = seen.changed() => true,
+            () = self.clock.sleep_until(end) => false,
+        }
+    }
+}

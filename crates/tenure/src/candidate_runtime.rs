@@ -1,0 +1,189 @@
+//! The thread that several candidates of a process share.
+
+use std::io;
+
+use crate::backend::{self, SharedBackend};
+use crate::candidate::Candidate;
+use crate::clock::Clock;
+use crate::config::{Config, Strategy};
+use crate::http::{HttpClientError, HttpClients};
+use crate::observe::Source;
+use crate::runtime::Driver;
+
+#[cfg(feature = "azure")]
+use crate::config::AzureBlobError;
+#[cfg(feature = "peers")]
+use crate::config::{BullyError, ListenError, StateError};
+
+/// A thread for several candidates of one process, which compete in elections of their own. They
+/// share HTTP clients and connections, and renewals to the same store go in one request.
+///
+/// [`Candidate::start`] starts a thread for a single candidate. The thread ends when this and all of
+/// its candidates are gone. Clones are the same thread.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tenure::{CandidateRuntime, Config};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = CandidateRuntime::start()?;
+/// let nightly = runtime.start_candidate(Config::new("billing/nightly".parse()?)).await?;
+/// let reports = runtime.start_candidate(Config::new("billing/reports".parse()?)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CandidateRuntime {
+    pub(crate) driver: Driver,
+    /// Their connections live on the thread, which a task of the application can't block.
+    candidates: HttpClients,
+    /// Their connections live on the caller's runtime.
+    observers: HttpClients,
+}
+
+/// Why a candidate can't start. It has sent nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The machine has no clock that counts while it is suspended.
+    #[error("can't read the clock that leases are counted on")]
+    Clock(#[source] io::Error),
+    /// The operating system gives no random bits for lease ids.
+    #[error("can't get random bits")]
+    Random(#[source] io::Error),
+    /// The HTTP client can't be set up.
+    #[error(transparent)]
+    Http(#[from] HttpClientError),
+    /// There can't be such an election among peers.
+    #[cfg(feature = "peers")]
+    #[error("impossible election among peers")]
+    Bully(#[from] BullyError),
+    /// There can't be such an election by the lease of a blob.
+    #[cfg(feature = "azure")]
+    #[error("impossible election by the lease of a blob")]
+    AzureBlob(#[from] AzureBlobError),
+    /// The metadata are too long.
+    #[error("{0}")]
+    Metadata(String),
+    /// This member's state on disk can't be used. It must not take part without it.
+    #[cfg(feature = "peers")]
+    #[error("can't use the state of this member")]
+    State(#[from] StateError),
+    /// This member can't listen for the other members.
+    #[cfg(feature = "peers")]
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The thread can't be started.
+    #[error("can't start the thread of the candidates")]
+    Thread(#[source] io::Error),
+}
+
+impl CandidateRuntime {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] if this machine can't run candidates.
+    pub fn start() -> Result<Self, StartError> {
+        let clock = Clock::system().map_err(StartError::Clock)?;
+        getrandom::u64()
+            .map_err(|error| StartError::Random(io::Error::other(error.to_string())))?;
+        Self::start_with(clock)
+    }
+
+    pub(crate) fn start_with(clock: Clock) -> Result<Self, StartError> {
+        Ok(Self {
+            driver: Driver::start(clock).map_err(StartError::Thread)?,
+            candidates: HttpClients::default(),
+            observers: HttpClients::default(),
+        })
+    }
+
+    /// Starts a candidate on this thread. It sends nothing to a store before it campaigns; among
+    /// peers it listens and votes from now on.
+    ///
+    /// Files are read and the HTTP client is set up on a thread for blocking work, so this does not
+    /// delay other tasks.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] if there can't be such an election, the HTTP client can't be set up, or, among
+    /// peers, this machine does not let the member listen or keep its state.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn start_candidate(&self, config: Config) -> Result<Candidate, StartError> {
+        let runtime = self.clone();
+        let started = tokio::task::spawn_blocking(move || runtime.start_candidate_blocking(config));
+        // It can't be cancelled: the task is never aborted.
+        started
+            .await
+            .unwrap_or_else(|error| match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(StartError::Thread(io::Error::other(error))),
+            })
+    }
+
+    fn start_candidate_blocking(&self, config: Config) -> Result<Candidate, StartError> {
+        match config.strategy.clone() {
+            Strategy::Lease | Strategy::Static => self.start_lease_candidate(config),
+            #[cfg(feature = "azure")]
+            Strategy::AzureBlob(blob) => {
+                tracing::info!(election = %config.election, blob = %blob.url(), "the lease of a blob");
+                if let Some(warning) = blob.warning() {
+                    tracing::warn!(election = %config.election, "{warning}");
+                }
+                self.start_lease_candidate(config)
+            }
+            #[cfg(feature = "peers")]
+            Strategy::Bully(bully) => {
+                let (config, parts) = self.start_member(config, &bully)?;
+                Ok(self.peer_candidate(config, parts))
+            }
+            #[cfg(feature = "peers")]
+            Strategy::Both(bully) => {
+                let (config, parts) = self.start_member(config, &bully)?;
+                let (backend, observed) = self.backends(&config)?;
+                Ok(self.joint_candidate(config, parts, backend, observed))
+            }
+        }
+    }
+
+    fn start_lease_candidate(&self, config: Config) -> Result<Candidate, StartError> {
+        let (backend, observed) = self.backends(&config)?;
+        Ok(self.lease_candidate(config, backend, observed))
+    }
+
+    /// The lease service of a candidate, and the same for its observers.
+    fn backends(&self, config: &Config) -> Result<(SharedBackend, SharedBackend), StartError> {
+        let clock = self.driver.clock();
+        let open = |clients| match backend::open(config, clients, clock) {
+            Ok(Some(backend)) => Ok(backend),
+            Ok(None) => unreachable!("this strategy elects by a lease"),
+            Err(error) => Err(error),
+        };
+        let backend = open(&self.candidates)?;
+        // A store in memory has no connections, and is the candidate's own.
+        let observed = match config.strategy {
+            Strategy::Static => backend.clone(),
+            _ => open(&self.observers)?,
+        };
+        Ok((backend, observed))
+    }
+
+    pub(crate) fn lease_candidate(
+        &self,
+        config: Config,
+        backend: SharedBackend,
+        observed: SharedBackend,
+    ) -> Candidate {
+        tracing::info!(election = %config.election, candidate = %config.candidate,
+            strategy = config.strategy.name(), timings = %config.timings, "candidate");
+        Candidate::new(
+            self.driver.join(config, backend),
+            Source::of_lease(observed),
+        )
+    }
+}

@@ -1,0 +1,341 @@
+//! The settings of an election among peers, in code.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use reqwest::Url;
+use tenure_core::bully::{
+    self, GroupGuarantee, GroupTimingsError, Member, Membership, MembershipError, NotAMember,
+};
+use tenure_core::detector::{Detection, DetectionOptions, OptionsError};
+use tenure_core::lease::candidate::Timings;
+use tenure_core::{Name, NodeId};
+
+use crate::peer_transport::Key;
+use crate::store::Endpoint;
+
+/// A member of an election among peers, this one or another: its node id, its address and its
+/// priority.
+///
+/// # Examples
+///
+/// ```
+/// use tenure::config::Peer;
+///
+/// let peer: Peer = "1@50=http://10.0.0.1:7500".parse()?;
+/// assert_eq!((peer.node().0, peer.priority(), peer.url()), (1, 50, "http://10.0.0.1:7500/"));
+/// # Ok::<(), tenure::config::PeerError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub(crate) node: NodeId,
+    pub(crate) priority: u32,
+    pub(crate) url: Url,
+}
+
+/// This text does not describe a member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PeerError(String);
+
+impl Peer {
+    /// The default priority.
+    pub const DEFAULT_PRIORITY: u32 = 100;
+
+    /// A member with the default priority.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerError`] if this is not an http or https address.
+    pub fn new(node: NodeId, url: &str) -> Result<Self, PeerError> {
+        format!("{node}={url}").parse()
+    }
+
+    /// Sets the priority: the member with the lowest becomes the leader. Among equal priorities the
+    /// lowest node id goes first. Default 100.
+    #[must_use]
+    pub fn with_priority(self, priority: u32) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// The member's node id.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The member's priority.
+    #[must_use]
+    pub const fn priority(&self) -> u32 {
+        self.priority
+    }
+
+    /// The address on which the member listens.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.url.as_str()
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let right = "write number=address, such as 1=http://10.0.0.1:7500, or with a priority \
+                     1@50=http://10.0.0.1:7500";
+        let wrong = |what: &str| format!("{:?}: {what}; {right}", Endpoint::shown(text));
+        let (name, url) = text.split_once('=').ok_or_else(|| wrong("no \"=\""))?;
+        let (node, priority) = match name.split_once('@') {
+            Some((node, priority)) => (node, Some(priority)),
+            None => (name, None),
+        };
+        let whole = |what: &str, number: &str| {
+            let number = number.trim().parse::<u32>();
+            number.map_err(|_| {
+                wrong(&format!(
+                    "the {what} is not a whole number, 0 to {}",
+                    u32::MAX
+                ))
+            })
+        };
+        let url = Url::parse(url.trim()).map_err(|error| wrong(&error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") || url.query().is_some() {
+            return Err(wrong("this is not an http or https address"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong(
+                "an address with a user or a password: members authenticate each other by the key that they \
+                 share, in key_file",
+            ));
+        }
+        Ok(Self {
+            node: NodeId(whole("number", node)?),
+            priority: priority.map_or(Ok(Self::DEFAULT_PRIORITY), |it| whole("priority", it))?,
+            url,
+        })
+    }
+}
+
+/// Reads `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` with a priority of 50.
+impl FromStr for Peer {
+    type Err = PeerError;
+
+    fn from_str(text: &str) -> Result<Self, PeerError> {
+        Self::parse(text).map_err(PeerError)
+    }
+}
+
+/// The settings of an election among peers for one member.
+///
+/// # Examples
+///
+/// ```
+/// use tenure::config::{Bully, Key, Peer, Strategy};
+/// use tenure::{Config, NodeId};
+///
+/// let peers = [
+///     Peer::new(NodeId(1), "http://10.0.0.1:7500")?,
+///     Peer::new(NodeId(2), "http://10.0.0.2:7500")?,
+///     Peer::new(NodeId(3), "http://10.0.0.3:7500")?,
+/// ];
+/// let bully = Bully::new(NodeId(1), peers)
+///     .with_key(Key::new("a secret of at least 16 bytes")?)
+///     .with_state_dir("/var/lib/tenure-peer");
+/// let config = Config::new("billing/nightly".parse()?).with_strategy(Strategy::Bully(bully));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Bully {
+    /// `None` for a process that only observes.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) cluster: Option<Name>,
+    pub(crate) key: Option<Key>,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) quorum: Option<bool>,
+    pub(crate) preempt: bool,
+    pub(crate) hold_down: Option<Duration>,
+    pub(crate) message_lifetime: Option<Duration>,
+    pub(crate) detection: DetectionOptions,
+}
+
+/// Why there can't be such an election: the configuration must change.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BullyError {
+    /// The list of members is not valid.
+    #[error(transparent)]
+    Members(#[from] MembershipError),
+    /// This node is not one of the members.
+    #[error(transparent)]
+    NotAMember(#[from] NotAMember),
+    /// The timings contradict each other.
+    #[error(transparent)]
+    Timings(#[from] GroupTimingsError),
+    /// The parameters of the failure detector contradict each other.
+    #[error(transparent)]
+    Detection(#[from] OptionsError),
+    /// The configuration was read for an observer, and names no node.
+    #[error("the configuration has no node id: it is one for observers")]
+    NoNode,
+}
+
+impl Bully {
+    /// The member `node` of these peers. The list includes the member itself, and must be the same for
+    /// all members.
+    #[must_use]
+    pub fn new(node: NodeId, peers: impl IntoIterator<Item = Peer>) -> Self {
+        Self {
+            node: Some(node),
+            peers: peers.into_iter().collect(),
+            cluster: None,
+            key: None,
+            listen: None,
+            state_dir: "tenure-state".into(),
+            quorum: None,
+            preempt: false,
+            hold_down: None,
+            message_lifetime: None,
+            detection: DetectionOptions::default(),
+        }
+    }
+
+    /// These peers, for a process that only observes them.
+    #[must_use]
+    pub fn for_observer(peers: impl IntoIterator<Item = Peer>) -> Self {
+        Self {
+            node: None,
+            ..Self::new(NodeId(0), peers)
+        }
+    }
+
+    /// Sets the name of the group, so that two groups do not mix. Default: the election's name.
+    #[must_use]
+    pub fn with_cluster(self, cluster: Name) -> Self {
+        let cluster = Some(cluster);
+        Self { cluster, ..self }
+    }
+
+    /// Sets the secret that the members share. Without one, **every process that reaches a member can
+    /// vote, and be elected.**
+    #[must_use]
+    pub fn with_key(self, key: Key) -> Self {
+        let key = Some(key);
+        Self { key, ..self }
+    }
+
+    /// Sets the address to listen on. Default: the port of the member's own address, on all
+    /// interfaces.
+    #[must_use]
+    pub fn with_listen(self, listen: SocketAddr) -> Self {
+        let listen = Some(listen);
+        Self { listen, ..self }
+    }
+
+    /// Sets the folder of the member's durable state, which is created if it does not exist. Default
+    /// `tenure-state`. A member that has lost its folder must not take part under its node id again:
+    /// others rely on its votes.
+    #[must_use]
+    pub fn with_state_dir(self, state_dir: impl Into<PathBuf>) -> Self {
+        let state_dir = state_dir.into();
+        Self { state_dir, ..self }
+    }
+
+    /// Sets whether a leader needs the votes of a majority of all members. Default: yes from three
+    /// members on. Without, a network partition may have several leaders at a time.
+    #[must_use]
+    pub fn with_quorum(self, quorum: bool) -> Self {
+        let quorum = Some(quorum);
+        Self { quorum, ..self }
+    }
+
+    /// Sets whether this member replaces a healthy leader of a worse priority once it has followed it
+    /// for `hold_down` (default 30 s, or the lease duration if that is longer). Default: no.
+    #[must_use]
+    pub fn with_preempt(self, preempt: bool, hold_down: Option<Duration>) -> Self {
+        Self {
+            preempt,
+            hold_down,
+            ..self
+        }
+    }
+
+    /// Sets the greatest age of a message. Default: 500 ms, or a tenth of the renew interval if that is
+    /// longer; at most a quarter of it. All members must have the same.
+    #[must_use]
+    pub fn with_message_lifetime(self, message_lifetime: Duration) -> Self {
+        let message_lifetime = Some(message_lifetime);
+        Self {
+            message_lifetime,
+            ..self
+        }
+    }
+
+    /// Sets the failure detector. All members must have the same.
+    #[must_use]
+    pub fn with_detection(self, detection: DetectionOptions) -> Self {
+        Self { detection, ..self }
+    }
+
+    /// What the group guarantees.
+    pub(crate) fn guarantee(&self) -> GroupGuarantee {
+        match self.quorum {
+            Some(true) => GroupGuarantee::Quorum,
+            Some(false) => GroupGuarantee::BestEffort,
+            None => Membership::default_guarantee_of(self.peers.len()),
+        }
+    }
+
+    /// The settings of the state machine, with the timings of a term.
+    ///
+    /// # Errors
+    ///
+    /// [`BullyError`]: there can't be such an election.
+    pub(crate) fn rules(&self, term: &Timings) -> Result<bully::GroupSettings, BullyError> {
+        let members = Membership::new(self.peers.iter().map(|peer| Member {
+            id: peer.node,
+            priority: peer.priority,
+        }))?;
+        let options = bully::GroupTimingsOptions {
+            message_lifetime: self.message_lifetime,
+            hold_down: self.hold_down,
+        };
+        let timings = bully::GroupTimings::new(*term, &options)?;
+        let node = self.node.ok_or(BullyError::NoNode)?;
+        let rules = bully::GroupSettings::new(node, members, timings)?
+            .with_guarantee(self.guarantee())
+            .with_preempt(self.preempt);
+        // Finds contradicting parameters when the configuration is read.
+        self.detection(&rules)?;
+        Ok(rules)
+    }
+
+    /// The failure detector of a group with these settings.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError`]: its parameters contradict each other.
+    pub(crate) fn detection(
+        &self,
+        rules: &bully::GroupSettings,
+    ) -> Result<Detection, OptionsError> {
+        Detection::new(&self.detection, rules.timings().message_lifetime())
+    }
+
+    /// The addresses of the other members.
+    pub(crate) fn others(&self) -> BTreeMap<NodeId, Url> {
+        let others = self
+            .peers
+            .iter()
+            .filter(|peer| Some(peer.node) != self.node);
+        others.map(|peer| (peer.node, peer.url.clone())).collect()
+    }
+
+    /// The address to listen on.
+    pub(crate) fn listening_address(&self) -> Option<SocketAddr> {
+        let own = self.peers.iter().find(|peer| Some(peer.node) == self.node);
+        let port = || own?.url.port_or_known_default();
+        self.listen
+            .or_else(|| Some(SocketAddr::from(([0, 0, 0, 0], port()?))))
+    }
+}

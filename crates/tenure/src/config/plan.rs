@@ -1,0 +1,130 @@
+//! The consequences of the settings of an election among peers.
+
+use std::fmt;
+
+use reqwest::Url;
+use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings, GroupTimings as Rules};
+use tenure_core::detector::Detection;
+use tenure_core::lease::candidate::Timings;
+
+use super::{Bully, BullyError};
+
+/// The consequences of the settings of an election among peers: costs, times and warnings.
+/// `tenure config check` prints it, and a member logs it when it starts.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ElectionPlan {
+    /// The members and their rules.
+    pub settings: GroupSettings,
+    /// The failure detector.
+    pub detection: Detection,
+    /// Costs and times.
+    pub bounds: Bounds,
+    /// Settings that work and are probably a mistake.
+    pub warnings: Vec<String>,
+}
+
+impl Bully {
+    /// The plan of these settings, with the timings of a term.
+    ///
+    /// # Errors
+    ///
+    /// [`BullyError`]: there can't be such an election.
+    pub fn plan(&self, term: &Timings) -> Result<ElectionPlan, BullyError> {
+        let rules = self.rules(term)?;
+        let detection = self.detection(&rules)?;
+        let mut warnings = Vec::new();
+        warnings.extend(rules.warning().map(|warning| warning.to_string()));
+        if self.key.is_none() && self.peers.len() > 1 {
+            let open = "no key: every process that reaches a member can vote, and be elected";
+            warnings.push(open.into());
+        }
+        let bare = self.peers.iter().map(|peer| &peer.url);
+        let bare: Vec<&str> = bare.filter(|url| is_bare(url)).map(Url::as_str).collect();
+        if !bare.is_empty() {
+            warnings.push(format!(
+                "plain http beyond this machine ({}): messages are authenticated but not encrypted; use a \
+                 network that you trust",
+                bare.join(", ")
+            ));
+        }
+        Ok(ElectionPlan {
+            bounds: Bounds::of(&rules, &detection),
+            settings: rules,
+            detection,
+            warnings,
+        })
+    }
+}
+
+/// Whether an eavesdropper on the network can read requests to this URL.
+pub(crate) fn is_bare(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    let local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    url.scheme() == "http" && !local
+}
+
+impl ElectionPlan {
+    /// The facts of the plan, each with its name.
+    #[must_use]
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let (members, timings) = (self.settings.members(), self.settings.timings());
+        let quorum = self.settings.guarantee() == GroupGuarantee::Quorum;
+        let best_first: Vec<_> = members.iter().map(|node| node.to_string()).collect();
+        let majority = if quorum {
+            let (majority, away) = (members.majority(), members.tolerated_failures());
+            format!("{majority} of {}; {away} may be away", members.len())
+        } else {
+            "not required; any number may be away".into()
+        };
+        let mut facts = vec![
+            ("members", format!("{}, best first", best_first.join(", "))),
+            ("majority", majority),
+            ("guarantee", self.settings.guarantee().to_string()),
+            ("timings", schedule(timings)),
+            ("detection", self.detection.to_string()),
+            ("bounds", self.bounds.to_string()),
+        ];
+        if quorum {
+            facts.push(("safety", safety(timings)));
+        }
+        facts
+    }
+}
+
+/// The times of a term and of messages. `bounds` has the times of an election.
+fn schedule(timings: &Rules) -> String {
+    let term = timings.term();
+    format!(
+        "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; messages \
+         live {:?}, hold-down {:?}",
+        term.lease_duration(),
+        term.renew_interval(),
+        term.renew_deadline(),
+        term.hard_stop(),
+        timings.message_lifetime(),
+        timings.hold_down(),
+    )
+}
+
+fn safety(timings: &Rules) -> String {
+    format!(
+        "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes for \
+         {:?}",
+        timings.tolerated_drift_percent(),
+        timings.quarantine()
+    )
+}
+
+/// One line, for the log.
+impl fmt::Display for ElectionPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, fact)) in self.facts().into_iter().enumerate() {
+            let comma = if place == 0 { "" } else { "; " };
+            write!(f, "{comma}{name}: {fact}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! HTTP clients, shared by the candidates of one runtime.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::{Client, ClientBuilder, Url};
+
+use crate::root_certificates::RootCertificates;
+
+/// How long a request that does not wait in the lease service may take.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long connecting may take, of that. A request that may wait for a lease has a long timeout;
+/// an address without a machine must fail sooner, so that the next address gets a try.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The HTTP client can't be set up. With https addresses the usual cause is a system without CA
+/// certificates: install them, or name those of the store
+/// ([`Config::with_root_certificates`](crate::Config::with_root_certificates), `ca_file`). Plain
+/// http needs none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("can't set up the HTTP client: {reason}")]
+pub struct HttpClientError {
+    reason: String,
+}
+
+impl HttpClientError {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { reason }
+    }
+}
+
+impl From<reqwest::Error> for HttpClientError {
+    fn from(error: reqwest::Error) -> Self {
+        let cause = innermost_cause(&error);
+        if cause.contains("No CA certificates") {
+            return Self::new(format!(
+                "{cause}; install them, or name the certificates of the store in ca_file"
+            ));
+        }
+        Self::new(cause)
+    }
+}
+
+/// The clients of the candidates that share a thread, one for each set of root certificates.
+///
+/// A connection lives on the runtime that opened it, so a client belongs to one runtime.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HttpClients(Arc<Mutex<Vec<Known>>>);
+
+#[derive(Debug)]
+struct Known {
+    roots: RootCertificates,
+    uses_tls: bool,
+    client: Client,
+}
+
+impl HttpClients {
+    /// The client for these URLs.
+    ///
+    /// # Errors
+    ///
+    /// [`HttpClientError`].
+    pub(crate) fn get<'a>(
+        &self,
+        roots: &RootCertificates,
+        urls: impl IntoIterator<Item = &'a Url>,
+    ) -> Result<Client, HttpClientError> {
+        let uses_tls = urls.into_iter().any(|url| url.scheme() == "https");
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &&Known| known.uses_tls == uses_tls && known.roots == *roots;
+        if let Some(known) = known.iter().find(is_same) {
+            return Ok(known.client.clone());
+        }
+        let client = with_tls(lease_client(), roots, uses_tls)?.build()?;
+        known.push(Known {
+            roots: roots.clone(),
+            uses_tls,
+            client: client.clone(),
+        });
+        Ok(client)
+    }
+}
+
+/// A client whose answers decide who leads.
+fn lease_client() -> ClientBuilder {
+    plain_client()
+        // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
+        // silently would stay in the pool, and fail every renewal after it.
+        .http1_only()
+        // Each attempt must be one that the lease candidate counts from.
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(5))
+        .pool_idle_timeout(Duration::from_secs(60))
+}
+
+/// What all clients of this library have in common.
+pub(crate) fn plain_client() -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        // A proxy that only the environment names would see lease ids, and its refusals would pass
+        // for the store's. Users can name a proxy as the store's address.
+        .no_proxy()
+}
+
+/// Adds the root certificates. Without https URLs there are none, so that plain http works on a
+/// system without CA certificates.
+///
+/// # Errors
+///
+/// [`HttpClientError`].
+#[cfg(feature = "tls")]
+pub(crate) fn with_tls(
+    client: ClientBuilder,
+    roots: &RootCertificates,
+    uses_tls: bool,
+) -> Result<ClientBuilder, HttpClientError> {
+    if uses_tls {
+        Ok(roots.apply_to(client)?)
+    } else {
+        Ok(client.tls_certs_only([]))
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+pub(crate) fn with_tls(
+    client: ClientBuilder,
+    _: &RootCertificates,
+    uses_tls: bool,
+) -> Result<ClientBuilder, HttpClientError> {
+    if uses_tls {
+        return Err(HttpClientError::new(
+            "https addresses need the feature \"tls\" of the crate tenure",
+        ));
+    }
+    Ok(client)
+}
+
+/// The innermost cause of an error, which says what happened. The outer ones repeat the URL.
+pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".into();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,118 @@
+//! Starting a member of an election among peers.
+
+use std::sync::{Arc, Mutex};
+
+use tenure_core::Incarnation;
+use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
+use tenure_core::election::joint::Joint;
+use tenure_core::election::{ElectionMachine as _, Output};
+use tenure_core::lease::candidate::LeaseCandidate;
+
+use crate::backend::SharedBackend;
+use crate::candidate::Candidate;
+use crate::candidate_runtime::{CandidateRuntime, StartError};
+use crate::config::{Bully, BullyError, Config};
+use crate::observe::Source;
+use crate::peer_transport::{
+    Fingerprint, LeaderMetadata, Mac, Opened, PeerServer, PeerTransport, Setup, StateFile,
+};
+use crate::random::OsRandom;
+use crate::runtime::peers::{Parts, Peers};
+
+impl CandidateRuntime {
+    pub(crate) fn peer_candidate(&self, config: Config, parts: Parts) -> Candidate {
+        let (peers, observed) = Peers::new(&config, parts);
+        let driver = self.driver.join_peers(config, peers);
+        Candidate::new(driver, Source::of_peers(observed))
+    }
+
+    pub(crate) fn joint_candidate(
+        &self,
+        config: Config,
+        parts: Parts,
+        backend: SharedBackend,
+        observed: SharedBackend,
+    ) -> Candidate {
+        let parts = Parts {
+            machine: Joint::new(LeaseCandidate::new(config.timings), parts.machine),
+            detector: parts.detector,
+            transport: parts.transport,
+            disk: parts.disk,
+        };
+        let (peers, observed_peers) = Peers::new(&config, parts);
+        let driver = self.driver.join_both(config, peers, backend);
+        Candidate::new(driver, Source::of_both(observed, observed_peers))
+    }
+
+    /// The parts of a member, and its configuration. The member listens from here on.
+    pub(crate) fn start_member(
+        &self,
+        config: Config,
+        bully: &Bully,
+    ) -> Result<(Config, Parts), StartError> {
+        let me = bully.node.ok_or(BullyError::NoNode)?;
+        let config = config.with_candidate(me.into());
+        LeaderMetadata::check(&config.metadata).map_err(StartError::Metadata)?;
+        let plan = bully.plan(&config.timings)?;
+        let (rules, detection) = (&plan.settings, &plan.detection);
+        let timings = rules.timings();
+        tracing::info!(election = %config.election, candidate = %config.candidate, %plan, "member");
+        for warning in &plan.warnings {
+            tracing::warn!(election = %config.election, "{warning}");
+        }
+        let cluster = bully.cluster.as_ref();
+        let cluster = cluster.unwrap_or_else(|| config.election.name());
+        let fingerprint = Fingerprint::of(rules, detection);
+        let Opened {
+            mut file,
+            record,
+            config_changed,
+        } = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
+        if config_changed {
+            tracing::warn!(election = %config.election, %fingerprint,
+                "the settings of the group have changed since the last start; all members must have the same");
+        }
+        let clock = self.driver.clock();
+        let started = clock.started();
+        let mut node = PeerCandidate::new(rules.clone(), record, started);
+        // The new start is on disk before the member sends anything.
+        let Some(Output::Effect(PeerEffect::Persist(record))) = node.poll_output() else {
+            unreachable!("the first output of a peer candidate is its record")
+        };
+        file.write(&record)?;
+        let folder = std::path::absolute(&bully.state_dir);
+        let folder = folder.unwrap_or_else(|_| bully.state_dir.clone());
+        if record.incarnation == 1 {
+            tracing::info!(election = %config.election, folder = %folder.display(),
+                "the state directory is empty: this is the first start of the member");
+        } else {
+            tracing::info!(election = %config.election, folder = %folder.display(),
+                start = record.incarnation, "read the state directory");
+        }
+        node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
+        let incarnation = Incarnation(record.incarnation);
+        let mac = bully.key.as_ref().map_or_else(Mac::insecure, Mac::keyed);
+        let setup = Setup {
+            cluster: cluster.clone(),
+            me,
+            incarnation,
+            fingerprint,
+            peers: bully.others(),
+            message_lifetime: timings.message_lifetime(),
+            mac: mac.into(),
+            listen: bully.listening_address(),
+            clock: clock.clone(),
+        };
+        let (server, inbox) = self.driver.enter(|| PeerServer::start(setup))?;
+        if let Some(address) = server.listening_on() {
+            tracing::info!(election = %config.election, %address, "listening for the other members");
+        }
+        let parts = Parts {
+            machine: node,
+            detector: detection.detector(&rules.group(incarnation)),
+            transport: PeerTransport::Http(server.into(), inbox),
+            disk: Some(Arc::new(Mutex::new(file))),
+        };
+        Ok((config, parts))
+    }
+}
