@@ -1,11 +1,11 @@
-//! Compares ways to elect a leader, and checks that they keep what they promise, in simulated time.
+//! Compares election strategies in simulated time, and checks that they keep their guarantees.
 //!
-//! What is elected with is the library's own code: the candidate of lease mode and the rules of the
-//! store, the members of an election among peers, the failure detectors. A run has a seed and gives the
-//! same result everywhere. For people the command `tenure compare` shows what comes of it.
+//! The simulation runs the library's own state machines: the candidates by a lease, among peers and by
+//! both, the rules of the store, and the failure detectors. A seed gives the same run on every machine.
+//! The command `tenure compare` is the user interface.
 //!
-//! It says nothing about disks, sockets and threads as they are: that is for real processes, whose network
-//! is cut and slowed down by a [`proxy`].
+//! It promises nothing about real disks, sockets and threads. Tests with real processes cover those; a
+//! [`proxy`] cuts and delays their network.
 
 pub mod sim;
 
@@ -31,15 +31,15 @@ pub mod report;
 
 pub mod proxy;
 
-/// The one of `known` that is most like `name`; what begins like it is liker.
+/// The element of `known` that is most similar to `name`, with a bonus for a common prefix.
 ///
 /// # Panics
 ///
-/// If nothing is known.
+/// If `known` is empty.
 fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> String {
     let alike = |known: &String| strsim::jaro_winkler(name, known);
     let nearest = known
         .into_iter()
         .max_by(|one, other| alike(one).total_cmp(&alike(other)));
-    nearest.expect("something that is known")
+    nearest.expect("a known name")
 }

@@ -12,10 +12,9 @@ const SEEDS: u64 = 60;
 const VARIANTS: u64 = 200;
 
 fn case(name: &str, nodes: u32) -> CheckCase {
-    CheckCase {
-        nodes,
-        ..CheckCase::new(Contestant::of_name(name).unwrap())
-    }
+    let mut case = CheckCase::new(Contestant::of_name(name).unwrap());
+    case.contestant.peers.hold_down = Some(case.contestant.term.lease_duration());
+    CheckCase { nodes, ..case }
 }
 
 /// Runs this number of seeds and fails at the first violation.

@@ -1,7 +1,7 @@
-//! The Bully algorithm as Garcia-Molina published it in 1982: whoever finds the leader gone asks all
-//! better ones whether they are up, stops all worse ones, names itself and then tells them to go on.
+//! The Bully algorithm as Garcia-Molina published it in 1982: a member that finds the leader down asks all
+//! better members whether they are up, halts all worse ones, announces itself, and lets them go on.
 //!
-//! It assumes that whoever does not answer in time is down. Nothing keeps two apart where that is wrong.
+//! It assumes that a member without an answer in time is down. If that is wrong there may be two leaders.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +12,27 @@ use super::node::{BaselineNode, jittered};
 use super::{BaselineMember, BaselineTimings};
 use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
 
-/// What members say to each other.
+/// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClassicMessage {
-    /// Are you there? To better ones in an election, and to the leader from time to time.
+    /// "Are you there?", to better members in an election, and to the leader from time to time.
     AreYouThere,
-    /// I am.
+    /// "Yes."
     Yes,
-    /// Stop what you do: there is an election.
+    /// "Stop: there is an election."
     Halt,
-    /// I have.
+    /// "Stopped."
     Halted,
-    /// I am to lead.
+    /// "I am the new leader."
     NewCoordinator,
-    /// I follow.
+    /// "Accepted."
     Accepted,
-    /// Go on.
+    /// "Go on."
     Ready,
-    /// Is all well with you? From the leader.
+    /// "Are you normal?", from the leader.
     AreYouNormal,
-    /// No: I know of no leader, or of another one.
+    /// "No": the sender has no leader, or another one.
     No,
 }
 

@@ -1,8 +1,7 @@
-//! Older ways to elect among peers, to compare with. Nobody should elect anything with them.
+//! Older algorithms to compare with. Do not elect anything with them.
 //!
-//! They have no epochs and no quorum, and number nothing but where their papers do. Each is driven
-//! like the others: with the library's failure detector on demand, and a task that is told to stop
-//! when its machine hears of another leader.
+//! They have no epochs and no quorum, and number elections only if their papers do. Each runs with the
+//! library's failure detector on demand, and tells its task to stop when it learns of another leader.
 
 pub mod classic;
 pub mod ring;
@@ -25,24 +24,24 @@ use tenure_core::NodeId;
 
 use crate::sim::{Context, Process};
 
-/// What all of them are made of.
+/// The timings of all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaselineTimings {
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub timeout: Duration,
-    /// How often the leader is looked at, and looks at the others.
+    /// How often a member checks the leader, and the leader the others.
     pub poll: Duration,
-    /// How often somebody is asked within the timeout before he is down.
+    /// The number of pings within the timeout.
     pub pings: u32,
-    /// How long somebody who was found down is down without being asked again.
+    /// How long a verdict of down is valid without a new question.
     pub fresh: Duration,
 }
 
-/// What an experiment tells a member to do.
+/// A member that an experiment controls.
 pub(crate) trait BaselineMember: Process {
-    /// It finds its leader gone.
+    /// The member finds its leader down.
     fn elect(&mut self, context: &mut Context<'_>);
 
-    /// It is to learn who of these is down.
+    /// The member asks its detector about these.
     fn ask_about(&mut self, _here: &mut Context<'_>, _nodes: &[NodeId]) {}
 }

@@ -1,4 +1,4 @@
-//! What all of these algorithms have around them.
+//! The part that all baselines share.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use tenure_core::{Incarnation, Instant, NodeId};
 use super::BaselineTimings;
 use crate::sim::{Context, LeadershipClaim, Payload, ProcessEffect, ProcessInput};
 
-/// The failure detector, and what the world is told of who leads. Members are ranked by their number,
-/// lower first.
+/// The failure detector and the reports about the leader. A lower number is a better rank.
 #[derive(Debug)]
 pub(super) struct BaselineNode {
     pub(super) me: NodeId,
@@ -19,13 +18,13 @@ pub(super) struct BaselineNode {
     pub(super) timings: BaselineTimings,
     incarnation: Incarnation,
     detector: OnDemand,
-    /// Who was asked about and has not been answered for.
+    /// The members with an open question.
     asked: BTreeSet<NodeId>,
     leader: Option<NodeId>,
     leaves: bool,
 }
 
-/// What the detector has said.
+/// A report of the detector.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DetectorNotice {
     Answer(NodeId, detector::Verdict),
@@ -51,7 +50,7 @@ impl BaselineNode {
         Self {
             me,
             members,
-            timings: timings,
+            timings,
             incarnation,
             detector: detector.expect("the lab's own parameters"),
             asked: BTreeSet::new(),
@@ -83,7 +82,7 @@ impl BaselineNode {
         self.leader
     }
 
-    /// Another one leads, or this one, or nobody.
+    /// Changes the leader, and starts or stops the task.
     pub(super) fn set_leader(&mut self, context: &mut Context<'_>, leader: Option<NodeId>) {
         if self.leader == leader {
             return;
@@ -129,7 +128,7 @@ impl BaselineNode {
         self.detector.is_suspected(node)
     }
 
-    /// Takes what concerns the office itself. Gives back what does not.
+    /// Handles the inputs that all baselines share, and returns the other messages.
     pub(super) fn handle(
         &mut self,
         context: &mut Context<'_>,
@@ -154,11 +153,11 @@ impl BaselineNode {
                     .handle_input(context.now, detector::DetectorInput::Refused(node));
             }
             ProcessInput::Wake => self.detector.handle_timeout(context.now),
-            // Its leader goes on leading, with another task.
+            // The leader goes on with another task.
             ProcessInput::TaskEnded(_) if self.leads() && !self.leaves => {
                 context.emit(ProcessEffect::StartTask(None))
             }
-            // None of them knows how to resign.
+            // None of the algorithms can resign.
             ProcessInput::Leave => {
                 self.leaves = true;
                 context.emit(ProcessEffect::Exit);
@@ -168,7 +167,7 @@ impl BaselineNode {
         None
     }
 
-    /// What the detector has to say next.
+    /// The next report of the detector.
     pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorNotice> {
         while let Some(output) = self.detector.poll_output() {
             match output {
@@ -201,7 +200,7 @@ impl BaselineNode {
     }
 }
 
-/// So long, up to a tenth longer or shorter, so that nobody stays in step.
+/// A duration up to a tenth longer or shorter, so that members do not stay in step.
 pub(super) fn jittered(context: &mut Context<'_>, duration: Duration) -> Duration {
     context.rng.between(duration * 9 / 10, duration * 11 / 10)
 }

@@ -1,7 +1,7 @@
-//! The algorithm of Chang and Roberts: a ring on which only the best number gets all the way round.
+//! The algorithm of Chang and Roberts: only the best number goes all the way round a ring.
 //!
-//! It tolerates no failures by itself. Here a member that its detector suspects is passed over, and an
-//! election that gets stuck is begun anew after a while.
+//! By itself it tolerates no failures. Here messages skip members that the detector suspects, and an
+//! election that is stuck starts again after a while.
 
 use serde::Serialize;
 use tenure_core::{Incarnation, Instant, NodeId};
@@ -10,13 +10,13 @@ use super::node::{BaselineNode, DetectorNotice, jittered};
 use super::{BaselineMember, BaselineTimings};
 use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
 
-/// What goes round.
+/// A message on the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RingMessage {
     /// The best number so far.
     Election(NodeId),
-    /// Who has won.
+    /// The winner.
     Elected(NodeId),
 }
 
@@ -33,7 +33,7 @@ impl RingMessage {
 #[derive(Debug)]
 pub struct Ring {
     node: BaselineNode,
-    /// While it takes part in an election: when that is taken for stuck.
+    /// While it takes part in an election: when that counts as stuck.
     taking_part: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl Ring {
         let mut node = BaselineNode::new(me, members, timings, Incarnation(1));
         node.set_leader(context, Some(leader));
         Self {
-            node: node,
+            node,
             taking_part: None,
         }
     }

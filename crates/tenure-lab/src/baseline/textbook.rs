@@ -90,7 +90,7 @@ impl Textbook {
         let mut node = BaselineNode::new(me, members, timings, Incarnation(1));
         node.set_leader(context, Some(leader));
         Self {
-            node: node,
+            node,
             state: State::Settled,
             tells: Tells::Worse,
         }

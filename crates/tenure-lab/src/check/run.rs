@@ -149,6 +149,16 @@ impl CheckCase {
         contestant.term.lease_duration() * 8
     }
 
+    /// With preemption the best member takes over in several steps, each after a hold-down.
+    fn takeovers(&self) -> Duration {
+        let hold_down = self.contestant.peers.hold_down.unwrap_or_default();
+        if self.preempt {
+            hold_down * self.nodes
+        } else {
+            Duration::ZERO
+        }
+    }
+
     /// The same with a mutation.
     #[must_use]
     pub fn with_mutation(self, mutation: Mutation) -> Self {
@@ -193,7 +203,7 @@ impl CheckCase {
             steady: self.script.is_some_and(|script| script.steady),
             // Without a quorum no member that is up may know the last epoch.
             epochs: self.contestant.promises_one_leader(),
-            settles_within: Self::settling(&self.contestant),
+            settles_within: Self::settling(&self.contestant) + self.takeovers(),
         }
     }
 

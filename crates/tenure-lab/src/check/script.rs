@@ -1,4 +1,4 @@
-//! A course of events: faults in one certain order, for what chance hardly ever brings about.
+//! A fault script: faults in a certain order that random faults hardly ever hit.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use super::scripts::ALL;
 use crate::fault::{Fault, Target};
 use crate::sim::{Latency, Link, Rng, TaskStop};
 
-/// The stream of random numbers that moves the steps of a course.
-const COURSE: u64 = 4;
+/// The stream of random numbers that varies the times of a script.
+const SCRIPT: u64 = 4;
 
-/// A course of events, a little different with each seed.
+/// Faults in a certain order; each seed varies their times.
 #[derive(Clone, Copy)]
 pub struct FaultScript {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What happens, in a few words.
+    /// The faults, in a few words.
     pub about: &'static str,
-    /// To whom.
+    /// The name of the contestant.
     pub contestant: &'static str,
-    /// On how many machines.
+    /// The number of hosts.
     pub nodes: u32,
-    /// Who does not start with the others.
+    /// The hosts that do not start with the others.
     pub(super) starts_later: &'static [u32],
-    /// Whether members can take each other for down that are up: then one leader is promised only by
-    /// who always does.
+    /// Whether members may suspect members that are up: then only some contestants guarantee one
+    /// leader at a time.
     pub(super) severe: bool,
-    /// Whether nothing happens to the leader.
+    /// Whether no fault concerns the leader.
     pub(super) steady: bool,
     pub(super) task: TaskStop,
-    /// How long messages may be under way, if not as long as by default.
+    /// The message lifetime, if it is not the default.
     pub(super) lifetime: Option<Duration>,
-    /// When everything is well again.
+    /// When all faults end.
     pub(super) faults_end: Duration,
     pub(super) script: fn(&mut ScriptBuilder<'_>),
 }
@@ -48,18 +48,18 @@ impl FaultScript {
     /// All of them.
     pub const ALL: &[Self] = ALL;
 
-    /// What happens with this seed, and when.
+    /// The faults of this seed, with their times.
     #[must_use]
     pub fn faults(&self, seed: u64) -> Vec<(Duration, Fault)> {
         let mut script = ScriptBuilder {
-            rng: &mut Rng::new(seed, COURSE),
+            rng: &mut Rng::new(seed, SCRIPT),
             faults: Vec::new(),
         };
         (self.script)(&mut script);
         script.faults
     }
 
-    /// The course of this name.
+    /// The script of this name.
     ///
     /// # Errors
     ///
@@ -73,17 +73,17 @@ impl FaultScript {
     }
 }
 
-/// There is no such course. The caller named it.
+/// There is no such script. The name is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no course {name:?}; did you mean {nearest:?}?")]
+#[error("there is no fault script {name:?}; did you mean {nearest:?}?")]
 pub struct UnknownScript {
-    /// What was named.
+    /// The wrong name.
     pub name: String,
     /// The nearest name that there is.
     pub nearest: String,
 }
 
-/// What happens when, in milliseconds.
+/// Collects the faults of a script, with times in milliseconds.
 #[derive(Debug)]
 pub(super) struct ScriptBuilder<'a> {
     rng: &'a mut Rng,
@@ -95,18 +95,18 @@ impl ScriptBuilder<'_> {
         self.faults.push((ms(at), fault));
     }
 
-    /// A moment between these two, by the seed.
+    /// A random time between the two.
     pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.rng.below(to - from)
     }
 
-    /// Nothing gets from the one to the other, or back.
+    /// Cuts both links between two hosts.
     pub(super) fn cut(&mut self, one: u32, other: u32) {
         self.at(0, Fault::CutOneWay(node(one), node(other)));
         self.at(0, Fault::CutOneWay(node(other), node(one)));
     }
 
-    /// Messages of this kind take so long.
+    /// Messages of this kind take this long.
     pub(super) fn slow(&mut self, kind: &'static str, from: u32, to: u32, takes: u64) {
         let link = Link {
             latency: Latency::Constant(ms(takes)),
@@ -135,7 +135,7 @@ impl ScriptBuilder<'_> {
         self.at(0, fault);
     }
 
-    /// Its machine loses power, so that nobody is told; it is back at `back`, or never.
+    /// The machine loses power, without any refused connection, and is back at `back`, or never.
     pub(super) fn power_cut(&mut self, at: u64, who: u32, back: Option<u64>) {
         let fault = Fault::Crash {
             who: node(who),

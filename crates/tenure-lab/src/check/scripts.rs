@@ -1,7 +1,7 @@
-//! The courses that there are. Each opens a hole, if its mistake is made; without it nothing is wrong.
+//! The fault scripts. Each violates an invariant with its mutation and none without it.
 //!
-//! The lease lasts 6 s here, and a message lives 500 ms: who is silent is missed after 1.2 s or a little more, and
-//! taken for down when 1.25 s later it has not answered either.
+//! The lease lasts 6 s here, and a message 500 ms: a silent member is suspected after a little more than
+//! 1.2 s, and down when it has not answered a question 1.25 s later.
 
 use tenure_core::detector::DetectBy;
 
@@ -10,7 +10,7 @@ use crate::contestant::{Algorithm, DetectorKind};
 use crate::fault::{Fault, Target};
 use crate::sim::TaskStop;
 
-/// Peers without a quorum, of whom the best one leads.
+/// Peers without a quorum; the best one leads.
 const PEERS: FaultScript = FaultScript {
     name: "",
     about: "",
@@ -30,7 +30,7 @@ const QUORUM: FaultScript = FaultScript {
     ..PEERS
 };
 
-/// How long a message takes at most that comes in time.
+/// The latency of a slow message that still arrives in time.
 const SLOW: u64 = 450;
 
 const DETECTOR: DetectorKind = DetectorKind::Of(DetectBy::Push);
@@ -298,8 +298,8 @@ pub(super) const ALL: &[FaultScript] = &[
     },
 ];
 
-/// 1 is gone, and back when 2 has asked 3 to wait for it; that is what is given back. 2 wins if 3 waits for
-/// it, and is gone before it hears of 1.
+/// Member 1 goes down and comes back after 2 has halted 3. Member 2 wins if 3 waits for it, and goes down
+/// before it hears of 1. Returns the time at which 1 is back.
 fn two_organisers(it: &mut ScriptBuilder<'_>) -> u64 {
     it.slow("Halt", 1, 2, SLOW);
     it.slow("Halt", 2, 3, SLOW);

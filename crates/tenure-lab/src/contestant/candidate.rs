@@ -146,7 +146,7 @@ impl Candidate {
             Output::Effect(JointEffect::Store(LeaseEffect::Retrying(_))) => {}
             Output::Effect(JointEffect::Peers(effect)) => {
                 if let Some(peers) = &mut self.peers {
-                    peers.execute(context, &mut self.machine, effect);
+                    peers.execute(context, &mut self.machine, &effect);
                 }
             }
             Output::Term(event) => self.handle_event(context, event),

@@ -128,9 +128,9 @@ impl PeerLink {
         &mut self,
         context: &mut Context<'_>,
         machine: &mut Machine,
-        effect: PeerEffect,
+        effect: &PeerEffect,
     ) {
-        let input = match effect {
+        let input = match *effect {
             PeerEffect::Send { to, message } => {
                 return context.send(to, Payload::Peer(self.incarnation, message));
             }

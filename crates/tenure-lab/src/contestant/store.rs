@@ -1,4 +1,4 @@
-//! A lease store: the core's lease and queue, with a disk, and requests on connections of their own.
+//! A lease store: the core's lease and waiting queue, with a disk, and one connection per request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::sim::{
     RequestId,
 };
 
-/// All who ask have the same one.
+/// The priority of all requests.
 const PRIORITY: u32 = DEFAULT_PRIORITY;
 
-/// With the wall clock planted: how often it looks at it.
+/// With [`Mutation::WallClockExpiry`]: how often it reads the wall clock.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// With the late sweep planted: how long after it looked it ends what was over.
+/// With [`Mutation::LateSweep`]: how long after a check it ends the expired lease.
 const SWEEP: Duration = Duration::from_millis(300);
 
-/// How long it takes at most until the runtime polls the task of a waiting request that was granted, or
-/// whose connection was closed. Tasks are polled in any order.
+/// The longest time until the runtime polls the task of a waiting request that was granted, or whose
+/// connection was closed. Tasks are polled in any order.
 const POLLED: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
@@ -35,21 +35,21 @@ pub(super) struct Store {
     duration: Duration,
     mutation: Option<Mutation>,
     lease: Lease<Caller>,
-    /// The tasks of requests that wait, or waited and have not been polled since.
+    /// The tasks of requests that wait, or that waited and have not been polled since.
     tasks: BTreeMap<RequestNumber, Task>,
-    /// How many requests have waited.
+    /// The number of requests that have waited.
     waited: RequestNumber,
-    /// Records on their way to the disk, and answers that must not leave before.
+    /// The pending writes, and the effects that must not happen before them.
     unwritten: u32,
     held: VecDeque<ProcessEffect>,
     sweep_at: Option<Instant>,
-    /// When it last looked.
-    looked: Instant,
-    /// The last epoch of each candidate, for a store that renews for whoever asks.
+    /// When it last served.
+    served_at: Instant,
+    /// With [`Mutation::RenewAfterRegrant`]: the last epoch of each candidate.
     granted: BTreeMap<NodeId, Epoch>,
 }
 
-/// The way back to a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     from: NodeId,
@@ -61,11 +61,11 @@ struct Caller {
 struct Task {
     caller: Caller,
     request: Acquire,
-    /// When it is polled: its wait is over then, if nothing happens before.
+    /// When it is polled next: at the end of its wait, or earlier.
     polled_at: Instant,
-    /// The answer that it has not read yet.
+    /// An answer that it has not read yet.
     unread: Option<Answer>,
-    /// Whether its connection was closed: it is dropped when it would be polled.
+    /// Whether its connection was closed. The task is dropped at its next poll.
     is_closed: bool,
 }
 
@@ -90,7 +90,7 @@ impl Store {
             unwritten: 0,
             held: VecDeque::new(),
             sweep_at: None,
-            looked: context.now,
+            served_at: context.now,
             granted: BTreeMap::new(),
         };
         if let Some(DurableState::Lease(stored)) = stable {
@@ -118,7 +118,7 @@ impl Store {
         self.mutation == Some(mutation)
     }
 
-    /// What it counts leases by.
+    /// The time that leases count by.
     fn now(&self, context: &Context<'_>) -> Instant {
         if self.has(Mutation::WallClockExpiry) {
             Instant::from_nanos(context.wall.get() * 1_000_000)
@@ -142,10 +142,16 @@ impl Store {
         }
     }
 
-    fn ask(&mut self, context: &mut Context<'_>, from: NodeId, id: RequestId, asked: Asked) {
+    fn handle_request(
+        &mut self,
+        context: &mut Context<'_>,
+        from: NodeId,
+        id: RequestId,
+        request: Asking,
+    ) {
         self.serve(context);
         let caller = Caller { from, id };
-        let Asked { holder, request } = asked;
+        let Asking { holder, request } = request;
         let (operation, wait) = match request {
             Request::Acquire {
                 lease_id,
@@ -180,10 +186,10 @@ impl Store {
         match (self.apply(context, &operation, from), operation) {
             (Err(rejection), Operation::Acquire(request, _)) if rejection.is_transient() => {
                 let until = context.now + wait.unwrap_or_default();
-                self.wait(request, caller, until);
+                self.enqueue(request, caller, until);
             }
             (Err(_), Operation::Renew(..)) if self.has(Mutation::RenewAfterRegrant) => {
-                // It looks whether there is a lease, and not whose.
+                // It ignores which candidate holds the lease.
                 let epoch = self.granted.get(&from).copied();
                 let answer = epoch.map_or(Answer::Superseded, Answer::Held);
                 self.answer(context, caller, answer);
@@ -193,14 +199,14 @@ impl Store {
         self.serve(context);
     }
 
-    fn wait(&mut self, request: Acquire, caller: Caller, until: Instant) {
+    fn enqueue(&mut self, request: Acquire, caller: Caller, until: Instant) {
         self.waited += 1;
         let waiting = Waiting {
             number: self.waited,
             request: request.clone(),
             reply_to: caller,
         };
-        // The client has given up the request that this one replaces.
+        // The client no longer waits for the request that this one replaces.
         if let Some(replaced) = self.lease.wait(PRIORITY, waiting) {
             self.tasks.remove(&replaced.number);
         }
@@ -214,7 +220,7 @@ impl Store {
         self.tasks.insert(self.waited, task);
     }
 
-    /// The lease id that a release is taken to mean.
+    /// The lease id that a release names.
     fn known(&self, lease_id: LeaseId) -> LeaseId {
         let current = self.lease.record().last_grant().map(|grant| grant.lease_id);
         if self.has(Mutation::ReleaseWithoutId) {
@@ -224,7 +230,7 @@ impl Store {
         }
     }
 
-    /// Does one operation, and sees to it that it gets to the disk.
+    /// Applies one operation and writes it to disk.
     fn apply(
         &mut self,
         context: &mut Context<'_>,
@@ -239,10 +245,10 @@ impl Store {
             self.persist(context);
         }
         match applied.change {
-            Change::Granted(epoch) => self.tell_grant(context, epoch, from),
+            Change::Granted(epoch) => self.report_grant(context, epoch, from),
             Change::Released | Change::HandedOver | Change::Breaking(_) | Change::Broken => {
                 if let Some(epoch) = before {
-                    // At once, be it on disk or not: nobody counts on the lease any more.
+                    // At once, even before it is on disk: no one relies on the lease any more.
                     context.emit(ProcessEffect::LeaseGivenUp(epoch));
                 }
             }
@@ -251,7 +257,7 @@ impl Store {
         Ok(applied.change)
     }
 
-    fn tell_grant(&mut self, context: &mut Context<'_>, epoch: Epoch, to: NodeId) {
+    fn report_grant(&mut self, context: &mut Context<'_>, epoch: Epoch, to: NodeId) {
         self.granted.insert(to, epoch);
         let grant = self.lease.record().last_grant();
         let id = grant.map_or(0, |grant| {
@@ -260,7 +266,7 @@ impl Store {
             last.fold(0, |id, &byte| (id << 8) | u64::from(byte))
         });
         let at = context.now;
-        self.tell(context, ProcessEffect::Granted { epoch, to, id, at });
+        self.emit_durable(context, ProcessEffect::Granted { epoch, to, id, at });
     }
 
     fn persist(&mut self, context: &mut Context<'_>) {
@@ -272,18 +278,18 @@ impl Store {
     fn answer(&mut self, context: &mut Context<'_>, caller: Caller, answer: Answer) {
         let Caller { from, id } = caller;
         if let Answer::Held(epoch) = answer {
-            // The holder is told, so from here on the lease must last.
+            // The holder relies on the lease from here on.
             let counts = ProcessEffect::LeaseRuns(epoch, context.now, self.duration);
-            self.tell(context, counts);
+            self.emit_durable(context, counts);
         }
-        self.tell(
+        self.emit_durable(
             context,
             ProcessEffect::Send(from, Payload::StoreReply { id, answer }),
         );
     }
 
-    /// What is told is on disk.
-    fn tell(&mut self, context: &mut Context<'_>, effect: ProcessEffect) {
+    /// Emits an effect after all pending writes.
+    fn emit_durable(&mut self, context: &mut Context<'_>, effect: ProcessEffect) {
         if self.unwritten == 0 || self.has(Mutation::AnswerBeforeDisk) {
             context.emit(effect);
         } else {
@@ -291,11 +297,11 @@ impl Store {
         }
     }
 
-    /// Does all that is due: ends a term that time has ended, and grants the lease to the first request
-    /// that waits.
+    /// Does what is due: ends a term that has expired, and grants the lease to the first waiting
+    /// request.
     fn serve(&mut self, context: &mut Context<'_>) {
         let now = self.now(context);
-        self.looked = context.now;
+        self.served_at = context.now;
         if self.has(Mutation::LateSweep) {
             match self.sweep_at {
                 Some(at) if context.now >= at => {
@@ -311,17 +317,17 @@ impl Store {
             }
         }
         let (wall, rules) = (self.wall(context), self.rules());
-        // Nobody has told it yet which connections are closed: it finds out when it polls their tasks.
+        // It learns that a connection was closed only when it polls its task.
         while let Some(due) = self.lease.poll(now, wall, &rules, |_| false) {
             self.persist(context);
             if let Due::Granted { to, epoch } = due {
-                self.tell_grant(context, epoch, to.reply_to.from);
+                self.report_grant(context, epoch, to.reply_to.from);
                 self.leave_answer(context, to.number, Answer::Held(epoch));
             }
         }
     }
 
-    /// Leaves an answer for the task of a waiting request, which reads it when it is polled.
+    /// Leaves an answer for the task of a waiting request, which reads it at its next poll.
     fn leave_answer(&mut self, context: &mut Context<'_>, number: RequestNumber, answer: Answer) {
         let soon = context.now + context.rng.between(Duration::ZERO, POLLED);
         if let Some(task) = self.tasks.get_mut(&number) {
@@ -330,7 +336,7 @@ impl Store {
         }
     }
 
-    /// The client has closed the connections of the requests for which `is_of` holds.
+    /// Marks the connections as closed for which `is_of` holds.
     fn close(&mut self, context: &mut Context<'_>, is_of: impl Fn(&Caller) -> bool) {
         for task in self.tasks.values_mut().filter(|it| is_of(&it.caller)) {
             let soon = context.now + context.rng.between(Duration::ZERO, POLLED);
@@ -339,7 +345,7 @@ impl Store {
         }
     }
 
-    /// Polls the tasks whose turn it is.
+    /// Polls the tasks that are due.
     fn poll_tasks(&mut self, context: &mut Context<'_>) {
         let due = self
             .tasks
@@ -356,7 +362,7 @@ impl Store {
                 Some(answer) => self.answer(context, task.caller, answer),
                 None if task.is_closed => {}
                 None => {
-                    // It has waited long enough, and is told who holds the lease.
+                    // Its wait is over: the answer names the holder.
                     let operation = Operation::Acquire(task.request, self.wall(context));
                     let result = self.apply(context, &operation, task.caller.from);
                     self.answer(context, task.caller, Answer::from(result));
@@ -366,7 +372,7 @@ impl Store {
         }
     }
 
-    /// The client went away before its task read that it was granted the lease.
+    /// Takes back a grant whose client has gone before its task has read the grant.
     fn give_back(&mut self, context: &mut Context<'_>, number: RequestNumber, task: &Task) {
         let now = self.now(context);
         let given_back = if self.has(Mutation::GiveBackUnchecked) {
@@ -382,8 +388,8 @@ impl Store {
     }
 }
 
-/// Who asks for what.
-struct Asked {
+/// A request and its candidate.
+struct Asking {
     holder: CandidateId,
     request: Request,
 }
@@ -400,7 +406,7 @@ impl Process for Store {
                         request,
                     },
                 ..
-            } => self.ask(context, from, id, Asked { holder, request }),
+            } => self.handle_request(context, from, id, Asking { holder, request }),
             ProcessInput::Message {
                 from,
                 payload: Payload::CloseConnection { id },
@@ -430,10 +436,10 @@ impl Process for Store {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let lapse = if self.has(Mutation::WallClockExpiry) {
-            // It is woken by the other clock.
-            Some(self.looked + GLANCE)
+            // The wall clock has no timer.
+            Some(self.served_at + GLANCE)
         } else {
-            self.lease.record().next_lapse(self.looked)
+            self.lease.record().next_lapse(self.served_at)
         };
         let lapse = lapse.filter(|_| self.lease.waiting() > 0 || self.has(Mutation::LateSweep));
         let polled = self.tasks.values().map(|task| task.polled_at).min();

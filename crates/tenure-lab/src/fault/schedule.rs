@@ -1,4 +1,4 @@
-//! Faults by chance.
+//! Random faults.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use tenure_core::lease::candidate::TaskEnd;
 use super::{Fault, Target};
 use crate::sim::{Latency, Link, Rng, World};
 
-/// The stream of random numbers that storms are made from.
-const STORM: u64 = 3;
+/// The stream of random numbers of the schedule.
+const SCHEDULE: u64 = 3;
 
-/// What a storm may bring.
+/// The kinds and limits of random faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultProfile {
-    /// How many machines there are that compete.
+    /// The number of hosts that compete.
     pub nodes: u32,
     /// Whether there is a store.
     pub store: bool,
-    /// For how long there are faults.
+    /// How long there are faults.
     pub trouble: Duration,
-    /// How long it is from one fault to the next on average.
+    /// The mean time from one fault to the next.
     pub pause: Duration,
-    /// How long a fault lasts at most.
+    /// The longest duration of a fault.
     pub lasts: Duration,
-    /// Whether networks part, messages are lost or come very late, and processes stand still: then
-    /// who is alive can't be told from who is dead. Without, nothing takes longer than `delay`.
+    /// Whether there are partitions, lost and very late messages, and frozen processes: then no
+    /// detector can tell a live member from a dead one. Otherwise no message takes longer than `delay`.
     pub severe: bool,
-    /// How long a message takes at most in a climate that is not rough.
+    /// The longest latency if faults are not severe.
     pub delay: Duration,
-    /// By how much clocks may differ in rate from true time, in millionths.
+    /// The largest deviation of a clock's rate, in millionths.
     pub drift: u64,
-    /// Whether tasks keep their runtime busy.
+    /// Whether tasks block their runtime.
     pub blocks: bool,
 }
 
@@ -52,7 +52,7 @@ enum FaultKind {
     ClockRate,
     BadLinks,
     Repeats,
-    // Only where it is rough.
+    // Severe faults.
     Freeze,
     Suspend,
     Part,
@@ -88,10 +88,10 @@ const SEVERE: &[FaultKind] = &[
 ];
 
 impl FaultSchedule {
-    /// The storm of this seed.
+    /// The schedule of this seed.
     #[must_use]
     pub fn new(profile: &FaultProfile, seed: u64) -> Self {
-        let mut rng = Rng::new(seed, STORM);
+        let mut rng = Rng::new(seed, SCHEDULE);
         let mut schedule = Self::default();
         let mut kinds: Vec<FaultKind> = MILD.to_vec();
         if profile.severe {
@@ -112,7 +112,7 @@ impl FaultSchedule {
         schedule
     }
 
-    /// Lets all of it come over a world that begins.
+    /// Injects all faults into a world at its beginning.
     pub fn inject_into(self, world: &mut World) {
         for (at, fault) in self.0 {
             world.inject_after(at, fault);
@@ -149,7 +149,7 @@ impl FaultSchedule {
                     },
                 );
             }
-            // A store that is told to stop is one that is killed.
+            // The store has no orderly shutdown of its own: a crash covers it.
             FaultKind::Leave | FaultKind::Resign | FaultKind::TaskEnds if who == Target::Store => {}
             FaultKind::Leave => self.push(at, Fault::Leave(who, Some(lasts))),
             FaultKind::Resign => self.push(at, Fault::Resign(who)),
@@ -163,7 +163,7 @@ impl FaultSchedule {
                 self.push(end, Fault::SlowDisk(who, Duration::ZERO));
             }
             FaultKind::CrashWhileWriting => {
-                // The leader goes first, so that there is something to write.
+                // The leader resigns first, so that there is something to write.
                 let takes = profile.lasts / 4;
                 let who = if profile.store { Target::Store } else { who };
                 let crash = |who, back: Duration| Fault::Crash {
@@ -180,7 +180,7 @@ impl FaultSchedule {
             FaultKind::WallClock => {
                 let days = rng.one_of(&[-86_400_000, -3_600_000, -7_000, 7_000, 3_600_000]);
                 self.push(at, Fault::WallClock(who, days));
-                // Set right again. Epochs count on a wall clock that is not wrong for good.
+                // Epochs rely on a wall clock that is not wrong for good.
                 self.push(end, Fault::WallClock(who, -days));
             }
             FaultKind::ClockRate => {
@@ -217,8 +217,7 @@ impl FaultSchedule {
                 self.push(at, Fault::CutOneWay(who, anybody(rng)));
                 self.push(end, Fault::Heal);
             }
-            // It lets the lease run out: whoever breaks it earlier than that takes it from a leader that
-            // can't know yet.
+            // The period lets the lease expire: with a shorter one the leader could not know yet.
             FaultKind::Break => self.push(at, Fault::Break(profile.lasts)),
         }
     }

@@ -1,4 +1,4 @@
-//! When the faults have been over for a while, all see the same one lead, and it does.
+//! Some time after the faults all see the same leader, and it leads.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
         _ => {
             let see = opinions.iter().map(|(node, sees)| match sees {
                 Some(sees) => format!("{node} sees {sees}"),
-                None => format!("{node} sees nobody"),
+                None => format!("{node} sees no leader"),
             });
             let see: Vec<String> = see.collect();
             Err((end, format!("{leaders:?} lead, and {}", see.join(", "))))

@@ -1,4 +1,4 @@
-//! Every term has a number greater than those of all terms before it.
+//! Every term has a greater epoch than all terms before it.
 
 use super::Promises;
 use crate::sim::{EventKind, HistoryEvent, Time};

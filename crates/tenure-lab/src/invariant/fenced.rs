@@ -1,5 +1,4 @@
-//! A receiver that checks epochs takes nothing of a leader that has been replaced, once it has taken
-//! something of the new one.
+//! A receiver that checks epochs accepts no write of an earlier leader after one of a later leader.
 
 use super::Promises;
 use crate::sim::{EventKind, HistoryEvent, Time};

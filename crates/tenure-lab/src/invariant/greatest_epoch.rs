@@ -10,16 +10,17 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
     {
         return Ok(());
     }
-    let tasks = history.iter().filter_map(|event| match event.kind {
-        EventKind::TaskStarted(Some(epoch)) => Some((event.at, event.node, epoch)),
+    let leader = history.iter().rev().find_map(|event| match event.kind {
+        EventKind::Claims(Some(epoch), _) => Some((event.at, event.node, epoch)),
         _ => None,
     });
-    let Some((at, node, last)) = tasks.clone().last() else {
-        return Ok(());
-    };
-    match tasks.map(|(.., epoch)| epoch).max() {
-        Some(greatest) if greatest > last => {
-            let what = format!("{node} leads at the end by epoch {last} after epoch {greatest}");
+    let greatest = history.iter().filter_map(|event| match event.kind {
+        EventKind::TaskStarted(epoch) => epoch,
+        _ => None,
+    });
+    match (leader, greatest.max()) {
+        (Some((at, node, epoch)), Some(greatest)) if epoch < greatest => {
+            let what = format!("{node} leads at the end by epoch {epoch} after epoch {greatest}");
             Err((at, what))
         }
         _ => Ok(()),
@@ -28,20 +29,21 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{PROMISES, epoch, history};
+    use super::super::made_up::{PROMISES, claims, epoch, history};
     use super::*;
 
     #[test]
     fn a_last_leader_with_a_smaller_epoch_is_found() {
-        let terms = |numbers: &[u64]| {
-            let tasks = numbers.iter();
-            let tasks = tasks.map(|&it| (1, 1, EventKind::TaskStarted(Some(epoch(it)))));
+        let ends_with = |number| {
+            let started = |at, number| (at, 1, EventKind::TaskStarted(Some(epoch(number))));
+            let last = (5, 2, claims(number, 90));
+            let end = (9, 0, EventKind::FaultsOver);
             check(
-                &history(tasks.chain([(9, 0, EventKind::FaultsOver)])),
+                &history([started(1, 3), started(2, 9), last, end]),
                 &PROMISES,
             )
         };
-        assert_eq!(terms(&[3, 9, 4, 12]), Ok(()));
-        assert!(terms(&[3, 9, 4]).is_err());
+        assert_eq!(ends_with(9), Ok(()));
+        assert!(ends_with(3).is_err());
     }
 }

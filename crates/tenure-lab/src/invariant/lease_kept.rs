@@ -1,12 +1,12 @@
-//! A lease that was granted or renewed is nobody else's until its duration has passed in true time, but
-//! for what the clocks may be off, or it was given up or broken.
+//! After a grant or renewal the lease goes to no other candidate until its duration has passed in true
+//! time, less the deviation of clocks, or until it was released or broken.
 
 use std::collections::BTreeSet;
 
 use super::Promises;
 use crate::sim::{EventKind, HistoryEvent, Time};
 
-/// How much shorter than its duration a lease may be, in parts of it: clocks that gain.
+/// A lease may be shorter than its duration by one part in this: clocks may be fast.
 const CLOCKS: u32 = 50;
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {

@@ -1,5 +1,5 @@
-//! What must be so in every history, one file each. Each has a made-up history that breaks it as a
-//! test, so that the check is known to bite.
+//! The invariants of every history, one file each. Each has a test with a made-up history that violates
+//! it, so that the check is known to work.
 
 mod agreement;
 mod epochs_grow;
@@ -19,29 +19,29 @@ use std::time::Duration;
 
 use crate::sim::{HistoryEvent, Time};
 
-/// What a contestant promises in a climate.
+/// What a contestant guarantees under certain faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// One leader and one task at a time.
     pub one_leader: bool,
-    /// Terms whose numbers grow.
+    /// Terms whose epochs increase.
     pub epochs: bool,
-    /// One leader in the eyes of all who see one.
+    /// All that see a leader see the same one.
     pub one_opinion: bool,
-    /// Who leads when the first fault happens goes on leading through all of them.
+    /// The leader at the first fault leads until faults are over.
     pub steady: bool,
-    /// How long after the last fault somebody leads, and all know it.
+    /// How long after the last fault there is a leader that all know.
     pub settles_within: Duration,
 }
 
-/// Something that was promised and is not so.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which invariant.
+    /// The invariant.
     pub invariant: &'static str,
     /// When.
     pub at: Time,
-    /// What is wrong.
+    /// The details.
     pub what: String,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Something that must be so.
+/// An invariant.
 #[derive(Clone, Copy, Debug)]
 pub struct Invariant {
     /// Its name.
@@ -60,18 +60,18 @@ pub struct Invariant {
     check: Check,
 }
 
-/// Who promises it.
+/// The contestants that guarantee it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
-    /// Everybody.
+    /// All.
     Nothing,
-    /// Who promises one leader at a time.
+    /// Those with one leader at a time.
     OneLeader,
-    /// Who numbers terms.
+    /// Those with epochs.
     Epochs,
-    /// Who lets nobody see a leader who is none any more.
+    /// Those that see no leader that has ended its term.
     OneOpinion,
-    /// Whoever is not harmed.
+    /// Those whose leader is not affected by faults.
     Steadiness,
 }
 
@@ -95,12 +95,12 @@ pub const ALL: &[Invariant] = &[
         check: valid_term::check,
     },
     Invariant {
-        name: "all who see a leader see the same one",
+        name: "all that see a leader see the same one",
         needs: Needs::OneOpinion,
         check: one_opinion::check,
     },
     Invariant {
-        name: "a leader that is not harmed goes on leading",
+        name: "a leader without a fault goes on leading",
         needs: Needs::Steadiness,
         check: steady::check,
     },
@@ -125,7 +125,7 @@ pub const ALL: &[Invariant] = &[
         check: fenced::check,
     },
     Invariant {
-        name: "somebody leads when the faults are over",
+        name: "there is a leader when the faults are over",
         needs: Needs::Nothing,
         check: progress::check,
     },
@@ -141,7 +141,7 @@ pub const ALL: &[Invariant] = &[
     },
 ];
 
-/// The first thing that is not as promised, if there is one.
+/// Checks all invariants that these guarantees imply and returns the first violation.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! At any instant at most one process holds itself to lead.
+//! At any instant at most one process leads in its own opinion.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! At any instant all who see a leader see the same one. It is the papers' condition of safety: who elects
-//! a leader has first seen to it that nobody follows another one.
+//! At any instant all that see a leader see the same one. This is the safety condition of the papers: an
+//! election ends only when no member follows another leader.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
                     .find(|&(&other, &before)| other != event.node && before != leader)
                 {
                     let what = format!(
-                        "{} sees {leader} lead, and {other} sees {before}",
+                        "{} sees leader {leader}, and {other} sees {before}",
                         event.node
                     );
                     return Err((event.at, what));
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_still_follows_another_one_is_found() {
+    fn a_follower_of_an_earlier_leader_is_found() {
         let sees = |leader| EventKind::SeesLeader(Some(NodeId(leader)));
         let apart = history([(1, 1, sees(1)), (2, 3, sees(1)), (9, 2, sees(2))]);
         assert!(check(&apart, &PROMISES).is_err());

@@ -1,5 +1,5 @@
-//! At any instant at most one task acts. A task whose process stood still during its term is outside of
-//! this: what it does before it is stopped is for the receivers' check of epochs.
+//! At any instant at most one task runs. A task whose process was frozen during its term does not count:
+//! receivers refuse its writes by their epochs.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::Promises;
 use crate::sim::{EventKind, HistoryEvent, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
-    // Who acts, and whether it stood still meanwhile.
+    // The running tasks, and whether their processes were frozen.
     let mut acting: BTreeMap<NodeId, bool> = BTreeMap::new();
     for event in history {
         match event.kind {
             EventKind::TaskStarted(_) => {
                 let awake = acting.iter().find(|(_, stood_still)| !**stood_still);
                 if let Some((other, _)) = awake {
-                    let what = format!("the task of {} begins beside that of {other}", event.node);
+                    let what = format!("the task of {} starts beside that of {other}", event.node);
                     return Err((event.at, what));
                 }
                 acting.insert(event.node, false);

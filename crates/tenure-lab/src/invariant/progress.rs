@@ -1,4 +1,4 @@
-//! When the faults are over somebody leads before long, and goes on leading.
+//! Soon after the faults there is a leader, and it goes on leading.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(),
         .iter()
         .find(|event| event.kind == EventKind::MessageFlood)
     {
-        return Err((flood.at, "messages that make nothing but messages".into()));
+        return Err((flood.at, "messages that only cause more messages".into()));
     }
     let Some(calm) = history
         .iter()
@@ -27,7 +27,7 @@ pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(),
             // Until now, who led?
             let until = claims.values().max().copied().unwrap_or_default();
             if until < settled {
-                let what = "nobody leads, long after the last fault".into();
+                let what = "no leader, long after the last fault".into();
                 return Err((settled, what));
             }
             if until < event.at {

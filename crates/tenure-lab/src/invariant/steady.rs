@@ -1,4 +1,4 @@
-//! While only others come and go, who leads goes on leading.
+//! While only other members crash and start, the leader goes on leading.
 
 use super::Promises;
 use crate::sim::{EventKind, HistoryEvent, Time};
@@ -9,10 +9,7 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
         .skip_while(|event| !matches!(event.kind, EventKind::Fault(_)));
     for event in faults.take_while(|event| event.kind != EventKind::FaultsOver) {
         if matches!(event.kind, EventKind::Yields | EventKind::TermEnded(_)) {
-            let what = format!(
-                "{} leads no more, and nothing was wrong with it",
-                event.node
-            );
+            let what = format!("{} no longer leads, and had no fault", event.node);
             return Err((event.at, what));
         }
     }

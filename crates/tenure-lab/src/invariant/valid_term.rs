@@ -19,13 +19,12 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
             ));
         }
         match event.kind {
-            EventKind::TaskStarted(_) => {
+            EventKind::TaskStarted(_)
                 if claims
                     .get(&event.node)
-                    .is_none_or(|until| *until <= event.at)
-                {
-                    started.insert(event.node, event.at);
-                }
+                    .is_none_or(|until| *until <= event.at) =>
+            {
+                started.insert(event.node, event.at);
             }
             EventKind::Claims(_, until) => {
                 claims.insert(event.node, until);

@@ -18,45 +18,45 @@ pub const NODES: u32 = 5;
 /// The stream of random numbers that moves a scenario's faults.
 const PHASE: u64 = 4;
 
-/// Faults happen up to so much later, another time in each run: leaders are renewed, and looked at, at
-/// intervals, and it matters where in one of them a fault falls.
+/// Faults are delayed by a random time up to this: renewals and heartbeats have intervals, and the
+/// phase of a fault within them matters.
 const LATER: Duration = Duration::from_secs(10);
 
-/// When nothing has gone wrong yet and all have settled: what is sent then is the cost at rest.
+/// The time before the first fault when all have settled. Its messages are the cost at rest.
 pub const REST: Range<Duration> = Duration::from_secs(30)..SETTLED;
 
-/// What is kept of one run.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// What happened.
+    /// The figures.
     pub figures: Figures,
-    /// What was sent in all.
+    /// All messages.
     pub traffic: Traffic,
-    /// What was sent in each election.
+    /// The messages of each election.
     pub elections: Vec<TrafficSum>,
-    /// What was sent at rest.
+    /// The messages at rest.
     pub rest: TrafficSum,
-    /// Whether it was ended because of too many messages.
+    /// Whether it ended because of too many messages.
     pub floods: bool,
 }
 
-/// Twenty times as many as any run has that does not do nothing but make more messages. The textbook's
-/// algorithm does so now and then: each lost answer is another election.
+/// Twenty times as many as a normal run has. With the textbook's algorithm messages sometimes only cause
+/// more messages, since each lost answer starts another election.
 const MOST_MESSAGES: u64 = 200_000;
 
-/// What is compared.
+/// A comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Who.
+    /// The contestants.
     pub contestants: Vec<Contestant>,
-    /// In what.
+    /// The scenarios.
     pub scenarios: Vec<Scenario>,
-    /// Each with these seeds.
+    /// The seeds of each pair.
     pub seeds: Range<u64>,
 }
 
 impl Comparison {
-    /// How many runs that are.
+    /// The number of runs.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.pairs().len() as u64 * (self.seeds.end - self.seeds.start)
@@ -72,7 +72,8 @@ impl Comparison {
     }
 }
 
-/// Runs it all, on all processors; `done` is told after each run. The rows come scenario by scenario.
+/// Runs a comparison on all processors and calls `done` after each run. The result is ordered by
+/// scenario.
 pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measurement> {
     map_parallel(&comparison.pairs(), |&(contestant, scenario)| {
         let one = |seed| {
@@ -86,7 +87,7 @@ pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measureme
     })
 }
 
-/// Does that for each, on all processors. What comes of it is in the order of `of`.
+/// Maps the elements on all processors, and keeps their order.
 pub(crate) fn map_parallel<T: Sync, R: Send>(of: &[T], that: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
@@ -125,7 +126,7 @@ impl RunResult {
     }
 }
 
-/// One run, from beginning to end.
+/// One complete run.
 pub(crate) fn run_scenario(
     contestant: &Contestant,
     scenario: &Scenario,
@@ -138,7 +139,7 @@ pub(crate) fn run_scenario(
     world
 }
 
-/// A run that is about to begin, with its faults to come. It ends early after so many messages.
+/// A world at its beginning, with the faults of the scenario. It ends early after `most_messages`.
 pub(crate) fn new_world(
     contestant: &Contestant,
     scenario: &Scenario,
@@ -154,8 +155,8 @@ pub(crate) fn new_world(
         ..WorldConfig::default()
     };
     let mut world = World::new(Box::new(cluster), config, seed);
-    // Those that are up before the others would have an election of their own; the published algorithm
-    // does not even survive that.
+    // All start at once: early ones would have an election of their own, which the published algorithm
+    // does not survive.
     for node in world.machines() {
         world.start_after(node, Duration::ZERO);
     }
@@ -172,9 +173,9 @@ mod tests {
 
     use super::*;
 
-    /// Followers watch their leader: as many heartbeats as the interval says, and the leader's rounds.
+    /// Followers watch their leader: the interval says how many heartbeats there are.
     #[test]
-    fn a_detector_is_simulated_as_it_is_set() {
+    fn the_simulation_uses_the_settings_of_the_detector() {
         let at_rest = |interval| {
             let contestant = Contestant::of_name("bully").expect("a contestant");
             let contestant = Contestant {

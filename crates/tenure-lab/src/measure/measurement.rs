@@ -1,4 +1,4 @@
-//! What many runs of one contestant in one scenario come to.
+//! The measurement of one contestant in one scenario.
 
 use std::time::Duration;
 
@@ -8,70 +8,69 @@ use super::REST;
 use super::compare::RunResult;
 use crate::sim::TrafficSum;
 
-/// Half of all values are at most the median, 99 of 100 at most the 99th percentile. In seconds.
+/// A distribution, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// The median.
     pub median: f64,
     /// The 99th percentile.
     pub p99: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// One line of the comparison.
+/// The measurement of many runs of one contestant in one scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measurement {
-    /// Who.
+    /// The contestant.
     pub contestant: String,
-    /// In which scenario.
+    /// The scenario.
     pub scenario: String,
-    /// How many runs.
+    /// The number of runs.
     pub seeds: u64,
-    /// From the start until somebody led, in the runs in which somebody did.
+    /// The time until the first leader, in the runs that had one.
     pub first_leader: Spread,
-    /// In how many runs nobody ever led.
+    /// The number of runs without any leader.
     pub never_led: u64,
     /// The longest time without a leader in each run, after the first one.
     pub without_leader: Spread,
     /// The same of each run, in the order of the seeds. In seconds.
     #[serde(skip)]
     pub gaps: Vec<f64>,
-    /// How long two acted at once in each run.
+    /// How long two tasks ran at once in each run.
     pub overlap: Spread,
-    /// In how many runs two acted at once.
+    /// The number of runs in which two tasks ran at once.
     pub runs_with_overlap: u64,
     /// Terms in each run, on average.
     pub terms: f64,
-    /// How often leadership changed in each run, on average: terms after the first one.
+    /// Changes of leadership in each run, on average: terms after the first one.
     pub flaps: f64,
-    /// Writes that the receiver took, on average, and refused, in all runs.
+    /// Writes that the receiver accepted in each run, on average.
     pub writes_taken: f64,
-    /// See above.
+    /// Writes that the receiver refused, in all runs.
     pub writes_refused: u64,
-    /// Messages about who leads, in each minute.
+    /// Election messages per minute.
     pub election_messages_per_minute: f64,
-    /// Messages about who is alive, in each minute.
+    /// Messages of failure detectors per minute.
     pub detection_messages_per_minute: f64,
-    /// Bytes of their bodies, in each minute.
+    /// Bytes of message bodies per minute.
     pub bytes_per_minute: f64,
-    /// Messages about who leads while nobody does, until somebody does, on average of all elections.
+    /// Election messages from the loss of a leader to the next one, on average of all elections.
     pub messages_per_election: f64,
     /// The bytes of their bodies.
     pub bytes_per_election: f64,
-    /// All messages in a minute at rest: before anything goes wrong.
+    /// All messages per minute at rest, before the first fault.
     pub messages_at_rest: f64,
     /// The bytes of their bodies.
     pub bytes_at_rest: f64,
-    /// How many runs were ended because their messages did nothing but make more of them.
+    /// The number of runs that ended because of too many messages.
     pub floods: u64,
-    /// In how many runs nobody led at the end.
+    /// The number of runs without a leader at the end.
     pub without_leader_at_end: u64,
-    /// Whether real processes ran, and not simulated ones. Then messages are requests and answers, all are
-    /// counted as being about who leads, and bytes are with the heads of what they are wrapped in.
+    /// Whether the processes were real ones. Then messages are requests and responses, all count as
+    /// election messages, and bytes include headers.
     pub live: bool,
-    /// Live: how much of one processor all processes together take while nothing goes wrong, in per
-    /// cent.
+    /// Live: the processor time of all processes at rest, in percent of one processor.
     pub cpu_at_rest: Option<f64>,
 }
 
@@ -95,7 +94,7 @@ impl Spread {
 }
 
 impl Measurement {
-    /// Of these runs, which took so many minutes each.
+    /// The measurement of these runs, each of which took `minutes`.
     #[must_use]
     pub fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[RunResult]) -> Self {
         let count = runs.len().max(1) as f64;
@@ -146,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_values_that_were_measured() {
+    fn percentiles_are_measured_values() {
         let spread = Spread::of((1..=100).rev().map(Duration::from_secs));
         assert_eq!((spread.median, spread.p99, spread.max), (50.0, 99.0, 100.0));
         let one = Spread::of(std::iter::once(Duration::from_secs(3)));

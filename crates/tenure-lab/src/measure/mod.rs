@@ -1,4 +1,4 @@
-//! What is measured of a run, and of many.
+//! The measurements of one run, and of many.
 
 mod compare;
 mod measurement;

@@ -1,4 +1,4 @@
-//! What one history says.
+//! Reads the figures of a run from its history.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use tenure_core::NodeId;
 
 use crate::sim::{EventKind, HistoryEvent, Time};
 
-/// What one run comes to.
+/// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// From the beginning until somebody led.
+    /// From the beginning until the first leader.
     pub first_leader: Option<Duration>,
     /// The longest time without a leader after that. A leader that stands still is none.
     pub longest_without: Duration,
     /// All time without a leader after the first one.
     pub without: Duration,
-    /// How long two or more tasks acted at once.
+    /// How long two or more tasks ran at once.
     pub overlap: Duration,
     /// How many terms there were.
     pub terms: u64,
-    /// How many writes the receiver took, and how many it refused because their epoch was stale.
+    /// The writes that the receiver accepted, and those that it refused for a stale epoch.
     pub writes: (u64, u64),
-    /// When nobody led, the beginning too, where somebody led after it: the elections.
+    /// The elections: the times without a leader that ended with one, the beginning included.
     pub elections: Vec<(Time, Time)>,
-    /// Whether somebody led at the end.
+    /// Whether there was a leader at the end.
     pub led_at_end: bool,
 }
 
@@ -41,11 +41,11 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
     let mut figures = Figures::default();
     let mut machines: BTreeMap<NodeId, Machine> = BTreeMap::new();
     let mut before = Time::default();
-    // Since when nobody leads.
+    // The beginning of the time without a leader.
     let mut without_since = None;
     for event in history {
         let awake = || machines.values().filter(|machine| !machine.still);
-        // From `before` until now nothing changed but that claims ran out.
+        // Since `before` claims may have expired, and nothing else has changed.
         let led_until = awake().filter_map(|it| it.claims_until).max();
         let led_until = led_until.unwrap_or_default().clamp(before, event.at);
         if led_until > before

@@ -1,4 +1,4 @@
-//! One election under the papers' assumptions.
+//! One election under the assumptions of the papers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,66 +13,66 @@ use crate::sim::{
     ProcessInput, Sending, Time, World, WorldConfig,
 };
 
-/// Which algorithm.
+/// An algorithm of the papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaperAlgorithm {
-    /// The textbook's Bully.
+    /// The textbook's Bully algorithm.
     Textbook,
-    /// Garcia-Molina's.
+    /// Garcia-Molina's algorithm.
     Classic,
     /// Bully_FD as it was published.
     Published,
-    /// That of Chang and Roberts.
+    /// The algorithm of Chang and Roberts.
     Ring,
 }
 
-/// What there is when the election begins. Members are numbered from 1, the best one first; member 1
-/// was the leader.
+/// The situation at the beginning of an election. Members are numbered from 1, the best one first;
+/// member 1 was the leader.
 #[derive(Clone, Debug)]
 pub struct ElectionSetup {
-    /// Which algorithm.
+    /// The algorithm.
     pub algorithm: PaperAlgorithm,
-    /// n: how many members.
+    /// n: the number of members.
     pub members: u32,
-    /// Those that are down, the f.
+    /// The f members that are down.
     pub down: BTreeSet<u32>,
-    /// Those of them that are on every member's down list already.
+    /// Those of them that are on the down list of every member.
     pub listed: BTreeSet<u32>,
-    /// Those that find the leader gone, all at once.
+    /// The members that find the leader down, at the same time.
     pub starters: BTreeSet<u32>,
     /// How members send, and how long each message keeps the sender busy.
     pub sending: Sending,
-    /// How long a message takes beside that.
+    /// The latency of a message.
     pub latency: Duration,
-    /// T_o: how long an answer is waited for.
+    /// T_o: how long to wait for an answer.
     pub timeout: Duration,
 }
 
-/// What came of it.
+/// The result of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionOutcome {
-    /// From the beginning until the last member knew the leader; `None` if it never came to that.
+    /// From the beginning until the last member knew the leader; `None` if the members never agreed.
     pub response: Option<Duration>,
     /// Messages of the election itself.
     pub election: u64,
     /// Messages of the failure detector.
     pub detection: u64,
-    /// How many named themselves.
+    /// The number of members that announced themselves as leader.
     pub named: u32,
 }
 
-/// When members learn who of those that are down is listed, and when the election begins.
+/// When members learn which members are listed, and when the election begins.
 const LISTS: Duration = Duration::from_secs(100);
 const BEGINS: Duration = Duration::from_secs(1_000);
 
-/// When all that can come of it has come.
+/// When every election is over.
 const ENDS: Duration = Duration::from_secs(2_000);
 
-/// Longer than any of that. It is also the longest that a detector takes.
+/// Longer than all of that. It is also the longest duration that a detector accepts.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl ElectionSetup {
-    /// Runs it.
+    /// Runs the election.
     #[must_use]
     pub fn run(&self) -> ElectionOutcome {
         let config = WorldConfig {
@@ -187,7 +187,7 @@ impl ProcessFactory for ElectionSetup {
     }
 }
 
-/// A member that is told when to do what, the last one first.
+/// A member that executes commands at their times, the last one first.
 #[derive(Debug)]
 struct ScriptedMember {
     member: Box<dyn BaselineMember>,

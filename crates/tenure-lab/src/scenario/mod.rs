@@ -1,4 +1,4 @@
-//! What is compared in: named courses of events.
+//! The scenarios of the comparison.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use tenure_core::NodeId;
 use crate::fault::{Fault, Target};
 use crate::sim::{Latency, Link};
 
-/// A course of events. It begins with machines that all start at once; what happens then happens a
-/// minute later, and the run ends two minutes after that.
+/// A scenario. All hosts start at once, the faults begin a minute later, and the run ends two minutes
+/// after that.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name on the command line and in tables.
     pub name: &'static str,
-    /// What happens, in a few words.
+    /// The faults, in a few words.
     pub about: &'static str,
-    /// Whether it makes sense only with a store.
+    /// Whether it needs a store.
     pub store: bool,
     script: fn() -> Vec<(u64, Fault)>,
 }
 
-/// When the first fault happens, at the earliest.
+/// The earliest time of the first fault.
 pub const SETTLED: Duration = Duration::from_secs(60);
 
-/// How long a run is.
+/// The duration of a run.
 pub const LASTS: Duration = Duration::from_secs(180);
 
 impl Scenario {
-    /// What happens, counted in time from [`SETTLED`].
+    /// The faults, with their times after [`SETTLED`].
     #[must_use]
     pub fn faults(&self) -> Vec<(Duration, Fault)> {
         let script = (self.script)().into_iter();
@@ -49,11 +49,11 @@ impl Scenario {
     }
 }
 
-/// There is no such scenario. The caller named it.
+/// There is no such scenario. The name is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scenario {name:?}; did you mean {nearest:?}?")]
 pub struct UnknownScenario {
-    /// What was named.
+    /// The wrong name.
     pub name: String,
     /// The nearest name that there is.
     pub nearest: String,
@@ -125,7 +125,7 @@ pub const ALL: &[Scenario] = &[
     ),
     rest(
         "kill-two",
-        "the leader is killed, and the best of the others",
+        "the leader and the best other member are killed",
         || {
             vec![
                 (0, crash(Target::BestOther, None)),
@@ -138,12 +138,10 @@ pub const ALL: &[Scenario] = &[
         "the leader is killed and is back a second later",
         || vec![(0, crash(Target::Leader, Some(secs(1))))],
     ),
-    rest(
-        "stop-leader",
-        "the leader is stopped in an orderly way",
-        || vec![(0, Fault::Leave(Target::Leader, None))],
-    ),
-    rest("freeze-leader", "the leader stands still for 30 s", || {
+    rest("stop-leader", "the leader is shut down in order", || {
+        vec![(0, Fault::Leave(Target::Leader, None))]
+    }),
+    rest("freeze-leader", "the leader is frozen for 30 s", || {
         vec![(0, Fault::Freeze(Target::Leader, secs(30)))]
     }),
     rest(
@@ -166,12 +164,12 @@ pub const ALL: &[Scenario] = &[
     ),
     rest(
         "part-minority",
-        "the best two are cut off from the others for 40 s",
+        "the best two are partitioned from the others for 40 s",
         || vec![(0, Fault::Part(vec![node(1), node(2)])), (40, Fault::Heal)],
     ),
     rest(
         "one-way",
-        "nothing gets from the leader to the next best for 40 s",
+        "the link from the leader to the next best is cut for 40 s",
         || {
             vec![
                 (0, Fault::CutOneWay(Target::Leader, Target::BestOther)),
@@ -235,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_scenario_is_told_the_nearest_one() {
+    fn the_error_for_an_unknown_scenario_names_the_nearest_one() {
         for (wrong, nearest) in [
             ("kil-leader", "kill-leader"),
             ("kill", "kill-two"),

@@ -103,7 +103,7 @@ impl Host {
         Self {
             node,
             clock,
-            rng: rng,
+            rng,
             process: None,
             incarnation: 0,
             machine_up: true,

@@ -22,7 +22,7 @@ pub(super) fn contestants(files: &[PathBuf]) -> anyhow::Result<Vec<(Contestant, 
 
 fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
     let (name, term) = (file.display().to_string(), *config.timings());
-    let (bully, joint) = match config.strategy() {
+    let (bully, is_joint) = match config.strategy() {
         Strategy::Lease => {
             let lease = Contestant::new(Algorithm::Lease);
             return Ok(Contestant {
@@ -48,7 +48,7 @@ fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
     let (rules, detection) = (plan.settings, plan.detection);
     let detector = DetectorKind::Of(detection.by());
     let quorum = rules.guarantee() == GroupGuarantee::Quorum;
-    let algorithm = if joint {
+    let algorithm = if is_joint {
         Algorithm::Joint { detector, quorum }
     } else {
         Algorithm::Bully { detector, quorum }
