@@ -42,6 +42,8 @@ pub(super) fn say(line: &[u8]) {
         talk.dropped += 1;
         return;
     }
+    // The writer looks again before it sleeps, and the first line has woken it for those behind it.
+    let sleeps = talk.waiting.is_empty() && !talk.is_writing;
     talk.waiting.extend_from_slice(line);
     // With the first line, because most commands say nothing.
     if !talk.has_writer {
@@ -49,7 +51,9 @@ pub(super) fn say(line: &[u8]) {
         talk.has_writer = thread.spawn(write).is_ok();
     }
     drop(talk);
-    CHANGED.notify_all();
+    if sleeps {
+        CHANGED.notify_all();
+    }
 }
 
 /// Waits until all that was said is written, but no longer than this.
