@@ -41,6 +41,8 @@ pub(super) fn write_line(line: &[u8]) {
         buffer.dropped += 1;
         return;
     }
+    // The thread checks the buffer before it sleeps, and the first line of the buffer wakes it.
+    let is_asleep = buffer.lines.is_empty() && !buffer.is_writing;
     buffer.lines.extend_from_slice(line);
     // The thread starts with the first line, because most commands print none.
     if !buffer.has_writer {
@@ -48,7 +50,9 @@ pub(super) fn write_line(line: &[u8]) {
         buffer.has_writer = thread.spawn(write_buffers).is_ok();
     }
     drop(buffer);
-    CHANGED.notify_all();
+    if is_asleep {
+        CHANGED.notify_all();
+    }
 }
 
 /// Waits until all lines are written, for at most this time.

@@ -58,7 +58,7 @@ struct State {
     /// The batch that the commit thread has, until it is durable or undone.
     taken: Option<QueuedBatch>,
     group: GroupCommit,
-    /// How many change sets the commit thread waits for.
+    /// How many change sets the commit thread waits for. It is not woken for fewer, nor while it commits.
     awaited: usize,
     closing: bool,
 }
@@ -108,7 +108,7 @@ impl CommitQueue {
                 queued: VecDeque::new(),
                 taken: None,
                 group: GroupCommit::default(),
-                awaited: 1,
+                awaited: usize::MAX,
                 closing: false,
             }),
             wake: Condvar::new(),
@@ -117,10 +117,11 @@ impl CommitQueue {
         }
     }
 
-    /// Gives the changes their revisions and queues them. Returns the last revision.
+    /// Gives the changes their revisions and queues them. Returns the last revision, and what an answer must
+    /// wait for.
     ///
     /// The caller holds the lease's shard, so no request sees the changes before they have revisions.
-    pub(crate) fn append(&self, mut set: ChangeSet) -> u64 {
+    pub(crate) fn append(&self, mut set: ChangeSet) -> (u64, Option<Ticket>) {
         let mut state = self.lock();
         for change in &mut set.changes {
             state.last += 1;
@@ -129,21 +130,25 @@ impl CommitQueue {
         let last = state.last;
         match self.durability {
             Durability::OnDisk => {
-                let queued = state.push(set);
-                let wakes = queued >= state.awaited;
+                let ticket = state.push(set);
+                let wakes = state.len() >= state.awaited;
+                if wakes {
+                    state.awaited = usize::MAX;
+                }
                 drop(state);
                 if wakes {
                     self.wake.notify_one();
                 }
+                (last, Some(ticket))
             }
             Durability::InMemory => {
                 self.durable.store(last, Ordering::Release);
                 // Under the lock, so that calls come in the order of revisions.
                 self.subscriber.committed(set.changes);
                 drop(state);
+                (last, None)
             }
         }
-        last
     }
 
     /// All revisions up to this one are durable.
@@ -218,6 +223,7 @@ impl CommitQueue {
             if is_enough && let Some(batch) = state.queued.pop_front() {
                 let sets = Arc::clone(&batch.sets);
                 state.taken = Some(batch);
+                state.awaited = usize::MAX;
                 return Work::Commit(sets);
             }
             if state.closing {
@@ -227,7 +233,10 @@ impl CommitQueue {
                 (false, _) => Some(left),
                 (true, Some(at_most)) => match (began + at_most).checked_duration_since(now) {
                     Some(left) => Some(left),
-                    None => return Work::Idle,
+                    None => {
+                        state.awaited = usize::MAX;
+                        return Work::Idle;
+                    }
                 },
                 (true, None) => None,
             };
@@ -330,27 +339,29 @@ impl State {
         self.queued.iter().map(|batch| batch.sets.len()).sum()
     }
 
-    /// Queues a change set. Returns how many the last batch has.
-    fn push(&mut self, set: ChangeSet) -> usize {
-        let is_full = |batch: &QueuedBatch| batch.bytes >= BATCH_BYTES;
-        if self.queued.back().is_none_or(is_full) {
-            self.queued.push_back(QueuedBatch::default());
-        }
-        match self.queued.back_mut() {
-            Some(batch) => batch.push(set),
-            None => 0,
-        }
+    /// Queues a change set.
+    fn push(&mut self, set: ChangeSet) -> Ticket {
+        let mut batch = match self.queued.pop_back() {
+            Some(batch) if batch.bytes < BATCH_BYTES => batch,
+            full => {
+                self.queued.extend(full);
+                QueuedBatch::default()
+            }
+        };
+        batch.push(set);
+        let ticket = Ticket(batch.outcome.subscribe());
+        self.queued.push_back(batch);
+        ticket
     }
 }
 
 impl QueuedBatch {
-    fn push(&mut self, set: ChangeSet) -> usize {
+    fn push(&mut self, set: ChangeSet) {
         self.bytes += set.size();
         // No other handle exists before the batch is taken.
         if let Some(sets) = Arc::get_mut(&mut self.sets) {
             sets.push(set);
         }
-        self.sets.len()
     }
 
     fn last_revision(&self) -> u64 {

@@ -48,11 +48,11 @@ fn take(queue: &CommitQueue) -> Arc<Vec<ChangeSet>> {
 async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
     let queue = queue(10, Durability::OnDisk);
     assert!(queue.ticket(10).is_none());
-    assert_eq!(queue.append(set()), 11);
+    assert_eq!(queue.append(set()).0, 11);
     let ticket = queue.ticket(11).unwrap();
     let batch = take(&queue);
     // Others are queued while the commit thread has that one.
-    assert_eq!(queue.append(set()), 12);
+    assert_eq!(queue.append(set()).0, 12);
     let (again, behind) = (queue.ticket(11).unwrap(), queue.ticket(12).unwrap());
     assert!(
         [&ticket, &again, &behind]
@@ -74,19 +74,19 @@ async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
 #[tokio::test]
 async fn a_change_that_was_undone_stays_undone_whatever_becomes_durable_later() {
     let queue = queue(0, Durability::OnDisk);
-    let first = queue.append(set());
+    let first = queue.append(set()).0;
     let kept = queue.ticket(first);
     queue.publish(take(&queue), Duration::ZERO);
-    let second = queue.append(set());
+    let second = queue.append(set()).0;
     let lost = queue.ticket(second);
     let batch = take(&queue);
-    let third = queue.append(set());
+    let third = queue.append(set()).0;
     let behind = queue.ticket(third);
     let (sets, resolve) = queue.fail(batch, CommitFailure::DiskFull);
     resolve();
     let revisions: Vec<_> = sets.iter().map(ChangeSet::last_revision).collect();
     assert_eq!(revisions, [second, third]);
-    let fourth = queue.append(set());
+    let fourth = queue.append(set()).0;
     let later = queue.ticket(fourth).unwrap();
     assert!(later.is_pending());
     queue.publish(take(&queue), Duration::ZERO);
@@ -111,9 +111,9 @@ fn a_callback_is_called_when_its_revision_is_durable_or_undone() {
     };
     on_durable(0);
     assert_eq!(calls.try_recv(), Ok((0, Ok(()))));
-    on_durable(queue.append(set()));
+    on_durable(queue.append(set()).0);
     let batch = take(&queue);
-    on_durable(queue.append(set()));
+    on_durable(queue.append(set()).0);
     assert!(calls.try_recv().is_err());
     queue.publish(batch, Duration::ZERO);
     assert_eq!(calls.try_recv(), Ok((1, Ok(()))));
@@ -128,7 +128,7 @@ fn a_large_batch_takes_no_more_changes() {
     let queue = queue(0, Durability::OnDisk);
     let of_one = set().size();
     let sets = 2 * BATCH_BYTES / of_one;
-    let last = (0..sets).map(|_| queue.append(set())).last();
+    let last = (0..sets).map(|_| queue.append(set()).0).last();
     let (mut taken, mut batches) = (0, 0);
     while taken < sets {
         let batch = take(&queue);
@@ -144,8 +144,7 @@ fn a_large_batch_takes_no_more_changes() {
 #[tokio::test]
 async fn a_queue_that_is_gone_makes_nothing_durable() {
     let queue = queue(0, Durability::OnDisk);
-    queue.append(set());
-    let ticket = queue.ticket(1).unwrap();
+    let ticket = queue.append(set()).1.unwrap();
     drop(queue);
     assert_eq!(ticket.durable().await, Err(CommitFailure::Failed));
 }
@@ -153,6 +152,6 @@ async fn a_queue_that_is_gone_makes_nothing_durable() {
 #[test]
 fn in_memory_a_change_is_durable_at_once() {
     let queue = queue(0, Durability::InMemory);
-    let revision = queue.append(set());
+    let revision = queue.append(set()).0;
     assert!(queue.ticket(revision).is_none());
 }

@@ -1,17 +1,16 @@
-//! What has happened, for those who watch.
+//! The events of leases, for clients that watch.
 //!
 //! ```text
-//! journal --> history (the last events) --> teller (a thread) --> topics --> watchers
-//!                        |                                                      ^
-//!                        +---------- what a watcher has missed -----------------+
+//! commit queue --> ring (the last events) --> dispatcher (a thread) --> topics --> watchers
+//!                      |                                                              ^
+//!                      +---------------- what a watcher has missed -------------------+
 //! ```
 //!
-//! Only what is durable comes in, in order of revisions. The journal's thread moves it into the
-//! history, which is bounded, and goes on; another thread tells those who watch, so that ten thousand
-//! watchers delay no commit. Topics and watchers only point at events in the history: one who does not
-//! listen costs a few pointers. One who has fallen behind takes what was missed from the history, as
-//! one does who resumes after a lost connection. When the history does not reach back so far, the
-//! watcher is told to look how it stands.
+//! Only durable changes come in, in the order of revisions. The commit thread moves them into the ring, which
+//! is bounded, and goes on; the dispatcher sends them to watchers, so ten thousand watchers delay no commit.
+//! Topics and watchers only point at events in the ring: a watcher that does not read costs a few pointers. A
+//! watcher that has fallen behind, or that resumes after a lost connection, takes what it missed from the
+//! ring. If the ring does not reach back so far, the watcher gets a reset and must read the leases.
 
 mod published;
 mod ring;
@@ -30,19 +29,19 @@ pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;
 pub(crate) use topic::Topic;
 
-/// The history: minutes of a store with a hundred changes a second, to bridge lost connections.
-const HISTORY: Capacity = Capacity {
+/// The ring: minutes of a store with a hundred changes a second, to bridge lost connections.
+const RING: Capacity = Capacity {
     events: 8_192,
     bytes: 8 * 1024 * 1024,
 };
 
-/// Renewals on their way to those who asked for them. Nobody resumes after one.
+/// Renewals on their way to the watchers that asked for them. No watcher resumes after one.
 const RENEWALS: Capacity = Capacity {
     events: 1_024,
     bytes: 1024 * 1024,
 };
 
-/// What has happened, and who watches.
+/// The last events, and the watchers.
 #[derive(Debug)]
 pub(crate) struct Events {
     published: Mutex<Published>,
@@ -52,16 +51,16 @@ pub(crate) struct Events {
 
 #[derive(Debug)]
 struct Published {
-    history: Ring,
+    ring: Ring,
     renewals: Ring,
     /// The revision of the last change.
     last: u64,
-    /// What the teller has not taken yet.
-    untold: Vec<Weak<PublishedEvent>>,
+    /// What the dispatcher has not taken yet.
+    undispatched: Vec<Weak<PublishedEvent>>,
     closing: bool,
 }
 
-/// One who watches. Dropped, it leaves nothing behind.
+/// One watcher. If it is dropped, it leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     events: Arc<Events>,
@@ -76,10 +75,10 @@ impl Events {
     pub(crate) fn after(revision: u64) -> Self {
         Self {
             published: Mutex::new(Published {
-                history: Ring::new(HISTORY, revision),
+                ring: Ring::new(RING, revision),
                 renewals: Ring::new(RENEWALS, revision),
                 last: revision,
-                untold: Vec::new(),
+                undispatched: Vec::new(),
                 closing: false,
             }),
             wake: Condvar::new(),
@@ -90,15 +89,15 @@ impl Events {
     /// These changes are durable. Calls come in order of revisions.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = LeaseChange>) {
         let mut published = self.lock();
-        // Who begins to watch just now finds in the history what is not told.
+        // A watcher that begins at this moment finds in the ring what is not dispatched.
         let is_any_watched = self.topics.is_any_watched();
         for change in changes {
-            let told = Arc::new(PublishedEvent::change(change));
-            published.last = told.revision();
+            let event = Arc::new(PublishedEvent::change(change));
+            published.last = event.revision();
             if is_any_watched {
-                published.leave_to_tell(Arc::downgrade(&told));
+                published.leave_to_dispatcher(Arc::downgrade(&event));
             }
-            published.history.push(told);
+            published.ring.push(event);
         }
         drop(published);
         if is_any_watched {
@@ -106,37 +105,37 @@ impl Events {
         }
     }
 
-    /// A renewal, for those who asked for them. Where it rests on a change that is not told yet,
-    /// nothing is: neither may it be told before that is durable, nor come before it.
+    /// A renewal, for the watchers that asked for renewals. It is dropped if it rests on a change that is not
+    /// published yet: it must not be sent before that is durable, nor before that is sent.
     pub(crate) fn publish_renewal(&self, renewal: LeaseChange) {
         let mut published = self.lock();
         if renewal.revision > published.last {
             return;
         }
-        let told = Arc::new(PublishedEvent::renewal(renewal));
-        published.leave_to_tell(Arc::downgrade(&told));
-        published.renewals.push(told);
+        let event = Arc::new(PublishedEvent::renewal(renewal));
+        published.leave_to_dispatcher(Arc::downgrade(&event));
+        published.renewals.push(event);
         drop(published);
         self.wake.notify_one();
     }
 
-    /// Whether anybody watches this lease, or its namespace.
+    /// Whether a client watches this lease or its namespace.
     pub(crate) fn is_watched(&self, key: &Key) -> bool {
         self.topics.is_watched(key)
     }
 
-    /// Whether anybody wants to know of this lease's renewals.
+    /// Whether a watcher asked for renewals of this lease.
     pub(crate) fn wants_renewals(&self, key: &Key) -> bool {
         self.topics.wants_renewals(key)
     }
 
-    /// Tells those who watch, until it is closed.
+    /// Sends events to watchers, until it is closed.
     pub(crate) fn dispatch(&self) {
-        while let Some(untold) = self.take() {
-            for pointer in untold {
+        while let Some(undispatched) = self.take() {
+            for pointer in undispatched {
                 match pointer.upgrade() {
-                    Some(told) => self.topics.send(told.key(), &pointer),
-                    // It is gone from the history already: everybody who listens sees that, too.
+                    Some(event) => self.topics.send(event.key(), &pointer),
+                    // The ring has forgotten it already, and all watchers see that.
                     None => self.topics.send_to_all(&pointer),
                 }
             }
@@ -149,15 +148,15 @@ impl Events {
         self.wake.notify_all();
     }
 
-    /// Blocks until there is something to tell; `None` when it is closed.
+    /// Blocks until there are events to send; `None` when it is closed.
     fn take(&self) -> Option<Vec<Weak<PublishedEvent>>> {
         let mut published = self.lock();
         loop {
             if published.closing {
                 return None;
             }
-            if !published.untold.is_empty() {
-                return Some(std::mem::take(&mut published.untold));
+            if !published.undispatched.is_empty() {
+                return Some(std::mem::take(&mut published.undispatched));
             }
             published = self
                 .wake
@@ -174,20 +173,20 @@ impl Events {
 }
 
 impl Published {
-    fn leave_to_tell(&mut self, told: Weak<PublishedEvent>) {
-        // The teller is far behind: one pointer to nothing says as much as all of these.
-        if self.untold.len() >= HISTORY.events {
-            self.untold.clear();
-            self.untold.push(Weak::new());
+    fn leave_to_dispatcher(&mut self, event: Weak<PublishedEvent>) {
+        // The dispatcher is far behind: one pointer to nothing says as much as all of these.
+        if self.undispatched.len() >= RING.events {
+            self.undispatched.clear();
+            self.undispatched.push(Weak::new());
         }
-        self.untold.push(told);
+        self.undispatched.push(event);
     }
 }
 
 impl Subscription {
-    /// Begins to watch. What is published from now on will be received, and what was before is in the
-    /// history: whoever subscribes first and reads the history then misses nothing, and knows what
-    /// comes twice by its revision.
+    /// Begins to watch. What is published from now on is received, and the ring has what was before: a watcher
+    /// that subscribes first and then reads the ring misses nothing, and knows by its revision what comes
+    /// twice.
     pub(crate) fn new(events: &Arc<Events>, topic: Topic, renewed: bool) -> Self {
         let receiver = events.topics.join(&topic, renewed);
         Self {
@@ -206,8 +205,8 @@ impl Subscription {
         if revision > published.last.max(durable) {
             return None;
         }
-        let (history, last) = (&published.history, published.last);
-        history.after(&self.topic, self.renewed, revision, last)
+        let (ring, last) = (&published.ring, published.last);
+        ring.after(&self.topic, self.renewed, revision, last)
     }
 
     /// The next event, once there is one; `None` if some were missed. It may be cancelled.
@@ -216,9 +215,9 @@ impl Subscription {
             return std::future::pending().await;
         };
         loop {
-            let told = receiver.recv().await.ok()?.upgrade()?;
-            if told.is_for(self.renewed) {
-                return Some(told);
+            let event = receiver.recv().await.ok()?.upgrade()?;
+            if event.is_for(self.renewed) {
+                return Some(event);
             }
         }
     }

@@ -9,24 +9,27 @@ use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
 use crate::clock;
 use crate::model::{Content, Key, LeaseChange};
 
-/// One event. Its text is made when the first one listens, once for all who do.
+/// One event. Its text is made once, when the first watcher reads it.
 #[derive(Debug)]
 pub(crate) struct PublishedEvent {
     change: LeaseChange,
     /// Whether it is a renewal that has no revision of its own.
     passing: bool,
-    /// How many bytes it takes in memory, but for its text.
+    /// How many bytes of memory it takes without its text.
     bytes: usize,
     data: OnceLock<Box<str>>,
 }
 
 impl PublishedEvent {
-    /// A step, but for what only the disk needs. That is most of it, and the history would let go of it
-    /// long after it has left the processor's cache.
+    /// The event of a change, without what only the disk needs. That is most of it, and the ring would free
+    /// it long after it has left the processor's cache.
     pub(super) fn change(mut change: LeaseChange) -> Self {
         change.term = None;
         if let Content::Lease(stored) = &mut change.content {
-            Arc::make_mut(stored).retired = Vec::new();
+            match Arc::get_mut(stored) {
+                Some(stored) => stored.retired = Vec::new(),
+                None => *stored = Arc::new(without_retired(stored)),
+            }
         }
         Self {
             bytes: bytes_of(&change),
@@ -52,7 +55,7 @@ impl PublishedEvent {
         self.change.revision
     }
 
-    /// What to resume after. A renewal has none: who has heard of it has not heard of more changes.
+    /// The revision to resume after. A renewal has none: it says nothing about changes.
     pub(crate) const fn id(&self) -> Option<u64> {
         if self.passing {
             None
@@ -65,7 +68,7 @@ impl PublishedEvent {
         self.change.cause.kind()
     }
 
-    /// Whether it is for one who wants renewals, or does not.
+    /// Whether it is for a watcher that wants renewals, or does not.
     pub(crate) fn is_for(&self, renewed: bool) -> bool {
         renewed || self.kind() != EventKind::Renewed
     }
@@ -132,6 +135,17 @@ impl PublishedEvent {
             Content::Lease(stored) => Some(stored),
             Content::Deleted(_) => None,
         }
+    }
+}
+
+/// The lease without the ids of its ended terms, which are not copied.
+fn without_retired(stored: &Stored) -> Stored {
+    Stored {
+        state: stored.state,
+        grant: stored.grant.clone(),
+        metadata: stored.metadata.clone(),
+        reserved: stored.reserved.clone(),
+        retired: Vec::new(),
     }
 }
 

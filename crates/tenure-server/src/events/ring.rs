@@ -1,4 +1,4 @@
-//! The last events, as many as there is room for.
+//! The last events, up to a capacity.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ pub(super) struct Capacity {
 pub(super) struct Ring {
     capacity: Capacity,
     bytes: usize,
-    told: VecDeque<Arc<PublishedEvent>>,
+    events: VecDeque<Arc<PublishedEvent>>,
     /// Of changes after this revision none is missing.
     complete_after: u64,
 }
@@ -29,16 +29,16 @@ pub(super) struct Ring {
 /// Some of what was missed.
 #[derive(Debug)]
 pub(crate) struct Page {
-    pub(crate) told: VecDeque<Weak<PublishedEvent>>,
+    pub(crate) events: VecDeque<Weak<PublishedEvent>>,
     /// With these, nothing up to here is missing.
     pub(crate) up_to: u64,
     /// Whether that is all there is.
     pub(crate) is_last: bool,
 }
 
-/// How many events are looked at, and how many taken, for one [`Page`]: the journal's thread may be
-/// waiting for the ring.
-const LOOKED_AT: usize = 1_024;
+/// How many events are read, and how many taken, for one [`Page`]: the commit thread may
+/// be waiting for the ring.
+const READ: usize = 1_024;
 const TAKEN: usize = 32;
 
 impl Ring {
@@ -46,16 +46,16 @@ impl Ring {
         Self {
             capacity,
             bytes: 0,
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             complete_after: revision,
         }
     }
 
-    pub(super) fn push(&mut self, told: Arc<PublishedEvent>) {
-        self.bytes += told.bytes();
-        self.told.push_back(told);
-        while self.told.len() > self.capacity.events || self.bytes > self.capacity.bytes {
-            let Some(oldest) = self.told.pop_front() else {
+    pub(super) fn push(&mut self, event: Arc<PublishedEvent>) {
+        self.bytes += event.bytes();
+        self.events.push_back(event);
+        while self.events.len() > self.capacity.events || self.bytes > self.capacity.bytes {
+            let Some(oldest) = self.events.pop_front() else {
                 break;
             };
             self.bytes -= oldest.bytes();
@@ -65,7 +65,7 @@ impl Ring {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.told.len()
+        self.events.len()
     }
 
     #[cfg(test)]
@@ -73,8 +73,7 @@ impl Ring {
         self.bytes
     }
 
-    /// What there is of `topic` after `revision`, up to `last`, the next page of it; `None` if
-    /// something may be missing.
+    /// The next page of the events of `topic` after `revision`, up to `last`; `None` if some may be missing.
     pub(super) fn after(
         &self,
         topic: &Topic,
@@ -86,22 +85,22 @@ impl Ring {
             return None;
         }
         let mut page = Page {
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             up_to: revision,
             is_last: true,
         };
         let start = self
-            .told
-            .partition_point(|told| told.revision() <= revision);
-        for (looked_at, told) in self.told.range(start..).enumerate() {
-            if looked_at == LOOKED_AT || page.told.len() == TAKEN {
+            .events
+            .partition_point(|event| event.revision() <= revision);
+        for (read, event) in self.events.range(start..).enumerate() {
+            if read == READ || page.events.len() == TAKEN {
                 page.is_last = false;
                 return Some(page);
             }
-            if topic.has(told.key()) && told.is_for(renewed) {
-                page.told.push_back(Arc::downgrade(told));
+            if topic.has(event.key()) && event.is_for(renewed) {
+                page.events.push_back(Arc::downgrade(event));
             }
-            page.up_to = told.revision();
+            page.up_to = event.revision();
         }
         page.up_to = last.max(revision);
         Some(page)

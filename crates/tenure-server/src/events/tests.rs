@@ -40,8 +40,8 @@ fn lease(name: &str) -> Topic {
 }
 
 fn revisions(page: &Page) -> Vec<u64> {
-    let told = page.told.iter().map(|told| told.upgrade().unwrap());
-    told.map(|told| told.revision()).collect()
+    let event = page.events.iter().map(|event| event.upgrade().unwrap());
+    event.map(|event| event.revision()).collect()
 }
 
 #[test]
@@ -49,19 +49,19 @@ fn the_history_is_bounded_in_events_and_in_bytes() {
     let events = Arc::new(Events::after(0));
     let history = |events: &Events| {
         let published = events.lock();
-        (published.history.len(), published.history.bytes())
+        (published.ring.len(), published.ring.bytes())
     };
-    for revision in 1..=HISTORY.events as u64 + 10 {
+    for revision in 1..=RING.events as u64 + 10 {
         events.publish([change("ns/a", revision, 0)]);
-        assert!(history(&events).1 <= HISTORY.bytes);
+        assert!(history(&events).1 <= RING.bytes);
     }
-    assert_eq!(history(&events).0, HISTORY.events);
+    assert_eq!(history(&events).0, RING.events);
     let large = 4 * 1024;
     for revision in 10_000..14_000 {
         events.publish([change("ns/a", revision, large)]);
-        assert!(history(&events).1 <= HISTORY.bytes);
+        assert!(history(&events).1 <= RING.bytes);
     }
-    assert!(history(&events).0 <= HISTORY.bytes / large);
+    assert!(history(&events).0 <= RING.bytes / large);
 }
 
 #[test]
@@ -74,16 +74,16 @@ fn who_does_not_listen_costs_pointers_and_no_events() {
     let first = {
         events.publish([change("ns/a", 1, 0)]);
         let published = events.lock();
-        let page = published.history.after(&lease("ns/a"), true, 0, 1).unwrap();
-        page.told[0].clone()
+        let page = published.ring.after(&lease("ns/a"), true, 0, 1).unwrap();
+        page.events[0].clone()
     };
-    for revision in 2..=3 * HISTORY.events as u64 {
+    for revision in 2..=3 * RING.events as u64 {
         events.publish([change("ns/a", revision, 0)]);
         events.publish_renewal(change("ns/a", revision, 0));
     }
     assert!(first.upgrade().is_none());
     let published = events.lock();
-    assert!(published.untold.len() <= HISTORY.events + 1);
+    assert!(published.undispatched.len() <= RING.events + 1);
     assert!(published.renewals.len() <= RENEWALS.events);
 }
 
@@ -139,12 +139,12 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
     assert!(watch.missed(99, 0).is_none(), "before this store's time");
     assert!(watch.missed(2_999, 0).is_none(), "another store's");
     let page = watch.missed(2_999, 2_999).unwrap();
-    assert!(page.told.is_empty() && page.up_to == 2_999 && page.is_last);
+    assert!(page.events.is_empty() && page.up_to == 2_999 && page.is_last);
     let (mut found, mut from, mut pages) = (Vec::new(), 100, 0);
     loop {
         let page = watch.missed(from, 0).unwrap();
         found.extend(revisions(&page));
-        assert!(page.told.len() <= 32 && page.up_to > from);
+        assert!(page.events.len() <= 32 && page.up_to > from);
         (from, pages) = (page.up_to, pages + 1);
         if page.is_last {
             break;
@@ -155,11 +155,11 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
     assert!(pages > 1);
     let all = Subscription::new(&events, Topic::Namespace("n".into()), false);
     assert!(
-        all.missed(2_900, 0).unwrap().told.is_empty(),
+        all.missed(2_900, 0).unwrap().events.is_empty(),
         "another namespace's"
     );
     let page = watch.missed(2_998, 0).unwrap();
-    assert!(page.is_last && page.told.is_empty());
+    assert!(page.is_last && page.events.is_empty());
 }
 
 #[tokio::test]
@@ -193,8 +193,8 @@ async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_o
 
 #[test]
 fn an_event_shows_what_everybody_may_see_and_no_lease_id() {
-    let told = PublishedEvent::change(change("ns/a", 7, 1));
-    let data: serde_json::Value = serde_json::from_str(told.data()).unwrap();
+    let event = PublishedEvent::change(change("ns/a", 7, 1));
+    let data: serde_json::Value = serde_json::from_str(event.data()).unwrap();
     assert_eq!(
         data,
         serde_json::json!({

@@ -1,4 +1,4 @@
-//! What is watched, and by whom.
+//! What clients watch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use super::published::PublishedEvent;
 use crate::model::Key;
 
-/// What one may watch.
+/// What a client may watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// One lease, whether there is one of this name or not.
@@ -18,8 +18,8 @@ pub(crate) enum Topic {
     Namespace(Box<str>),
 }
 
-/// How many events a topic holds for watchers that are about to take them. Who is further behind takes
-/// them from the history, so more would only save that.
+/// How many events a topic holds for watchers that are about to take them. A watcher that is further behind
+/// takes them from the ring, so more would only save that.
 const AHEAD_OF_LEASE: usize = 16;
 const AHEAD_OF_NAMESPACE: usize = 128;
 
@@ -47,12 +47,11 @@ impl Topic {
     }
 }
 
-/// All topics that somebody watches. An event is looked up twice, by its lease and by its namespace,
-/// and costs nobody else anything.
+/// All topics that a client watches. An event is looked up twice: by its lease and by its namespace.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     channels: RwLock<HashMap<Box<str>, Channel>>,
-    /// How many there are, and how many watchers want renewals: without any, nobody takes the lock.
+    /// How many there are, and how many watchers want renewals: without any, the lock is not taken.
     count: AtomicUsize,
     renewed: AtomicUsize,
 }
@@ -83,7 +82,7 @@ impl Topics {
         of_both.any(|text| channels.get(text).is_some_and(&is_it))
     }
 
-    /// Begins to watch.
+    /// Begins to watch a topic.
     pub(super) fn join(
         &self,
         topic: &Topic,
@@ -102,7 +101,7 @@ impl Topics {
         receiver
     }
 
-    /// Watches no more. A topic that nobody watches leaves nothing behind.
+    /// Ends watching. A topic without watchers leaves nothing behind.
     pub(super) fn leave(
         &self,
         topic: &Topic,
@@ -122,21 +121,21 @@ impl Topics {
             .fetch_sub(usize::from(renewed), Ordering::Relaxed);
     }
 
-    /// Tells those who watch the lease, or its namespace.
-    pub(super) fn send(&self, key: &Key, told: &Weak<PublishedEvent>) {
+    /// Sends the event to the watchers of the lease and of its namespace.
+    pub(super) fn send(&self, key: &Key, event: &Weak<PublishedEvent>) {
         let channels = self.read();
         for text in [key.as_str(), key.namespace()] {
             if let Some(channel) = channels.get(text) {
-                // That the last one has just left is no failure.
-                let _ = channel.sender.send(told.clone());
+                // The last watcher may have just left.
+                let _ = channel.sender.send(event.clone());
             }
         }
     }
 
-    /// Tells everybody.
-    pub(super) fn send_to_all(&self, told: &Weak<PublishedEvent>) {
+    /// Sends the event to all watchers.
+    pub(super) fn send_to_all(&self, event: &Weak<PublishedEvent>) {
         for channel in self.read().values() {
-            let _ = channel.sender.send(told.clone());
+            let _ = channel.sender.send(event.clone());
         }
     }
 

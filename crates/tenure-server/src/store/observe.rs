@@ -83,8 +83,11 @@ impl Inner {
             seen.value = Some(value);
             seen.revision = done.revision;
             seen.repeatable = !done.requested;
+            seen.ticket = done.ticket;
         }
-        seen.ticket = self.commit_queue.ticket(entry.revision);
+        if seen.ticket.is_none() {
+            seen.ticket = self.commit_queue.ticket(entry.revision);
+        }
         entry.drop_idle_interest();
         let durable = self.commit_queue.durable();
         if entry.is_vacant(durable) {

@@ -42,6 +42,8 @@ pub(super) struct Done {
     pub(super) revision: u64,
     /// The request itself made a change.
     pub(super) requested: bool,
+    /// What the answer must wait for, if there were changes.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// A request that waited and was granted the lease.
@@ -75,7 +77,7 @@ impl<'a> LeaseTransaction<'a> {
         let (seen, requested) = (self.changes.len() as u64, self.requested);
         self.settle();
         let before = self.entry.revision;
-        let first = self.finish(false);
+        let (first, ticket) = self.finish(false);
         let revision = match seen {
             0 => before,
             seen => first + seen - 1,
@@ -83,6 +85,7 @@ impl<'a> LeaseTransaction<'a> {
         let done = Done {
             revision,
             requested,
+            ticket,
         };
         (value, done)
     }
@@ -294,18 +297,17 @@ impl<'a> LeaseTransaction<'a> {
     }
 
     /// Queues the changes, tells the requests that wait, and arms the timer. Returns the revision of the
-    /// first change.
-    fn finish(mut self, always_arm: bool) -> u64 {
+    /// first change, and what an answer must wait for.
+    fn finish(mut self, always_arm: bool) -> (u64, Option<Ticket>) {
         let changes = std::mem::take(&mut self.changes);
         let (count, has_changed) = (changes.len() as u64, !changes.is_empty());
-        let mut first = self.entry.revision;
+        let (mut first, mut ticket) = (self.entry.revision, None);
         if has_changed {
             let before = self.before.take().unwrap_or_else(|| self.entry.version());
             // A release and the grant that follows it are committed together, or undone together.
-            let last = self
-                .inner
-                .commit_queue
-                .append(ChangeSet { before, changes });
+            let set = ChangeSet { before, changes };
+            let (last, appended) = self.inner.commit_queue.append(set);
+            ticket = appended;
             self.entry.revision = last;
             first = last + 1 - count;
             for WaiterGrant {
@@ -319,7 +321,7 @@ impl<'a> LeaseTransaction<'a> {
             }
         }
         self.arm_timer(has_changed, always_arm);
-        first
+        (first, ticket)
     }
 
     fn arm_timer(&mut self, has_changed: bool, always: bool) {

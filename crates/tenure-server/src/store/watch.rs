@@ -1,4 +1,4 @@
-//! Watching leases: what happens to them, in order, for as long as one listens.
+//! Watching leases: their events in order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -10,16 +10,16 @@ use super::{Inner, Store};
 use crate::events::{Page, PublishedEvent, Subscription, Topic};
 use crate::model::Key;
 
-/// One who watches. Dropped, it gives its room back.
+/// One watcher. If it is dropped, another may watch.
 pub(crate) struct Watcher {
-    // Before the permit: it watches no more when another may.
+    // Dropped before the permit: it no longer watches when another may.
     subscription: Subscription,
     _watched: Option<Watched>,
     permit: WatchPermit,
-    /// Up to this revision everything was told, or passed over by a reset.
-    told: u64,
+    /// Everything up to this revision was sent, or skipped by a reset.
+    sent: u64,
     catch_up: CatchUp,
-    /// A page of what was missed, and the revision that it reaches.
+    /// A page of missed events, and the revision that it reaches.
     page: VecDeque<Weak<PublishedEvent>>,
     page_up_to: u64,
 }
@@ -35,17 +35,17 @@ enum CatchUp {
     Live,
 }
 
-/// What a watcher hears.
+/// What a watcher gets.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Event(Arc<PublishedEvent>),
-    /// Look how it stands: what comes after this revision is told.
+    /// It must read the leases: the events after this revision follow.
     Reset(u64),
 }
 
 impl Store {
-    /// Watches from now on, after a first [`Heard::Reset`]; or, without one, from the revision `after`
-    /// on, if all since then is known.
+    /// Watches from now on, after a first [`Heard::Reset`]; or from the revision `after` on without a reset, if
+    /// no event since then is forgotten.
     pub(crate) fn watch(
         &self,
         topic: Topic,
@@ -54,10 +54,10 @@ impl Store {
     ) -> Result<Watcher, Problem> {
         self.ready()?;
         let inner = &self.inner;
-        let permit = WatchPermit::take(inner)?;
+        let permit = WatchPermit::acquire(inner)?;
         let subscription = Subscription::new(&inner.events, topic.clone(), renewed);
-        // From here on every step of these leases arms the timer. What time has done to them already,
-        // or will do next, must be looked at once.
+        // From here on every change of these leases arms the timer. Leases that do not change must be read
+        // once, for what time has done or will do next.
         let watched = match topic {
             Topic::Lease(key) => {
                 inner.tick(&key);
@@ -69,7 +69,7 @@ impl Store {
             subscription,
             _watched: watched,
             permit,
-            told: after.unwrap_or(0),
+            sent: after.unwrap_or(0),
             catch_up: after.map_or(CatchUp::Reset, |_| CatchUp::Lagging),
             page: VecDeque::new(),
             page_up_to: 0,
@@ -78,7 +78,7 @@ impl Store {
 }
 
 impl Watcher {
-    /// What it hears next; `None` when the store is stopping.
+    /// The next event or reset; `None` when the store stops.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
         let inner = Arc::clone(&self.permit.inner);
         tokio::select! {
@@ -91,26 +91,26 @@ impl Watcher {
 
     fn missed(&self) -> Option<Page> {
         let durable = self.permit.inner.commit_queue.durable();
-        self.subscription.missed(self.told, durable)
+        self.subscription.missed(self.sent, durable)
     }
 
     async fn hear(&mut self) -> Heard {
         loop {
             if let Some(pointer) = self.page.pop_front() {
-                if let Some(told) = pointer.upgrade() {
-                    self.told = told.revision();
-                    return Heard::Event(told);
+                if let Some(event) = pointer.upgrade() {
+                    self.sent = event.revision();
+                    return Heard::Event(event);
                 }
                 self.page.clear();
-                self.page_up_to = self.told;
+                self.page_up_to = self.sent;
                 self.catch_up = CatchUp::Lagging;
             }
-            self.told = self.told.max(self.page_up_to);
+            self.sent = self.sent.max(self.page_up_to);
             match self.catch_up {
                 CatchUp::Reset => {
-                    // What is durable by now shows to whoever looks, also if it is not told yet.
+                    // A read shows what is durable by now, also if it is not published yet.
                     let durable = self.permit.inner.commit_queue.durable();
-                    self.told = durable;
+                    self.sent = durable;
                     self.page_up_to = durable;
                     self.catch_up = CatchUp::Live;
                     return Heard::Reset(durable);
@@ -120,23 +120,23 @@ impl Watcher {
                         if page.is_last {
                             self.catch_up = CatchUp::Live;
                         }
-                        self.page = page.told;
+                        self.page = page.events;
                         self.page_up_to = page.up_to;
                     }
                     None => self.catch_up = CatchUp::Reset,
                 },
                 CatchUp::Live => {
-                    let told = self.subscription.next().await;
+                    let event = self.subscription.next().await;
                     self.permit.inner.turn().await;
-                    match told {
-                        Some(told) => match told.id() {
-                            // It was in the history, too.
-                            Some(revision) if revision <= self.told => {}
+                    match event {
+                        Some(event) => match event.id() {
+                            // The ring had it, too.
+                            Some(revision) if revision <= self.sent => {}
                             Some(revision) => {
-                                self.told = revision;
-                                return Heard::Event(told);
+                                self.sent = revision;
+                                return Heard::Event(event);
                             }
-                            None => return Heard::Event(told),
+                            None => return Heard::Event(event),
                         },
                         None => self.catch_up = CatchUp::Lagging,
                     }
@@ -176,13 +176,13 @@ impl Drop for Watched {
     }
 }
 
-/// One of the places for those who watch.
+/// The right to watch: the store has a limited number of them.
 struct WatchPermit {
     inner: Arc<Inner>,
 }
 
 impl WatchPermit {
-    fn take(inner: &Arc<Inner>) -> Result<Self, Problem> {
+    fn acquire(inner: &Arc<Inner>) -> Result<Self, Problem> {
         let watching = inner.watching.fetch_add(1, Ordering::Relaxed);
         let permit = Self {
             inner: Arc::clone(inner),
@@ -193,7 +193,7 @@ impl WatchPermit {
         }
         Err(Problem::new(
             Code::OverLimit,
-            format!("the store has {watching} streams of events, at most {most} are taken"),
+            format!("the store has {watching} streams of events, at most {most} are allowed"),
         ))
     }
 }
