@@ -55,6 +55,7 @@ pub fn check(path: &Path) -> Result<(), OpenError> {
 }
 
 /// The log of the database `path`.
+#[must_use]
 pub fn log_of(path: &Path) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push("-wal");

@@ -14,11 +14,10 @@ pub(crate) struct Past {
 impl Past {
     /// Records a term, and forgets the oldest beyond `most`.
     pub(crate) fn record(&mut self, term: TermRecord, most: usize) {
-        let recorded = self.terms.pop_front_if(|last| last.epoch == term.epoch);
-        self.terms.push_front(match recorded {
-            Some(earlier) => term.replacing(earlier),
-            None => term,
-        });
+        match self.terms.front_mut() {
+            Some(last) if last.epoch == term.epoch => *last = term.replacing(last.clone()),
+            _ => self.terms.push_front(term),
+        }
         self.terms.truncate(most);
     }
 
