@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use super::LeaseDuration;
 
-/// The differences between the faces of a store; [`apply`](super::apply) takes one of these.
+/// The differences between the protocols of a store; [`apply`](super::apply) takes one of these.
 ///
-/// A lease may be used through both faces at once, so rules belong to an operation, not to a record.
+/// A lease may be used through both protocols at once, so rules belong to an operation, not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Shortest fixed lease duration.
