@@ -1,8 +1,8 @@
-//! The processor time of a renewal through the Azure protocol, against a native one of the same leases in
-//! the same process.
+//! The processor time of a renewal through the Azure protocol, against a native one of the same
+//! leases in the same process.
 //!
-//! Requests are those of the SDK for Python. Requests without a signature, which only this benchmark can
-//! send, measure the protocol alone; clients use Shared Key.
+//! Requests are those of the SDK for Python. Requests without a signature, which only this
+//! benchmark can send, measure the protocol alone; clients use Shared Key.
 
 #[path = "../../tenure-server/benches/support/mod.rs"]
 mod support;

@@ -1,10 +1,10 @@
 //! The processor time and the latency of a renewal, against a bare handler with the same bodies.
 //!
-//! Nearly all requests of a lease store are renewals. The bare handler is plain axum: a route, the `Path`
-//! and `Json` extractors, the same types with texts of the same length, on the same server and allocator,
-//! without the store's limits, clocks and tables. The difference is the cost of the store: names, limits,
-//! the table, the lock and the rules, less the router, which the fast path saves. It must not grow much with
-//! the number of leases.
+//! Nearly all requests of a lease store are renewals. The bare handler is plain axum: a route, the
+//! `Path` and `Json` extractors, the same types with texts of the same length, on the same server
+//! and allocator, without the store's limits, clocks and tables. The difference is the cost of the
+//! store: names, limits, the table, the lock and the rules, less the router, which the fast path
+//! saves. It must not grow much with the number of leases.
 
 mod support;
 

@@ -1,8 +1,8 @@
 //! How many connections are served, and what becomes of those over the limit.
 //!
-//! New connections never harm those that exist. A connection over the limit gets an answer to its first
-//! request and is closed. A renewal succeeds there: a leader that has lost its connection keeps its lease
-//! although the store is full.
+//! New connections never harm those that exist. A connection over the limit gets an answer to its
+//! first request and is closed. A renewal succeeds there: a leader that has lost its connection
+//! keeps its lease although the store is full.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -86,8 +86,8 @@ impl<S> Accept<TcpStream, S> for Acceptor {
     fn accept(&self, stream: TcpStream, _: S) -> Self::Future {
         ready((|| {
             stream.set_nodelay(true)?;
-            // The kernel closes a connection whose client takes no responses, or is gone without a word,
-            // so that its permit is free again (RFC 5482; Linux and its relatives have it).
+            // The kernel closes a connection whose client takes no responses, or is gone without a
+            // word, so that its permit is free again (RFC 5482; Linux and its relatives have it).
             #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
             SockRef::from(&stream).set_tcp_user_timeout(Some(self.send_time))?;
             let client = match self.http.needs_client() {
@@ -99,8 +99,8 @@ impl<S> Accept<TcpStream, S> for Acceptor {
     }
 }
 
-/// Serves one connection. The connection holds a clone; when the last is dropped, the permit is free
-/// again.
+/// Serves one connection. The connection holds a clone; when the last is dropped, the permit is
+/// free again.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionService(Arc<Connection>);
 
@@ -162,7 +162,8 @@ impl Connection {
     }
 }
 
-/// Tells the permit when the body is dropped: all of it was read, or the rest does not matter any more.
+/// Tells the permit when the body is dropped: all of it was read, or the rest does not matter any
+/// more.
 fn observe_end<B>(request: Request<B>, permit: Arc<OverflowPermit>) -> Request<Body>
 where
     B: Rest,

@@ -1,8 +1,8 @@
 //! Connections over the limit: a few, each for one request and for a short time.
 //!
-//! Silent connections can take all of these permits, so a new connection takes the permit of the oldest
-//! one whose request has not come yet. A renewal over a new connection is therefore answered, however
-//! many others connect.
+//! Silent connections can take all of these permits, so a new connection takes the permit of the
+//! oldest one whose request has not come yet. A renewal over a new connection is therefore
+//! answered, however many others connect.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection over the limit may take for its request, with the body and a TLS handshake.
-/// Clients send at once, so this is for slow networks.
+/// How long a connection over the limit may take for its request, with the body and a TLS
+/// handshake. Clients send at once, so this is for slow networks.
 pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(2);
 
 /// The permits over the limit. Clones are handles to the same ones.
@@ -53,8 +53,8 @@ impl Overflow {
         Self(Arc::new(Permits { capacity, taken }))
     }
 
-    /// A permit for a new connection. If all are taken, this closes the oldest connection whose request
-    /// has not come; `None` if there is no such connection.
+    /// A permit for a new connection. If all are taken, this closes the oldest connection whose
+    /// request has not come; `None` if there is no such connection.
     pub(crate) fn enter(&self) -> Option<Arc<OverflowPermit>> {
         let mut taken = self.0.lock();
         if taken.permits.len() >= self.0.capacity {
@@ -99,8 +99,8 @@ impl Drop for OverflowPermit {
     }
 }
 
-/// The bytes of a connection. Over the limit they end when the request does not come in time, or when a
-/// new connection takes the permit.
+/// The bytes of a connection. Over the limit they end when the request does not come in time, or
+/// when a new connection takes the permit.
 pub(crate) struct Stream {
     tcp: TcpStream,
     limit: Option<TimeLimit>,

@@ -33,9 +33,9 @@ pub struct Server {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The engine failed for good (an I/O error, a failed fsync), or a thread of the store panicked; the
-    /// log says which. Everything acknowledged is durable. If the engine failed, check the disk before the
-    /// next start.
+    /// The engine failed for good (an I/O error, a failed fsync), or a thread of the store
+    /// panicked; the log says which. Everything acknowledged is durable. If the engine failed,
+    /// check the disk before the next start.
     #[error("the store failed, see the log for the reason")]
     EngineFailed,
     /// The listener could not be used.
@@ -70,8 +70,8 @@ impl Server {
     }
 
     /// The same over TLS only. A handshake may take as long as a body
-    /// ([`Limits::request_time`](crate::Limits::request_time)). A connection counts towards the limit from
-    /// before its handshake.
+    /// ([`Limits::request_time`](crate::Limits::request_time)). A connection counts towards the
+    /// limit from before its handshake.
     #[must_use]
     pub fn with_tls(self, tls: Tls) -> Self {
         Self {
@@ -89,13 +89,13 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` completes, then ends in order: waiters get a response at once, running
-    /// requests may end, everything is committed and the engine is closed.
+    /// Serves until `shutdown` completes, then ends in order: waiters get a response at once,
+    /// running requests may end, everything is committed and the engine is closed.
     ///
     /// # Errors
     ///
-    /// [`ServeError`], also if the engine fails for good: then the process should end with an error. A
-    /// [`Protocol`] that needs TLS is not served without it.
+    /// [`ServeError`], also if the engine fails for good: then the process should end with an
+    /// error. A [`Protocol`] that needs TLS is not served without it.
     pub async fn serve(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,

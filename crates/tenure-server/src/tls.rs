@@ -41,8 +41,8 @@ struct Pem {
     key: Vec<u8>,
 }
 
-/// A certificate or its key is wrong. The message says what would be right, and nothing of the content of
-/// the key.
+/// A certificate or its key is wrong. The message says what would be right, and nothing of the
+/// content of the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct TlsError {
@@ -66,8 +66,8 @@ impl TlsError {
 }
 
 impl Tls {
-    /// Reads a certificate and its key, both PEM: the server's own certificate first, then the intermediate
-    /// ones; one key, not encrypted. Both may be in one file.
+    /// Reads a certificate and its key, both PEM: the server's own certificate first, then the
+    /// intermediate ones; one key, not encrypted. Both may be in one file.
     ///
     /// It blocks.
     ///
@@ -89,8 +89,8 @@ impl Tls {
         })))
     }
 
-    /// Reads both files again, and uses the certificate for new connections if it changed; returns whether
-    /// it did. Open connections stay as they are.
+    /// Reads both files again, and uses the certificate for new connections if it changed; returns
+    /// whether it did. Open connections stay as they are.
     ///
     /// It blocks.
     ///
@@ -114,9 +114,9 @@ impl Tls {
         Ok(true)
     }
 
-    /// Accepts connections by `acceptor` and then does their handshakes, each within `handshake_time`, and
-    /// until the server stops. A connection has its permit before its handshake, which runs in the task of
-    /// the connection: a slow client does not delay others.
+    /// Accepts connections by `acceptor` and then does their handshakes, each within
+    /// `handshake_time`, and until the server stops. A connection has its permit before its
+    /// handshake, which runs in the task of the connection: a slow client does not delay others.
     pub(crate) fn acceptor(
         &self,
         acceptor: Acceptor,

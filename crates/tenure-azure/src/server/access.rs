@@ -67,8 +67,8 @@ impl Service {
 
 /// Whether the access is allowed at `now` to a request with this lease id, or without one.
 ///
-/// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the Blob
-/// service REST API.
+/// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the
+/// Blob service REST API.
 pub(super) fn check_access(
     record: &Record,
     access: BlobAccess,

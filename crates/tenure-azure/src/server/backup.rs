@@ -1,8 +1,8 @@
 //! Copies of a data directory with its blobs.
 //!
-//! A backup of a store with blobs is two files: `FILE` has the leases, and `FILE.blobs` the blobs. Each is
-//! the state of a database after one commit. They are not of the same moment: a blob whose lease is in the
-//! backup may be missing, as after an interrupted deletion.
+//! A backup of a store with blobs is two files: `FILE` has the leases, and `FILE.blobs` the blobs.
+//! Each is the state of a database after one commit. They are not of the same moment: a blob whose
+//! lease is in the backup may be missing, as after an interrupted deletion.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,12 +13,12 @@ use super::blobs::{DATABASE, Watermark, check, copy, restoring};
 use tenure_server::companion::check_log;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 
-/// Copies the leases in `data_dir` to `file`, with every change that was acknowledged before this call.
-/// Containers and blobs, if there are any, go to `file` with the suffix `.blobs`. A store may use the
-/// directory at the same time, and is not disturbed.
+/// Copies the leases in `data_dir` to `file`, with every change that was acknowledged before this
+/// call. Containers and blobs, if there are any, go to `file` with the suffix `.blobs`. A store may
+/// use the directory at the same time, and is not disturbed.
 ///
-/// Only their owner can read the files: **they have lease ids**, with which leases can be taken over. Each
-/// gets its name when it is complete, checked as at a start, and on disk.
+/// Only their owner can read the files: **they have lease ids**, with which leases can be taken
+/// over. Each gets its name when it is complete, checked as at a start, and on disk.
 ///
 /// It blocks.
 ///
@@ -68,17 +68,17 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     Ok(contents)
 }
 
-/// Creates a store in `data_dir` from the backup `file`, and from `file` with the suffix `.blobs` if that
-/// exists.
+/// Creates a store in `data_dir` from the backup `file`, and from `file` with the suffix `.blobs`
+/// if that exists.
 ///
-/// Its leases are as in the backup; held ones count as renewed when the store starts, as always. Every
-/// later grant of any lease has an epoch above all grants of the lost store, if its wall clock was at most a
-/// day ahead of this machine's, and revisions continue far above. So do the ETags of blobs, if the wall
-/// clock is not behind.
+/// Its leases are as in the backup; held ones count as renewed when the store starts, as always.
+/// Every later grant of any lease has an epoch above all grants of the lost store, if its wall
+/// clock was at most a day ahead of this machine's, and revisions continue far above. So do the
+/// ETags of blobs, if the wall clock is not behind.
 ///
 /// **The backup does not know terms that began after it.** Stop the old store first, and start the restored
-/// one when the longest lease duration in use has passed: then all leaders of that time have stopped.
-/// [`Contents::longest`] is the longest duration in the backup.
+/// one when the longest lease duration in use has passed: then all leaders of that time have
+/// stopped. [`Contents::longest`] is the longest duration in the backup.
 ///
 /// After an interrupted restore no store starts in the directory. The restore can be repeated.
 ///
@@ -99,8 +99,8 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     if fs::symlink_metadata(&blobs).is_err() {
         return tenure_server::restore(file, data_dir);
     }
-    // It is complete and checked before there is a store. If the restore is interrupted, the next one
-    // overwrites it; if the leases were restored already, the next start gives it its name: see
+    // It is complete and checked before there is a store. If the restore is interrupted, the next
+    // one overwrites it; if the leases were restored already, the next start gives it its name: see
     // `Disk::open`.
     let part = restoring(data_dir);
     let make = || {

@@ -14,8 +14,8 @@ pub(super) fn unix() -> UnixMillis {
     UnixMillis::new(millis(since_1970()))
 }
 
-/// The current time for dates in headers and tokens. A clock before 1970 reads as 1970, one after 9999
-/// as the end of that year.
+/// The current time for dates in headers and tokens. A clock before 1970 reads as 1970, one after
+/// 9999 as the end of that year.
 pub(super) fn utc() -> DateTime<Utc> {
     let now = i64::try_from(unix().get().min(LAST_MS)).unwrap_or_default();
     DateTime::from_timestamp_millis(now).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Conditional headers, as in "Specifying conditional headers for Blob service operations" of the Azure
-//! Storage REST API.
+//! Conditional headers, as in "Specifying conditional headers for Blob service operations" of the
+//! Azure Storage REST API.
 
 use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
@@ -207,7 +207,8 @@ mod tests {
             (&[("if-modified-since", THEN)], unmet, not_modified),
             (&[("if-unmodified-since", THEN)], None, None),
             (&[("if-unmodified-since", BEFORE)], unmet, unmet),
-            // Of the two conditions for a newer version one is enough for a read; a write needs both.
+            // Of the two conditions for a newer version one is enough for a read; a write needs
+            // both.
             (
                 &[("if-none-match", "0x2"), ("if-modified-since", THEN)],
                 unmet,

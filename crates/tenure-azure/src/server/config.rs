@@ -21,26 +21,28 @@ pub struct AzureConfig {
     /// Most bytes of a blob. Default 1 MiB: a blob here only describes its lease. Over it: 413
     /// `RequestBodyTooLarge`.
     pub max_blob_bytes: usize,
-    /// Most bytes of all containers and blobs, with their names and metadata, in memory and on disk.
-    /// Default 64 MiB. Over it: 413 `RequestBodyTooLarge`.
+    /// Most bytes of all containers and blobs, with their names and metadata, in memory and on
+    /// disk. Default 64 MiB. Over it: 413 `RequestBodyTooLarge`.
     pub max_total_bytes: usize,
-    /// Most bytes of all uncommitted blocks, with their names and ids and 256 for each: they are in memory
-    /// only. Default 16 MiB. Over it: 503 `ServerBusy`. Those of one blob may have twice
+    /// Most bytes of all uncommitted blocks, with their names and ids and 256 for each: they are in
+    /// memory only. Default 16 MiB. Over it: 503 `ServerBusy`. Those of one blob may have twice
     /// [`max_blob_bytes`](Self::max_blob_bytes), so that an interrupted upload can start again.
     pub max_uncommitted_bytes: usize,
     /// How long the uncommitted blocks of a blob stay after the last one came. Default 10 minutes.
     pub uncommitted_time: Duration,
     /// The keys of bearer tokens. A valid token gives access to all accounts. Default: none.
     pub bearer: Option<AzureBearer>,
-    /// Whether the server speaks TLS itself ([`Server::with_tls`](tenure_server::Server::with_tls)). Default: no.
-    /// Without TLS the server accepts no bearer tokens, because anybody who reads one can use it, and no
-    /// shared access signatures for https only.
+    /// Whether the server speaks TLS itself
+    /// ([`Server::with_tls`](tenure_server::Server::with_tls)). Default: no. Without TLS the server
+    /// accepts no bearer tokens, because anybody who reads one can use it, and no shared access
+    /// signatures for https only.
     pub over_tls: bool,
-    /// Whether a proxy in front of the store ends TLS for all requests. Default: no. The server then knows
-    /// only the address of the proxy, so it refuses shared access signatures for certain addresses.
+    /// Whether a proxy in front of the store ends TLS for all requests. Default: no. The server
+    /// then knows only the address of the proxy, so it refuses shared access signatures for certain
+    /// addresses.
     pub behind_tls: bool,
-    /// Whether a request without a credential may do everything. Only for a benchmark: the command has no
-    /// setting for it.
+    /// Whether a request without a credential may do everything. Only for a benchmark: the command
+    /// has no setting for it.
     #[doc(hidden)]
     pub unguarded: bool,
 }
@@ -124,7 +126,7 @@ pub enum AzureConfigError {
         most: Duration,
     },
     /// The keys of bearer tokens are invalid.
-    #[error("the key set of bearer tokens is not right: {reason}")]
+    #[error("the key set of bearer tokens is invalid: {reason}")]
     KeySet {
         /// The reason.
         reason: String,
@@ -222,14 +224,15 @@ impl AzureConfig {
 }
 
 impl AzureAccount {
-    /// The well-known account of emulators. **Everybody has its key**: for development, on a loopback
-    /// address only.
+    /// The well-known account of emulators. **Everybody has its key**: for development, on a
+    /// loopback address only.
     pub const DEVELOPMENT: &str = DEVELOPMENT_ACCOUNT;
 
     /// Most keys of an account: an old one and a new one.
     pub(super) const MAX_KEYS: usize = 2;
 
-    /// An account with one or two keys, in base64. With two, clients can change from one to the other.
+    /// An account with one or two keys, in base64. With two, clients can change from one to the
+    /// other.
     ///
     /// # Errors
     ///
@@ -278,8 +281,8 @@ impl AzureAccount {
 }
 
 impl AzureBearer {
-    /// Accepts tokens that a key of this set (RFC 7517) signed, with this issuer and audience, until they
-    /// expire.
+    /// Accepts tokens that a key of this set (RFC 7517) signed, with this issuer and audience,
+    /// until they expire.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The errors of the Blob service: a status, a code, and XML.
 //!
-//! Codes and messages are those of "Blob service error codes" and "Common REST API error codes" of the
-//! Azure Storage REST API. SDKs decide by the code, which is also in a header.
+//! Codes and messages are those of "Blob service error codes" and "Common REST API error codes" of
+//! the Azure Storage REST API. SDKs decide by the code, which is also in a header.
 
 use axum::http::StatusCode;
 use tenure_core::lease::{Operation, Rejection};

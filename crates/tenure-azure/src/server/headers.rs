@@ -64,7 +64,8 @@ pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// The same, but an empty value means none: some clients send empty headers of leases and conditions.
+/// The same, but an empty value means none: some clients send empty headers of leases and
+/// conditions.
 pub(super) fn given<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     Ok(text(headers, name)?.filter(|text| !text.is_empty()))
 }

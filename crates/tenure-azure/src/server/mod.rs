@@ -1,8 +1,9 @@
 //! The lease protocol of Azure Blob storage on a tenure store, for clients that speak to Azure.
 //!
-//! It serves leases, not storage: blobs are small, all of them are in memory, and functions that have
-//! nothing to do with leases are absent. The lease of a blob or a container is a lease like any other,
-//! under [`Rules::AZURE`](tenure_core::lease::Rules::AZURE); [`names`] maps one to the other.
+//! It serves leases, not storage: blobs are small, all of them are in memory, and functions that
+//! have nothing to do with leases are absent. The lease of a blob or a container is a lease like
+//! any other, under [`Rules::AZURE`](tenure_core::lease::Rules::AZURE); [`names`] maps one to the
+//! other.
 //!
 //! ```text
 //! request --> auth --> call --> blobs (memory, blobs.db)
@@ -10,8 +11,8 @@
 //!                        +----> store --> lease::apply (core)
 //! ```
 //!
-//! The protocol is that of "Lease Blob", "Lease Container", "Put Blob" and the like in the Azure Storage
-//! REST API.
+//! The protocol is that of "Lease Blob", "Lease Container", "Put Blob" and the like in the Azure
+//! Storage REST API.
 
 mod config;
 
@@ -54,7 +55,8 @@ pub use self::backup::{backup, restore};
 pub use self::config::{AzureAccount, AzureBearer, AzureConfig, AzureConfigError};
 
 /// The Azure Blob lease protocol of a store, for
-/// [`Server::with_protocol`](tenure_server::Server::with_protocol). Clones are handles to the same one.
+/// [`Server::with_protocol`](tenure_server::Server::with_protocol). Clones are handles to the same
+/// one.
 #[derive(Clone)]
 pub struct Azure(Arc<Service>);
 
@@ -79,7 +81,8 @@ pub enum AzureError {
 
 impl Azure {
     /// Opens the protocol for `store`. Blobs are kept in `data_dir`, the store's own directory
-    /// ([`EngineConfig::data_dir`](tenure_server::EngineConfig::data_dir)); without one, in memory only.
+    /// ([`EngineConfig::data_dir`](tenure_server::EngineConfig::data_dir)); without one, in memory
+    /// only.
     ///
     /// It blocks while it reads and checks the files.
     ///

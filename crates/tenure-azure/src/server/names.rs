@@ -5,10 +5,10 @@
 //! blob       https://host/{account}/{container}/{blob}    namespace {account}.{container}  lease {blob}
 //! ```
 //!
-//! Names of accounts and containers have no dot, so all these are different. A name that is not a valid
-//! native name (a blob's may have slashes, and up to 1,024 characters) is escaped: `__` comes before it,
-//! and each byte other than a letter, a digit, `.` and `-` becomes `_` and two hexadecimal digits. If that is
-//! too long, the name is `__sha256-` and its hash.
+//! Names of accounts and containers have no dot, so all these are different. A name that is not a
+//! valid native name (a blob's may have slashes, and up to 1,024 characters) is escaped: `__` comes
+//! before it, and each byte other than a letter, a digit, `.` and `-` becomes `_` and two
+//! hexadecimal digits. If that is too long, the name is `__sha256-` and its hash.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -64,7 +64,8 @@ fn native(name: &str) -> Cow<'_, str> {
     hashed.into()
 }
 
-/// Whether an account may have this name: those of the service, without the paths of the native API.
+/// Whether an account may have this name: those of the service, without the paths of the native
+/// API.
 pub(crate) fn is_account(name: &str) -> bool {
     protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
 }

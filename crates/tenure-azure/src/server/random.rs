@@ -4,8 +4,8 @@
 ///
 /// # Panics
 ///
-/// If there are none: a store that cannot make secrets must not make guessable ones. The request fails
-/// with status 500.
+/// If there are none: a store that cannot make secrets must not make guessable ones. The request
+/// fails with status 500.
 pub(super) fn bits() -> (u64, u64) {
     let bits = || getrandom::u64().unwrap_or_else(|error| panic!("no random bits: {error}"));
     (bits(), bits())

@@ -1,5 +1,5 @@
-//! Every cell of the state tables of Azure Blob leases, over HTTP. The cells on expired leases share one
-//! wait for leases that really expire.
+//! Every cell of the state tables of Azure Blob leases, over HTTP. The cells on expired leases
+//! share one wait for leases that really expire.
 
 use std::time::Duration;
 
@@ -167,7 +167,8 @@ const OK: (u16, &str) = (200, "");
 const CREATED: (u16, &str) = (201, "");
 const ACCEPTED: (u16, &str) = (202, "");
 
-/// For each state of [`STATES`]: the result of the operation, and the state afterwards, if it changes.
+/// For each state of [`STATES`]: the result of the operation, and the state afterwards, if it
+/// changes.
 type Row = (&'static str, [((u16, &'static str), &'static str); 6]);
 
 const LEASE_TABLE: [Row; 13] = [

@@ -1,5 +1,5 @@
-//! Garbage at every operation: the response has a code of the service and the reason, and never blames the
-//! store, because clients would retry then.
+//! Garbage at every operation: the response has a code of the service and the reason, and never
+//! blames the store, because clients would retry then.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

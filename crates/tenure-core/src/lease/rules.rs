@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use super::LeaseDuration;
 
-/// The differences between the two APIs of a store; an argument of [`apply`](super::apply).
+/// The differences between the two protocols of a store; an argument of [`apply`](super::apply).
 ///
-/// Clients may use one lease through both APIs at once, so the rules belong to an operation, not to a
+/// Clients may use one lease through both protocols at once, so the rules belong to an operation, not to a
 /// record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {

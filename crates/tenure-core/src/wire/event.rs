@@ -63,7 +63,8 @@ impl EventKind {
 /// The data of every event except `reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseEvent {
-    /// The lease right after the event, with the remaining time of that moment and without a lease id.
+    /// The lease right after the event, with the remaining time of that moment and without a lease
+    /// id.
     #[serde(flatten)]
     pub view: LeaseView,
     /// With `released`, `expired` and `broken`: the term that ended. The view has no holder then.

@@ -11,8 +11,8 @@ use super::{Code, Problem};
 use crate::lease::LeaseDuration;
 use crate::time::millis;
 
-/// A whole number of any size. Its range is checked where its meaning is known, so that the error for
-/// `-5` names the range instead of quoting the parser.
+/// A whole number of any size. Its range is checked where its meaning is known, so that the error
+/// for `-5` names the range instead of quoting the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number(i128);
 

@@ -10,7 +10,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A value that must be a JSON object. Serde alone also accepts an array for a struct, field by field.
+/// A value that must be a JSON object. Serde alone also accepts an array for a struct, field by
+/// field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 

@@ -14,14 +14,15 @@ use crate::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Priorit
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Random};
 
-/// The priority of an acquire that gives none: in the middle, so that others can come before and after.
+/// The priority of an acquire that gives none: in the middle, so that others can come before and
+/// after.
 pub const DEFAULT_PRIORITY: Priority = 100;
 
 /// Longest time that a request may wait in the store. Proxies cut longer requests.
 pub const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Most bytes of all keys and values of a lease's metadata: enough for addresses and a version. The store
-/// keeps it in memory for every lease.
+/// Most bytes of all keys and values of a lease's metadata: enough for addresses and a version. The
+/// store keeps it in memory for every lease.
 pub const MAX_METADATA_BYTES: usize = 4 * 1024;
 
 /// Most bytes of a reason: a sentence for the log.
@@ -35,7 +36,8 @@ pub struct AcquireRequest {
     pub holder: String,
     /// How long the lease lasts without a renewal.
     pub duration_ms: DurationMs,
-    /// The lease id to hold the lease under. Without one the store makes one, and a retry is not safe.
+    /// The lease id to hold the lease under. Without one the store makes one, and a retry is not
+    /// safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
     /// How long to wait if the lease cannot be granted at once; default 0.
@@ -51,7 +53,8 @@ pub struct AcquireRequest {
         deserialize_with = "object::texts_or_null"
     )]
     pub metadata: BTreeMap<String, String>,
-    /// The lock delay: how long nobody is granted the lease after this term expires or breaks; default 0.
+    /// The lock delay: how long nobody is granted the lease after this term expires or breaks;
+    /// default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_delay_ms: Option<Number>,
     /// The least epoch of the grant; then the store ignores its clock.
@@ -215,8 +218,8 @@ impl ReleaseRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BreakRequest {
-    /// The longest time that the lease has left; without it a fixed lease expires at its time. If the break
-    /// shortens the lease, the holder may still act when another candidate is granted it.
+    /// The longest time that the lease has left; without it a fixed lease expires at its time. If
+    /// the break shortens the lease, the holder may still act when another candidate is granted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_period_ms: Option<Number>,
     /// The reason, for the store's log and the lease's history.
@@ -243,8 +246,8 @@ impl BreakRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOverRequest {
-    /// The lease id that holds. Without it this is an operator's request: the holder learns of it as of a
-    /// break, and has `within_ms` to stop.
+    /// The lease id that holds. Without it this is an operator's request: the holder learns of it
+    /// as of a break, and has `within_ms` to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
     /// The only candidate that may be granted the lease.

@@ -12,8 +12,8 @@ use tenure_core::wire::MAX_METADATA_BYTES;
 /// The least number of connections over the limit.
 const LEAST_OVER: usize = 16;
 
-/// Open files of a process other than connections: some 30 for standard streams, runtime, listener, lock,
-/// databases with their logs, `RUNNING` and certificates that are read again; and as many for
+/// Open files of a process other than connections: some 30 for standard streams, runtime, listener,
+/// lock, databases with their logs, `RUNNING` and certificates that are read again; and as many for
 /// connections that are about to be closed.
 const OTHER_FILES: usize = 64;
 
@@ -36,12 +36,13 @@ macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident: $kind:ident $type:ty = $default:expr, $range:expr;)*) => {
         /// Resource limits that keep one misbehaving client from costing others their leases.
         ///
-        /// The store refuses a request over a limit with a status, a code and both numbers. **A renewal is
-        /// refused for no limit but the size of its body**: a holder keeps its lease however busy the
-        /// store is. Most headers (64) and most renewals (1,000) in a request are not configurable.
+        /// The store refuses a request over a limit with a status, a code and both numbers. **A
+        /// renewal is refused for no limit but the size of its body**: a holder keeps its lease
+        /// however busy the store is. Most headers (64) and most renewals (1,000) in a request are
+        /// not configurable.
         ///
-        /// As settings these are flat keys with the names of the fields; times are durations such as
-        /// `10s`.
+        /// As settings these are flat keys with the names of the fields; times are durations such
+        /// as `10s`.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Limits {
             $($(#[$doc])* pub $name: $type,)*
@@ -66,54 +67,56 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Most bytes of a body, except for renewals of many leases, which have 256 KiB. Default 16 KiB: four
-    /// times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
+    /// Most bytes of a body, except for renewals of many leases, which have 256 KiB. Default 16
+    /// KiB: four times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
     max_body_bytes: Count usize = 16 * KIB, KIB..=KIB * KIB;
-    /// Most bytes of a request's line and headers. Default 16 KiB; 8 KiB to 64 KiB, and a connection
-    /// may hold twice as much. Over it: 431 `too_large`. A head that does not fit into twice the limit
-    /// gets 431 without a body, and its connection is closed.
+    /// Most bytes of a request's line and headers. Default 16 KiB; 8 KiB to 64 KiB, and a
+    /// connection may hold twice as much. Over it: 431 `too_large`. A head that does not fit into
+    /// twice the limit gets 431 without a body, and its connection is closed.
     max_header_bytes: Count usize = 16 * KIB, 8 * KIB..=64 * KIB;
-    /// Most bytes of the name of a namespace and of a lease. Default and most 128; at least 1. Over it
-    /// the store does not create a lease: 400 `invalid_name`.
+    /// Most bytes of the name of a namespace and of a lease. Default and most 128; at least 1. Over
+    /// it the store does not create a lease: 400 `invalid_name`.
     max_name_bytes: Count usize = MAX_NAME_LEN, 1..=MAX_NAME_LEN;
-    /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least 1.
-    /// Over it the store does not create a lease: 429 `over_limit`.
+    /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least
+    /// 1. Over it the store does not create a lease: 429 `over_limit`.
     max_leases_per_namespace: Count usize = 100_000, 1..=MANY;
-    /// Most namespaces that have leases. Default 10,000; at least 1. Over it the store creates no lease in
-    /// another namespace: 429 `over_limit`. A namespace ends with its last lease. Together with
-    /// `max_leases_per_namespace` this bounds the leases of the store, its memory and its disk.
+    /// Most namespaces that have leases. Default 10,000; at least 1. Over it the store creates no
+    /// lease in another namespace: 429 `over_limit`. A namespace ends with its last lease. Together
+    /// with `max_leases_per_namespace` this bounds the leases of the store, its memory and its
+    /// disk.
     max_namespaces: Count usize = 10_000, 1..=MANY;
-    /// Most acquires that wait for one lease. Default 10,000: each end of a term walks them in order
-    /// under a lock, for less than a millisecond. At least 0. Over it: 429 `over_limit`.
+    /// Most acquires that wait for one lease. Default 10,000: each end of a term walks them in
+    /// order under a lock, for less than a millisecond. At least 0. Over it: 429 `over_limit`.
     max_waiters_per_lease: Count usize = 10_000, 0..=MANY;
-    /// Most acquires and long polls that wait in all. Default 50,000: each has a connection and some
-    /// kilobytes. At least 0. Over it: 429 `over_limit`.
+    /// Most acquires and long polls that wait in all. Default 50,000: each has a connection and
+    /// some kilobytes. At least 0. Over it: 429 `over_limit`.
     max_waiting: Count usize = 50_000, 0..=MANY;
-    /// Most connections. Default 60,000, more than may wait, because each waiter has one; at least 1. A
-    /// connection over it may renew leases and ask for signs of life. Any other request gets 429
-    /// `over_limit`. The connection is closed after its first request, for which it has two seconds. If a
-    /// tenth over the limit (at least 16) are open, a new connection closes the oldest of them whose
-    /// request has not come yet.
+    /// Most connections. Default 60,000, more than may wait, because each waiter has one; at least
+    /// 1. A connection over it may renew leases and ask for signs of life. Any other request gets
+    /// 429 `over_limit`. The connection is closed after its first request, for which it has two
+    /// seconds. If a tenth over the limit (at least 16) are open, a new connection closes the
+    /// oldest of them whose request has not come yet.
     max_connections: Count usize = 60_000, 1..=MANY;
-    /// Most streams of events. Default 10,000: each has a connection and some kilobytes; the events are
-    /// kept once for all of them. At least 0. Over it: 429 `over_limit`.
+    /// Most streams of events. Default 10,000: each has a connection and some kilobytes; the events
+    /// are kept once for all of them. At least 0. Over it: 429 `over_limit`.
     max_watchers: Count usize = 10_000, 0..=MANY;
-    /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it: 413
-    /// `too_large`.
+    /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it:
+    /// 413 `too_large`.
     max_metadata_bytes: Count usize = MAX_METADATA_BYTES, 0..=MAX_METADATA_BYTES;
-    /// Most terms in the history of a lease, with the running one. Default 100, some 10 KB on disk; 1 to
-    /// 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stay for a while. A start
-    /// reads all of them.
+    /// Most terms in the history of a lease, with the running one. Default 100, some 10 KB on disk;
+    /// 1 to 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stay for a
+    /// while. A start reads all of them.
     max_history: Count usize = 100, 1..=10_000;
-    /// How long a connection may be idle and then take for the head of its next request: there is one
-    /// clock for both. Default 75 s: clients that renew once a minute keep their connections, and silent
-    /// ones do not pile up. 10 ms to 5 min. Over it the connection is closed. On Linux this is also how
-    /// long a client may leave a response or an event unacknowledged: a watcher may pause for so long,
-    /// and a watcher that is gone without a word keeps its connection for so long.
+    /// How long a connection may be idle and then take for the head of its next request: there is
+    /// one clock for both. Default 75 s: clients that renew once a minute keep their connections,
+    /// and silent ones do not pile up. 10 ms to 5 min. Over it the connection is closed. On Linux
+    /// this is also how long a client may leave a response or an event unacknowledged: a watcher
+    /// may pause for so long, and a watcher that is gone without a word keeps its connection for so
+    /// long.
     header_time: Time Duration = Duration::from_secs(75), TIMES;
-    /// How long a body may take, and then the work for the request, apart from the time that the request
-    /// asks to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`; the store may or may not
-    /// have done the work.
+    /// How long a body may take, and then the work for the request, apart from the time that the
+    /// request asks to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`; the
+    /// store may or may not have done the work.
     request_time: Time Duration = Duration::from_secs(10), TIMES;
 }
 
@@ -136,8 +139,9 @@ impl LimitError {
 }
 
 impl Limits {
-    /// How many connections over [`max_connections`](Self::max_connections) are accepted, to renew or to
-    /// get a refusal: a tenth, and at least a few, so that a store with a low limit answers, too.
+    /// How many connections over [`max_connections`](Self::max_connections) are accepted, to renew
+    /// or to get a refusal: a tenth, and at least a few, so that a store with a low limit answers,
+    /// too.
     pub(crate) fn connections_over(&self) -> usize {
         (self.max_connections / 10).max(LEAST_OVER)
     }
@@ -148,9 +152,9 @@ impl Limits {
         self.max_connections + self.connections_over() + OTHER_FILES
     }
 
-    /// The same limits with as many [`max_connections`](Self::max_connections) as fit into this number of
-    /// open files, and at least one. Otherwise the process could run out of files, and could not even
-    /// accept a new connection for a renewal.
+    /// The same limits with as many [`max_connections`](Self::max_connections) as fit into this
+    /// number of open files, and at least one. Otherwise the process could run out of files, and
+    /// could not even accept a new connection for a renewal.
     #[must_use]
     pub fn within_open_files(self, files: usize) -> Self {
         let connections = files.saturating_sub(OTHER_FILES);

@@ -22,7 +22,8 @@ pub enum EngineConfig {
     Memory,
     /// In a database in a directory of its own, on disk before the store acknowledges a change.
     Embedded {
-        /// The directory. The store creates it if it does not exist; one store at a time may use it.
+        /// The directory. The store creates it if it does not exist; one store at a time may use
+        /// it.
         data_dir: PathBuf,
     },
 }

@@ -1,9 +1,9 @@
 //! Draining of bodies that a refusal leaves unread.
 //!
-//! Many requests are refused before their body is read. If the store closed the connection then, while the
-//! client still sends, the operating system would reset it, and the client might lose the response (RFC
-//! 9112, section 9.6). So the store responds, reads the rest of the body and discards it. Then the
-//! connection serves the next request.
+//! Many requests are refused before their body is read. If the store closed the connection then,
+//! while the client still sends, the operating system would reset it, and the client might lose the
+//! response (RFC 9112, section 9.6). So the store responds, reads the rest of the body and discards
+//! it. Then the connection serves the next request.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,15 +15,15 @@ use hyper::body::{Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// Most discarded bytes of one body: the largest body that any configuration allows. Clients that are a
-/// little over the limit get their response; a larger body would cost time for a request that cannot
-/// succeed.
+/// Most discarded bytes of one body: the largest body that any configuration allows. Clients that
+/// are a little over the limit get their response; a larger body would cost time for a request that
+/// cannot succeed.
 const MAX_DISCARDED: u64 = 64 << 20;
 
 /// The body of a request. If it is dropped before its end, a task reads the rest.
 ///
-/// The task ends after [`MAX_DISCARDED`] bytes or at the time limit of a body, so a refused request holds
-/// its connection no longer than any other. Then the connection is closed.
+/// The task ends after [`MAX_DISCARDED`] bytes or at the time limit of a body, so a refused request
+/// holds its connection no longer than any other. Then the connection is closed.
 pub(super) struct DrainOnDrop<B: Rest> {
     /// `None` after the end.
     body: Option<B>,
@@ -31,8 +31,8 @@ pub(super) struct DrainOnDrop<B: Rest> {
     time: Duration,
     /// When a reader first had to wait for it.
     waited_since: Option<Instant>,
-    /// The client waits for `100 Continue`, and nothing has read the body yet. Reading would make the client
-    /// send a body that is only discarded.
+    /// The client waits for `100 Continue`, and nothing has read the body yet. Reading would make
+    /// the client send a body that is only discarded.
     expects_continue: bool,
 }
 
@@ -42,7 +42,8 @@ pub(crate) trait Rest: HttpBody<Data = Bytes> + Send + Unpin + 'static {}
 impl<B: HttpBody<Data = Bytes> + Send + Unpin + 'static> Rest for B {}
 
 impl<B: Rest> DrainOnDrop<B> {
-    /// Wraps a body that may take this `time`. `expects_continue`: the request has the header `Expect`.
+    /// Wraps a body that may take this `time`. `expects_continue`: the request has the header
+    /// `Expect`.
     pub(super) const fn new(body: B, time: Duration, expects_continue: bool) -> Self {
         Self {
             body: Some(body),

@@ -26,9 +26,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// The parameters of a stream. Each route that opens a stream extracts them, so the checks of all streams
-/// are here. A page of another origin opens no stream: it cannot read the events, but the store would
-/// serve a stream for each `EventSource` of such a page.
+/// The parameters of a stream. Each route that opens a stream extracts them, so the checks of all
+/// streams are here. A page of another origin opens no stream: it cannot read the events, but the
+/// store would serve a stream for each `EventSource` of such a page.
 pub(super) struct StreamRequest {
     renewed: bool,
     /// The last event that the client has.
@@ -48,9 +48,9 @@ pub(super) async fn of_lease(
     )?))
 }
 
-/// The lease. If its name is `events`, the path is also that of the events of its namespace: a client that
-/// accepts a stream of events gets these, one that accepts JSON gets the lease, and any other gets the
-/// lease if it exists.
+/// The lease. If its name is `events`, the path is also that of the events of its namespace: a
+/// client that accepts a stream of events gets these, one that accepts JSON gets the lease, and any
+/// other gets the lease if it exists.
 pub(super) async fn of_namespace_or_view(
     State(store): State<Store>,
     Lease(key): Lease,

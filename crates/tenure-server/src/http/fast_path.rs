@@ -1,7 +1,7 @@
 //! Renewals without the router: they are nearly all requests of a store.
 //!
-//! The response is the same as that of the router's route. The fast path saves the search for the route,
-//! its notes for extractors, and its boxes around each call.
+//! The response is the same as that of the router's route. The fast path saves the search for the
+//! route, its notes for extractors, and its boxes around each call.
 
 use axum::BoxError;
 use axum::body::{Bytes, HttpBody};
@@ -14,8 +14,8 @@ use super::leases::renew_one;
 use crate::Store;
 use crate::table::Key;
 
-/// The lease that this request renews, if it is a renewal as clients write it. The router answers all
-/// other requests.
+/// The lease that this request renews, if it is a renewal as clients write it. The router answers
+/// all other requests.
 pub(super) fn renewal(head: &Parts) -> Option<Key> {
     if head.method != Method::POST || head.uri.query().is_some() {
         return None;

@@ -8,9 +8,9 @@ use tenure_core::wire::{Code, Problem};
 /// Most headers of a request. Clients and proxies send about ten.
 const MAX_HEADERS: usize = 64;
 
-/// Checks the head of a request, which may have at most `max_bytes`. A head that does not fit into the
-/// buffer of the server never comes here. [`Code::Malformed`] means that the head contradicts itself: a
-/// proxy could read another request from it than this server does.
+/// Checks the head of a request, which may have at most `max_bytes`. A head that does not fit into
+/// the buffer of the server never comes here. [`Code::Malformed`] means that the head contradicts
+/// itself: a proxy could read another request from it than this server does.
 pub(super) fn check_head(head: &Parts, max_bytes: usize) -> Result<(), Problem> {
     let (count, bytes) = (head.headers.len(), bytes_of(head));
     if bytes > max_bytes {
@@ -66,8 +66,8 @@ fn check_host(head: &Parts) -> Result<(), String> {
     }
 }
 
-/// Whether a host and port may have this byte: RFC 3986, section 3.2.2, without the comma, which would make
-/// two hosts in one header.
+/// Whether a host and port may have this byte: RFC 3986, section 3.2.2, without the comma, which
+/// would make two hosts in one header.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte)
 }

@@ -1,5 +1,5 @@
-//! The operations on leases. The wire types check the request, the store executes it, and the response is
-//! a view.
+//! The operations on leases. The wire types check the request, the store executes it, and the
+//! response is a view.
 
 use std::time::Duration;
 

@@ -30,8 +30,8 @@ pub use self::protocol::Protocol;
 pub(crate) use self::service::{HttpService, Load, Source};
 use crate::Store;
 
-/// The store's HTTP API as a router, for a server of one's own or for tests. A server with it must set
-/// timeouts for slow clients; [`Server`](crate::Server) does.
+/// The store's HTTP API as a router, for a server of one's own or for tests. A server with it must
+/// set timeouts for slow clients; [`Server`](crate::Server) does.
 pub fn router(store: Store) -> Router {
     let service = Arc::new(HttpService::new(store, None));
     let source = Source {

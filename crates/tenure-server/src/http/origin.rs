@@ -1,19 +1,20 @@
-//! Requests that a browser sends for a page of another site, from a machine that can reach the store.
+//! Requests that a browser sends for a page of another site, from a machine that can reach the
+//! store.
 
 use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use tenure_core::wire::{Code, Problem};
 
-/// The relation of a page to the server, as the browser tells it. No page can set it (Fetch Metadata,
-/// W3C).
+/// The relation of a page to the server, as the browser tells it. No page can set it (Fetch
+/// Metadata, W3C).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses a request that would change something and that a browser sent for a page of another origin. A
-/// browser sends a `POST` without a body for any page without asking; the page cannot read the response,
-/// but the request is executed.
+/// Refuses a request that would change something and that a browser sent for a page of another
+/// origin. A browser sends a `POST` without a body for any page without asking; the page cannot
+/// read the response, but the request is executed.
 ///
-/// Streams of events call [`check_page`] themselves, because only their handlers know that a `GET` asks
-/// for one.
+/// Streams of events call [`check_page`] themselves, because only their handlers know that a `GET`
+/// asks for one.
 pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     if method.is_safe() {
         return Ok(());
@@ -21,11 +22,12 @@ pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), P
     check_page(headers)
 }
 
-/// Refuses a request that a browser sent for a page of another origin, whatever its method. Browsers tell
-/// the page's origin in one of two headers; a request without both comes from no page.
+/// Refuses a request that a browser sent for a page of another origin, whatever its method.
+/// Browsers tell the page's origin in one of two headers; a request without both comes from no
+/// page.
 ///
-/// The order is that of Go's `http.CrossOriginProtection`: behind a proxy that writes another `Host`, the
-/// header that the browser sets decides.
+/// The order is that of Go's `http.CrossOriginProtection`: behind a proxy that writes another
+/// `Host`, the header that the browser sets decides.
 pub(super) fn check_page(headers: &HeaderMap) -> Result<(), Problem> {
     let origin = headers.get(ORIGIN).map(|value| value.as_bytes());
     let is_own = match (headers.get(SEC_FETCH_SITE), origin) {

@@ -41,8 +41,8 @@ pub(super) fn routes(store: Store) -> Router {
         .with_state(store)
 }
 
-/// Whether a path belongs to the native API, also if there is no route for it. No account of another
-/// protocol has such a name.
+/// Whether a path belongs to the native API, also if there is no route for it. No account of
+/// another protocol has such a name.
 pub(super) fn is_native(path: &str) -> bool {
     let first = path.strip_prefix('/').unwrap_or(path).split('/').next();
     matches!(first, None | Some("" | "v1")) || path == LIVE || path == READY

@@ -28,8 +28,8 @@ pub struct LeaseSnapshot {
 pub enum AccessEffect {
     /// The lease stays as it is.
     Keep,
-    /// A lease that has expired or was broken becomes available, so that its last holder can no longer
-    /// renew it. Other leases stay as they are.
+    /// A lease that has expired or was broken becomes available, so that its last holder can no
+    /// longer renew it. Other leases stay as they are.
     EndIfOver,
     /// The lease ends and is deleted.
     Delete,
@@ -82,9 +82,9 @@ impl Store {
         Ok(snapshot)
     }
 
-    /// Checks whether the resource that the lease protects may be accessed, and applies the effect of
-    /// the access to the lease, in one step: no acquire comes in between. `check` may run several times;
-    /// it gets the record of the lease and the current time.
+    /// Checks whether the resource that the lease protects may be accessed, and applies the effect
+    /// of the access to the lease, in one step: no acquire comes in between. `check` may run
+    /// several times; it gets the record of the lease and the current time.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl Store {
         }))
     }
 
-    /// Ends the store because data that a protocol keeps beside the leases can no longer be made durable:
-    /// nothing more is acknowledged, and the server ends with an error.
+    /// Ends the store because data that a protocol keeps beside the leases can no longer be made
+    /// durable: nothing more is acknowledged, and the server ends with an error.
     pub fn fail(&self) {
         self.inner.failed.cancel();
     }

@@ -23,8 +23,8 @@ async fn bytes_that_are_not_http_do_no_harm() {
     assert_ok(&api.acquire("job", 1).await);
 }
 
-/// Each request with its exact line and headers, on the fast path, on a route, and over the limit of
-/// connections.
+/// Each request with its exact line and headers, on the fast path, on a route, and over the limit
+/// of connections.
 #[tokio::test]
 async fn a_head_that_contradicts_itself_is_refused_on_every_way() {
     const RENEW: &str = "/v1/namespaces/ns/leases/job/renew";

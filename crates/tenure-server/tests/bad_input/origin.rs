@@ -104,7 +104,8 @@ fn of_another_origin(api: &Api) -> [Headers; 6] {
     ]
 }
 
-/// The headers of a browser for a page of the store's own origin or without a page, and of other clients.
+/// The headers of a browser for a page of the store's own origin or without a page, and of other
+/// clients.
 fn of_no_other_origin(api: &Api) -> [Headers; 4] {
     [
         vec![("origin", api.origin.clone())],

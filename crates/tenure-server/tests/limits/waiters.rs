@@ -39,7 +39,8 @@ async fn a_lease_has_waiters_up_to_the_limit() {
     assert_429(&api, "job", 4, &parts).await;
     assert_eq!(api.get("job").await.1["revision"], before);
     assert_eq!(api.get("job").await.1["waiters"], 2);
-    // A request that does not wait gets the holder, the holder renews, and another lease accepts waiters.
+    // A request that does not wait gets the holder, the holder renews, and another lease accepts
+    // waiters.
     assert_refused(&api.acquire("job", 4).await, 409, "lease_held");
     assert_ok(&api.renew("job", 1).await);
     until_taken(&api, "other", 4).await;

@@ -1,7 +1,7 @@
 //! Authentication, and the permissions of a request.
 //!
-//! An unknown account is refused like a wrong signature, after as much work, so that nobody learns which
-//! accounts exist.
+//! An unknown account is refused like a wrong signature, after as much work, so that nobody learns
+//! which accounts exist.
 
 mod bearer;
 mod sas;
@@ -145,8 +145,8 @@ impl Guard {
     }
 }
 
-/// Whether one of the keys signed the text. A comparison takes constant time, and a wrong signature is
-/// compared with all keys.
+/// Whether one of the keys signed the text. A comparison takes constant time, and a wrong signature
+/// is compared with all keys.
 fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
     let Ok(signature) = BASE64_STANDARD.decode(signature) else {
         return false;

@@ -108,8 +108,8 @@ fn account_text(account: &str, query: &Query, scope: Option<&str>) -> String {
     text
 }
 
-/// A service SAS is for one blob, or for one container with its blobs. It does not name the resource, which
-/// is part of the signed text.
+/// A service SAS is for one blob, or for one container with its blobs. It does not name the
+/// resource, which is part of the signed text.
 fn service_text(
     account: &str,
     resource: Option<&Resource>,

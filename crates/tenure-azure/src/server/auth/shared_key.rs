@@ -1,8 +1,9 @@
 //! "Authorize with Shared Key" of the Azure Storage REST API.
 //!
-//! The signature covers the request as it is on the wire, without any normalisation. The order of the
-//! `x-ms-*` headers is the collation of the service, which the documents call lexicographical; older
-//! clients sort by bytes. The store tries both. That is safe: the same headers are signed either way.
+//! The signature covers the request as it is on the wire, without any normalisation. The order of
+//! the `x-ms-*` headers is the collation of the service, which the documents call lexicographical;
+//! older clients sort by bytes. The store tries both. That is safe: the same headers are signed
+//! either way.
 
 use crate::protocol::{self, DATE_HEADER, SIGNED_HEADERS, SignedParts, collate};
 use aws_lc_rs::hmac;

@@ -1,8 +1,9 @@
 //! The database of containers and blobs: `blobs.db`, beside the one of leases.
 //!
-//! Each change is one transaction with one fsync (`synchronous=FULL`). Every row has a checksum, and the
-//! row about all of them has one over these, so the next start detects lost or altered rows, and also a
-//! missing database or log ([`watermark`](super::watermark)). Nothing is ever repaired silently.
+//! Each change is one transaction with one fsync (`synchronous=FULL`). Every row has a checksum,
+//! and the row about all of them has one over these, so the next start detects lost or altered
+//! rows, and also a missing database or log ([`watermark`](super::watermark)). Nothing is ever
+//! repaired silently.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -45,8 +46,8 @@ pub(super) struct Disk {
     writes_since_checkpoint: u32,
     /// A transaction failed and may have left frames behind the end of the log.
     has_leftovers: bool,
-    /// Nothing may be written any more: after a failed fsync the operating system may have dropped the data,
-    /// and the next fsync may succeed.
+    /// Nothing may be written any more: after a failed fsync the operating system may have dropped
+    /// the data, and the next fsync may succeed.
     failed: bool,
 }
 
@@ -80,8 +81,8 @@ impl Disk {
         }
         let (meta, catalog) = rows::load(&connection, &path)?;
         watermark::check(&path, marked, meta.number)?;
-        // An empty log: a torn tail is not read again, and new frames never come before it, where the tail
-        // would look like damage.
+        // An empty log: a torn tail is not read again, and new frames never come before it, where
+        // the tail would look like damage.
         if !checkpoint(&connection, Checkpoint::Truncate).map_err(broken)? {
             return Err(OpenError::Database {
                 path,
@@ -112,8 +113,8 @@ impl Disk {
 
     fn write_once(&mut self, stamp: Stamp, change: &BlobChange) -> Result<(), WriteError> {
         if self.has_leftovers {
-            // Frames of the failed transaction must never follow good ones, where they would look like
-            // damage at the next start.
+            // Frames of the failed transaction must never follow good ones, where they would look
+            // like damage at the next start.
             let emptied = checkpoint(&self.connection, Checkpoint::Truncate);
             if !emptied.map_err(|error| classify(&error))? {
                 return Err(WriteError::Undone("it is being read".into()));

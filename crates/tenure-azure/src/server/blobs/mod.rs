@@ -1,8 +1,9 @@
 //! Containers and blobs: all of them in memory, and on disk before a change is acknowledged.
 //!
-//! One request at a time changes something. It reads the catalog, checks the lease, writes to disk, and then
-//! publishes the change. Operations on leases that change who may write, which are all except renewals, wait
-//! for it: no client acquires the lease of a blob during a write that was allowed before.
+//! One request at a time changes something. It reads the catalog, checks the lease, writes to disk,
+//! and then publishes the change. Operations on leases that change who may write, which are all
+//! except renewals, wait for it: no client acquires the lease of a blob during a write that was
+//! allowed before.
 
 mod catalog;
 mod copy;
@@ -44,7 +45,8 @@ pub(super) struct Blobs {
 pub(super) struct WriteLock(#[allow(dead_code)] OwnedRwLockWriteGuard<()>);
 
 impl Blobs {
-    /// Reads the database in this directory, or creates one; without a directory, blobs are in memory only.
+    /// Reads the database in this directory, or creates one; without a directory, blobs are in
+    /// memory only.
     pub(super) fn open(
         folder: Option<&Path>,
         max_total_bytes: usize,
@@ -87,8 +89,8 @@ impl Blobs {
         WriteLock(Arc::clone(&self.order).write_owned().await)
     }
 
-    /// Makes a change durable, and then publishes it. Its number, which becomes the ETag, is greater than
-    /// all before, also after a restore.
+    /// Makes a change durable, and then publishes it. Its number, which becomes the ETag, is
+    /// greater than all before, also after a restore.
     pub(super) async fn change(
         self: &Arc<Self>,
         store: &Store,

@@ -16,7 +16,8 @@ const APPLICATION_ID: i32 = 0x7465_6e62;
 
 const FORMAT: u32 = 1;
 
-/// Metadata and content headers are JSON objects. `length` is set for page blobs, which have no body.
+/// Metadata and content headers are JSON objects. `length` is set for page blobs, which have no
+/// body.
 const TABLES: &str = "
     CREATE TABLE containers (
         account TEXT NOT NULL,

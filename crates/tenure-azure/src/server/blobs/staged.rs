@@ -1,7 +1,7 @@
 //! Uncommitted blocks: they were put and are not part of a blob yet. They are in memory only.
 //!
-//! Like the service, a store drops them when the blob is written or deleted, or when no block has come for
-//! some time. Unlike the service, it drops them when it ends.
+//! Like the service, a store drops them when the blob is written or deleted, or when no block has
+//! come for some time. Unlike the service, it drops them when it ends.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
-//! A change that the database must have at least, so that a start detects a lost database or a lost log.
+//! A change that the database must have at least, so that a start detects a lost database or a lost
+//! log.
 //!
-//! A change is in the log first, which is moved into the database from time to time. Without the log,
-//! acknowledged changes would be undone; without both, there would be no blobs. So after each move a file
-//! gets the number of the first change that is only in the log.
+//! A change is in the log first, which is moved into the database from time to time. Without the
+//! log, acknowledged changes would be undone; without both, there would be no blobs. So after each
+//! move a file gets the number of the first change that is only in the log.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};

@@ -70,8 +70,9 @@ pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
     put(&call, &lock, metadata, StatusCode::OK).await
 }
 
-/// "Delete Container", with all blobs, leased or not. Their leases are deleted first: if the process of the
-/// store ends in between, there are blobs without leases, but no leases without blobs.
+/// "Delete Container", with all blobs, leased or not. Their leases are deleted first: if the
+/// process of the store ends in between, there are blobs without leases, but no leases without
+/// blobs.
 pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
     let conditions = Conditions::of_container(&call.headers)?;
     let lock = call.service.blobs.write_lock().await;

@@ -48,8 +48,8 @@ pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
             Conditions::of_container(&call.headers)?,
         ),
     };
-    // A write that was allowed before must not finish under a new holder. A renewal does not change who may
-    // write, so it does not wait.
+    // A write that was allowed before must not finish under a new holder. A renewal does not change
+    // who may write, so it does not wait.
     let _lock = match request.operation {
         Operation::Renew(..) => None,
         _ => Some(service.blobs.read_lock().await),

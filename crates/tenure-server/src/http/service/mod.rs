@@ -6,8 +6,8 @@
 //!                                                       +-> another protocol
 //! ```
 //!
-//! A body that is left unread is drained, and a panic is answered. What else every request must pass
-//! belongs in here. No other module can reach a handler.
+//! A body that is left unread is drained, and a panic is answered. What else every request must
+//! pass belongs in here. No other module can reach a handler.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -55,8 +55,8 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Within,
-    /// It may renew leases, because a holder keeps its lease however many others connect, and ask for
-    /// signs of life, because a busy store must not be killed.
+    /// It may renew leases, because a holder keeps its lease however many others connect, and ask
+    /// for signs of life, because a busy store must not be killed.
     Over,
 }
 
@@ -142,8 +142,8 @@ impl HttpService {
         (!routes::is_native(head.uri.path())).then_some(protocol)
     }
 
-    /// How long the rest of a body is read after a refusal. Over the limit it is not read at all: the
-    /// connection is there for one request, and must not be held by a body that never comes.
+    /// How long the rest of a body is read after a refusal. Over the limit it is not read at all:
+    /// the connection is there for one request, and must not be held by a body that never comes.
     fn drain_time(&self, load: Load) -> Duration {
         match load {
             Load::Within => self.store.limits().request_time,

@@ -71,8 +71,8 @@ pub(super) struct Parts {
     pub(super) conditions: Conditions,
 }
 
-/// Writes the whole blob, for "Put Blob" and "Put Block List". After all checks `body` makes its bytes from
-/// the existing blob.
+/// Writes the whole blob, for "Put Blob" and "Put Block List". After all checks `body` makes its
+/// bytes from the existing blob.
 pub(super) async fn commit(
     call: &Call,
     parts: Parts,
@@ -99,8 +99,8 @@ pub(super) async fn commit(
         }
         None => conditions.check_absent()?,
     }
-    // The service checks the lease before it checks that the blob is new, and the holder of the lease may
-    // write an existing blob.
+    // The service checks the lease before it checks that the blob is new, and the holder of the
+    // lease may write an existing blob.
     call.check_blob_access(BlobAccess::Write, AccessEffect::Keep)
         .await?;
     let is_holder = given(&call.headers, "x-ms-lease-id")?.is_some();
@@ -152,8 +152,8 @@ pub(in crate::server) async fn set_properties(call: Call) -> Result<Response> {
     alter(&call, |blob| Blob { content, ..blob }).await
 }
 
-/// "Delete Blob". Its lease is deleted first: if the process of the store ends in between, there is a blob
-/// without a lease, but no lease without a blob.
+/// "Delete Blob". Its lease is deleted first: if the process of the store ends in between, there is
+/// a blob without a lease, but no lease without a blob.
 pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
     let conditions = Conditions::of(&call.headers)?;
     if text(&call.headers, "x-ms-delete-snapshots")?.is_some_and(|what| what == "only") {
