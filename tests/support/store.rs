@@ -5,8 +5,8 @@ use std::thread;
 
 use reqwest::Url;
 use tenure::store::Endpoint;
-use tenure_azure::server::{Azure, AzureAccount, AzureConfig};
-use tenure_server::{Config, Server, Store};
+use tenure_azure::server::{Azure, ServedAccount, AzureConfig};
+use tenure_server::{StoreConfig, Server, Store};
 use tokio::sync::oneshot;
 
 /// A store in memory, on its own threads, so that the runtime of a test does not affect it. It
@@ -37,7 +37,7 @@ impl LocalStore {
     #[must_use]
     pub fn start_with_azure() -> Self {
         Self::start_as(|server, store| {
-            let accounts = vec![AzureAccount::development()];
+            let accounts = vec![ServedAccount::development()];
             let azure = Azure::open(store, None, AzureConfig::new(accounts));
             server.with_protocol(azure.expect("the protocol"))
         })
@@ -49,7 +49,7 @@ impl LocalStore {
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
             runtime.block_on(async {
-                let store = Store::open(Config::memory()).expect("a store");
+                let store = Store::open(StoreConfig::memory()).expect("a store");
                 let any = "127.0.0.1:0".parse().expect("an address");
                 let server = Server::bind(store.clone(), any).expect("a port");
                 let server = extend(server, &store);

@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono::Utc;
 use support::{Child, Connection, Jumps, Kind, Samples, folder, id, proof, table};
-use tenure_azure::server::{Azure, AzureAccount, AzureConfig};
+use tenure_azure::server::{Azure, ServedAccount, AzureConfig};
 use tokio::time::{Instant, timeout_at};
 
 const CONNECTIONS: u64 = 64;
@@ -33,7 +33,7 @@ enum Client {
 
 fn main() {
     support::serve_if_asked_with(|server, store| {
-        let mut config = AzureConfig::new(vec![AzureAccount::development()]);
+        let mut config = AzureConfig::new(vec![ServedAccount::development()]);
         config.unguarded = true;
         server.with_protocol(Azure::open(store, None, config).expect("the protocol"))
     });

@@ -19,7 +19,7 @@ use rusqlite::{Connection as Database, params};
 use support::{
     Child, Connection, Kind, Local, Samples, acquire, folder, fresh, path, per_second, proof, table,
 };
-use tenure_server::{Config, Store};
+use tenure_server::{StoreConfig, Store};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -86,8 +86,8 @@ fn main() {
     let mut leases = Alone::new(folders[0].path(), Rows::Leases);
     let mut terms = Alone::new(folders[3].path(), Rows::LeasesAndTerms);
     let store = |config| Local::new(Store::open(config).expect("a store"));
-    let local = store(Config::embedded(folders[1].path()));
-    let memory = store(Config::memory());
+    let local = store(StoreConfig::embedded(folders[1].path()));
+    let memory = store(StoreConfig::memory());
     let server = Child::start(Kind::Embedded, 0, folders[2].path());
 
     let mut rates: [Samples; 9] = Default::default();

@@ -58,11 +58,11 @@ mod scans;
 mod timer;
 
 pub use clock::WrongClock;
-pub use config::{Config, EngineConfig, LimitError, LimitSetting, Limits};
+pub use config::{StoreConfig, EngineConfig, LimitError, LimitSetting, Limits};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, router};
-pub use model::Key;
+pub use model::LeaseKey;
 pub use server::{ServeError, Server};
 pub use store::{AccessEffect, LeaseSnapshot, Store};
 pub use tls::{Tls, TlsError};

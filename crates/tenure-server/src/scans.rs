@@ -237,7 +237,7 @@ impl Scans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Key;
+    use crate::model::LeaseKey;
 
     const NOW: Instant = Instant::from_nanos(0);
 
@@ -248,7 +248,7 @@ mod tests {
 
     /// A place that is not the start of a scan.
     fn behind(lease: &str) -> Place {
-        Place::behind(&Key::of_text(lease))
+        Place::behind(&LeaseKey::of_text(lease))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use tenure_core::Instant;
 
 use crate::clock::Clock;
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// Keys, each with the time at which to look at it.
 ///
@@ -22,14 +22,14 @@ pub(crate) struct Timer {
 
 #[derive(Debug, Default)]
 struct State {
-    due: BTreeSet<(Instant, Key)>,
-    times: HashMap<Key, Instant>,
+    due: BTreeSet<(Instant, LeaseKey)>,
+    times: HashMap<LeaseKey, Instant>,
     closing: bool,
 }
 
 impl Timer {
     /// Has `key` looked at when it is `at`, or before.
-    pub(crate) fn arm(&self, at: Instant, key: Key) {
+    pub(crate) fn arm(&self, at: Instant, key: LeaseKey) {
         let mut state = self.lock();
         match state.times.get(&key).copied() {
             Some(sooner) if sooner <= at => return,
@@ -46,7 +46,7 @@ impl Timer {
     }
 
     /// Blocks until a key is due; `None` when the timer is closed.
-    pub(crate) fn next(&self, clock: &Clock) -> Option<Key> {
+    pub(crate) fn next(&self, clock: &Clock) -> Option<LeaseKey> {
         let mut state = self.lock();
         while !state.closing {
             let Some((at, _)) = state.due.first() else {
@@ -97,11 +97,11 @@ mod tests {
     fn keys_come_in_order_of_time_and_an_earlier_one_is_not_slept_over() {
         let (timer, clock) = (Timer::default(), Clock::start());
         let now = clock.now();
-        timer.arm(now + Duration::from_secs(3600), Key::of_text("a/late"));
+        timer.arm(now + Duration::from_secs(3600), LeaseKey::of_text("a/late"));
         std::thread::scope(|scope| {
             let next = scope.spawn(|| timer.next(&clock));
-            timer.arm(now + Duration::from_millis(20), Key::of_text("a/early"));
-            assert_eq!(next.join().unwrap(), Some(Key::of_text("a/early")));
+            timer.arm(now + Duration::from_millis(20), LeaseKey::of_text("a/early"));
+            assert_eq!(next.join().unwrap(), Some(LeaseKey::of_text("a/early")));
         });
         assert!(clock.now().since(now) >= Duration::from_millis(20));
         timer.close();
@@ -113,10 +113,10 @@ mod tests {
         let (timer, clock) = (Timer::default(), Clock::start());
         let at = |nanos| Instant::from_nanos(nanos);
         for nanos in [3, 2, 1, 2, 3] {
-            timer.arm(at(nanos), Key::of_text("a/b"));
+            timer.arm(at(nanos), LeaseKey::of_text("a/b"));
         }
         assert_eq!(timer.lock().due.len(), 1);
-        assert_eq!(timer.next(&clock), Some(Key::of_text("a/b")));
+        assert_eq!(timer.next(&clock), Some(LeaseKey::of_text("a/b")));
         let state = timer.lock();
         assert!(state.due.is_empty() && state.times.is_empty());
     }

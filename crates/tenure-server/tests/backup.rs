@@ -14,7 +14,7 @@ use common::{Api, Running, assert_ok, assert_refused, id, minute, start};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
-use tenure_server::{BackupError, Config, Contents, Existing, OpenError, RestoreError, Store};
+use tenure_server::{BackupError, StoreConfig, Contents, Existing, OpenError, RestoreError, Store};
 use tenure_server::{backup, restore};
 
 /// What a process that is killed now leaves behind: the files as they are.
@@ -41,7 +41,7 @@ impl Bench {
     fn new() -> Self {
         let store = tempfile::tempdir().unwrap();
         Self {
-            server: Some(start(Config::embedded(store.path()))),
+            server: Some(start(StoreConfig::embedded(store.path()))),
             store,
             place: tempfile::tempdir().unwrap(),
         }
@@ -71,7 +71,7 @@ impl Bench {
 }
 
 fn open(folder: &Path) -> Result<Store, OpenError> {
-    Store::open(Config::embedded(folder))
+    Store::open(StoreConfig::embedded(folder))
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -131,7 +131,7 @@ async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
     }
     // The store's log is unharmed: killed now, it starts again with everything.
     let copy = killed(bench.store.path());
-    let again = start(Config::embedded(copy.path()));
+    let again = start(StoreConfig::embedded(copy.path()));
     let all = acknowledged.lock().unwrap().clone();
     for (lease, epoch) in all {
         let (_, granted) = again.api.acquire(&lease, 9_999_999).await;
@@ -186,7 +186,7 @@ async fn a_store_goes_on_over_checkpoints_and_its_end_while_its_backup_is_read()
     assert!(names(bench.store.path()).contains(&"RUNNING".to_owned()));
     reader.execute_batch("COMMIT").unwrap();
     drop(reader);
-    let again = start(Config::embedded(bench.store.path()));
+    let again = start(StoreConfig::embedded(bench.store.path()));
     for (client, before) in before.iter().enumerate() {
         let (_, view) = again.api.get(&format!("job-{client}")).await;
         assert_eq!(view["revision"], before["revision"]);
@@ -208,7 +208,7 @@ async fn a_store_that_is_stopped_or_was_killed_is_backed_up_too() {
         assert_eq!((contents.leases, contents.held), (1, 1));
         // The log was not moved: that is the store's to do.
         assert!(files() == before, "the files were touched");
-        let again = start(Config::embedded(folder));
+        let again = start(StoreConfig::embedded(folder));
         assert_ok(&again.api.renew("one", 1).await);
         again.stop().await.unwrap();
     }
@@ -338,7 +338,7 @@ async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_on
     let hours = 23 * 60 * 60 * 1000;
     let most = told.iter().max().unwrap().0 + hours;
     assert!(restored.epochs_above > most && restored.epochs_above > wall + hours);
-    let server = start(Config::embedded(bench.restored()));
+    let server = start(StoreConfig::embedded(bench.restored()));
     let api = &server.api;
     // Held when the backup was taken: its term goes on under its number, then there is a greater one.
     let (_, held) = api.get("held").await;
@@ -362,7 +362,7 @@ async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_on
     }
     // And it stays so after its own restarts.
     server.stop().await.unwrap();
-    let server = start(Config::embedded(bench.restored()));
+    let server = start(StoreConfig::embedded(bench.restored()));
     assert_ok(&server.api.release("newer", 13).await);
     let (_, granted) = server.api.acquire("newest", 20).await;
     assert!(granted["epoch"].as_u64() > Some(most), "{granted}");
@@ -450,7 +450,7 @@ async fn nothing_is_restored_over_a_store() {
     for folder in [bench.store.path(), dead.path()] {
         let error = restore(&bench.file(), folder).unwrap_err();
         assert!(matches!(error, RestoreError::StoreThere { .. }), "{error}");
-        let again = start(Config::embedded(folder));
+        let again = start(StoreConfig::embedded(folder));
         assert_ok(&again.api.renew("job", 1).await);
         again.stop().await.unwrap();
     }
@@ -531,7 +531,7 @@ async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
 
         restore(&bench.file(), folder.path()).unwrap();
         assert_eq!(names(folder.path()), ["FORMAT", "leases.db", "lock"]);
-        let again = start(Config::embedded(folder.path()));
+        let again = start(StoreConfig::embedded(folder.path()));
         assert_eq!(again.api.get("job").await.1["epoch"], granted["epoch"]);
         assert_ok(&again.api.renew("job", 1).await);
         again.stop().await.unwrap();
@@ -549,7 +549,7 @@ async fn a_lease_whose_epoch_is_far_ahead_leaves_epochs_for_the_others_after_a_r
     bench.backup(Existing::Keep).await.unwrap();
     bench.stop().await;
     let restored = restore(&bench.file(), &bench.restored()).unwrap();
-    let server = start(Config::embedded(bench.restored()));
+    let server = start(StoreConfig::embedded(bench.restored()));
     assert_ok(&server.api.release("job", 2).await);
     for (number, lease) in (3..).zip(["job", "new"]) {
         let granted = server.api.acquire(lease, number).await;

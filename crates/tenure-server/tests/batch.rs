@@ -4,7 +4,7 @@ mod common;
 
 use common::{Answer, Api, answer, assert_ok, assert_refused, id, in_memory, start};
 use serde_json::{Value, json};
-use tenure_server::Config;
+use tenure_server::StoreConfig;
 
 async fn renew_many(api: &Api, body: &Value) -> Answer {
     let url = format!("{}/v1/namespaces/ns/renew", api.origin);
@@ -41,7 +41,7 @@ async fn each_of_a_thousand_leases_is_renewed_in_one_request() {
 #[tokio::test]
 async fn each_renewal_succeeds_or_fails_independently_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let api = start(Config::embedded(folder.path())).api;
+    let api = start(StoreConfig::embedded(folder.path())).api;
     assert_ok(&api.acquire("mine", 1).await);
     assert_ok(&api.acquire("others", 2).await);
     assert_ok(&api.acquire("broken", 3).await);

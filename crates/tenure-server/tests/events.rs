@@ -9,7 +9,7 @@ use common::{
 };
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
-use tenure_server::{Config, Limits};
+use tenure_server::{StoreConfig, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -124,7 +124,7 @@ async fn revision(api: &Api) -> u64 {
 fn with_limits(change: impl FnOnce(&mut Limits)) -> Running {
     let mut limits = Limits::default();
     change(&mut limits);
-    start(Config::memory().with_limits(limits))
+    start(StoreConfig::memory().with_limits(limits))
 }
 
 #[tokio::test]
@@ -361,7 +361,7 @@ async fn renewals_are_told_on_request_and_are_nothing_to_resume_after() {
 async fn a_stream_that_is_cut_again_and_again_loses_nothing_and_repeats_nothing() {
     const CHANGES: u64 = 600;
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let api = server.api.clone();
     let start = Stream::open(namespace(&api, "ns"))
         .await
@@ -640,12 +640,12 @@ async fn a_shutdown_ends_all_streams_at_once() {
 #[tokio::test]
 async fn after_a_restart_everybody_is_told_to_look() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     let revision = server.api.get("job").await.1["revision"].as_u64().unwrap();
     server.stop().await.unwrap();
 
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let api = server.api.clone();
     let mut stream = Stream::open(after(lease(&api, "job"), revision)).await;
     let reset = stream.expect("reset").await.0.unwrap();
@@ -659,8 +659,8 @@ async fn after_a_restart_everybody_is_told_to_look() {
 #[tokio::test]
 async fn revisions_of_a_store_that_was_here_before_are_never_taken_for_its_own() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let on_disk = [0, 1].map(|number: usize| Config::embedded(folders[number].path()));
-    for [first, second] in [on_disk, [Config::memory(), Config::memory()]] {
+    let on_disk = [0, 1].map(|number: usize| StoreConfig::embedded(folders[number].path()));
+    for [first, second] in [on_disk, [StoreConfig::memory(), StoreConfig::memory()]] {
         let server = start(first);
         for lease in ["a", "b", "c"] {
             assert_ok(&server.api.acquire(lease, 1).await);

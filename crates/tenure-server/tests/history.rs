@@ -11,7 +11,7 @@ use common::{Answer, Api, SOON, assert_ok, assert_refused, id, in_memory, start}
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_server::{Config, Limits};
+use tenure_server::{StoreConfig, Limits};
 use tokio::time::{Instant, sleep};
 
 fn terms((status, body): &Answer) -> &Vec<Value> {
@@ -51,7 +51,7 @@ async fn until_over(api: &Api, lease: &str) {
 /// A store in memory, and one in a folder.
 fn both() -> [(common::Running, Option<TempDir>); 2] {
     let folder = tempfile::tempdir().unwrap();
-    let embedded = start(Config::embedded(folder.path()));
+    let embedded = start(StoreConfig::embedded(folder.path()));
     [(in_memory(), None), (embedded, Some(folder))]
 }
 
@@ -177,8 +177,8 @@ async fn the_last_terms_are_remembered_and_no_more() {
         max_history: 3,
         ..Limits::default()
     };
-    let embedded = || Config::embedded(folder.path()).with_limits(limits.clone());
-    for config in [Config::memory().with_limits(limits.clone()), embedded()] {
+    let embedded = || StoreConfig::embedded(folder.path()).with_limits(limits.clone());
+    for config in [StoreConfig::memory().with_limits(limits.clone()), embedded()] {
         let server = start(config);
         let api = &server.api;
         for number in 1..=2 {
@@ -204,7 +204,7 @@ async fn the_last_terms_are_remembered_and_no_more() {
         max_history: 2,
         ..limits.clone()
     };
-    let server = start(Config::embedded(folder.path()).with_limits(fewer));
+    let server = start(StoreConfig::embedded(folder.path()).with_limits(fewer));
     assert_eq!(told(&server.api, "job").await.len(), 2);
     server.stop().await.unwrap();
 }
@@ -218,7 +218,7 @@ fn rows(folder: &Path, table: &str) -> u32 {
 #[tokio::test]
 async fn a_history_is_there_after_a_stop_and_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let api = &server.api;
     assert_ok(&api.acquire("job", 1).await);
     break_lease(api, "job", 0, "stuck").await;
@@ -231,7 +231,7 @@ async fn a_history_is_there_after_a_stop_and_after_a_kill() {
     let copy = killed(folder.path());
     server.stop().await.unwrap();
     for folder in [copy.path(), folder.path()] {
-        let server = start(Config::embedded(folder));
+        let server = start(StoreConfig::embedded(folder));
         assert_eq!(server.api.history("job").await, job);
         // The break goes on, and it is not forgotten why.
         until_over(&server.api, "breaking").await;

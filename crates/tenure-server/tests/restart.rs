@@ -9,7 +9,7 @@ use common::{assert_ok, assert_refused, id, minute, start};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_server::{Config, OpenError, Store};
+use tenure_server::{StoreConfig, OpenError, Store};
 
 /// What a process that is killed now leaves behind: the files as they are.
 fn killed(folder: &Path) -> TempDir {
@@ -27,7 +27,7 @@ fn killed(folder: &Path) -> TempDir {
 /// A folder with some leases, closed in order: all is in the database file.
 async fn closed_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     for number in 1..=40 {
         let lease = format!("job-{number}");
         assert_ok(&server.api.acquire(&lease, number + 100).await);
@@ -43,7 +43,7 @@ async fn closed_folder() -> TempDir {
 }
 
 fn open(folder: &Path) -> Result<Store, OpenError> {
-    Store::open(Config::embedded(folder))
+    Store::open(StoreConfig::embedded(folder))
 }
 
 /// The folder is refused with a message that names `file`, and stays as it is.
@@ -75,7 +75,7 @@ fn assert_damaged(folder: &Path, file: &str, how: &str) {
 #[tokio::test]
 async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let body = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1),
         "metadata": {"k": "v"}, "lock_delay_ms": 5});
     let (_, held) = server.api.post("held", "acquire", body).await;
@@ -93,7 +93,7 @@ async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
     let (_, last) = server.api.post("changed", "change", change).await;
 
     let copy = killed(folder.path());
-    let server = start(Config::embedded(copy.path()));
+    let server = start(StoreConfig::embedded(copy.path()));
     let (_, view) = server.api.get("held").await;
     for field in [
         "holder",
@@ -130,7 +130,7 @@ async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
 #[tokio::test]
 async fn an_expiry_that_somebody_saw_is_there_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
     let (_, view) = server.api.post("job", "acquire", body).await;
     let polled = format!(
@@ -144,14 +144,14 @@ async fn an_expiry_that_somebody_saw_is_there_after_a_kill() {
     };
     assert_eq!(seen["state"], "expired");
     let copy = killed(folder.path());
-    let server = start(Config::embedded(copy.path()));
+    let server = start(StoreConfig::embedded(copy.path()));
     assert_eq!(server.api.get("job").await.1["state"], "expired");
 }
 
 #[tokio::test]
 async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     let mut last = 0;
     // Faster than the clock's milliseconds, so that the epochs run ahead of it.
@@ -170,7 +170,7 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
     assert_eq!(server.api.delete("job").await.0, 204);
 
     let copy = killed(folder.path());
-    let server = start(Config::embedded(copy.path()));
+    let server = start(StoreConfig::embedded(copy.path()));
     // The start put it in its place.
     let kept = Connection::open(copy.path().join("leases.db")).unwrap();
     let floor: u64 = kept
@@ -186,7 +186,7 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
 #[tokio::test]
 async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     for lease in ["gone", "made-again"] {
         assert_ok(&server.api.acquire(lease, 1).await);
         assert_ok(&server.api.release(lease, 1).await);
@@ -197,21 +197,21 @@ async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
     server.stop().await.unwrap();
     for folder in [folder, killed_at_once] {
         for _ in 0..2 {
-            let server = start(Config::embedded(folder.path()));
+            let server = start(StoreConfig::embedded(folder.path()));
             let api = &server.api;
             assert_refused(&api.acquire("gone", 1).await, 409, "lease_id_retired");
             assert_refused(&api.get("gone").await, 404, "unknown_lease");
             assert_refused(&api.acquire("made-again", 1).await, 409, "lease_id_retired");
             server.stop().await.unwrap();
         }
-        let server = start(Config::embedded(folder.path()));
+        let server = start(StoreConfig::embedded(folder.path()));
         let api = &server.api;
         assert_ok(&api.acquire("gone", 3).await);
         assert_ok(&api.renew("made-again", 2).await);
         assert_ok(&api.release("made-again", 2).await);
         assert_eq!(api.delete("made-again").await.0, 204);
         server.stop().await.unwrap();
-        let server = start(Config::embedded(folder.path()));
+        let server = start(StoreConfig::embedded(folder.path()));
         let api = &server.api;
         for (lease, number) in [("made-again", 1), ("made-again", 2), ("gone", 1)] {
             let refused = api.acquire(lease, number).await;
@@ -224,7 +224,7 @@ async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
 #[tokio::test]
 async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let asking = |number, least: u64| {
         let mut body = minute(number);
         body["min_epoch"] = json!(least);
@@ -253,7 +253,7 @@ async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
     assert_refused(&further, 422, "out_of_range");
 
     let copy = killed(folder.path());
-    let server = start(Config::embedded(copy.path()));
+    let server = start(StoreConfig::embedded(copy.path()));
     let (status, granted) = server.api.acquire("another", 5).await;
     assert_eq!((status, granted["epoch"].as_u64()), (200, Some(ahead + 1)));
 }
@@ -261,7 +261,7 @@ async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
 #[tokio::test]
 async fn many_clients_killed_in_the_middle_find_all_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let mut clients = Vec::new();
     for client in 0..16 {
         let api = server.api.clone();
@@ -281,7 +281,7 @@ async fn many_clients_killed_in_the_middle_find_all_that_was_acknowledged() {
         expected.push(client.await.unwrap());
     }
     let copy = killed(folder.path());
-    let server = start(Config::embedded(copy.path()));
+    let server = start(StoreConfig::embedded(copy.path()));
     for view in expected {
         let (_, found) = server.api.get(view["lease"].as_str().unwrap()).await;
         assert_eq!(
@@ -296,7 +296,7 @@ async fn the_folder_and_its_files_are_for_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("a/b");
-    let server = start(Config::embedded(&folder));
+    let server = start(StoreConfig::embedded(&folder));
     assert_ok(&server.api.acquire("job", 1).await);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
@@ -312,7 +312,7 @@ async fn the_folder_and_its_files_are_for_their_owner_only() {
 #[tokio::test]
 async fn a_second_store_on_a_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
     assert!(
@@ -520,7 +520,7 @@ async fn bits_that_fell_over_never_change_what_is_known() {
 /// The log as a killed process leaves it, with several transactions in it.
 async fn folder_with_a_log() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     for number in 1..=10 {
         assert_ok(&server.api.post("job", "acquire", minute(number)).await);
         assert_ok(&server.api.release("job", number).await);
@@ -610,7 +610,7 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
 #[tokio::test]
 async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_missed() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     let killed = killed(folder.path());
     let log = killed.path().join("leases.db-wal");
@@ -657,7 +657,7 @@ async fn a_marker_that_is_gone_does_not_make_a_fresh_start() {
 #[tokio::test]
 async fn a_file_that_tells_how_far_the_log_had_come_is_believed_only_if_it_fits_its_checksum() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     let killed_at = killed(folder.path());
     server.stop().await.unwrap();

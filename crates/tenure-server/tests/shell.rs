@@ -9,7 +9,7 @@ use common::{SOON, assert_ok, id, start};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
-use tenure_server::Config;
+use tenure_server::StoreConfig;
 use tokio::time::{Instant, sleep};
 
 /// All rows of a view: the names of the columns and their values.
@@ -51,7 +51,7 @@ fn texts(values: &[&str]) -> Vec<Option<String>> {
 #[tokio::test]
 async fn leases_and_terms_are_readable_and_current_while_the_store_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let api = &server.api;
     assert_ok(&api.acquire("job", 1).await);
     let release = json!({"lease_id": id(1), "reason": "done"});

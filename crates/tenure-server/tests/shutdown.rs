@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{SOON, assert_ok, assert_refused, id, in_memory, outcome, start};
 use serde_json::json;
-use tenure_server::Config;
+use tenure_server::StoreConfig;
 use tokio::time::{Instant, timeout};
 
 #[tokio::test]
@@ -57,13 +57,13 @@ async fn a_server_ends_although_clients_keep_their_connections() {
 #[tokio::test]
 async fn acknowledged_changes_survive_a_shutdown() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let (_, granted) = server.api.acquire("job", 1).await;
     server.stop().await.unwrap();
     let log = folder.path().join("leases.db-wal");
     assert!(std::fs::metadata(log).map_or(0, |log| log.len()) == 0);
 
-    let server = start(Config::embedded(folder.path()));
+    let server = start(StoreConfig::embedded(folder.path()));
     let (_, view) = server.api.get("job").await;
     assert_eq!(view["epoch"], granted["epoch"]);
     let renewed = server
@@ -78,7 +78,7 @@ async fn acknowledged_changes_survive_a_shutdown() {
 async fn the_directory_is_free_when_serve_returns() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..3 {
-        let server = start(Config::embedded(folder.path()));
+        let server = start(StoreConfig::embedded(folder.path()));
         assert_ok(&server.api.acquire("job", 1).await);
         server.stop().await.unwrap();
     }

@@ -10,7 +10,7 @@ use common::{Api, Running, SOON, assert_ok, assert_refused, served};
 use rcgen::{CertifiedKey, KeyPair};
 use reqwest::{Certificate, Client};
 use tempfile::TempDir;
-use tenure_server::{Config, Limits, Server, Store, Tls};
+use tenure_server::{StoreConfig, Limits, Server, Store, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -50,7 +50,7 @@ impl Files {
 fn serve(tls: Tls, change: impl FnOnce(&mut Limits)) -> Running {
     let mut limits = Limits::default();
     change(&mut limits);
-    let store = Store::open(Config::memory().with_limits(limits)).unwrap();
+    let store = Store::open(StoreConfig::memory().with_limits(limits)).unwrap();
     let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
     served(server.with_tls(tls))
 }

@@ -19,7 +19,7 @@ const RELEASE_ATTEMPTS: u32 = 3;
 #[derive(Debug)]
 pub struct BlobLease {
     client: BlobClient,
-    candidacy: Candidacy,
+    candidacy: BlobCandidacy,
     /// The last epoch that was written and acknowledged, with the lease id that held then. The
     /// answer to a renewal has no epoch.
     term: Mutex<Option<(LeaseId, Epoch)>>,
@@ -27,7 +27,7 @@ pub struct BlobLease {
 
 /// What a candidate asks for.
 #[derive(Clone, Debug)]
-pub struct Candidacy {
+pub struct BlobCandidacy {
     /// The election, for the log.
     pub election: ElectionName,
     /// The candidate.
@@ -41,7 +41,7 @@ pub struct Candidacy {
 impl BlobLease {
     /// A candidate for the lease of this client's blob.
     #[must_use]
-    pub fn new(client: BlobClient, candidacy: Candidacy) -> Self {
+    pub fn new(client: BlobClient, candidacy: BlobCandidacy) -> Self {
         Self {
             client: client.with_name(candidacy.candidate.as_str()),
             candidacy,

@@ -43,5 +43,5 @@ mod tests;
 
 pub use account::AzureAccount;
 pub use blob::{AzureBlob, AzureBlobError};
-pub use lease::{BlobLease, Candidacy};
-pub use requests::{AzureRefusal, BlobClient, BlobClientError, Pong};
+pub use lease::{BlobLease, BlobCandidacy};
+pub use requests::{AzureRefusal, BlobClient, BlobClientError, ServiceHealth};

@@ -52,7 +52,7 @@ pub struct BlobClient {
 /// The answer to [`BlobClient::ping`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pong {
+pub struct ServiceHealth {
     /// How long the request took.
     pub round_trip: Duration,
     /// The time of the service's clock (an HTTP date, whole seconds), if the answer has one.
@@ -212,14 +212,14 @@ impl BlobClient {
     /// # Errors
     ///
     /// [`BlobClientError`].
-    pub async fn ping(&self) -> Result<Pong, BlobClientError> {
+    pub async fn ping(&self) -> Result<ServiceHealth, BlobClientError> {
         let sent = Instant::now();
         let date = match self.properties(None, REQUEST_TIMEOUT).await {
             Ok(properties) => properties.date().map(Into::into),
             Err(BlobClientError::Refused(refusal)) if refusal.status == 404 => None,
             Err(error) => return Err(error),
         };
-        Ok(Pong {
+        Ok(ServiceHealth {
             round_trip: sent.elapsed(),
             date,
         })

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use tenure_core::Instant;
 use tenure_core::lease::{LeaseId, Record, Rules, State};
-use tenure_server::{AccessEffect, Key, LeaseSnapshot};
+use tenure_server::{AccessEffect, LeaseKey, LeaseSnapshot};
 
 use super::Service;
 use super::call::Call;
@@ -38,7 +38,7 @@ impl Call {
     /// Checks the access with the lease id of the request, and applies its effect to the lease.
     pub(super) async fn check_access(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         on: On,
         access: BlobAccess,
         effect: AccessEffect,
@@ -55,7 +55,7 @@ impl Call {
 
 impl Service {
     /// Ends and deletes the lease, whoever holds it.
-    pub(super) async fn delete_lease(&self, key: &Key) -> Result<()> {
+    pub(super) async fn delete_lease(&self, key: &LeaseKey) -> Result<()> {
         let check = |_: &Record, _| Ok::<_, Infallible>(());
         let store = &self.store;
         let Ok(_) = store

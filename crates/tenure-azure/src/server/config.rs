@@ -17,7 +17,7 @@ use super::names::is_account;
 #[derive(Clone, Debug)]
 pub struct AzureConfig {
     /// The accounts that may use it. Each account has its own containers.
-    pub accounts: Vec<AzureAccount>,
+    pub accounts: Vec<ServedAccount>,
     /// Most bytes of a blob. Default 1 MiB: a blob here only describes its lease. Over it: 413
     /// `RequestBodyTooLarge`.
     pub max_blob_bytes: usize,
@@ -49,7 +49,7 @@ pub struct AzureConfig {
 
 /// An account's name and its keys.
 #[derive(Clone)]
-pub struct AzureAccount {
+pub struct ServedAccount {
     pub(super) name: String,
     pub(super) keys: Vec<hmac::Key>,
 }
@@ -149,7 +149,7 @@ impl AzureConfig {
 
     /// The configuration with these accounts and the default limits.
     #[must_use]
-    pub const fn new(accounts: Vec<AzureAccount>) -> Self {
+    pub const fn new(accounts: Vec<ServedAccount>) -> Self {
         Self {
             accounts,
             max_blob_bytes: 1024 * 1024,
@@ -223,7 +223,7 @@ impl AzureConfig {
     }
 }
 
-impl AzureAccount {
+impl ServedAccount {
     /// The well-known account of emulators. **Everybody has its key**: for development, on a
     /// loopback address only.
     pub const DEVELOPMENT: &str = DEVELOPMENT_ACCOUNT;
@@ -298,7 +298,7 @@ impl AzureBearer {
 }
 
 // Keys are secrets.
-impl fmt::Debug for AzureAccount {
+impl fmt::Debug for ServedAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AzureAccount")
             .field("name", &self.name)

@@ -19,24 +19,24 @@ use tenure_core::Name;
 use tenure_core::name::MAX_NAME_LEN;
 
 use super::error::{INVALID_RESOURCE_NAME, OUT_OF_RANGE_INPUT, Result};
-use tenure_server::Key;
+use tenure_server::LeaseKey;
 
 /// The prefix of an escaped name.
 const ESCAPED: &str = "__";
 
 /// The lease of a container.
-pub(super) fn container_key(account: &str, container: &str) -> Result<Key> {
+pub(super) fn container_key(account: &str, container: &str) -> Result<LeaseKey> {
     key(account, container)
 }
 
 /// The lease of a blob.
-pub(super) fn blob_key(account: &str, container: &str, blob: &str) -> Result<Key> {
+pub(super) fn blob_key(account: &str, container: &str, blob: &str) -> Result<LeaseKey> {
     // The native name of a container has no dot, because its name has none.
     key(&format!("{account}.{}", native(container)), blob)
 }
 
-fn key(namespace: &str, lease: &str) -> Result<Key> {
-    Key::of_path(namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
+fn key(namespace: &str, lease: &str) -> Result<LeaseKey> {
+    LeaseKey::of_path(namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
 }
 
 /// The native name. Different names have different native names.

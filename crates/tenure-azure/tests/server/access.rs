@@ -2,8 +2,8 @@
 
 use chrono::{Duration, Utc};
 use reqwest::Method;
-use tenure_azure::server::{AzureAccount, AzureConfig, AzureConfigError};
-use tenure_server::{Config, Limits};
+use tenure_azure::server::{ServedAccount, AzureConfig, AzureConfigError};
+use tenure_server::{StoreConfig, Limits};
 
 use crate::client::{ACCOUNT, Az, KEY, development, in_memory, start};
 use crate::common::{assert_refused, id, in_memory as native_only};
@@ -73,10 +73,10 @@ async fn an_unknown_account_is_refused_like_a_wrong_signature() {
 #[tokio::test]
 async fn both_keys_of_an_account_are_valid_and_those_of_another_are_not() {
     let accounts = vec![
-        AzureAccount::new("one", [FIRST, SECOND]).unwrap(),
-        AzureAccount::new("two", [KEY]).unwrap(),
+        ServedAccount::new("one", [FIRST, SECOND]).unwrap(),
+        ServedAccount::new("two", [KEY]).unwrap(),
     ];
-    let (_running, az) = start(Config::memory(), AzureConfig::new(accounts));
+    let (_running, az) = start(StoreConfig::memory(), AzureConfig::new(accounts));
     for (account, key, status) in [
         ("one", FIRST, 200),
         ("one", SECOND, 200),
@@ -132,7 +132,7 @@ async fn a_request_that_was_signed_long_ago_or_altered_is_refused() {
 
 #[test]
 fn invalid_accounts_are_refused_without_showing_a_key() {
-    let wrong = |name, keys: &[&str]| AzureAccount::new(name, keys.iter().copied()).unwrap_err();
+    let wrong = |name, keys: &[&str]| ServedAccount::new(name, keys.iter().copied()).unwrap_err();
     let bad_key = wrong("good", &["c2hvcnQ="]);
     assert!(matches!(&bad_key, AzureConfigError::Key { number: 1, .. }));
     assert!(!bad_key.to_string().contains("c2hvcnQ"));
@@ -155,8 +155,8 @@ fn invalid_accounts_are_refused_without_showing_a_key() {
         );
     }
     let twice = AzureConfig::new(vec![
-        AzureAccount::development(),
-        AzureAccount::development(),
+        ServedAccount::development(),
+        ServedAccount::development(),
     ]);
     assert!(matches!(twice.check(), Err(AzureConfigError::Twice { .. })));
     assert_eq!(
@@ -168,7 +168,7 @@ fn invalid_accounts_are_refused_without_showing_a_key() {
         ..development()
     };
     assert!(matches!(small.check(), Err(AzureConfigError::Limit { .. })));
-    assert!(!format!("{:?}", AzureAccount::development()).contains("Eby"));
+    assert!(!format!("{:?}", ServedAccount::development()).contains("Eby"));
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn over_the_limit_of_connections_only_a_renewal_is_served() {
         max_connections: 1,
         ..Limits::default()
     };
-    let (_running, az) = start(Config::memory().with_limits(limits), development());
+    let (_running, az) = start(StoreConfig::memory().with_limits(limits), development());
     az.put("/leases?restype=container", &[]).await.assert(201);
     az.put_block("/leases/b", &[], b"").await.assert(201);
     let holder = id(1);

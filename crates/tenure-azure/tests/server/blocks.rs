@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use tenure_azure::server::AzureConfig;
-use tenure_server::Config;
+use tenure_server::StoreConfig;
 
 use crate::client::{Answer, Az, development, in_memory, start};
 use crate::common::{Running, id};
@@ -15,7 +15,7 @@ const LIST: &str = "/con/b?comp=blocklist";
 fn with(change: impl FnOnce(&mut AzureConfig)) -> (Running, Az) {
     let mut config = development();
     change(&mut config);
-    start(Config::memory(), config)
+    start(StoreConfig::memory(), config)
 }
 
 async fn put_block(az: &Az, block: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
@@ -293,7 +293,7 @@ async fn uncommitted_blocks_expire_some_time_after_the_last_one() {
 #[tokio::test]
 async fn committed_blobs_survive_a_restart_and_uncommitted_blocks_do_not() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || start(Config::embedded(folder.path()), development());
+    let open = || start(StoreConfig::embedded(folder.path()), development());
     let (running, az) = open();
     container(&az).await;
     put_block(&az, "AAAA", &[], b"1").await.assert(201);

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono::Utc;
 use reqwest::{Client, Method};
-use tenure_azure::server::{Azure, AzureAccount, AzureConfig};
-use tenure_server::{Config, Server, Store};
+use tenure_azure::server::{Azure, ServedAccount, AzureConfig};
+use tenure_server::{StoreConfig, Server, Store};
 
 use crate::common::{Running, served};
 
@@ -36,11 +36,11 @@ pub struct Az {
 }
 
 pub fn development() -> AzureConfig {
-    AzureConfig::new(vec![AzureAccount::development()])
+    AzureConfig::new(vec![ServedAccount::development()])
 }
 
 /// A store with the protocol, and a client of both protocols.
-pub fn start(config: Config, azure: AzureConfig) -> (Running, Az) {
+pub fn start(config: StoreConfig, azure: AzureConfig) -> (Running, Az) {
     let engine = config.engine.clone();
     let store = Store::open(config).expect("a store");
     let azure = Azure::open(&store, engine.data_dir(), azure).expect("the protocol");
@@ -56,7 +56,7 @@ pub fn start(config: Config, azure: AzureConfig) -> (Running, Az) {
 }
 
 pub fn in_memory() -> (Running, Az) {
-    start(Config::memory(), development())
+    start(StoreConfig::memory(), development())
 }
 
 impl Az {

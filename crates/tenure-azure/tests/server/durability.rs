@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use tenure_azure::server::{Azure, AzureConfig, AzureError};
 use tenure_azure::server::{backup, restore};
-use tenure_server::{BackupError, Config, Existing, OpenError};
+use tenure_server::{BackupError, StoreConfig, Existing, OpenError};
 use tenure_server::{RestoreError, Store};
 
 use crate::client::{Az, development, start};
@@ -43,7 +43,7 @@ async fn acquire(az: &Az, number: u32) -> u16 {
 #[tokio::test]
 async fn containers_blobs_and_their_leases_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let (running, az) = start(Config::embedded(folder.path()), development());
+    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
     fill(&az).await;
     az.put_block("/leases/gone", &[], b"x").await.assert(201);
     az.delete("/leases/gone", &[]).await.assert(202);
@@ -51,7 +51,7 @@ async fn containers_blobs_and_their_leases_survive_a_restart() {
     let before = az.get("/leases/a%2Fb", &[]).await;
     running.stop().await.unwrap();
 
-    let (running, az) = start(Config::embedded(folder.path()), development());
+    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
     let after = az.get("/leases/a%2Fb", &[]).await;
     assert_eq!(after.assert(200).body, b"body");
     for name in [
@@ -86,7 +86,7 @@ async fn containers_blobs_and_their_leases_survive_a_restart() {
 #[tokio::test]
 async fn the_refusal_of_damaged_blobs_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
-    let (running, az) = start(Config::embedded(folder.path()), development());
+    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
     fill(&az).await;
     running.stop().await.unwrap();
     let database = folder.path().join("blobs.db");
@@ -101,7 +101,7 @@ async fn the_refusal_of_damaged_blobs_names_the_file() {
         "PRAGMA application_id = 1",
     ];
     let open = |folder: &Path| {
-        let config = Config::embedded(folder);
+        let config = StoreConfig::embedded(folder);
         let store = Store::open(config.clone()).unwrap();
         Azure::open(&store, config.engine.data_dir(), development())
     };
@@ -145,20 +145,20 @@ fn as_killed(folder: &Path) -> TempDir {
 #[tokio::test]
 async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let (_running, az) = start(Config::embedded(folder.path()), development());
+    let (_running, az) = start(StoreConfig::embedded(folder.path()), development());
     fill(&az).await;
     az.put_block("/leases/last", &[], b"x").await.assert(201);
     let log = |folder: &TempDir| folder.path().join("blobs.db-wal");
 
     let whole = as_killed(folder.path());
-    let (_running, az) = start(Config::embedded(whole.path()), development());
+    let (_running, az) = start(StoreConfig::embedded(whole.path()), development());
     az.get("/leases/last", &[]).await.assert(200);
 
     // A torn change was never acknowledged.
     let torn = as_killed(folder.path());
     let bytes = fs::read(log(&torn)).unwrap();
     fs::write(log(&torn), &bytes[..bytes.len() - 100]).unwrap();
-    let (_running, az) = start(Config::embedded(torn.path()), development());
+    let (_running, az) = start(StoreConfig::embedded(torn.path()), development());
     az.get("/leases/page", &[]).await.assert(200);
     az.get("/leases/last", &[])
         .await
@@ -175,7 +175,7 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
         Err(BackupError::Store(error)) => assert!(is_told(&error), "{error}"),
         other => panic!("{other:?}"),
     }
-    let config = Config::embedded(damaged.path());
+    let config = StoreConfig::embedded(damaged.path());
     let store = Store::open(config.clone()).unwrap();
     match Azure::open(&store, config.engine.data_dir(), development()) {
         Err(AzureError::Open(error)) => assert!(is_told(&error), "{error}"),
@@ -187,10 +187,10 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
 #[tokio::test]
 async fn a_lost_log_or_database_is_detected() {
     let folder = tempfile::tempdir().unwrap();
-    let (running, az) = start(Config::embedded(folder.path()), development());
+    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
     fill(&az).await;
     let open = |folder: &TempDir| {
-        let config = Config::embedded(folder.path());
+        let config = StoreConfig::embedded(folder.path());
         let store = Store::open(config.clone()).unwrap();
         Azure::open(&store, config.engine.data_dir(), development())
     };
@@ -268,7 +268,7 @@ async fn blobs_are_accepted_up_to_their_limits() {
         max_total_bytes: 10 * 1024,
         ..development()
     };
-    let (_running, az) = start(Config::memory(), config);
+    let (_running, az) = start(StoreConfig::memory(), config);
     az.put("/leases?restype=container", &[]).await.assert(201);
     let too_large = (413, "RequestBodyTooLarge");
     az.put_block("/leases/a", &[], &[0; 4096]).await.assert(201);
@@ -309,7 +309,7 @@ async fn a_backup_has_the_blobs_and_a_restore_restores_them() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let file = folder.path().join("backup");
-    let (running, az) = start(Config::embedded(&data), development());
+    let (running, az) = start(StoreConfig::embedded(&data), development());
     fill(&az).await;
     assert_eq!(acquire(&az, 1).await, 201);
     let before = az.get("/leases/a%2Fb", &[]).await;
@@ -330,7 +330,7 @@ async fn a_backup_has_the_blobs_and_a_restore_restores_them() {
     assert!(restore(&file, &other).is_err());
     fs::write(&blobs, &good).unwrap();
     restore(&file, &other).unwrap();
-    let (running, az) = start(Config::embedded(&other), development());
+    let (running, az) = start(StoreConfig::embedded(&other), development());
     let after = az.get("/leases/a%2Fb", &[]).await;
     assert_eq!(after.assert(200).body, b"body");
     assert_eq!(after.header("etag"), before.header("etag"));
@@ -340,6 +340,6 @@ async fn a_backup_has_the_blobs_and_a_restore_restores_them() {
 
     // A restore that was interrupted after the leases were restored.
     fs::rename(other.join("blobs.db"), other.join("blobs.db.restoring")).unwrap();
-    let (_running, az) = start(Config::embedded(&other), development());
+    let (_running, az) = start(StoreConfig::embedded(&other), development());
     az.get("/leases/later", &[]).await.assert(200);
 }

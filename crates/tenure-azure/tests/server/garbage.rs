@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use tenure_azure::server::AzureConfig;
-use tenure_server::Config;
+use tenure_server::StoreConfig;
 
 use crate::client::{development, start};
 use crate::common::SOON;
@@ -255,7 +255,7 @@ async fn garbage_at_every_operation_is_refused_with_a_code_of_the_service() {
         unguarded: true,
         ..development()
     };
-    let (running, _az) = start(Config::memory(), config);
+    let (running, _az) = start(StoreConfig::memory(), config);
     let origin = &running.api.origin;
     let send = async |request: Vec<u8>| {
         let answer = exchange(origin, &request).await;
@@ -313,7 +313,7 @@ async fn other_forms_of_a_request_get_a_response_too() {
         unguarded: true,
         ..development()
     };
-    let (running, _az) = start(Config::memory(), config);
+    let (running, _az) = start(StoreConfig::memory(), config);
     let origin = &running.api.origin;
     let host = "host: store\r\nconnection: close\r\n\r\n";
     let put = "host: store\r\nx-ms-blob-type: BlockBlob\r\nconnection: close\r\n";

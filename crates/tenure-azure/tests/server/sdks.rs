@@ -1,6 +1,6 @@
 //! Behaviour that clients of the service rely on, apart from leases.
 
-use tenure_server::Config;
+use tenure_server::StoreConfig;
 
 use crate::client::{Answer, Az, development, in_memory, start};
 use crate::common::wire::{Wire, head};
@@ -196,7 +196,7 @@ async fn the_hash_of_a_range_is_returned_on_request() {
         max_blob_bytes: 8 << 20,
         ..development()
     };
-    let (_running, az) = start(Config::memory(), config);
+    let (_running, az) = start(StoreConfig::memory(), config);
     az.put("/con?restype=container", &[]).await.assert(201);
     let large = vec![0; (4 << 20) + 1];
     az.put_block(BLOB, &[], &large).await.assert(201);

@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Certificate, Client};
 use serde_json::json;
 use tenure_azure::server::{Azure, AzureBearer, AzureConfig};
-use tenure_server::{Config, ServeError, Server, Store, Tls};
+use tenure_server::{StoreConfig, ServeError, Server, Store, Tls};
 use tokio::time::timeout;
 
 use crate::client::{ACCOUNT, KEY, development, in_memory, start};
@@ -92,7 +92,7 @@ async fn a_signature_for_certain_addresses_is_valid_only_there() {
         behind_tls: true,
         ..development()
     };
-    let (_running, az) = start(Config::memory(), config);
+    let (_running, az) = start(StoreConfig::memory(), config);
     let url = format!(
         "{}/{ACCOUNT}?comp=list&{}",
         az.origin,
@@ -167,8 +167,8 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
         ..development()
     };
     let open = || {
-        let Config { engine, limits } = Config::memory();
-        let store = Store::open(Config::new(engine.clone()).with_limits(limits)).unwrap();
+        let StoreConfig { engine, limits } = StoreConfig::memory();
+        let store = Store::open(StoreConfig::new(engine.clone()).with_limits(limits)).unwrap();
         let azure = Azure::open(&store, engine.data_dir(), config.clone()).unwrap();
         let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
         server.with_protocol(azure)

@@ -8,7 +8,7 @@ use humantime::format_duration;
 use serde_json::Value;
 use tenure::__cli::Settings;
 use tenure::config::{ConfigError, Origin};
-use tenure_azure::server::{AzureAccount, AzureBearer, AzureConfig};
+use tenure_azure::server::{ServedAccount, AzureBearer, AzureConfig};
 
 use super::table::SettingsTable;
 use super::tls;
@@ -62,7 +62,7 @@ pub(crate) fn open(
     let mut config = config(settings)?;
     config.over_tls = over_tls;
     if accounts == Accounts::Development {
-        config.accounts.push(AzureAccount::development());
+        config.accounts.push(ServedAccount::development());
     }
     check(settings, &config)?;
     Ok(Some(config))
@@ -132,11 +132,11 @@ fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {
 }
 
 /// Accounts are written as `NAME:KEY` or `NAME:KEY:KEY`.
-fn accounts(settings: &Settings) -> Result<Vec<AzureAccount>, ConfigError> {
+fn accounts(settings: &Settings) -> Result<Vec<ServedAccount>, ConfigError> {
     let account = |text: &str| {
         let mut parts = text.split(':').map(str::trim);
         let name = parts.next().unwrap_or_default();
-        AzureAccount::new(name, parts).map_err(|error| {
+        ServedAccount::new(name, parts).map_err(|error| {
             invalid_accounts(
                 settings,
                 format!("{error}; write NAME:KEY, or NAME:KEY:KEY while keys are rotated"),

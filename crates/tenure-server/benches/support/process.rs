@@ -12,7 +12,7 @@ use axum::extract::Path as UrlPath;
 use axum::routing::post;
 use axum_server::accept::NoDelayAcceptor;
 use tenure_core::wire::{LeaseView, RenewRequest};
-use tenure_server::{Config, Server, Store};
+use tenure_server::{StoreConfig, Server, Store};
 
 use super::Local;
 
@@ -119,8 +119,8 @@ pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
     let leases = leases.parse().expect("a number");
     let mut config = match kind.as_str() {
         "Bare" => None,
-        "Memory" => Some(Config::memory()),
-        _ => Some(Config::embedded(folder)),
+        "Memory" => Some(StoreConfig::memory()),
+        _ => Some(StoreConfig::embedded(folder)),
     };
     if let Some(config) = &mut config {
         // All of them in one namespace.
@@ -134,7 +134,7 @@ pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
     std::process::exit(0);
 }
 
-async fn serve_store(config: Config, leases: u64, extend: impl FnOnce(Server, &Store) -> Server) {
+async fn serve_store(config: StoreConfig, leases: u64, extend: impl FnOnce(Server, &Store) -> Server) {
     let began = Instant::now();
     let store = Store::open(config).expect("a store");
     let start = began.elapsed();

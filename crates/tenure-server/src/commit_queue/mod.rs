@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::{ChangeSet, Key, LeaseChange, LeaseVersion};
+use crate::model::{ChangeSet, LeaseKey, LeaseChange, LeaseVersion};
 
 use group_commit::{GroupCommit, STALL};
 use ticket::Outcome;
@@ -159,7 +159,7 @@ impl CommitQueue {
     /// The lease as its last durable change left it, if it has changes that are not durable yet.
     ///
     /// The caller holds the lease's shard, so none of these is undone meanwhile.
-    pub(crate) fn last_durable(&self, key: &Key) -> Option<LeaseVersion> {
+    pub(crate) fn last_durable(&self, key: &LeaseKey) -> Option<LeaseVersion> {
         let state = self.lock();
         // Read under the lock: a request that was answered before this call saw its revision durable, so
         // nothing older is returned.

@@ -19,7 +19,7 @@ fn queue(last: u64, durability: Durability) -> CommitQueue {
 
 fn set() -> ChangeSet {
     let change = LeaseChange {
-        key: Key::of_text("a/b"),
+        key: LeaseKey::of_text("a/b"),
         revision: 0,
         content: Content::Deleted(Deleted::default()),
         term: None,

@@ -8,7 +8,7 @@ pub use limits::{LimitError, LimitSetting, Limits};
 
 /// The configuration of a [`Store`](crate::Store).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct StoreConfig {
     /// Where the store keeps its leases.
     pub engine: EngineConfig,
     /// The limits.
@@ -39,7 +39,7 @@ impl EngineConfig {
     }
 }
 
-impl Config {
+impl StoreConfig {
     /// A store with this engine and the default limits.
     #[must_use]
     pub fn new(engine: EngineConfig) -> Self {

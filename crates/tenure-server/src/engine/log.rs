@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tenure_core::Epoch;
 
 use super::{Batch, Loaded, OpenError};
-use crate::model::{Key, LeaseChange, TermRecord};
+use crate::model::{LeaseKey, LeaseChange, TermRecord};
 
 /// A log of batches, and tables that follow it. Calls block; one thread makes them.
 pub(crate) trait Log: Send {
@@ -111,5 +111,5 @@ pub(crate) trait TermHistory: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// A message for the log file.
-    fn terms(&self, key: &Key, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String>;
+    fn terms(&self, key: &LeaseKey, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String>;
 }

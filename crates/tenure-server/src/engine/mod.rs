@@ -19,7 +19,7 @@ use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
 use crate::config::EngineConfig;
-use crate::model::{ChangeSet, Key, LeaseChange};
+use crate::model::{ChangeSet, LeaseKey, LeaseChange};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
@@ -41,10 +41,10 @@ pub(crate) struct Engine {
 pub(crate) struct Loaded {
     /// Each lease and its revision. A list, because the table takes them one by one, and each one's memory is
     /// free for the next.
-    pub(crate) leases: LinkedList<(Key, Stored, u64)>,
+    pub(crate) leases: LinkedList<(LeaseKey, Stored, u64)>,
     /// Leases that were deleted, in the order of their deletions, and the lease ids of their ended terms. A
     /// later deletion of the same lease, or a lease that was made again, has the earlier ids too.
-    pub(crate) deleted: Vec<(Key, Vec<LeaseId>)>,
+    pub(crate) deleted: Vec<(LeaseKey, Vec<LeaseId>)>,
     /// The greatest revision.
     pub(crate) revision: u64,
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its lease, or

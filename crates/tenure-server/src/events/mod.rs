@@ -23,7 +23,7 @@ use tokio::sync::broadcast;
 use ring::{Capacity, Ring};
 use topic::Topics;
 
-use crate::model::{Key, LeaseChange};
+use crate::model::{LeaseKey, LeaseChange};
 
 pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;
@@ -120,12 +120,12 @@ impl Events {
     }
 
     /// Whether a client watches this lease or its namespace.
-    pub(crate) fn is_watched(&self, key: &Key) -> bool {
+    pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
         self.topics.is_watched(key)
     }
 
     /// Whether a watcher asked for renewals of this lease.
-    pub(crate) fn wants_renewals(&self, key: &Key) -> bool {
+    pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
         self.topics.wants_renewals(key)
     }
 

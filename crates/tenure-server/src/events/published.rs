@@ -7,7 +7,7 @@ use tenure_core::lease::{Record, Stored};
 use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
 
 use crate::clock;
-use crate::model::{Content, Key, LeaseChange};
+use crate::model::{Content, LeaseKey, LeaseChange};
 
 /// One event. Its text is made once, when the first watcher reads it.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl PublishedEvent {
         }
     }
 
-    pub(crate) const fn key(&self) -> &Key {
+    pub(crate) const fn key(&self) -> &LeaseKey {
         &self.change.key
     }
 

@@ -25,7 +25,7 @@ fn change(lease: &str, revision: u64, metadata: usize) -> LeaseChange {
     let operation = Operation::Acquire(request, UnixMillis::new(1_700_000_000_000));
     apply(&mut record, &operation, now, &Rules::NATIVE).unwrap();
     LeaseChange {
-        key: Key::of_text(lease),
+        key: LeaseKey::of_text(lease),
         revision,
         content: Content::Lease(record.store(now).into()),
         term: None,
@@ -36,7 +36,7 @@ fn change(lease: &str, revision: u64, metadata: usize) -> LeaseChange {
 }
 
 fn lease(name: &str) -> Topic {
-    Topic::Lease(Key::of_text(name))
+    Topic::Lease(LeaseKey::of_text(name))
 }
 
 fn revisions(page: &Page) -> Vec<u64> {
@@ -113,17 +113,17 @@ async fn what_is_published_goes_to_those_who_watch_it_and_to_nobody_else() {
 #[test]
 fn nobody_is_looked_up_once_the_last_watcher_has_gone() {
     let events = Arc::new(Events::after(0));
-    let key = Key::of_text("ns/a");
+    let key = LeaseKey::of_text("ns/a");
     let two = [true, false].map(|renewed| Subscription::new(&events, lease("ns/a"), renewed));
     assert!(events.is_watched(&key) && events.wants_renewals(&key));
-    assert!(!events.is_watched(&Key::of_text("ns/b")));
+    assert!(!events.is_watched(&LeaseKey::of_text("ns/b")));
     let [renewals, changes] = two;
     drop(renewals);
     assert!(events.is_watched(&key) && !events.wants_renewals(&key));
     drop(changes);
     assert!(!events.is_watched(&key) && !events.topics.is_any_watched());
     let all = Subscription::new(&events, Topic::Namespace("ns".into()), false);
-    assert!(events.is_watched(&key) && !events.is_watched(&Key::of_text("n/a")));
+    assert!(events.is_watched(&key) && !events.is_watched(&LeaseKey::of_text("n/a")));
     drop(all);
 }
 

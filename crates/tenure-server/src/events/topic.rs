@@ -7,13 +7,13 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use tokio::sync::broadcast;
 
 use super::published::PublishedEvent;
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// What a client may watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// One lease, whether there is one of this name or not.
-    Lease(Key),
+    Lease(LeaseKey),
     /// All leases of a namespace.
     Namespace(Box<str>),
 }
@@ -24,7 +24,7 @@ const AHEAD_OF_LEASE: usize = 16;
 const AHEAD_OF_NAMESPACE: usize = 128;
 
 impl Topic {
-    pub(super) fn has(&self, key: &Key) -> bool {
+    pub(super) fn has(&self, key: &LeaseKey) -> bool {
         match self {
             Self::Lease(lease) => lease == key,
             Self::Namespace(namespace) => **namespace == *key.namespace(),
@@ -68,15 +68,15 @@ impl Topics {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn is_watched(&self, key: &Key) -> bool {
+    pub(super) fn is_watched(&self, key: &LeaseKey) -> bool {
         self.is_any_watched() && self.has(key, |_| true)
     }
 
-    pub(super) fn wants_renewals(&self, key: &Key) -> bool {
+    pub(super) fn wants_renewals(&self, key: &LeaseKey) -> bool {
         self.renewed.load(Ordering::Relaxed) > 0 && self.has(key, |channel| channel.renewed > 0)
     }
 
-    fn has(&self, key: &Key, is_it: impl Fn(&Channel) -> bool) -> bool {
+    fn has(&self, key: &LeaseKey, is_it: impl Fn(&Channel) -> bool) -> bool {
         let channels = self.read();
         let mut of_both = [key.as_str(), key.namespace()].into_iter();
         of_both.any(|text| channels.get(text).is_some_and(&is_it))
@@ -122,7 +122,7 @@ impl Topics {
     }
 
     /// Sends the event to the watchers of the lease and of its namespace.
-    pub(super) fn send(&self, key: &Key, event: &Weak<PublishedEvent>) {
+    pub(super) fn send(&self, key: &LeaseKey, event: &Weak<PublishedEvent>) {
         let channels = self.read();
         for text in [key.as_str(), key.namespace()] {
             if let Some(channel) = channels.get(text) {

@@ -12,22 +12,22 @@ use axum::response::{IntoResponse, Response};
 use super::body::{Json, check_content_type};
 use super::leases::renew_one;
 use crate::Store;
-use crate::table::Key;
+use crate::table::LeaseKey;
 
 /// The lease that this request renews, if it is a renewal as clients write it. The router answers
 /// all other requests.
-pub(super) fn renewal(head: &Parts) -> Option<Key> {
+pub(super) fn renewal(head: &Parts) -> Option<LeaseKey> {
     if head.method != Method::POST || head.uri.query().is_some() {
         return None;
     }
     let path = head.uri.path().strip_prefix("/v1/namespaces/")?;
     let (namespace, lease) = path.strip_suffix("/renew")?.split_once("/leases/")?;
     // A name with a `/` is refused.
-    Key::of_path(namespace, lease)
+    LeaseKey::of_path(namespace, lease)
 }
 
 /// Renews the lease.
-pub(super) async fn renew<B>(store: &Store, key: &Key, head: Parts, body: B) -> Response
+pub(super) async fn renew<B>(store: &Store, key: &LeaseKey, head: Parts, body: B) -> Response
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,

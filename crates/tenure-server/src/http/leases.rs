@@ -18,7 +18,7 @@ use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
 use crate::Store;
 use crate::random::OsRandom;
-use crate::table::Key;
+use crate::table::LeaseKey;
 
 pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
@@ -46,7 +46,7 @@ pub(super) async fn renew(
 /// Renews the lease, for the fast path and for the route.
 pub(super) async fn renew_one(
     store: &Store,
-    key: &Key,
+    key: &LeaseKey,
     request: &RenewRequest,
 ) -> JsonResult<LeaseView> {
     let operation = request.check(&Rules::NATIVE)?;
@@ -153,7 +153,7 @@ pub(super) async fn list(
     Namespace(namespace): Namespace,
     query: ListQuery,
 ) -> JsonResult<LeaseList> {
-    let after = query.after.map(|name| Key::new(&namespace, &name));
+    let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
     let list = store.list(
         namespace.as_str(),
         &query.prefix,
@@ -165,7 +165,7 @@ pub(super) async fn list(
 
 async fn operate(
     store: &Store,
-    key: &Key,
+    key: &LeaseKey,
     operation: Operation,
     reason: Option<String>,
 ) -> JsonResult<LeaseView> {

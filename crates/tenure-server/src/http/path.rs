@@ -7,13 +7,13 @@ use tenure_core::Name;
 use tenure_core::wire::{Code, Problem};
 
 use super::problem::ProblemResponse;
-use crate::table::Key;
+use crate::table::LeaseKey;
 
 /// The namespace of the path.
 pub(super) struct Namespace(pub(super) Name);
 
 /// The lease of the path.
-pub(super) struct Lease(pub(super) Key);
+pub(super) struct Lease(pub(super) LeaseKey);
 
 impl<S: Send + Sync> FromRequestParts<S> for Namespace {
     type Rejection = ProblemResponse;
@@ -32,7 +32,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Lease {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((namespace, lease)) = path.map_err(|error| not_text(parts, &error))?;
         let namespace = name("namespace", &namespace)?;
-        Ok(Self(Key::new(&namespace, &name("lease", &lease)?)))
+        Ok(Self(LeaseKey::new(&namespace, &name("lease", &lease)?)))
     }
 }
 

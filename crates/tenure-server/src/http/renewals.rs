@@ -12,7 +12,7 @@ use super::path::{Namespace, name};
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
 use crate::Store;
-use crate::table::Key;
+use crate::table::LeaseKey;
 
 /// Each renewal succeeds or fails independently.
 pub(super) async fn renew(
@@ -40,11 +40,11 @@ pub(super) async fn renew(
     }))
 }
 
-fn checked(namespace: &Name, one: RenewOne) -> Result<(Key, Operation), Problem> {
+fn checked(namespace: &Name, one: RenewOne) -> Result<(LeaseKey, Operation), Problem> {
     let lease = name("lease", &one.lease).map_err(|ProblemResponse(problem)| problem)?;
     let request = RenewRequest {
         lease_id: one.lease_id,
         duration_ms: None,
     };
-    Ok((Key::new(namespace, &lease), request.check(&Rules::NATIVE)?))
+    Ok((LeaseKey::new(namespace, &lease), request.check(&Rules::NATIVE)?))
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Record, Stored};
 
-use super::{Cause, Key, TermRecord};
+use super::{Cause, LeaseKey, TermRecord};
 
 /// One change of a lease: the whole lease as of a revision, and what caused it.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseChange {
-    pub(crate) key: Key,
+    pub(crate) key: LeaseKey,
     pub(crate) revision: u64,
     pub(crate) content: Content,
     /// A term that ended with this change, or that is to end for a reason. A deleted lease keeps none.
@@ -76,7 +76,7 @@ impl ChangeSet {
     }
 
     /// Whether the changes are of this lease.
-    pub(crate) fn is_of(&self, key: &Key) -> bool {
+    pub(crate) fn is_of(&self, key: &LeaseKey) -> bool {
         self.changes
             .first()
             .is_some_and(|change| change.key == *key)

@@ -15,14 +15,14 @@ use tenure_core::{InlineStr, Name};
 /// The hash is made once, where the name comes in: it finds the shard, and the lease in it. It has a
 /// seed of this process, so that nobody can choose names that all fall on one another.
 #[derive(Clone)]
-pub struct Key {
+pub struct LeaseKey {
     hash: u64,
     text: InlineStr,
 }
 
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-impl Key {
+impl LeaseKey {
     pub(crate) fn new(namespace: &Name, lease: &Name) -> Self {
         Self::of_names(namespace.as_str(), lease.as_str())
     }
@@ -70,40 +70,40 @@ impl Key {
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for LeaseKey {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Key {}
+impl Eq for LeaseKey {}
 
-impl PartialOrd for Key {
+impl PartialOrd for LeaseKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Key {
+impl Ord for LeaseKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.text.cmp(&other.text)
     }
 }
 
 // As its text does, by which it may be looked up.
-impl Hash for Key {
+impl Hash for LeaseKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text.hash(state);
     }
 }
 
-impl Borrow<str> for Key {
+impl Borrow<str> for LeaseKey {
     fn borrow(&self) -> &str {
         self.as_str()
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for LeaseKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -117,16 +117,16 @@ mod tests {
     fn a_key_is_its_two_names_however_long_they_are() {
         for len in [1, 28, 29, 128] {
             let lease = "x".repeat(len);
-            let key = Key::of_path("n", &lease).unwrap();
+            let key = LeaseKey::of_path("n", &lease).unwrap();
             assert_eq!((key.namespace(), key.lease()), ("n", lease.as_str()));
             assert_eq!(key.as_str(), format!("n/{lease}"));
-            let same = Key::new(&"n".parse().unwrap(), &lease.parse().unwrap());
+            let same = LeaseKey::new(&"n".parse().unwrap(), &lease.parse().unwrap());
             assert_eq!((key.hash(), &key), (same.hash(), &same));
-            assert!(key > Key::of_text("n/a") && key < Key::of_text("n/y"));
+            assert!(key > LeaseKey::of_text("n/a") && key < LeaseKey::of_text("n/y"));
         }
         for no_name in ["", ".", "a/b", "%41"] {
-            assert!(Key::of_path("n", no_name).is_none() && Key::of_path(no_name, "a").is_none());
+            assert!(LeaseKey::of_path("n", no_name).is_none() && LeaseKey::of_path(no_name, "a").is_none());
         }
-        assert!(size_of::<Key>() <= 40);
+        assert!(size_of::<LeaseKey>() <= 40);
     }
 }

@@ -9,7 +9,7 @@ mod term;
 
 pub(crate) use cause::Cause;
 pub(crate) use change::{ChangeSet, Content, Deleted, LeaseChange, LeaseVersion};
-pub use key::Key;
+pub use key::LeaseKey;
 pub(crate) use term::TermRecord;
 
 /// The store remembers the lease ids of at most this many deleted leases, and forgets the oldest first.

@@ -8,7 +8,7 @@ use tracing::{error, warn};
 use super::{Inner, Status};
 use crate::commit_queue::{CommitFailure, Work};
 use crate::engine::{AppendError, Engine, Load, Progress};
-use crate::model::{ChangeSet, Content, Key, LeaseChange};
+use crate::model::{ChangeSet, Content, LeaseKey, LeaseChange};
 
 /// After an undo, how long until the timer tries again with a lease that a request waits for or a client
 /// watches: a full disk is not tried in a hot loop.
@@ -106,7 +106,7 @@ impl Inner {
             self.set_status(Status::Failed);
         }
         let (sets, resolve) = self.commit_queue.fail(sets, failure);
-        let mut waited_for: Vec<Key> = Vec::new();
+        let mut waited_for: Vec<LeaseKey> = Vec::new();
         for ChangeSet { before, changes } in sets.into_iter().rev() {
             let Some(LeaseChange { key, .. }) = changes.into_iter().next() else {
                 continue;

@@ -10,7 +10,7 @@ use tenure_core::{Epoch, Instant};
 use super::Store;
 use super::observe::IfMissing;
 use super::transaction::LeaseTransaction;
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// A lease at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Store {
     pub async fn operate_by(
         &self,
         rules: &Rules,
-        key: &Key,
+        key: &LeaseKey,
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Result<(Change, Option<Epoch>), Rejection>, Problem> {
@@ -74,7 +74,7 @@ impl Store {
     /// # Errors
     ///
     /// A [`Problem`] of the store.
-    pub async fn snapshot(&self, key: &Key) -> Result<LeaseSnapshot, Problem> {
+    pub async fn snapshot(&self, key: &LeaseKey) -> Result<LeaseSnapshot, Problem> {
         let check = |_: &Record, _| Ok::<_, std::convert::Infallible>(());
         let Ok(snapshot) = self
             .check_access(&Rules::NATIVE, key, check, AccessEffect::Keep)
@@ -92,7 +92,7 @@ impl Store {
     pub async fn check_access<E>(
         &self,
         rules: &Rules,
-        key: &Key,
+        key: &LeaseKey,
         check: impl Fn(&Record, Instant) -> Result<(), E>,
         effect: AccessEffect,
     ) -> Result<Result<LeaseSnapshot, E>, Problem> {

@@ -11,7 +11,7 @@ use super::operate::unknown;
 use super::transaction::LeaseTransaction;
 use crate::clock;
 use crate::engine::TermHistory;
-use crate::model::{Key, TermRecord};
+use crate::model::{LeaseKey, TermRecord};
 
 /// A lease and its terms, read at one moment.
 struct Snapshot {
@@ -28,7 +28,7 @@ impl Store {
     /// It is the history as of one moment: the lease is read under its lock, and the disk up to the last term
     /// that the lease had. If that term ends meanwhile, its end belongs to a later moment; the ends of all
     /// terms before it are on disk once the ticket of the read is good.
-    pub(crate) async fn history(&self, key: &Key) -> Result<History, Problem> {
+    pub(crate) async fn history(&self, key: &LeaseKey) -> Result<History, Problem> {
         self.ready()?;
         let read_lease = |transaction: &mut LeaseTransaction<'_>| Snapshot {
             running: transaction.running_term(),
@@ -52,7 +52,7 @@ impl Store {
 /// Reads the terms on disk on a thread that may block.
 async fn read(
     history: &Arc<dyn TermHistory>,
-    key: &Key,
+    key: &LeaseKey,
     last: Epoch,
     most: usize,
 ) -> Result<Vec<TermRecord>, Problem> {

@@ -33,7 +33,7 @@ use tracing::warn;
 
 use crate::clock::{self, Clock};
 use crate::commit_queue::{CommitQueue, Durability};
-use crate::config::{Config, Limits};
+use crate::config::{StoreConfig, Limits};
 use crate::engine::{self, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
 use crate::scans::Scans;
@@ -104,7 +104,7 @@ impl Store {
     ///
     /// [`OpenError`] names the file and says what to do. Files that are damaged are left untouched.
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
-    pub fn open(config: Config) -> Result<Self, OpenError> {
+    pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
         clock::check()?;
         let (loaded, engine) = engine::open(&config.engine, config.limits.max_history)?;

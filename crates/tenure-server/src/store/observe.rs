@@ -7,7 +7,7 @@ use super::transaction::LeaseTransaction;
 use super::{Entry, Inner};
 use crate::commit_queue::Ticket;
 use crate::config::Limits;
-use crate::model::Key;
+use crate::model::LeaseKey;
 use crate::table::Full;
 
 /// What a request saw or did, and what its answer must wait for.
@@ -57,7 +57,7 @@ impl Inner {
     /// before and after: terms end, and waiting requests are granted the lease.
     pub(super) fn transact<T>(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         if_missing: IfMissing,
         work: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
     ) -> Result<Observation<Option<T>>, Problem> {
@@ -109,7 +109,7 @@ impl Inner {
     /// under the same epoch, and no other candidate held the lease meanwhile.
     pub(super) fn read_durable<T>(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         read: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
     ) -> Result<Observation<Option<T>>, Problem> {
         let mut shard = self.table.lock(key);
@@ -138,7 +138,7 @@ impl Inner {
     /// lease counts as renewed for the same holder: the refusal took nothing from another candidate.
     pub(super) fn retry<T>(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         if_missing: IfMissing,
         work: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
         refuse: impl FnOnce(&LeaseTransaction<'_>) -> Option<T>,
@@ -152,7 +152,7 @@ impl Inner {
 
     /// Does what time has made due, and arms the timer for the next time if a request waits for the lease or
     /// a client watches it.
-    pub(super) fn tick(&self, key: &Key) {
+    pub(super) fn tick(&self, key: &LeaseKey) {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
@@ -170,7 +170,7 @@ impl Inner {
     }
 }
 
-fn check_names(key: &Key, most: usize) -> Result<(), Problem> {
+fn check_names(key: &LeaseKey, most: usize) -> Result<(), Problem> {
     let names = [("namespace", key.namespace()), ("lease", key.lease())];
     match names.into_iter().find(|(_, name)| name.len() > most) {
         None => Ok(()),
@@ -184,7 +184,7 @@ fn check_names(key: &Key, most: usize) -> Result<(), Problem> {
     }
 }
 
-fn over_limit(key: &Key, full: Full, limits: &Limits) -> Problem {
+fn over_limit(key: &LeaseKey, full: Full, limits: &Limits) -> Problem {
     let namespace = key.namespace();
     let detail = match full {
         Full::Leases(count) => {

@@ -8,7 +8,7 @@ use super::observe::{IfMissing, Observation};
 use super::transaction::LeaseTransaction;
 use super::{Inner, Store, failed};
 use crate::commit_queue::CommitFailure;
-use crate::model::Key;
+use crate::model::LeaseKey;
 use crate::table::Entry;
 
 /// How often a request is tried whose answer rests on changes of other requests that are undone. Each attempt
@@ -25,7 +25,7 @@ impl Store {
     /// Does one operation on a lease that exists. Returns the lease right after it.
     pub(crate) async fn operate(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<LeaseView, Problem> {
@@ -58,7 +58,7 @@ impl Store {
     /// expire, and all wait for the same few commits.
     pub(crate) async fn renew_many(
         &self,
-        renewals: Vec<Result<(Key, Operation), Problem>>,
+        renewals: Vec<Result<(LeaseKey, Operation), Problem>>,
     ) -> Vec<Result<LeaseView, Problem>> {
         let renew = |transaction: &mut LeaseTransaction<'_>, operation: &Operation| {
             transaction
@@ -99,7 +99,7 @@ impl Store {
     }
 
     /// Whether the term of `epoch` still holds.
-    pub(crate) async fn verify(&self, key: &Key, epoch: Epoch) -> Result<VerifyReply, Problem> {
+    pub(crate) async fn verify(&self, key: &LeaseKey, epoch: Epoch) -> Result<VerifyReply, Problem> {
         self.ready()?;
         let work = |transaction: &mut LeaseTransaction<'_>| {
             let applied = transaction
@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// The lease as it is.
-    pub(crate) async fn view(&self, key: &Key) -> Result<LeaseView, Problem> {
+    pub(crate) async fn view(&self, key: &LeaseKey) -> Result<LeaseView, Problem> {
         self.ready()?;
         let seen = self.read(key, |transaction| transaction.view()).await?;
         let view = seen.value.ok_or_else(|| unknown(key))?;
@@ -125,13 +125,13 @@ impl Store {
     }
 
     /// Whether the lease exists; the change that made it may not be durable yet.
-    pub(crate) fn knows(&self, key: &Key) -> bool {
+    pub(crate) fn knows(&self, key: &LeaseKey) -> bool {
         let shard = self.inner.table.lock(key);
         shard.get(key).is_some_and(Entry::is_known)
     }
 
     /// Deletes a lease that no candidate holds.
-    pub(crate) async fn delete(&self, key: &Key) -> Result<(), Problem> {
+    pub(crate) async fn delete(&self, key: &LeaseKey) -> Result<(), Problem> {
         self.ready()?;
         let work = |transaction: &mut LeaseTransaction<'_>| {
             transaction
@@ -152,7 +152,7 @@ impl Store {
         &self,
         namespace: &str,
         prefix: &str,
-        after: Option<&Key>,
+        after: Option<&LeaseKey>,
         limit: usize,
     ) -> Result<LeaseList, Problem> {
         self.ready()?;
@@ -205,7 +205,7 @@ impl Store {
     /// Does `work` with a lease. `refuse` is what `work` answers if it refuses.
     pub(super) async fn change<T>(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         if_missing: IfMissing,
         work: impl Fn(&mut LeaseTransaction<'_>) -> T,
         refuse: impl Fn(&LeaseTransaction<'_>) -> Option<T>,
@@ -224,7 +224,7 @@ impl Store {
     /// Reads a lease. `read` changes nothing.
     pub(super) async fn read<T>(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         read: impl Fn(&mut LeaseTransaction<'_>) -> T,
     ) -> Result<Observation<Option<T>>, Problem> {
         let mut is_first = true;
@@ -288,7 +288,7 @@ fn json_bytes(view: &LeaseView) -> usize {
     serde_json::to_vec(view).map_or(0, |json| json.len())
 }
 
-pub(super) fn unknown(key: &Key) -> Problem {
+pub(super) fn unknown(key: &LeaseKey) -> Problem {
     Problem::new(
         Code::UnknownLease,
         format!("namespace {} has no lease {}", key.namespace(), key.lease()),

@@ -14,12 +14,12 @@ use super::transaction::LeaseTransaction;
 use super::wait::WaitPermit;
 use super::{Inner, Store, stopping};
 use crate::commit_queue::Ticket;
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// One long poll. If it is dropped, the lease forgets it.
 struct Poll {
     inner: Arc<Inner>,
-    key: Key,
+    key: LeaseKey,
     changed: Option<watch::Receiver<u64>>,
     /// Taken when it begins to wait: a poll that is answered at once is a read like any other.
     permit: Option<WaitPermit>,
@@ -29,7 +29,7 @@ impl Store {
     /// The lease as it is once its revision is above `after`, or as it is after `wait`.
     pub(crate) async fn poll(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         after: u64,
         wait: Duration,
     ) -> Result<LeaseView, Problem> {

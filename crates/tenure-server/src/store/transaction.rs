@@ -14,7 +14,7 @@ use super::{Entry, Inner};
 use crate::clock;
 use crate::commit_queue::Ticket;
 use crate::model::{
-    Cause, ChangeSet, Content, Deleted, Key, LeaseChange, LeaseVersion, TermRecord,
+    Cause, ChangeSet, Content, Deleted, LeaseKey, LeaseChange, LeaseVersion, TermRecord,
 };
 
 /// One lease, locked, and the changes that are made to it.
@@ -23,7 +23,7 @@ use crate::model::{
 /// Every change goes through [`lease`](Self::lease), which keeps the lease as it was, for an undo.
 pub(super) struct LeaseTransaction<'a> {
     inner: &'a Inner,
-    key: &'a Key,
+    key: &'a LeaseKey,
     entry: &'a mut Entry,
     now: Instant,
     /// The lease before its first change.
@@ -55,7 +55,7 @@ struct WaiterGrant {
 }
 
 impl<'a> LeaseTransaction<'a> {
-    pub(super) fn begin(inner: &'a Inner, key: &'a Key, entry: &'a mut Entry) -> Self {
+    pub(super) fn begin(inner: &'a Inner, key: &'a LeaseKey, entry: &'a mut Entry) -> Self {
         Self {
             inner,
             key,

@@ -14,7 +14,7 @@ use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::commit_queue::CommitFailure;
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// What a waiting request is told, once that is durable.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ enum Attempt {
 
 impl Store {
     /// Holds the lease, at once or when it is this request's turn.
-    pub(crate) async fn acquire(&self, key: &Key, queued: &Queued) -> Result<LeaseView, Problem> {
+    pub(crate) async fn acquire(&self, key: &LeaseKey, queued: &Queued) -> Result<LeaseView, Problem> {
         self.ready()?;
         let view = match self
             .try_acquire(key, queued, !queued.wait.is_zero())
@@ -74,7 +74,7 @@ impl Store {
 
     async fn try_acquire(
         &self,
-        key: &Key,
+        key: &LeaseKey,
         queued: &Queued,
         may_wait: bool,
     ) -> Result<Attempt, Problem> {
@@ -116,7 +116,7 @@ impl Store {
     fn join(
         &self,
         transaction: &mut LeaseTransaction<'_>,
-        key: &Key,
+        key: &LeaseKey,
         queued: &Queued,
         rejection: &Rejection,
     ) -> Attempt {
@@ -204,7 +204,7 @@ impl Drop for WaitPermit {
 /// lease back.
 struct Waiter {
     permit: WaitPermit,
-    key: Key,
+    key: LeaseKey,
     lease_id: LeaseId,
     number: RequestNumber,
     outcome: oneshot::Receiver<Result<WaitOutcome, CommitFailure>>,

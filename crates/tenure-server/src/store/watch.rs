@@ -8,7 +8,7 @@ use tenure_core::wire::{Code, Problem};
 
 use super::{Inner, Store};
 use crate::events::{Page, PublishedEvent, Subscription, Topic};
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// One watcher. If it is dropped, another may watch.
 pub(crate) struct Watcher {
@@ -148,7 +148,7 @@ impl Watcher {
 
 impl Inner {
     /// Whether the timer must know when this lease ends, though no acquire and no long poll waits for it.
-    pub(super) fn needs_timer(&self, key: &Key) -> bool {
+    pub(super) fn needs_timer(&self, key: &LeaseKey) -> bool {
         self.events.is_watched(key) || self.scans.has(key.namespace())
     }
 }

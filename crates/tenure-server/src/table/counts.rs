@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::config::Limits;
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// The number of leases by namespace. Only making and forgetting a lease count, so what is done to
 /// leases that are there never meets this lock.
@@ -21,11 +21,11 @@ pub(crate) enum Full {
 }
 
 impl Counts {
-    pub(super) fn add(&self, key: &Key) {
+    pub(super) fn add(&self, key: &LeaseKey) {
         *self.lock().entry(key.namespace().into()).or_default() += 1;
     }
 
-    pub(super) fn add_up_to(&self, key: &Key, limits: &Limits) -> Result<(), Full> {
+    pub(super) fn add_up_to(&self, key: &LeaseKey, limits: &Limits) -> Result<(), Full> {
         let mut counts = self.lock();
         let namespaces = counts.len();
         match counts.get_mut(key.namespace()) {
@@ -41,7 +41,7 @@ impl Counts {
         Ok(())
     }
 
-    pub(super) fn remove(&self, key: &Key) {
+    pub(super) fn remove(&self, key: &LeaseKey) {
         let mut counts = self.lock();
         if let Some(count) = counts.get_mut(key.namespace()) {
             *count -= 1;
@@ -69,7 +69,7 @@ mod tests {
             max_namespaces: 2,
             ..Limits::default()
         };
-        let [a, b, c] = ["ns/a", "other/b", "third/c"].map(Key::of_text);
+        let [a, b, c] = ["ns/a", "other/b", "third/c"].map(LeaseKey::of_text);
         assert_eq!(counts.add_up_to(&a, &limits), Ok(()));
         assert_eq!(counts.add_up_to(&a, &limits), Err(Full::Leases(1)));
         assert_eq!(counts.add_up_to(&b, &limits), Ok(()));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenure_core::Instant;
 use tenure_core::lease::Record;
 
-use crate::model::{DELETED_LIMIT, Key};
+use crate::model::{DELETED_LIMIT, LeaseKey};
 
 /// The records of deleted leases, whose lease ids of ended terms must not be granted again yet. Only
 /// making and forgetting a lease look here.
@@ -15,8 +15,8 @@ pub(super) struct Deleted(Mutex<Records>);
 
 #[derive(Debug, Default)]
 struct Records {
-    by_key: HashMap<Key, (Place, Record)>,
-    order: BTreeMap<Place, Key>,
+    by_key: HashMap<LeaseKey, (Place, Record)>,
+    order: BTreeMap<Place, LeaseKey>,
     count: u64,
 }
 
@@ -25,7 +25,7 @@ type Place = (Instant, u64);
 
 impl Deleted {
     /// Remembers what is left of a lease, if anything is.
-    pub(super) fn put(&self, key: &Key, record: Record) {
+    pub(super) fn put(&self, key: &LeaseKey, record: Record) {
         let Some(until) = record.remembered_until() else {
             return;
         };
@@ -44,7 +44,7 @@ impl Deleted {
     }
 
     /// Takes out what is left of a lease.
-    pub(super) fn take(&self, key: &Key) -> Option<Record> {
+    pub(super) fn take(&self, key: &LeaseKey) -> Option<Record> {
         self.lock().take(key)
     }
 
@@ -64,7 +64,7 @@ impl Deleted {
 }
 
 impl Records {
-    fn take(&mut self, key: &Key) -> Option<Record> {
+    fn take(&mut self, key: &LeaseKey) -> Option<Record> {
         let (place, record) = self.by_key.remove(key)?;
         self.order.remove(&place);
         Some(record)
@@ -82,8 +82,8 @@ mod tests {
         Record::restore_deleted(vec![LeaseId::from_random_bits(0, secs)], at)
     }
 
-    fn key(number: usize) -> Key {
-        Key::of_text(&format!("ns/{number}"))
+    fn key(number: usize) -> LeaseKey {
+        LeaseKey::of_text(&format!("ns/{number}"))
     }
 
     #[test]

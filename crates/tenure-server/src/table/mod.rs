@@ -17,7 +17,7 @@ use tenure_core::lease::Record;
 
 use crate::config::Limits;
 
-pub(crate) use crate::model::Key;
+pub(crate) use crate::model::LeaseKey;
 pub(crate) use counts::Full;
 pub(crate) use entry::Entry;
 pub(crate) use past::Past;
@@ -40,7 +40,7 @@ pub(crate) struct Table<W> {
 pub(crate) struct Place {
     shard: usize,
     /// The last key of that shard that was seen.
-    after: Option<Key>,
+    after: Option<LeaseKey>,
 }
 
 /// All shards, locked.
@@ -49,7 +49,7 @@ pub(crate) struct Locked<'a, W> {
 }
 
 impl<W> Table<W> {
-    pub(crate) fn new(entries: impl IntoIterator<Item = (Key, Entry<W>)>) -> Self {
+    pub(crate) fn new(entries: impl IntoIterator<Item = (LeaseKey, Entry<W>)>) -> Self {
         let table = Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             counts: Counts::default(),
@@ -66,7 +66,7 @@ impl<W> Table<W> {
 
     /// The shard that `key` is in, locked. Nobody holds two of these; who needs more takes
     /// [`Table::lock_all`].
-    pub(crate) fn lock(&self, key: &Key) -> MutexGuard<'_, Shard<W>> {
+    pub(crate) fn lock(&self, key: &LeaseKey) -> MutexGuard<'_, Shard<W>> {
         lock(&self.shards[index(key)])
     }
 
@@ -78,7 +78,7 @@ impl<W> Table<W> {
     }
 
     /// The first `count` keys that start with `prefix` and come after `after`, in order.
-    pub(crate) fn keys(&self, prefix: &str, after: Option<&Key>, count: usize) -> BTreeSet<Key> {
+    pub(crate) fn keys(&self, prefix: &str, after: Option<&LeaseKey>, count: usize) -> BTreeSet<LeaseKey> {
         let start = match after {
             Some(after) if after.as_str() >= prefix => Bound::Excluded(after.as_str()),
             _ => Bound::Included(prefix),
@@ -107,7 +107,7 @@ impl<W> Table<W> {
         namespace: &str,
         place: Place,
         count: usize,
-    ) -> (Vec<Key>, Option<Place>) {
+    ) -> (Vec<LeaseKey>, Option<Place>) {
         let prefix = format!("{namespace}/");
         let mut after = place.after;
         for shard in self.shards.iter().skip(place.shard) {
@@ -118,7 +118,7 @@ impl<W> Table<W> {
             let shard = lock(shard);
             let keys = shard.keys((start, Bound::Unbounded));
             let keys = keys.take_while(|key| key.as_str().starts_with(&prefix));
-            let keys: Vec<Key> = keys.take(count).cloned().collect();
+            let keys: Vec<LeaseKey> = keys.take(count).cloned().collect();
             if let Some(last) = keys.last() {
                 let place = Place::behind(last);
                 return (keys, Some(place));
@@ -133,7 +133,7 @@ impl<W> Table<W> {
     pub(crate) fn make(
         &self,
         shard: &mut Shard<W>,
-        key: &Key,
+        key: &LeaseKey,
         limits: &Limits,
         entry: impl FnOnce(Option<Record>) -> Entry<W>,
     ) -> Result<(), Full> {
@@ -146,7 +146,7 @@ impl<W> Table<W> {
 
     /// Takes `key` out again if nothing is known of it and nobody waits for it. What is left of it after a
     /// deletion is remembered.
-    pub(crate) fn tidy(&self, shard: &mut Shard<W>, key: &Key, durable: u64) {
+    pub(crate) fn tidy(&self, shard: &mut Shard<W>, key: &LeaseKey, durable: u64) {
         if shard.get(key).is_some_and(|entry| entry.is_vacant(durable)) {
             if let Some(entry) = shard.remove(key) {
                 self.deleted.put(key, entry.lease.record().clone());
@@ -157,7 +157,7 @@ impl<W> Table<W> {
 
     /// Remembers what is left of a lease that was deleted before this table was made, unless it was made
     /// again: then that has it.
-    pub(crate) fn remember(&self, key: &Key, left: Record) {
+    pub(crate) fn remember(&self, key: &LeaseKey, left: Record) {
         if self.lock(key).get(key).is_none() {
             self.deleted.put(key, left);
         }
@@ -171,7 +171,7 @@ impl<W> Table<W> {
 
 impl Place {
     /// The place behind a key that was scanned.
-    pub(crate) fn behind(key: &Key) -> Self {
+    pub(crate) fn behind(key: &LeaseKey) -> Self {
         Self {
             shard: index(key),
             after: Some(key.clone()),
@@ -180,14 +180,14 @@ impl Place {
 }
 
 impl<W> Locked<'_, W> {
-    pub(crate) fn shard_of(&mut self, key: &Key) -> &mut Shard<W> {
+    pub(crate) fn shard_of(&mut self, key: &LeaseKey) -> &mut Shard<W> {
         &mut self.shards[index(key)]
     }
 }
 
 /// The shard's number. The hash table in it goes by the hash's lowest and highest bits, so these are
 /// from its middle.
-const fn index(key: &Key) -> usize {
+const fn index(key: &LeaseKey) -> usize {
     (key.hash() >> 32) as usize % SHARDS
 }
 
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn keys(table: &Table<()>, prefix: &str, after: Option<&str>, count: usize) -> Vec<String> {
-        let after = after.map(Key::of_text);
+        let after = after.map(LeaseKey::of_text);
         let keys = table.keys(prefix, after.as_ref(), count);
         keys.iter().map(|key| key.as_str().to_owned()).collect()
     }
@@ -212,7 +212,7 @@ mod tests {
     fn keys_come_in_order_from_all_shards() {
         let names = ["a/x", "ns/b", "ns/a1", "ns/a2", "ns/c", "ns2/a", "ns-1/a"];
         let entries =
-            names.map(|name| (Key::of_text(name), Entry::<()>::new(Record::default(), 1)));
+            names.map(|name| (LeaseKey::of_text(name), Entry::<()>::new(Record::default(), 1)));
         let table = Table::new(entries);
         assert_eq!(
             keys(&table, "ns/", None, 9),
@@ -231,7 +231,7 @@ mod tests {
         let names: Vec<String> = names.chain(["ns2/a".into(), "n/a".into()]).collect();
         let entries = names
             .iter()
-            .map(|name| (Key::of_text(name), Entry::<()>::new(Record::default(), 1)));
+            .map(|name| (LeaseKey::of_text(name), Entry::<()>::new(Record::default(), 1)));
         let table = Table::new(entries);
         for count in [1, 7, 1_000] {
             let (mut found, mut place) = (Vec::new(), Some(Place::default()));
@@ -241,7 +241,7 @@ mod tests {
                 found.extend(keys);
                 place = next;
             }
-            let distinct: BTreeSet<&Key> = found.iter().collect();
+            let distinct: BTreeSet<&LeaseKey> = found.iter().collect();
             assert_eq!((found.len(), distinct.len()), (1_000, 1_000));
             assert!(found.iter().all(|key| key.namespace() == "ns"));
         }
@@ -253,7 +253,7 @@ mod tests {
         // A slot is a block of its own, which costs 16 bytes more. A table that has just grown is 7/16
         // full, a tree node at least half. Usual names and ids stand in the keys and the slot.
         let found = (size_of::<Box<Slot<()>>>() + 1) * 16 / 7;
-        let in_order = 2 * size_of::<Key>();
+        let in_order = 2 * size_of::<LeaseKey>();
         let block = size_of::<Slot<()>>() + 16;
         let worst = found + in_order + block;
         assert!(worst <= 500, "{worst}");

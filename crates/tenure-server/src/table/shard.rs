@@ -6,21 +6,21 @@ use std::ops::RangeBounds;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
 
-use super::{Entry, Key};
+use super::{Entry, LeaseKey};
 
 /// Some of the leases: found by hash, because renewals do nothing else all day and a search in order
 /// would miss the processor's cache at every step; and in order of their keys, for lists.
 #[derive(Debug)]
 pub(crate) struct Shard<W> {
     slots: HashTable<Box<Slot<W>>>,
-    order: BTreeSet<Key>,
+    order: BTreeSet<LeaseKey>,
 }
 
 /// A lease and its name: one block of memory, so that who has found the one has the other, and the
 /// empty places of the table are small.
 #[derive(Debug)]
 pub(super) struct Slot<W> {
-    key: Key,
+    key: LeaseKey,
     entry: Entry<W>,
 }
 
@@ -34,18 +34,18 @@ impl<W> Default for Shard<W> {
 }
 
 impl<W> Shard<W> {
-    pub(crate) fn get(&self, key: &Key) -> Option<&Entry<W>> {
+    pub(crate) fn get(&self, key: &LeaseKey) -> Option<&Entry<W>> {
         let slot = self.slots.find(key.hash(), |slot| slot.key == *key);
         slot.map(|slot| &slot.entry)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Entry<W>> {
+    pub(crate) fn get_mut(&mut self, key: &LeaseKey) -> Option<&mut Entry<W>> {
         let slot = self.slots.find_mut(key.hash(), |slot| slot.key == *key);
         slot.map(|slot| &mut slot.entry)
     }
 
     /// The keys in this range, in order.
-    pub(super) fn keys(&self, range: impl RangeBounds<str>) -> impl Iterator<Item = &Key> {
+    pub(super) fn keys(&self, range: impl RangeBounds<str>) -> impl Iterator<Item = &LeaseKey> {
         self.order.range::<str, _>(range)
     }
 
@@ -54,7 +54,7 @@ impl<W> Shard<W> {
         self.slots.is_empty() && self.order.is_empty()
     }
 
-    pub(super) fn insert(&mut self, key: Key, entry: Entry<W>) {
+    pub(super) fn insert(&mut self, key: LeaseKey, entry: Entry<W>) {
         self.order.insert(key.clone());
         match self.place(&key) {
             Place::Occupied(mut slot) => slot.get_mut().entry = entry,
@@ -62,7 +62,7 @@ impl<W> Shard<W> {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &Key) -> Option<Entry<W>> {
+    pub(super) fn remove(&mut self, key: &LeaseKey) -> Option<Entry<W>> {
         self.order.remove(key);
         match self.place(key) {
             Place::Occupied(slot) => Some(slot.remove().0.entry),
@@ -70,7 +70,7 @@ impl<W> Shard<W> {
         }
     }
 
-    fn place(&mut self, key: &Key) -> Place<'_, Box<Slot<W>>> {
+    fn place(&mut self, key: &LeaseKey) -> Place<'_, Box<Slot<W>>> {
         self.slots
             .entry(key.hash(), |slot| slot.key == *key, |slot| slot.key.hash())
     }

@@ -33,7 +33,7 @@ async fn a_head_that_contradicts_itself_is_refused_on_every_way() {
         ..Limits::default()
     };
     let roomy = in_memory();
-    let full = common::start(Config::memory().with_limits(limits));
+    let full = common::start(StoreConfig::memory().with_limits(limits));
     let _only = Wire::connect(&full.api).await;
     for api in [&roomy.api, &full.api] {
         for line in [

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use tenure_server::{Config, ServeError, Server, Store};
+use tenure_server::{StoreConfig, ServeError, Server, Store};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -33,7 +33,7 @@ pub struct Api {
 /// A status and a body.
 pub type Answer = (u16, Value);
 
-pub fn start(config: Config) -> Running {
+pub fn start(config: StoreConfig) -> Running {
     serve(Store::open(config).expect("a store"))
 }
 
@@ -58,7 +58,7 @@ pub fn served(server: Server) -> Running {
 }
 
 pub fn in_memory() -> Running {
-    start(Config::memory())
+    start(StoreConfig::memory())
 }
 
 impl Running {

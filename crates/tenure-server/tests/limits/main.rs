@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::wire::{Reply, Wire, head, head_of};
 use common::{Answer, Api, Running, SOON, answer, assert_ok, assert_refused, id, minute, outcome};
 use serde_json::{Value, json};
-use tenure_server::{Config, Limits, OpenError, Store};
+use tenure_server::{StoreConfig, Limits, OpenError, Store};
 use tokio::time::{Instant, sleep, timeout};
 
 const ACQUIRE: &str = "/v1/namespaces/ns/leases/job/acquire";
@@ -24,7 +24,7 @@ const RENEW: &str = "/v1/namespaces/ns/leases/job/renew";
 fn limited(change: impl FnOnce(&mut Limits)) -> Running {
     let mut limits = Limits::default();
     change(&mut limits);
-    common::start(Config::memory().with_limits(limits))
+    common::start(StoreConfig::memory().with_limits(limits))
 }
 
 #[track_caller]
@@ -61,7 +61,7 @@ fn a_store_with_a_limit_out_of_range_does_not_open() {
         max_header_bytes: 8191,
         ..Limits::default()
     };
-    let config = Config::embedded(&data_dir).with_limits(limits);
+    let config = StoreConfig::embedded(&data_dir).with_limits(limits);
     let error = Store::open(config).unwrap_err();
     assert!(matches!(error, OpenError::Limit(_)));
     assert_eq!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
-use tenure_azure::client::{AzureBlob, BlobClient, BlobClientError, BlobLease, Candidacy};
+use tenure_azure::client::{AzureBlob, BlobClient, BlobClientError, BlobLease, BlobCandidacy};
 use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
@@ -30,7 +30,7 @@ pub(super) fn open(
     // It was made from a URL.
     let url = Url::parse(blob.url()).ok();
     let http = clients.get(&config.roots, url.iter())?;
-    let candidacy = Candidacy {
+    let candidacy = BlobCandidacy {
         election: config.election.clone(),
         candidate: config.candidate.clone(),
         lease_duration: config.timings.lease_duration(),

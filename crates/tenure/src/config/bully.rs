@@ -14,7 +14,7 @@ use tenure_core::detector::{Detection, DetectionOptions, OptionsError};
 use tenure_core::lease::candidate::Timings;
 use tenure_core::{Name, NodeId};
 
-use crate::peer_transport::Key;
+use crate::peer_transport::PeerKey;
 use crate::store::Endpoint;
 
 /// A member of an election among peers, this one or another: its node id, its address and its
@@ -149,7 +149,7 @@ pub struct Bully {
     pub(crate) node: Option<NodeId>,
     pub(crate) peers: Vec<Peer>,
     pub(crate) cluster: Option<Name>,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<PeerKey>,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) state_dir: PathBuf,
     pub(crate) quorum: Option<bool>,
@@ -219,7 +219,7 @@ impl Bully {
     /// Sets the secret that the members share. Without one, **every process that reaches a member can
     /// vote, and be elected.**
     #[must_use]
-    pub fn with_key(self, key: Key) -> Self {
+    pub fn with_key(self, key: PeerKey) -> Self {
         let key = Some(key);
         Self { key, ..self }
     }

@@ -10,7 +10,7 @@ use tenure_core::lease::candidate::Timings;
 use super::load::Purpose;
 use super::settings::{ConfigError, Settings, missing, secret};
 use super::{Bully, BullyError, Peer};
-use crate::peer_transport::Key;
+use crate::peer_transport::PeerKey;
 
 /// All members in these settings, including this one, whatever the strategy.
 ///
@@ -70,7 +70,7 @@ pub(super) fn bully(
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
     bully.key = secret(settings, "bully.key", "bully.key_file", |bytes| {
-        Key::new(bytes.trim_ascii()).map_err(|error| error.to_string())
+        PeerKey::new(bytes.trim_ascii()).map_err(|error| error.to_string())
     })?;
     if let Some(folder) = settings.with("bully.state_dir", folder)? {
         bully.state_dir = folder;

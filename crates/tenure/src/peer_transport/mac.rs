@@ -14,24 +14,24 @@ pub(super) const MIN_KEY_BYTES: usize = 16;
 
 /// The key that the members of a group share. A holder of the key can vote, and be elected.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Vec<u8>);
+pub struct PeerKey(Vec<u8>);
 
-impl Key {
+impl PeerKey {
     /// This key. It should be random, for instance from `openssl rand -base64 32`.
     ///
     /// # Errors
     ///
-    /// [`KeyError`] if it has fewer than 16 bytes.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, KeyError> {
+    /// [`PeerKeyError`] if it has fewer than 16 bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, PeerKeyError> {
         let bytes = bytes.into();
         if bytes.len() < MIN_KEY_BYTES {
-            return Err(KeyError { bytes: bytes.len() });
+            return Err(PeerKeyError { bytes: bytes.len() });
         }
         Ok(Self(bytes))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for PeerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(..)")
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for Key {
 /// The key is too short. The operator must make a longer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key has {bytes} bytes and must have at least {MIN_KEY_BYTES}")]
-pub struct KeyError {
+pub struct PeerKeyError {
     /// The length of the key that was given.
     pub bytes: usize,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Mac(Option<hmac::Key>);
 
 impl Mac {
     /// Authenticates with this key.
-    pub(crate) fn keyed(key: &Key) -> Self {
+    pub(crate) fn keyed(key: &PeerKey) -> Self {
         Self(Some(hmac::Key::new(hmac::HMAC_SHA256, &key.0)))
     }
 

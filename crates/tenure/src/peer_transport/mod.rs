@@ -28,7 +28,7 @@ mod problem;
 mod state_dir;
 mod state_file;
 
-pub use mac::{Key, KeyError};
+pub use mac::{PeerKey, PeerKeyError};
 pub use state_file::StateError;
 
 pub use counters::Counters;

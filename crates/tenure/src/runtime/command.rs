@@ -70,7 +70,7 @@ pub(crate) enum Command {
 }
 
 /// A message to the driver's thread.
-pub(super) enum Message {
+pub(super) enum RuntimeMessage {
     Join(usize, Box<dyn CandidateSlot>),
     To(usize, Command),
 }
@@ -89,7 +89,7 @@ pub(crate) struct DriverHandle {
 #[derive(Debug)]
 struct CommandChannel {
     candidate: usize,
-    messages: mpsc::UnboundedSender<Message>,
+    messages: mpsc::UnboundedSender<RuntimeMessage>,
 }
 
 impl DriverHandle {
@@ -97,7 +97,7 @@ impl DriverHandle {
         config: Config,
         clock: Clock,
         terms: watch::Receiver<Option<Arc<TermState>>>,
-        (candidate, messages): (usize, mpsc::UnboundedSender<Message>),
+        (candidate, messages): (usize, mpsc::UnboundedSender<RuntimeMessage>),
     ) -> Self {
         Self {
             config: Arc::new(config),
@@ -154,7 +154,7 @@ impl WeakDriverHandle {
 impl CommandChannel {
     fn send(&self, command: Command) -> bool {
         self.messages
-            .send(Message::To(self.candidate, command))
+            .send(RuntimeMessage::To(self.candidate, command))
             .is_ok()
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, select_all};
 use tenure_core::Instant;
 use tokio::sync::mpsc;
 
-use super::command::{Command, Message};
+use super::command::{Command, RuntimeMessage};
 use super::requests::Requests;
 use super::strategy_io::LeaseIo;
 use crate::clock::Clock;
@@ -58,7 +58,7 @@ impl EventLoop {
     }
 
     /// Runs until all candidates are done and no handle to them is left.
-    pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+    pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<RuntimeMessage>) {
         let mut is_open = true;
         loop {
             let now = self.clock.now();
@@ -92,12 +92,12 @@ impl EventLoop {
         }
     }
 
-    fn handle_message(&mut self, message: Message) {
+    fn handle_message(&mut self, message: RuntimeMessage) {
         match message {
-            Message::Join(number, slot) => {
+            RuntimeMessage::Join(number, slot) => {
                 self.slots.insert(number, slot);
             }
-            Message::To(number, command) => {
+            RuntimeMessage::To(number, command) => {
                 if let Some(slot) = self.slots.get_mut(&number) {
                     slot.handle_command(command);
                 }

@@ -32,7 +32,7 @@ use tenure_core::election::joint::Joint;
 use tokio::sync::{mpsc, watch};
 
 use candidate_runner::CandidateRunner;
-use command::Message;
+use command::RuntimeMessage;
 pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
 use event_loop::EventLoop;
 #[cfg(feature = "peers")]
@@ -57,7 +57,7 @@ pub(crate) struct Driver {
     runtime: tokio::runtime::Handle,
     /// How many candidates have joined.
     joined: Arc<AtomicUsize>,
-    messages: mpsc::UnboundedSender<Message>,
+    messages: mpsc::UnboundedSender<RuntimeMessage>,
 }
 
 impl fmt::Debug for Driver {
@@ -142,7 +142,7 @@ impl Driver {
         let io = io(handle.config.clone());
         let slot = Box::new(CandidateRunner::new(&handle, io, publish_term));
         // If the thread has died, the first command reports it.
-        let _ = self.messages.send(Message::Join(number, slot));
+        let _ = self.messages.send(RuntimeMessage::Join(number, slot));
         handle
     }
 }

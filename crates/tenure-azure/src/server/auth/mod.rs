@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::clock;
-use super::config::{AzureAccount, AzureConfig};
+use super::config::{ServedAccount, AzureConfig};
 use super::error::{
     AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, NO_AUTHENTICATION_INFORMATION, Result,
 };
@@ -26,7 +26,7 @@ pub(super) use bearer::Bearer;
 
 /// The credentials of all accounts.
 pub(super) struct Guard {
-    accounts: Vec<AzureAccount>,
+    accounts: Vec<ServedAccount>,
     /// The keys for unknown accounts.
     nobody: Vec<hmac::Key>,
     bearer: Option<Bearer>,
@@ -69,11 +69,11 @@ impl Guard {
         let mut secret = [0; 32];
         // Nobody signs with it, so any value will do.
         let _ = getrandom::fill(&mut secret);
-        let nobody = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); AzureAccount::MAX_KEYS];
+        let nobody = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); ServedAccount::MAX_KEYS];
         let mut accounts = config.accounts.clone();
         for account in &mut accounts {
             // A wrong signature is compared as often for each account.
-            let missing = AzureAccount::MAX_KEYS.saturating_sub(account.keys.len());
+            let missing = ServedAccount::MAX_KEYS.saturating_sub(account.keys.len());
             account.keys.extend_from_slice(&nobody[..missing]);
         }
         Self {

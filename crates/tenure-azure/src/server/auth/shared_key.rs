@@ -129,7 +129,7 @@ mod tests {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
 
-    use crate::server::config::AzureAccount;
+    use crate::server::config::ServedAccount;
 
     const NOW: &str = "Sat, 21 Nov 2026 12:00:00 GMT";
 
@@ -144,13 +144,13 @@ mod tests {
     fn check(parts: &Parts, account: &str, signature: &str, now: &str) -> bool {
         let query = Query::parse(parts.uri.query()).unwrap();
         let credential = format!("{account}:{signature}");
-        let keys = AzureAccount::development().keys;
+        let keys = ServedAccount::development().keys;
         let now = date(now).unwrap();
         verify(&keys, parts, "devstoreaccount1", &query, &credential, now).is_ok()
     }
 
     fn signed(text: &str) -> String {
-        let key = &AzureAccount::development().keys[0];
+        let key = &ServedAccount::development().keys[0];
         BASE64_STANDARD.encode(hmac::sign(key, text.as_bytes()))
     }
 

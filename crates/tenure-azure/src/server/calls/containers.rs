@@ -16,7 +16,7 @@ use crate::server::error::{
 };
 use crate::server::headers::{metadata, text};
 use crate::server::names::{blob_key, container_key};
-use tenure_server::Key;
+use tenure_server::LeaseKey;
 use tenure_server::{AccessEffect, LeaseSnapshot};
 
 /// "Create Container".
@@ -96,7 +96,7 @@ pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
 }
 
 /// The leases of all blobs in the container.
-fn blob_keys(call: &Call) -> Result<Vec<Key>> {
+fn blob_keys(call: &Call) -> Result<Vec<LeaseKey>> {
     let catalog = call.service.blobs.catalog();
     let container = catalog
         .container(&call.account, call.container())

@@ -19,7 +19,7 @@ use crate::server::headers::{invalid, lease_id, required, text};
 use crate::server::names::{blob_key, container_key};
 use crate::server::random;
 use crate::server::target::Resource;
-use tenure_server::Key;
+use tenure_server::LeaseKey;
 
 const ACTION: &str = "x-ms-lease-action";
 const DURATION: &str = "x-ms-lease-duration";
@@ -132,7 +132,7 @@ impl LeaseRequest {
     }
 
     /// Executes it. Neither the ETag nor the date changes.
-    async fn execute(&self, call: &Call, key: &Key, version: &Version) -> Result<Response> {
+    async fn execute(&self, call: &Call, key: &LeaseKey, version: &Version) -> Result<Response> {
         let reason = match self.operation {
             Operation::Release(_) | Operation::Break(_) => call
                 .client_request_id()

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use tenure::config::ConfigError;
 use tenure_azure::server::{Azure, AzureConfig};
-use tenure_server::{Config, EngineConfig, Server, Store, Tls};
+use tenure_server::{StoreConfig, EngineConfig, Server, Store, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -84,7 +84,7 @@ impl Serve {
             permissions::check_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
-        let store = Store::open(Config::new(engine.clone()).with_limits(limits))?;
+        let store = Store::open(StoreConfig::new(engine.clone()).with_limits(limits))?;
         let azure = azure.map(|config| Azure::open(&store, engine.data_dir(), config));
         let azure = azure.transpose()?;
         runtime::multi_thread()?.block_on(async {

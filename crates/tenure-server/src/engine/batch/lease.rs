@@ -9,7 +9,7 @@ use tenure_core::{Epoch, Name, UnixMillis};
 
 use super::codec::{self, Columns, DecodeError};
 use super::retired::{bytes_of, ids_of};
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// The columns of a lease, in a batch and in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) struct LeaseFields<'a> {
 
 impl<'a> LeaseFields<'a> {
     /// The columns of a lease that has these retired ids.
-    pub(crate) fn of(key: &'a Key, stored: &'a Stored, retired: &[LeaseId], revision: u64) -> Self {
+    pub(crate) fn of(key: &'a LeaseKey, stored: &'a Stored, retired: &[LeaseId], revision: u64) -> Self {
         let grant = stored.grant.as_ref();
         let (state, break_ms) = match stored.state {
             StoredState::Available => ("available", None),
@@ -77,7 +77,7 @@ impl<'a> LeaseFields<'a> {
     }
 
     /// The lease. The caller has checked the checksum, so another program wrote a value that is not valid.
-    pub(crate) fn into_lease(self) -> Result<(Key, Stored, u64), String> {
+    pub(crate) fn into_lease(self) -> Result<(LeaseKey, Stored, u64), String> {
         let name = self.name();
         let nonsense = |column: &str| format!("the row of {name} has an invalid {column}");
         let namespace: Name = self.namespace.parse().map_err(|_| nonsense("namespace"))?;
@@ -130,7 +130,7 @@ impl<'a> LeaseFields<'a> {
             reserved,
             retired: ids_of(&self.retired).ok_or_else(|| nonsense("retired"))?,
         };
-        Ok((Key::new(&namespace, &lease), stored, self.revision))
+        Ok((LeaseKey::new(&namespace, &lease), stored, self.revision))
     }
 
     /// Appends all columns.
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_decoded_as_it_was_encoded() {
-        let key = Key::of_text("ns/lease");
+        let key = LeaseKey::of_text("ns/lease");
         let stored = stored();
         let row = LeaseFields::of(&key, &stored, &stored.retired, 9);
         let mut bytes = Vec::new();
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_checksum_covers_each_column() {
-        let (key, stored) = (Key::of_text("ns/lease"), stored());
+        let (key, stored) = (LeaseKey::of_text("ns/lease"), stored());
         let row = LeaseFields::of(&key, &stored, &stored.retired, 9);
         let change: [fn(&mut LeaseFields<'_>); 15] = [
             |row| row.namespace = "nsx",

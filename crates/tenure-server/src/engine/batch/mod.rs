@@ -12,7 +12,7 @@ mod term;
 use tenure_core::lease::LeaseId;
 use tenure_core::{Epoch, Name};
 
-use crate::model::{ChangeSet, Content, Key, LeaseChange, LeaseVersion, TermRecord};
+use crate::model::{ChangeSet, Content, LeaseKey, LeaseChange, LeaseVersion, TermRecord};
 
 pub(super) use codec::{Columns, DecodeError, put, put_number, put_text};
 pub(super) use lease::LeaseFields;
@@ -241,7 +241,7 @@ fn decode_item<'a>(from: &mut Columns<'a>) -> Result<Item<'a>, DecodeError> {
 
 impl DeletedLease<'_> {
     /// The lease, and the lease ids of its ended terms.
-    pub(super) fn left(&self) -> Result<(Key, Vec<LeaseId>), String> {
+    pub(super) fn left(&self) -> Result<(LeaseKey, Vec<LeaseId>), String> {
         let key = key_of((self.namespace, self.lease));
         match (key, ids_of(self.retired)) {
             (Ok(key), Some(ids)) => Ok((key, ids)),
@@ -254,10 +254,10 @@ impl DeletedLease<'_> {
 }
 
 /// The key of these two names.
-pub(super) fn key_of((namespace, lease): (&str, &str)) -> Result<Key, String> {
+pub(super) fn key_of((namespace, lease): (&str, &str)) -> Result<LeaseKey, String> {
     let name = |name: &str| name.parse::<Name>();
     match (name(namespace), name(lease)) {
-        (Ok(namespace), Ok(lease)) => Ok(Key::new(&namespace, &lease)),
+        (Ok(namespace), Ok(lease)) => Ok(LeaseKey::new(&namespace, &lease)),
         _ => Err(format!(
             "{namespace:?}/{lease:?} is not the name of a lease"
         )),

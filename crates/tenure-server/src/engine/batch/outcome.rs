@@ -27,7 +27,7 @@ use tenure_core::lease::Stored;
 use super::retired::ID;
 use super::{Batch, DeletedLease, Item, LeaseFields, RetiredIds, bytes_of, follow, key_of};
 use crate::engine::Loaded;
-use crate::model::{Key, TermRecord};
+use crate::model::{LeaseKey, TermRecord};
 
 /// Outcomes by namespace and lease.
 pub(in crate::engine) type Outcomes<'a> = BTreeMap<(&'a str, &'a str), Outcome<'a>>;
@@ -180,7 +180,7 @@ impl<'a> Outcome<'a> {
         mut self,
         revision: u64,
         in_table: &[u8],
-    ) -> Result<Option<(Key, Stored, u64)>, String> {
+    ) -> Result<Option<(LeaseKey, Stored, u64)>, String> {
         let fields = self.take_lease(revision, in_table)?;
         fields.map(LeaseFields::into_lease).transpose()
     }

@@ -36,7 +36,7 @@ fn stored(retired: &[u64]) -> Stored {
 
 fn change(revision: u64, content: Content) -> LeaseChange {
     LeaseChange {
-        key: Key::of_text("ns/job"),
+        key: LeaseKey::of_text("ns/job"),
         revision,
         content,
         term: None,
@@ -81,7 +81,7 @@ fn three() -> [Batch; 3] {
 
 /// Tables that contain the lease as of this revision.
 fn tables(lease: Option<(u64, &[u64])>) -> Loaded {
-    let lease = lease.map(|(revision, ids)| (Key::of_text("ns/job"), stored(ids), revision));
+    let lease = lease.map(|(revision, ids)| (LeaseKey::of_text("ns/job"), stored(ids), revision));
     Loaded {
         leases: lease.into_iter().collect(),
         revision: 10,

@@ -26,7 +26,7 @@ use super::PAGE;
 use super::schema::Meta;
 use super::{checkpoint, deleted, term_rows};
 use crate::engine::batch::{DeletedLease, LeaseFields, Outcome, bytes_of};
-use crate::model::{Content, Key, LeaseChange, TermRecord};
+use crate::model::{Content, LeaseKey, LeaseChange, TermRecord};
 
 /// Slices begin at so many changes, or bytes of them. The more there are, the more of them are of one lease,
 /// which is written once; but a start reads them all.
@@ -56,9 +56,9 @@ pub(super) struct Size {
 /// The changes that are in batches only.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    leases: HashMap<Key, PendingLease>,
+    leases: HashMap<LeaseKey, PendingLease>,
     /// The leases in the order of their first changes.
-    order: VecDeque<Key>,
+    order: VecDeque<LeaseKey>,
     batches: VecDeque<PendingBatch>,
     size: Size,
     /// The size at which slices begin.
@@ -311,7 +311,7 @@ impl PendingLease {
         deleted::insert(transaction, meta, &[deletion])
     }
 
-    fn outcome<'a>(&'a self, key: &'a Key) -> Outcome<'a> {
+    fn outcome<'a>(&'a self, key: &'a LeaseKey) -> Outcome<'a> {
         let mut outcome = match self.deletion {
             Some(_) => Outcome::deleted(),
             None => Outcome::default(),

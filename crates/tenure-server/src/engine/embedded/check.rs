@@ -12,7 +12,7 @@ use super::term_rows::Segment;
 use super::{batch_log, deleted, lease_rows, term_rows};
 use crate::engine::batch::{key_of, replay};
 use crate::engine::{Loaded, OpenError};
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// A database that is as a store wrote it.
 pub(super) struct Checked {
@@ -20,7 +20,7 @@ pub(super) struct Checked {
     /// The row about all tables.
     pub(super) meta: Meta,
     /// Leases with more terms than the store remembers.
-    pub(super) over_limit: BTreeSet<Key>,
+    pub(super) over_limit: BTreeSet<LeaseKey>,
 }
 
 /// The tables and the batches of a database that no store uses.
@@ -95,7 +95,7 @@ fn check_terms(
     path: &Path,
     counted: &mut Meta,
     max_history: usize,
-) -> Result<BTreeSet<Key>, OpenError> {
+) -> Result<BTreeSet<LeaseKey>, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
     let damage = |detail| damaged(path, detail);
     let mut over_limit = BTreeSet::new();

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::schema::{DELETE, Meta, SELECT_BEFORE, UPDATE_META, UPSERT, corrupt};
 use super::{batch_log, deleted, lease_rows, term_rows};
 use crate::engine::batch::{Outcome, follow, last_epoch, outcomes};
-use crate::model::Key;
+use crate::model::LeaseKey;
 
 /// Applies all batches to the tables and deletes them. Forgets terms of a lease beyond the last `most_terms`,
 /// also of the leases in `over_limit`. Returns how many rows were written or deleted.
@@ -15,7 +15,7 @@ pub(super) fn apply_all(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
     most_terms: usize,
-    over_limit: &BTreeSet<Key>,
+    over_limit: &BTreeSet<LeaseKey>,
 ) -> rusqlite::Result<usize> {
     let batches = batch_log::read(transaction, meta.revision).map_err(corrupt)?;
     meta.revision = follow(&batches, meta.revision).map_err(corrupt)?;

@@ -8,7 +8,7 @@ use tenure_core::lease::LeaseId;
 
 use super::schema::Meta;
 use crate::engine::batch::{DeletedLease, put, put_number, put_text};
-use crate::model::{DELETED_LIMIT, Key};
+use crate::model::{DELETED_LIMIT, LeaseKey};
 
 /// `retired` has lease ids, one after the other, oldest first.
 pub(super) const TABLE: &str = "
@@ -75,7 +75,7 @@ pub(super) fn insert(
 pub(super) fn read(
     connection: &Connection,
     counted: &mut Meta,
-) -> Result<Vec<(Key, Vec<LeaseId>)>, String> {
+) -> Result<Vec<(LeaseKey, Vec<LeaseId>)>, String> {
     let text = |error: rusqlite::Error| error.to_string();
     let mut deleted = Vec::new();
     let mut select = connection.prepare(SELECT_ALL).map_err(text)?;

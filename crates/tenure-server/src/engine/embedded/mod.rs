@@ -50,7 +50,7 @@ use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
-use crate::model::{Content, Key, LeaseChange};
+use crate::model::{Content, LeaseKey, LeaseChange};
 
 pub use backup::{BackupError, Contents, Existing};
 pub use backup::{backup, check_log};
@@ -75,7 +75,7 @@ pub(super) struct Embedded {
     backlog: Backlog,
     /// The tables lack batches that the start found, and these leases have more terms than the store
     /// remembers.
-    behind_at_start: Option<BTreeSet<Key>>,
+    behind_at_start: Option<BTreeSet<LeaseKey>>,
     /// How many pages the write-ahead log may have.
     wal_pages: usize,
     /// A transaction failed half way and may have left frames behind the end of the write-ahead log.

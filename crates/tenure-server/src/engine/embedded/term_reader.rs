@@ -11,7 +11,7 @@ use super::term_rows::{SELECT, Segment};
 use super::{batch_log, schema};
 use crate::engine::batch::Item;
 use crate::engine::{OpenError, TermHistory};
-use crate::model::{Key, TermRecord};
+use crate::model::{LeaseKey, TermRecord};
 
 /// The connection.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl TermReader {
 }
 
 impl TermHistory for TermReader {
-    fn terms(&self, key: &Key, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String> {
+    fn terms(&self, key: &LeaseKey, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String> {
         let text = |error: rusqlite::Error| error.to_string();
         let connection = self.lock();
         let connection = connection.as_ref().ok_or("the database is closed")?;

@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde_json::json;
 
 use super::*;
-use crate::Config;
+use crate::StoreConfig;
 
 const LEASE: &str = "/v1/namespaces/ns/leases/job";
 
@@ -74,7 +74,7 @@ impl Way {
         for (name, value) in more {
             request = request.header(name, *value);
         }
-        let store = Store::open(Config::memory()).unwrap();
+        let store = Store::open(StoreConfig::memory()).unwrap();
         let service = HttpService::new(store, Some(Arc::new(TestProtocol)));
         let source = Source {
             client: None,

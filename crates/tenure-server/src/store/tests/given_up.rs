@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::config::Config;
+use crate::config::StoreConfig;
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<LeaseView, Problem>> + 'a>>;
 
@@ -37,7 +37,7 @@ async fn holder(store: &Store) -> String {
 
 /// Candidate 1 holds the lease.
 async fn held() -> Store {
-    let store = Store::open(Config::memory()).unwrap();
+    let store = Store::open(StoreConfig::memory()).unwrap();
     acquire_now(&store, 1).await.unwrap();
     store
 }

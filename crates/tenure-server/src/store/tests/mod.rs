@@ -17,11 +17,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Store;
-use crate::config::{Config, Limits};
+use crate::config::{StoreConfig, Limits};
 use crate::engine::{
     AppendError, Batch, Engine, Load, Loaded, Log, OpenError, Progress, TermHistory,
 };
-use crate::model::{Content, Key, LeaseChange, TermRecord};
+use crate::model::{Content, LeaseKey, LeaseChange, TermRecord};
 
 /// Long enough for anything that happens at all.
 const SOON: Duration = Duration::from_secs(10);
@@ -116,7 +116,7 @@ impl Log for Scripted {
 }
 
 impl TermHistory for Shelf {
-    fn terms(&self, _: &Key, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String> {
+    fn terms(&self, _: &LeaseKey, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let _reading = self.reading.lock().unwrap();
         let terms = self.terms.lock().unwrap();
@@ -179,8 +179,8 @@ fn scripted() -> (Store, Script) {
     (store, script)
 }
 
-fn key() -> Key {
-    Key::of_text("ns/lease")
+fn key() -> LeaseKey {
+    LeaseKey::of_text("ns/lease")
 }
 
 fn id(number: u64) -> LeaseId {
@@ -315,7 +315,7 @@ async fn a_renewal_writes_nothing_and_waits_for_no_disk() {
         // The engine hangs in the commit of another lease.
         let other = store.clone();
         let other = tokio::spawn(async move {
-            let key = Key::of_text("ns/other");
+            let key = LeaseKey::of_text("ns/other");
             other.acquire(&key, &queued(9, Duration::ZERO)).await
         });
         on_engine(&script, Script::batch).await;
@@ -552,7 +552,7 @@ async fn all_undone_changes_of_all_leases_are_undone_from_the_last_to_the_first(
     let described = operate(&store, Operation::SetMetadata(id(1), metadata));
     on_engine(&script, Script::batch).await;
     let released = operate(&store, Operation::Release(id(1)));
-    let other = Key::of_text("ns/other");
+    let other = LeaseKey::of_text("ns/other");
     let acquired = tokio::spawn({
         let (store, other) = (store.clone(), other.clone());
         async move { store.acquire(&other, &queued(9, Duration::ZERO)).await }
@@ -672,7 +672,7 @@ async fn a_closing_store_commits_what_is_queued_and_takes_nothing_more() {
 
 #[tokio::test]
 async fn nothing_is_left_of_requests_that_went_away() {
-    let store = Store::open(Config::memory()).unwrap();
+    let store = Store::open(StoreConfig::memory()).unwrap();
     let held = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
     let waiters: Vec<Answer> = (2..20)
         .map(|number| acquire(&store, number, SOON))
@@ -770,17 +770,17 @@ async fn a_server_whose_engine_failed_ends_with_an_error() {
 }
 
 /// Panics in the timer's thread, for one lease.
-pub(super) fn panic_if_planted(key: &Key) {
+pub(super) fn panic_if_planted(key: &LeaseKey) {
     assert!(*key != planted(), "planted in the timer");
 }
 
-fn planted() -> Key {
-    Key::of_text("planted/panic")
+fn planted() -> LeaseKey {
+    LeaseKey::of_text("planted/panic")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_timer_panicked_ends_with_an_error_and_tells_who_waits() {
-    let store = Store::open(Config::memory()).unwrap();
+    let store = Store::open(StoreConfig::memory()).unwrap();
     let server = crate::Server::bind(store.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
     let serving = tokio::spawn(server.serve(std::future::pending()));
     let mut short = queued(1, Duration::ZERO);

@@ -3,7 +3,7 @@
 use tenure_core::wire::EventKind;
 
 use super::*;
-use crate::config::Config;
+use crate::config::StoreConfig;
 use crate::events::Topic;
 use crate::store::{Heard, Watcher};
 
@@ -102,7 +102,7 @@ fn watch_all(store: &Store) -> Watcher {
 async fn hold(store: &Store, lease: &str, time: Duration) -> u64 {
     let mut request = queued(1, Duration::ZERO);
     request.request.duration = LeaseDuration::Fixed(time);
-    let key = Key::of_text(&format!("ns/{lease}"));
+    let key = LeaseKey::of_text(&format!("ns/{lease}"));
     store.acquire(&key, &request).await.unwrap().revision
 }
 
@@ -119,7 +119,7 @@ async fn scans_at_rest(store: &Store) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scan_ends_with_its_last_watcher_and_goes_on_with_the_next() {
     const LEASES: usize = 20_000;
-    let store = Store::open(Config::memory()).unwrap();
+    let store = Store::open(StoreConfig::memory()).unwrap();
     for lease in 0..LEASES {
         hold(&store, &lease.to_string(), Duration::from_secs(600)).await;
     }
@@ -152,7 +152,7 @@ async fn a_scan_ends_with_its_last_watcher_and_goes_on_with_the_next() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
-    let store = Store::open(Config::memory()).unwrap();
+    let store = Store::open(StoreConfig::memory()).unwrap();
     let ms = Duration::from_millis;
     hold(&store, "renewed", ms(1_000)).await;
     let after = hold(&store, "held", ms(2_000)).await;
@@ -162,7 +162,7 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     // Nobody watches while one is acquired, and while the timer looks too early at one that was renewed.
     hold(&store, "acquired", ms(2_000)).await;
     tokio::time::sleep(ms(300)).await;
-    let renewed = Key::of_text("ns/renewed");
+    let renewed = LeaseKey::of_text("ns/renewed");
     let renewal = Operation::Renew(id(1), None);
     store.operate(&renewed, &renewal, None).await.unwrap();
     tokio::time::sleep(ms(800)).await;

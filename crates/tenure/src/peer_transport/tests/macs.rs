@@ -29,7 +29,7 @@ async fn a_message_with_one_altered_byte_is_refused() {
     }
     let wrong_path = Mac::keyed(&key());
     let wrong_path = wrong_path.of_request("/v1/peers/other/message", &good);
-    let wrong_key = Mac::keyed(&Key::new("another key of tests").unwrap());
+    let wrong_key = Mac::keyed(&PeerKey::new("another key of tests").unwrap());
     let wrong_key = wrong_key.of_request("/v1/peers/billing/message", &good);
     for macs in [
         &[][..],
@@ -133,8 +133,8 @@ async fn an_answer_with_an_altered_byte_or_status_is_not_believed() {
 
 #[test]
 fn a_key_is_long_enough_and_is_never_shown() {
-    assert!(Key::new(vec![7; 16]).is_ok());
-    let error = Key::new(vec![7; 15]).unwrap_err().to_string();
+    assert!(PeerKey::new(vec![7; 16]).is_ok());
+    let error = PeerKey::new(vec![7; 15]).unwrap_err().to_string();
     assert_eq!(error, "the key has 15 bytes and must have at least 16");
     assert_eq!(format!("{:?}", key()), "Key(..)");
     assert_eq!(format!("{:?}", keyed()), "Mac(\"keyed\")");

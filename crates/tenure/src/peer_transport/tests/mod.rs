@@ -31,8 +31,8 @@ fn cluster() -> Name {
     "billing".parse().unwrap()
 }
 
-fn key() -> Key {
-    Key::new("a key that tests share").unwrap()
+fn key() -> PeerKey {
+    PeerKey::new("a key that tests share").unwrap()
 }
 
 fn keyed() -> Arc<Mac> {

@@ -45,7 +45,7 @@ fn stored(metadata_len: usize) -> Stored {
 
 fn change(of: u64, revision: u64, content: Content) -> LeaseChange {
     LeaseChange {
-        key: Key::of_text(&format!("ns/job-{of}")),
+        key: LeaseKey::of_text(&format!("ns/job-{of}")),
         revision,
         content,
         term: None,
@@ -119,7 +119,7 @@ fn batch_count(engine: &Embedded) -> u32 {
 /// The epochs of the terms of that lease.
 fn epochs(engine: &Embedded) -> Vec<u64> {
     let terms = engine.terms();
-    let terms = terms.terms(&Key::of_text("ns/job-1"), Epoch::MAX, 1_000);
+    let terms = terms.terms(&LeaseKey::of_text("ns/job-1"), Epoch::MAX, 1_000);
     terms.unwrap().iter().map(|term| term.epoch.get()).collect()
 }
 
@@ -136,7 +136,7 @@ fn a_start_loads_what_was_committed() {
     assert_eq!((loaded.revision, loaded.floor), (6, Epoch::new(99)));
     let expected = [(2, stored(20)), (4, stored(5))];
     let expected = expected.map(|(revision, stored)| {
-        let key = Key::of_text(&format!("ns/job-{revision}"));
+        let key = LeaseKey::of_text(&format!("ns/job-{revision}"));
         (key, stored, revision)
     });
     assert_eq!(loaded.leases, expected.into());
@@ -352,7 +352,7 @@ fn the_reason_of_a_term_stays_when_it_ends() {
     let (_, engine) = open(folder.path(), MOST).unwrap();
     let terms = engine.terms();
     let terms = terms
-        .terms(&Key::of_text("ns/job-1"), Epoch::MAX, 9)
+        .terms(&LeaseKey::of_text("ns/job-1"), Epoch::MAX, 9)
         .unwrap();
     let expected = say(end(3, 7), "first", true);
     assert_eq!(terms, [*expected.term.unwrap()]);
@@ -411,7 +411,7 @@ fn a_record_of_a_term_counts_the_same_before_and_after_a_checkpoint() {
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let told = |engine: &Embedded| {
         let terms = engine.terms();
-        let terms = terms.terms(&Key::of_text("ns/job-1"), Epoch::MAX, 9);
+        let terms = terms.terms(&LeaseKey::of_text("ns/job-1"), Epoch::MAX, 9);
         terms.unwrap()
     };
     let note = |revision, epoch, reason: Option<&str>, has_ended: bool| {
@@ -483,16 +483,16 @@ fn a_start_checks_the_batches_too() {
 
 /// Leases, the floor, the terms of each lease, and what is left of those that were deleted.
 type Known = (
-    Vec<(Key, Stored, u64)>,
+    Vec<(LeaseKey, Stored, u64)>,
     Option<Epoch>,
     Vec<Vec<TermRecord>>,
-    Vec<(Key, Vec<LeaseId>)>,
+    Vec<(LeaseKey, Vec<LeaseId>)>,
 );
 
 /// The terms of the first so many leases.
 fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<TermRecord>> {
     let terms_of = |of: u64| {
-        let key = Key::of_text(&format!("ns/job-{of}"));
+        let key = LeaseKey::of_text(&format!("ns/job-{of}"));
         engine.terms().terms(&key, Epoch::MAX, MOST).unwrap()
     };
     (1..=leases).map(terms_of).collect()
@@ -528,7 +528,7 @@ fn known_after(
 }
 
 /// What is left of deleted leases, by their names: the last that is said of each, unless it was made again.
-fn left(loaded: &Loaded) -> Vec<(Key, Vec<LeaseId>)> {
+fn left(loaded: &Loaded) -> Vec<(LeaseKey, Vec<LeaseId>)> {
     let mut left: BTreeMap<_, _> = loaded.deleted.iter().cloned().collect();
     for (key, ..) in &loaded.leases {
         left.remove(key);
@@ -559,7 +559,7 @@ fn batches(
             1..4 => write(revision, (10 * revision % 700) as usize),
             _ => end(revision, 3 + revision / leases),
         };
-        change.key = Key::of_text(&format!("ns/job-{of}"));
+        change.key = LeaseKey::of_text(&format!("ns/job-{of}"));
         let (list, version) = (&mut retired[of as usize], &mut versions[of as usize]);
         let before = version.take().unwrap_or_else(|| LeaseVersion {
             record: Record::default(),

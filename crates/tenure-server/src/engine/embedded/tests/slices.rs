@@ -41,7 +41,7 @@ fn known(folder: &Path, more: &[LeaseChange]) -> Known {
 }
 
 /// A start finds leases in any order.
-fn in_order(leases: impl IntoIterator<Item = (Key, Stored, u64)>) -> Vec<(Key, Stored, u64)> {
+fn in_order(leases: impl IntoIterator<Item = (LeaseKey, Stored, u64)>) -> Vec<(LeaseKey, Stored, u64)> {
     let mut leases: Vec<_> = leases.into_iter().collect();
     leases.sort_by(|one, other| one.0.cmp(&other.0));
     leases
@@ -125,7 +125,7 @@ const MOST_ROWS: u64 = 2 * SLICE as u64 + 1;
 /// A change of this lease that ends a term, with much to write.
 fn term_of(revision: u64, lease: u64) -> LeaseChange {
     let mut write = end(revision, revision);
-    write.key = Key::of_text(&format!("ns/job-{lease}"));
+    write.key = LeaseKey::of_text(&format!("ns/job-{lease}"));
     write
 }
 
