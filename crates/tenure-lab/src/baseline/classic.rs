@@ -63,15 +63,15 @@ pub struct Classic {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Is a better one up?
+    /// It asks whether a better member is up.
     Asking,
-    /// A better one is: it is left to it.
+    /// A better member is up, and organises the election.
     Deferring,
-    /// Who of the worse ones stops?
+    /// The worse members have not answered `Halt` yet.
     Halting(BTreeSet<NodeId>),
-    /// Whom of these is it still to hear from that they follow?
+    /// These members have not accepted the new leader yet.
     Naming(BTreeSet<NodeId>, BTreeSet<NodeId>),
-    /// It has stopped for this one, and then follows it.
+    /// It has stopped for this member, and will follow it.
     Halted(NodeId),
     Reorganizing(NodeId),
     /// There is a leader; whether it was asked and has not answered.
@@ -242,7 +242,7 @@ impl Classic {
         match &self.state {
             State::Asking => self.halt(context),
             State::Halting(_) => self.name(context),
-            // Somebody who had stopped is gone: begin again.
+            // A member that had stopped is down: start again.
             State::Deferring | State::Naming(..) | State::Halted(_) | State::Reorganizing(_) => {
                 self.organise(context);
             }

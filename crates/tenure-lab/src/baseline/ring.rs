@@ -57,7 +57,7 @@ impl Ring {
         ring
     }
 
-    /// A member that has a leader, and watches nobody.
+    /// A member that has a leader and watches no member.
     pub(crate) fn settled(
         me: NodeId,
         members: Vec<NodeId>,
@@ -93,7 +93,7 @@ impl Ring {
         let next = after.chain(before).copied();
         match next.into_iter().find(|&node| !self.node.is_suspected(node)) {
             Some(next) => context.send(next, Payload::Ring(message)),
-            // Nobody else is there.
+            // It is the only member.
             None => self.win(context),
         }
     }

@@ -1,8 +1,8 @@
-//! The Bully algorithm as textbooks tell it: Election, Answer, Coordinator.
+//! The Bully algorithm of textbooks: Election, Answer, Coordinator.
 //!
-//! A member that starts, or finds the leader gone, asks all better ones by `Election`. Whoever is asked
-//! answers and does the same. Who gets no answer tells all that it leads, and everybody believes whoever
-//! says so: nothing is stopped before, and nothing is numbered.
+//! A member that starts, or finds the leader down, sends `Election` to all better members. They answer and
+//! do the same. A member without an answer announces itself to all, and all follow it: the algorithm
+//! neither stops earlier leaders nor numbers elections.
 
 use tenure_core::{Incarnation, Instant, NodeId};
 
@@ -12,7 +12,7 @@ use super::node::{BaselineNode, DetectorNotice};
 use super::{BaselineMember, BaselineTimings};
 use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
 
-/// What members say to each other.
+/// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TextbookMessage {
@@ -42,7 +42,7 @@ pub struct Textbook {
     tells: Tells,
 }
 
-/// Whom the winner tells. Textbooks differ.
+/// The members that the winner notifies. Textbooks differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
     /// All others.
@@ -79,7 +79,7 @@ impl Textbook {
         member
     }
 
-    /// A member that has a leader, and asks nobody whether it is there.
+    /// A member that has a leader and watches no member.
     pub(crate) fn settled(
         me: NodeId,
         members: Vec<NodeId>,

@@ -24,7 +24,7 @@ pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(),
     let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
     for event in history {
         if event.at >= settled {
-            // Until now, who led?
+            // The leader until now.
             let until = claims.values().max().copied().unwrap_or_default();
             if until < settled {
                 let what = "no leader, long after the last fault".into();

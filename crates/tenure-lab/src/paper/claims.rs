@@ -174,7 +174,7 @@ fn points(claim: Claim) -> Vec<Point> {
             let sizes = counts().map(|n| Setting::new(claim, n, 1).with_timeout(n).point());
             sizes.collect()
         }
-        // The last is too short for many members: who is busy with sending answers too late.
+        // The last one is too short for many members: a busy sender answers too late.
         Claim::Formula2 => sweep(&|n, k| {
             let timeouts = [200, 50, 10].into_iter();
             timeouts
@@ -287,7 +287,7 @@ impl Setting {
         }
     }
 
-    /// The election that it takes: who, who begins, how they send.
+    /// The election to measure: the algorithm, the starters, and how members send.
     fn run(
         &self,
         algorithm: PaperAlgorithm,

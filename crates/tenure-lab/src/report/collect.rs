@@ -65,9 +65,9 @@ pub struct Growth {
     pub nodes: u32,
     /// Messages in a minute in which nothing happens.
     pub at_rest: f64,
-    /// Messages about who leads from the start until all has settled, a minute later.
+    /// Election messages in the first minute.
     pub start: u64,
-    /// Messages about who leads in the minute after the leader was killed.
+    /// Election messages in the minute after the leader was killed.
     pub failover: u64,
 }
 
@@ -152,8 +152,8 @@ impl Report {
             .collect()
     }
 
-    /// The scenario that tells how long it takes until another one leads: the first one in the list of
-    /// all in which something goes wrong for everybody.
+    /// The scenario that shows the failover time: the first one of the list with a fault that concerns
+    /// all contestants.
     pub(super) fn failover(&self) -> Option<&Scenario> {
         let fit = |it: &&Scenario| !it.store && !it.faults().is_empty();
         let scenarios = self.scenarios.iter().filter(fit);
@@ -162,7 +162,7 @@ impl Report {
     }
 }
 
-/// What is sent until all has settled, then while nothing happens, and when the leader is killed at last.
+/// Counts the messages at the start, at rest, and after the leader was killed.
 fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     let nothing = Scenario::of_name("start").expect("a scenario of the list");
     let mut world = new_world(contestant, &nothing, nodes, seed, MOST_MESSAGES);

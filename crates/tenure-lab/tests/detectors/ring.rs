@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Who is suspected by whom, when all watch all.
+/// The suspicions as pairs of watcher and node, when all watch all.
 fn suspicions(network: &Network, members: u32) -> Vec<(u32, u32)> {
     let all = || (1..=members).map(NodeId);
     let pairs = all().flat_map(|watcher| all().map(move |node| (watcher, node)));

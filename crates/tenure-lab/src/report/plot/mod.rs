@@ -38,7 +38,7 @@ fn colour(place: usize) -> String {
     format!("var(--c{})", place % COLOURS)
 }
 
-/// The shapes of dots, for those who can't tell colours apart, and as a key shows them.
+/// The shapes of dots, so that a reader need not tell colours apart.
 const SHAPES: [(MarkerShape, char); COLOURS] = [
     (MarkerShape::Circle, '●'),
     (MarkerShape::Square, '■'),
@@ -124,8 +124,8 @@ fn label(name: &str) -> String {
     shown.replace('$', "\\$")
 }
 
-/// Draws it. The page tells its colours, light or dark, and its size; `about` is for those who do not see
-/// it.
+/// Draws plots as SVG. The page sets the colours, light or dark, and the size; `about` is the text for
+/// screen readers.
 fn draw(plots: Vec<Plot>, layout: Layout, about: &str) -> String {
     let theme = Theme {
         background: "none".into(),

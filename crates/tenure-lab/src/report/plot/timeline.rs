@@ -1,4 +1,4 @@
-//! Who led, stood still and acted, machine by machine.
+//! Leaders, frozen processes and running tasks over time, host by host.
 
 use kuva::plot::{LegendEntry, LegendPosition, LegendShape, LinePlot};
 use kuva::render::layout::Layout;
