@@ -13,7 +13,7 @@ use tenure_core::{InlineStr, Name};
 /// Names have no `/`, so leases of one namespace stand together, in order of their names.
 ///
 /// The hash is made once, where the name comes in: it finds the shard, and the lease in it. It has a
-/// seed of this process, so that nobody can choose names that all fall on one another.
+/// seed of this process, so that no client can choose names that collide.
 #[derive(Clone)]
 pub(crate) struct Key {
     hash: u64,

@@ -162,7 +162,7 @@ impl Store {
         let mut has_more = false;
         let mut last = after.cloned();
         'page: loop {
-            // One more than asked for tells whether there are more. Leases that were deleted or
+            // One more than asked for shows whether there are more. Leases that were deleted or
             // not made yet are passed over, so this may take several rounds.
             let count = limit + 1 - leases.len();
             let keys = self.inner.table.keys(&prefix, last.as_ref(), count);

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::commit_queue::CommitFailure;
 use crate::model::Key;
 
-/// What a waiting request is told, once that is durable.
+/// The outcome of a waiting request, sent once it is durable.
 #[derive(Debug)]
 pub(super) enum WaitOutcome {
     /// It holds the lease.
