@@ -251,7 +251,7 @@ async fn a_backup_overwrites_only_what_it_is_told_to() {
     fs::write(bench.file(), "precious").unwrap();
     let refused = bench.backup(Existing::Keep).await.unwrap_err();
     assert!(matches!(refused, BackupError::Exists { .. }), "{refused}");
-    assert!(refused.to_string().contains("backup.db is there already"));
+    assert!(refused.to_string().contains("backup.db exists"));
     assert_eq!(fs::read_to_string(bench.file()).unwrap(), "precious");
     bench.backup(Existing::Replace).await.unwrap();
     assert!(
