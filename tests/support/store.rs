@@ -5,8 +5,8 @@ use std::thread;
 
 use reqwest::Url;
 use tenure::store::Endpoint;
-use tenure_azure::server::{Azure, ServedAccount, AzureConfig};
-use tenure_server::{StoreConfig, Server, Store};
+use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
+use tenure_server::{Server, Store, StoreConfig};
 use tokio::sync::oneshot;
 
 /// A store in memory, on its own threads, so that the runtime of a test does not affect it. It

@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono::Utc;
 use support::{Child, Connection, Jumps, Kind, Samples, folder, id, proof, table};
-use tenure_azure::server::{Azure, ServedAccount, AzureConfig};
+use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
 use tokio::time::{Instant, timeout_at};
 
 const CONNECTIONS: u64 = 64;

@@ -19,7 +19,7 @@ use rusqlite::{Connection as Database, params};
 use support::{
     Child, Connection, Kind, Local, Samples, acquire, folder, fresh, path, per_second, proof, table,
 };
-use tenure_server::{StoreConfig, Store};
+use tenure_server::{Store, StoreConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

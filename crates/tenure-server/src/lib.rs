@@ -58,7 +58,7 @@ mod scans;
 mod timer;
 
 pub use clock::WrongClock;
-pub use config::{StoreConfig, EngineConfig, LimitError, LimitSetting, Limits};
+pub use config::{EngineConfig, LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, router};

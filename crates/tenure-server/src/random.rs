@@ -2,7 +2,7 @@
 
 use tenure_core::Random;
 
-/// The operating system's source, that nobody can guess.
+/// The operating system's source of secrets.
 pub(crate) struct OsRandom;
 
 impl Random for OsRandom {

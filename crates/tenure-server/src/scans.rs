@@ -14,7 +14,7 @@ use crate::table::Place;
 /// How long a namespace is kept after its last watcher left. Browsers connect again after 3 to 5 s.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// The namespaces that somebody watches or watched until a moment ago, and how far each is scanned.
+/// The namespaces that a client watches or watched until a moment ago, and how far each is scanned.
 ///
 /// The timer must know every lease of a watched namespace. While a namespace is in here, each change of
 /// one of its leases arms the timer. Leases that do not change are found by a scan. One thread does all
@@ -51,7 +51,7 @@ struct Namespace {
     scan: Scan,
     /// Whether the scan has found a lease.
     has_leases: bool,
-    /// When to forget it, if nobody watches it.
+    /// When to forget it, if no client watches it.
     forget_at: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ impl Default for Scans {
 }
 
 impl Scans {
-    /// One more watches this namespace.
+    /// One more client watches this namespace.
     pub(crate) fn watch(&self, namespace: &str) {
         let mut state = self.lock();
         let State {
@@ -101,7 +101,7 @@ impl Scans {
         }
     }
 
-    /// One less watches this namespace.
+    /// A client no longer watches this namespace.
     pub(crate) fn leave(&self, namespace: &str, now: Instant) {
         let mut state = self.lock();
         let State {
@@ -163,8 +163,8 @@ impl Scans {
         None
     }
 
-    /// A page of the namespace that [`Scans::next`] gave is scanned. `next` is the place behind the page,
-    /// if the scan is not at its end; `found` tells whether there was a lease.
+    /// A page of the namespace that [`Scans::next`] gave is scanned. `next` is the place after the page,
+    /// if the scan is not at its end; `found` says whether there was a lease.
     pub(crate) fn scanned(&self, namespace: Box<str>, next: Option<Place>, found: bool) {
         let mut state = self.lock();
         // Nothing takes it out while it is in hand, so all changes meanwhile have armed the timer.

@@ -1,4 +1,4 @@
-//! Wakes leases that somebody waits for, when time alone changes them.
+//! The times at which time alone changes leases that a request waits for or a client watches.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use tenure_core::Instant;
 use crate::clock::Clock;
 use crate::model::LeaseKey;
 
-/// Keys, each with the time at which to look at it.
+/// Keys, each with the time at which its lease is due.
 ///
-/// It knows only leases with waiters or long polls, and leases that somebody watches or watched a moment
-/// ago (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may be too
-/// early (renewals move the expiry, nobody tells the timer): looking too early is harmless, whoever
-/// looks arms the timer again. A key has one time, so requests that come and go can't fill it.
+/// It has only leases with waiters or long polls, and leases that a client watches or watched a moment ago
+/// (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may be too early, because
+/// renewals move the expiry and do not arm the timer: that is harmless, because a tick that is too early arms
+/// the timer again. A key has one time, so requests that come and go can't fill it.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     state: Mutex<State>,
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl Timer {
-    /// Has `key` looked at when it is `at`, or before.
+    /// Makes `key` due at this time, or before.
     pub(crate) fn arm(&self, at: Instant, key: LeaseKey) {
         let mut state = self.lock();
         match state.times.get(&key).copied() {
@@ -71,7 +71,7 @@ impl Timer {
         None
     }
 
-    /// Ends the one who waits in [`Timer::next`].
+    /// Ends the thread that waits in [`Timer::next`].
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.earlier.notify_all();
@@ -100,7 +100,10 @@ mod tests {
         timer.arm(now + Duration::from_secs(3600), LeaseKey::of_text("a/late"));
         std::thread::scope(|scope| {
             let next = scope.spawn(|| timer.next(&clock));
-            timer.arm(now + Duration::from_millis(20), LeaseKey::of_text("a/early"));
+            timer.arm(
+                now + Duration::from_millis(20),
+                LeaseKey::of_text("a/early"),
+            );
             assert_eq!(next.join().unwrap(), Some(LeaseKey::of_text("a/early")));
         });
         assert!(clock.now().since(now) >= Duration::from_millis(20));

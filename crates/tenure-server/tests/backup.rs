@@ -14,7 +14,7 @@ use common::{Api, Running, assert_ok, assert_refused, id, minute, start};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
-use tenure_server::{BackupError, StoreConfig, Contents, Existing, OpenError, RestoreError, Store};
+use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Store, StoreConfig};
 use tenure_server::{backup, restore};
 
 /// What a process that is killed now leaves behind: the files as they are.
@@ -251,7 +251,7 @@ async fn a_backup_overwrites_only_what_it_is_told_to() {
     fs::write(bench.file(), "precious").unwrap();
     let refused = bench.backup(Existing::Keep).await.unwrap_err();
     assert!(matches!(refused, BackupError::Exists { .. }), "{refused}");
-    assert!(refused.to_string().contains("backup.db is there already"));
+    assert!(refused.to_string().contains("backup.db exists"));
     assert_eq!(fs::read_to_string(bench.file()).unwrap(), "precious");
     bench.backup(Existing::Replace).await.unwrap();
     assert!(

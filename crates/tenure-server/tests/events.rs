@@ -9,7 +9,7 @@ use common::{
 };
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
-use tenure_server::{StoreConfig, Limits};
+use tenure_server::{Limits, StoreConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};

@@ -11,7 +11,7 @@ use common::{Answer, Api, SOON, assert_ok, assert_refused, id, in_memory, start}
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_server::{StoreConfig, Limits};
+use tenure_server::{Limits, StoreConfig};
 use tokio::time::{Instant, sleep};
 
 fn terms((status, body): &Answer) -> &Vec<Value> {
@@ -178,7 +178,10 @@ async fn the_last_terms_are_remembered_and_no_more() {
         ..Limits::default()
     };
     let embedded = || StoreConfig::embedded(folder.path()).with_limits(limits.clone());
-    for config in [StoreConfig::memory().with_limits(limits.clone()), embedded()] {
+    for config in [
+        StoreConfig::memory().with_limits(limits.clone()),
+        embedded(),
+    ] {
         let server = start(config);
         let api = &server.api;
         for number in 1..=2 {

@@ -9,7 +9,7 @@ use common::{assert_ok, assert_refused, id, minute, start};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_server::{StoreConfig, OpenError, Store};
+use tenure_server::{OpenError, Store, StoreConfig};
 
 /// What a process that is killed now leaves behind: the files as they are.
 fn killed(folder: &Path) -> TempDir {

@@ -10,7 +10,7 @@ use common::{Api, Running, SOON, assert_ok, assert_refused, served};
 use rcgen::{CertifiedKey, KeyPair};
 use reqwest::{Certificate, Client};
 use tempfile::TempDir;
-use tenure_server::{StoreConfig, Limits, Server, Store, Tls};
+use tenure_server::{Limits, Server, Store, StoreConfig, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};

@@ -5,7 +5,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use tenure::config::{Bully, PeerKey, Peer, Strategy};
+use tenure::config::{Bully, Peer, PeerKey, Strategy};
 use tenure::observe::{Observed, Observer};
 use tenure::{Candidate, Config, NodeId, TimingsOptions};
 

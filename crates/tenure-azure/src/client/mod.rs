@@ -43,5 +43,5 @@ mod tests;
 
 pub use account::AzureAccount;
 pub use blob::{AzureBlob, AzureBlobError};
-pub use lease::{BlobLease, BlobCandidacy};
+pub use lease::{BlobCandidacy, BlobLease};
 pub use requests::{AzureRefusal, BlobClient, BlobClientError, ServiceHealth};

@@ -52,7 +52,7 @@ use self::blobs::Blobs;
 use self::call::ResponseContext;
 
 pub use self::backup::{backup, restore};
-pub use self::config::{ServedAccount, AzureBearer, AzureConfig, AzureConfigError};
+pub use self::config::{AzureBearer, AzureConfig, AzureConfigError, ServedAccount};
 
 /// The Azure Blob lease protocol of a store, for
 /// [`Server::with_protocol`](tenure_server::Server::with_protocol). Clones are handles to the same

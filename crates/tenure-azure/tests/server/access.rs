@@ -2,8 +2,8 @@
 
 use chrono::{Duration, Utc};
 use reqwest::Method;
-use tenure_azure::server::{ServedAccount, AzureConfig, AzureConfigError};
-use tenure_server::{StoreConfig, Limits};
+use tenure_azure::server::{AzureConfig, AzureConfigError, ServedAccount};
+use tenure_server::{Limits, StoreConfig};
 
 use crate::client::{ACCOUNT, Az, KEY, development, in_memory, start};
 use crate::common::{assert_refused, id, in_memory as native_only};

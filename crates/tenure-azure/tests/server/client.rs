@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono::Utc;
 use reqwest::{Client, Method};
-use tenure_azure::server::{Azure, ServedAccount, AzureConfig};
-use tenure_server::{StoreConfig, Server, Store};
+use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
+use tenure_server::{Server, Store, StoreConfig};
 
 use crate::common::{Running, served};
 

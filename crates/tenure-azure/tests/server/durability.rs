@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use tenure_azure::server::{Azure, AzureConfig, AzureError};
 use tenure_azure::server::{backup, restore};
-use tenure_server::{BackupError, StoreConfig, Existing, OpenError};
+use tenure_server::{BackupError, Existing, OpenError, StoreConfig};
 use tenure_server::{RestoreError, Store};
 
 use crate::client::{Az, development, start};

@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Certificate, Client};
 use serde_json::json;
 use tenure_azure::server::{Azure, AzureBearer, AzureConfig};
-use tenure_server::{StoreConfig, ServeError, Server, Store, Tls};
+use tenure_server::{ServeError, Server, Store, StoreConfig, Tls};
 use tokio::time::timeout;
 
 use crate::client::{ACCOUNT, KEY, development, in_memory, start};

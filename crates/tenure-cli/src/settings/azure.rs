@@ -8,7 +8,7 @@ use humantime::format_duration;
 use serde_json::Value;
 use tenure::__cli::Settings;
 use tenure::config::{ConfigError, Origin};
-use tenure_azure::server::{ServedAccount, AzureBearer, AzureConfig};
+use tenure_azure::server::{AzureBearer, AzureConfig, ServedAccount};
 
 use super::table::SettingsTable;
 use super::tls;

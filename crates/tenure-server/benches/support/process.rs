@@ -12,7 +12,7 @@ use axum::extract::Path as UrlPath;
 use axum::routing::post;
 use axum_server::accept::NoDelayAcceptor;
 use tenure_core::wire::{LeaseView, RenewRequest};
-use tenure_server::{StoreConfig, Server, Store};
+use tenure_server::{Server, Store, StoreConfig};
 
 use super::Local;
 
@@ -134,7 +134,11 @@ pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
     std::process::exit(0);
 }
 
-async fn serve_store(config: StoreConfig, leases: u64, extend: impl FnOnce(Server, &Store) -> Server) {
+async fn serve_store(
+    config: StoreConfig,
+    leases: u64,
+    extend: impl FnOnce(Server, &Store) -> Server,
+) {
     let began = Instant::now();
     let store = Store::open(config).expect("a store");
     let start = began.elapsed();

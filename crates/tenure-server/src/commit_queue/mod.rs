@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::{ChangeSet, LeaseKey, LeaseChange, LeaseVersion};
+use crate::model::{ChangeSet, LeaseChange, LeaseKey, LeaseVersion};
 
 use group_commit::{GroupCommit, STALL};
 use ticket::Outcome;

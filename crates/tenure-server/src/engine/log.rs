@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tenure_core::Epoch;
 
 use super::{Batch, Loaded, OpenError};
-use crate::model::{LeaseKey, LeaseChange, TermRecord};
+use crate::model::{LeaseChange, LeaseKey, TermRecord};
 
 /// A log of batches, and tables that follow it. Calls block; one thread makes them.
 pub(crate) trait Log: Send {

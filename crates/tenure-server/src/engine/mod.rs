@@ -19,7 +19,7 @@ use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
 use crate::config::EngineConfig;
-use crate::model::{ChangeSet, LeaseKey, LeaseChange};
+use crate::model::{ChangeSet, LeaseChange, LeaseKey};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};

@@ -1,8 +1,8 @@
-//! Looks at the write-ahead log of a database before SQLite does, and moves it into the database.
+//! Checks the write-ahead log of a database before SQLite reads it, and moves it into the database.
 //!
-//! SQLite reads the log up to the first frame that does not fit its checksum and silently drops the
-//! rest: right for a tail that a power cut tore, wrong for a bit that fell over in the middle of
-//! commits which were acknowledged. Here the two are told apart. The format is that of "The SQLite
+//! SQLite reads the log up to the first frame that does not match its checksum and silently drops the
+//! rest: that is right for a tail that a power cut tore, and wrong for a bit that flipped in the middle of
+//! commits that were acknowledged. This module distinguishes the two. The format is that of "The SQLite
 //! database file format", section 4, "The Write-Ahead Log".
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::OpenError;
 /// and a failed fsync must not be forgotten.
 #[derive(Clone, Copy, Debug)]
 pub enum Checkpoint {
-    /// As far as nobody is in the way.
+    /// As far as no reader prevents it.
     Passive,
     /// All of it, and the log is cut to nothing.
     Truncate,
@@ -30,7 +30,7 @@ const FRAME_HEADER: usize = 24;
 ///
 /// A transaction is fsynced before the next one is written, so if a frame is bad and a *later*
 /// transaction follows it, the bad one was durable once: that is damage. If none follows, it is the
-/// tail of the last transaction, which nobody was told of.
+/// tail of the last transaction, which was not acknowledged.
 pub fn check(path: &Path) -> Result<(), OpenError> {
     let path = log_of(path);
     let mut file = match File::open(&path) {
@@ -44,7 +44,7 @@ pub fn check(path: &Path) -> Result<(), OpenError> {
         .map_err(OpenError::io(&path))?
         .len();
     if len <= HEADER as u64 {
-        // Not a frame in it.
+        // It has no frame.
         return Ok(());
     }
     match first_damage(&mut file) {
@@ -62,7 +62,7 @@ pub fn log_of(path: &Path) -> PathBuf {
     path.into()
 }
 
-/// Tells whether it is done; if not, somebody else reads the database, and a later one gets it done.
+/// Returns whether it is done; if not, another program reads the database, and a later attempt may succeed.
 pub fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
@@ -83,7 +83,7 @@ fn first_damage(log: &mut impl Read) -> std::io::Result<Option<String>> {
     // The header is fsynced before the first frame is written, so where there are frames it is whole.
     let mut sum = checksum((0, 0), &header[..24], order);
     if sum != (number(&header, 24), number(&header, 28)) {
-        return Ok(Some("its header does not fit its checksum".into()));
+        return Ok(Some("its header does not match its checksum".into()));
     }
     let page_size = number(&header, 8) as usize;
     if !page_size.is_power_of_two() || !(512..=65536).contains(&page_size) {

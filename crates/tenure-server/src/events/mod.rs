@@ -23,7 +23,7 @@ use tokio::sync::broadcast;
 use ring::{Capacity, Ring};
 use topic::Topics;
 
-use crate::model::{LeaseKey, LeaseChange};
+use crate::model::{LeaseChange, LeaseKey};
 
 pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;

@@ -10,13 +10,13 @@ use super::topic::Topic;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     pub(super) events: usize,
-    /// Of what changed; the text of an event that somebody listened to comes on top, some 300 bytes and
-    /// the metadata.
+    /// Of the changes. The text of an event that a watcher has read comes on top: some 300 bytes and the
+    /// metadata.
     pub(super) bytes: usize,
 }
 
 /// The last events, in order. Nothing else keeps an event, so this is the bound on what all of them
-/// take, whoever is slow to listen.
+/// take, however slow a watcher is.
 #[derive(Debug)]
 pub(super) struct Ring {
     capacity: Capacity,
@@ -26,7 +26,7 @@ pub(super) struct Ring {
     complete_after: u64,
 }
 
-/// Some of what was missed.
+/// Some missed events.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) events: VecDeque<Weak<PublishedEvent>>,

@@ -46,5 +46,8 @@ fn checked(namespace: &Name, one: RenewOne) -> Result<(LeaseKey, Operation), Pro
         lease_id: one.lease_id,
         duration_ms: None,
     };
-    Ok((LeaseKey::new(namespace, &lease), request.check(&Rules::NATIVE)?))
+    Ok((
+        LeaseKey::new(namespace, &lease),
+        request.check(&Rules::NATIVE)?,
+    ))
 }

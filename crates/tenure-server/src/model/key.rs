@@ -13,7 +13,7 @@ use tenure_core::{InlineStr, Name};
 /// Names have no `/`, so leases of one namespace stand together, in order of their names.
 ///
 /// The hash is made once, where the name comes in: it finds the shard, and the lease in it. It has a
-/// seed of this process, so that nobody can choose names that all fall on one another.
+/// seed of this process, so that no client can choose names that collide.
 #[derive(Clone)]
 pub struct LeaseKey {
     hash: u64,
@@ -125,7 +125,10 @@ mod tests {
             assert!(key > LeaseKey::of_text("n/a") && key < LeaseKey::of_text("n/y"));
         }
         for no_name in ["", ".", "a/b", "%41"] {
-            assert!(LeaseKey::of_path("n", no_name).is_none() && LeaseKey::of_path(no_name, "a").is_none());
+            assert!(
+                LeaseKey::of_path("n", no_name).is_none()
+                    && LeaseKey::of_path(no_name, "a").is_none()
+            );
         }
         assert!(size_of::<LeaseKey>() <= 40);
     }

@@ -8,7 +8,7 @@ use tracing::{error, warn};
 use super::{Inner, Status};
 use crate::commit_queue::{CommitFailure, Work};
 use crate::engine::{AppendError, Engine, Load, Progress};
-use crate::model::{ChangeSet, Content, LeaseKey, LeaseChange};
+use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
 
 /// After an undo, how long until the timer tries again with a lease that a request waits for or a client
 /// watches: a full disk is not tried in a hot loop.

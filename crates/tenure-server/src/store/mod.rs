@@ -33,7 +33,7 @@ use tracing::warn;
 
 use crate::clock::{self, Clock};
 use crate::commit_queue::{CommitQueue, Durability};
-use crate::config::{StoreConfig, Limits};
+use crate::config::{Limits, StoreConfig};
 use crate::engine::{self, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
 use crate::scans::Scans;

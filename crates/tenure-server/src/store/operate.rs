@@ -99,7 +99,11 @@ impl Store {
     }
 
     /// Whether the term of `epoch` still holds.
-    pub(crate) async fn verify(&self, key: &LeaseKey, epoch: Epoch) -> Result<VerifyReply, Problem> {
+    pub(crate) async fn verify(
+        &self,
+        key: &LeaseKey,
+        epoch: Epoch,
+    ) -> Result<VerifyReply, Problem> {
         self.ready()?;
         let work = |transaction: &mut LeaseTransaction<'_>| {
             let applied = transaction
@@ -162,7 +166,7 @@ impl Store {
         let mut has_more = false;
         let mut last = after.cloned();
         'page: loop {
-            // One more than asked for tells whether there are more. Leases that were deleted or
+            // One more than asked for shows whether there are more. Leases that were deleted or
             // not made yet are passed over, so this may take several rounds.
             let count = limit + 1 - leases.len();
             let keys = self.inner.table.keys(&prefix, last.as_ref(), count);

@@ -14,7 +14,7 @@ use super::{Entry, Inner};
 use crate::clock;
 use crate::commit_queue::Ticket;
 use crate::model::{
-    Cause, ChangeSet, Content, Deleted, LeaseKey, LeaseChange, LeaseVersion, TermRecord,
+    Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
 };
 
 /// One lease, locked, and the changes that are made to it.

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::commit_queue::CommitFailure;
 use crate::model::LeaseKey;
 
-/// What a waiting request is told, once that is durable.
+/// The outcome of a waiting request, sent once it is durable.
 #[derive(Debug)]
 pub(super) enum WaitOutcome {
     /// It holds the lease.
@@ -37,7 +37,11 @@ enum Attempt {
 
 impl Store {
     /// Holds the lease, at once or when it is this request's turn.
-    pub(crate) async fn acquire(&self, key: &LeaseKey, queued: &Queued) -> Result<LeaseView, Problem> {
+    pub(crate) async fn acquire(
+        &self,
+        key: &LeaseKey,
+        queued: &Queued,
+    ) -> Result<LeaseView, Problem> {
         self.ready()?;
         let view = match self
             .try_acquire(key, queued, !queued.wait.is_zero())

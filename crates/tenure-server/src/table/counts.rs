@@ -6,12 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::config::Limits;
 use crate::model::LeaseKey;
 
-/// The number of leases by namespace. Only making and forgetting a lease count, so what is done to
-/// leases that are there never meets this lock.
+/// The number of leases by namespace. Only making and removing a lease takes this lock; operations on
+/// existing leases do not.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<HashMap<Box<str>, usize>>);
 
-/// Why no lease is made.
+/// Why a lease is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// Its namespace has so many leases.
@@ -45,7 +45,7 @@ impl Counts {
         let mut counts = self.lock();
         if let Some(count) = counts.get_mut(key.namespace()) {
             *count -= 1;
-            // Namespaces come and go; none leaves anything behind.
+            // An empty namespace takes no memory.
             if *count == 0 {
                 counts.remove(key.namespace());
             }

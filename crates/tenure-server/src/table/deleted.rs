@@ -1,4 +1,4 @@
-//! What is remembered of leases that were deleted.
+//! The records of deleted leases.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ struct Records {
 type Place = (Instant, u64);
 
 impl Deleted {
-    /// Remembers what is left of a lease, if anything is.
+    /// Remembers the record of a deleted lease, if it has lease ids.
     pub(super) fn put(&self, key: &LeaseKey, record: Record) {
         let Some(until) = record.remembered_until() else {
             return;
@@ -43,7 +43,7 @@ impl Deleted {
         records.by_key.insert(key.clone(), (place, record));
     }
 
-    /// Takes out what is left of a lease.
+    /// Removes and returns the record of a deleted lease.
     pub(super) fn take(&self, key: &LeaseKey) -> Option<Record> {
         self.lock().take(key)
     }

@@ -35,7 +35,7 @@ pub(crate) struct Table<W> {
     deleted: Deleted,
 }
 
-/// Where a scan of a namespace stands. By default it is at its start.
+/// The position of a scan of a namespace. By default it is at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     shard: usize,
@@ -64,8 +64,7 @@ impl<W> Table<W> {
         table
     }
 
-    /// The shard that `key` is in, locked. Nobody holds two of these; who needs more takes
-    /// [`Table::lock_all`].
+    /// The shard of `key`, locked. A thread never holds two of these; it takes [`Table::lock_all`] instead.
     pub(crate) fn lock(&self, key: &LeaseKey) -> MutexGuard<'_, Shard<W>> {
         lock(&self.shards[index(key)])
     }
@@ -78,7 +77,12 @@ impl<W> Table<W> {
     }
 
     /// The first `count` keys that start with `prefix` and come after `after`, in order.
-    pub(crate) fn keys(&self, prefix: &str, after: Option<&LeaseKey>, count: usize) -> BTreeSet<LeaseKey> {
+    pub(crate) fn keys(
+        &self,
+        prefix: &str,
+        after: Option<&LeaseKey>,
+        count: usize,
+    ) -> BTreeSet<LeaseKey> {
         let start = match after {
             Some(after) if after.as_str() >= prefix => Bound::Excluded(after.as_str()),
             _ => Bound::Included(prefix),
@@ -100,8 +104,8 @@ impl<W> Table<W> {
         first
     }
 
-    /// The next keys of a namespace from `place` on, at most `count`, and the place behind them; no place
-    /// if these are the last. They are of one shard, which is locked no longer than for these.
+    /// The next keys of a namespace from `place` on, at most `count`, and the place after them; `None` if these
+    /// are the last. They are of one shard, which is locked only for these.
     pub(crate) fn scan(
         &self,
         namespace: &str,
@@ -128,8 +132,8 @@ impl<W> Table<W> {
         (Vec::new(), None)
     }
 
-    /// Makes a lease that is not there, unless there are as many leases or namespaces as may be. `entry` is
-    /// given what is left of a lease of this name that was deleted.
+    /// Makes a lease that does not exist, unless a limit is reached. `entry` gets the record of a deleted lease
+    /// of this name.
     pub(crate) fn make(
         &self,
         shard: &mut Shard<W>,
@@ -144,8 +148,8 @@ impl<W> Table<W> {
         Ok(())
     }
 
-    /// Takes `key` out again if nothing is known of it and nobody waits for it. What is left of it after a
-    /// deletion is remembered.
+    /// Removes `key` if nothing is known of it and no request waits for it. The record of a deleted lease is
+    /// remembered.
     pub(crate) fn tidy(&self, shard: &mut Shard<W>, key: &LeaseKey, durable: u64) {
         if shard.get(key).is_some_and(|entry| entry.is_vacant(durable)) {
             if let Some(entry) = shard.remove(key) {
@@ -155,22 +159,22 @@ impl<W> Table<W> {
         }
     }
 
-    /// Remembers what is left of a lease that was deleted before this table was made, unless it was made
-    /// again: then that has it.
+    /// Remembers the record of a lease that was deleted before this table was made, unless the lease was made
+    /// again: then that one has it.
     pub(crate) fn remember(&self, key: &LeaseKey, left: Record) {
         if self.lock(key).get(key).is_none() {
             self.deleted.put(key, left);
         }
     }
 
-    /// Forgets what is left of deleted leases, as far as its time is over at `now`.
+    /// Forgets the records of deleted leases whose time is over at `now`.
     pub(crate) fn forget_old(&self, now: Instant) {
         self.deleted.forget_old(now);
     }
 }
 
 impl Place {
-    /// The place behind a key that was scanned.
+    /// The place after a key that was scanned.
     pub(crate) fn behind(key: &LeaseKey) -> Self {
         Self {
             shard: index(key),
@@ -191,8 +195,8 @@ const fn index(key: &LeaseKey) -> usize {
     (key.hash() >> 32) as usize % SHARDS
 }
 
-/// A lock whose holder panicked is taken over: what is under it changes in `lease::apply`, which
-/// does not panic half way, and the answer to the request that panicked was 500.
+/// A lock whose holder panicked is taken over: the lease changes in `lease::apply`, which does not panic
+/// halfway, and the request that panicked was answered with 500.
 fn lock<W>(shard: &Mutex<Shard<W>>) -> MutexGuard<'_, Shard<W>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -211,8 +215,12 @@ mod tests {
     #[test]
     fn keys_come_in_order_from_all_shards() {
         let names = ["a/x", "ns/b", "ns/a1", "ns/a2", "ns/c", "ns2/a", "ns-1/a"];
-        let entries =
-            names.map(|name| (LeaseKey::of_text(name), Entry::<()>::new(Record::default(), 1)));
+        let entries = names.map(|name| {
+            (
+                LeaseKey::of_text(name),
+                Entry::<()>::new(Record::default(), 1),
+            )
+        });
         let table = Table::new(entries);
         assert_eq!(
             keys(&table, "ns/", None, 9),
@@ -229,9 +237,12 @@ mod tests {
     fn a_scan_finds_each_lease_of_its_namespace_once_in_pages() {
         let names = (0..1_000).map(|number| format!("ns/{number}"));
         let names: Vec<String> = names.chain(["ns2/a".into(), "n/a".into()]).collect();
-        let entries = names
-            .iter()
-            .map(|name| (LeaseKey::of_text(name), Entry::<()>::new(Record::default(), 1)));
+        let entries = names.iter().map(|name| {
+            (
+                LeaseKey::of_text(name),
+                Entry::<()>::new(Record::default(), 1),
+            )
+        });
         let table = Table::new(entries);
         for count in [1, 7, 1_000] {
             let (mut found, mut place) = (Vec::new(), Some(Place::default()));

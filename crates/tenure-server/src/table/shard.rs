@@ -8,16 +8,16 @@ use hashbrown::hash_table::Entry as Place;
 
 use super::{Entry, LeaseKey};
 
-/// Some of the leases: found by hash, because renewals do nothing else all day and a search in order
-/// would miss the processor's cache at every step; and in order of their keys, for lists.
+/// Some of the leases: by hash, because renewals only find leases and a search in order would miss the
+/// processor's cache at every step; and in the order of their keys, for lists.
 #[derive(Debug)]
 pub(crate) struct Shard<W> {
     slots: HashTable<Box<Slot<W>>>,
     order: BTreeSet<LeaseKey>,
 }
 
-/// A lease and its name: one block of memory, so that who has found the one has the other, and the
-/// empty places of the table are small.
+/// A lease and its name in one block of memory, so that finding one loads the other, and the empty slots of
+/// the table are small.
 #[derive(Debug)]
 pub(super) struct Slot<W> {
     key: LeaseKey,

@@ -10,7 +10,7 @@ use common::wire::Wire;
 use common::{Answer, Api, SOON, answer, assert_ok, assert_refused, id, in_memory};
 use reqwest::Method;
 use serde_json::json;
-use tenure_server::{StoreConfig, Limits};
+use tenure_server::{Limits, StoreConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const VERBS: [(&str, &str); 7] = [

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use tenure_server::{StoreConfig, ServeError, Server, Store};
+use tenure_server::{ServeError, Server, Store, StoreConfig};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::wire::{Reply, Wire, head, head_of};
 use common::{Answer, Api, Running, SOON, answer, assert_ok, assert_refused, id, minute, outcome};
 use serde_json::{Value, json};
-use tenure_server::{StoreConfig, Limits, OpenError, Store};
+use tenure_server::{Limits, OpenError, Store, StoreConfig};
 use tokio::time::{Instant, sleep, timeout};
 
 const ACQUIRE: &str = "/v1/namespaces/ns/leases/job/acquire";

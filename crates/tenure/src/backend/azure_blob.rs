@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
-use tenure_azure::client::{AzureBlob, BlobClient, BlobClientError, BlobLease, BlobCandidacy};
+use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClient, BlobClientError, BlobLease};
 use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};

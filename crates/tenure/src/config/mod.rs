@@ -28,7 +28,7 @@ pub use settings::{ConfigError, Origin};
 pub use tenure_azure::client::{AzureAccount, AzureBlob, AzureBlobError};
 
 #[cfg(feature = "peers")]
-pub use crate::peer_transport::{PeerKey, PeerKeyError, ListenError, StateError};
+pub use crate::peer_transport::{ListenError, PeerKey, PeerKeyError, StateError};
 #[cfg(feature = "peers")]
 pub use bully::{Bully, BullyError, Peer, PeerError};
 #[cfg(feature = "peers")]

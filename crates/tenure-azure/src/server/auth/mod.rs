@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::clock;
-use super::config::{ServedAccount, AzureConfig};
+use super::config::{AzureConfig, ServedAccount};
 use super::error::{
     AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, NO_AUTHENTICATION_INFORMATION, Result,
 };

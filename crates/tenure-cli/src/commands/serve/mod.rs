@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use tenure::config::ConfigError;
 use tenure_azure::server::{Azure, AzureConfig};
-use tenure_server::{StoreConfig, EngineConfig, Server, Store, Tls};
+use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 

@@ -33,7 +33,12 @@ pub(crate) struct LeaseFields<'a> {
 
 impl<'a> LeaseFields<'a> {
     /// The columns of a lease that has these retired ids.
-    pub(crate) fn of(key: &'a LeaseKey, stored: &'a Stored, retired: &[LeaseId], revision: u64) -> Self {
+    pub(crate) fn of(
+        key: &'a LeaseKey,
+        stored: &'a Stored,
+        retired: &[LeaseId],
+        revision: u64,
+    ) -> Self {
         let grant = stored.grant.as_ref();
         let (state, break_ms) = match stored.state {
             StoredState::Available => ("available", None),

@@ -12,7 +12,7 @@ mod term;
 use tenure_core::lease::LeaseId;
 use tenure_core::{Epoch, Name};
 
-use crate::model::{ChangeSet, Content, LeaseKey, LeaseChange, LeaseVersion, TermRecord};
+use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey, LeaseVersion, TermRecord};
 
 pub(super) use codec::{Columns, DecodeError, put, put_number, put_text};
 pub(super) use lease::LeaseFields;

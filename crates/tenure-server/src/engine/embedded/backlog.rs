@@ -26,7 +26,7 @@ use super::PAGE;
 use super::schema::Meta;
 use super::{checkpoint, deleted, term_rows};
 use crate::engine::batch::{DeletedLease, LeaseFields, Outcome, bytes_of};
-use crate::model::{Content, LeaseKey, LeaseChange, TermRecord};
+use crate::model::{Content, LeaseChange, LeaseKey, TermRecord};
 
 /// Slices begin at so many changes, or bytes of them. The more there are, the more of them are of one lease,
 /// which is written once; but a start reads them all.

@@ -15,15 +15,15 @@ use super::schema::Meta;
 use super::{check, checkpoint, schema};
 use crate::engine::{Loaded, OpenError, wal};
 
-/// What a backup has in it.
+/// What a backup contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
     /// How many leases it has.
     pub leases: u64,
-    /// How many of these somebody holds, or held when last something was written of it.
+    /// How many of these are held, as of their last change.
     pub held: u64,
-    /// How many of these are held without an end.
+    /// How many of these are held by infinite leases.
     pub infinite: u64,
     /// The revision of the last change in it.
     pub revision: u64,
@@ -35,20 +35,20 @@ pub struct Contents {
     pub bytes: u64,
 }
 
-/// What to do if the file is there.
+/// What to do if the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Leave it as it is: [`BackupError::Exists`].
     Keep,
-    /// Put the backup in its place, when that is whole.
+    /// Replace it when the backup is complete.
     Replace,
 }
 
-/// Why no backup was made. The store is as it was, and so is the file that was there.
+/// Why no backup was made. The store and an existing file are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// The folder can't be read, or what is in it is damaged.
+    /// The folder can't be read, or its content is damaged.
     #[error(transparent)]
     Store(#[from] OpenError),
     /// No store was ever made in the folder.
@@ -57,13 +57,13 @@ pub enum BackupError {
         /// The folder.
         path: PathBuf,
     },
-    /// The file is there already.
-    #[error("{} is there already", path.display())]
+    /// The file exists.
+    #[error("{} exists", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// The file would be lost together with the store.
+    /// The file is in the store's folder, and would be lost with it.
     #[error("{} lies in the store's folder and would be lost with it", path.display())]
     InsideStore {
         /// The file.
@@ -115,7 +115,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     let checked = {
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
         let mut checked = check::load(&connection, &folder.database())?;
-        // For people who look into it.
+        // For people who read the copy.
         apply_batches(&connection, &mut checked.meta).map_err(not_written)?;
         checked
     };

@@ -1,4 +1,4 @@
-//! The store's folder: made private, locked, and never silently begun anew.
+//! The store's folder: private, locked, and never silently made again.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write as _};
@@ -13,16 +13,16 @@ use crate::engine::{OpenError, wal};
 /// The format of the folder that this version writes and knows.
 pub(super) const FORMAT: u32 = 1;
 
-/// How long to try for the lock: a predecessor that was killed may not have gone yet.
+/// How long to try for the lock: a store that was killed may not have ended yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What stands in the marker before the number.
+/// The text in the marker before the number.
 const MARK: &str = "tenure-store";
 
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// A folder that this process alone uses, until this is dropped; or one that it only looks at.
+/// A folder that this process alone uses until this is dropped; or one that it only reads.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl Folder {
             Ok(metadata) if !metadata.is_dir() => return Err(OpenError::NotAFolder { path }),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // What is in it lets anyone who reads it take over leases.
+                // A reader of the lease ids in it could take over leases.
                 let mut builder = DirBuilder::new();
                 builder.recursive(true).mode(0o700);
                 builder.create(&path).map_err(OpenError::io(&path))?;
@@ -68,7 +68,7 @@ impl Folder {
         }
     }
 
-    /// The folder of a store, without making, locking or changing anything.
+    /// The folder of a store. It is not made, locked or changed.
     pub(super) fn peek(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -76,7 +76,7 @@ impl Folder {
         }
     }
 
-    /// Keeps stores out of a folder that is only looked at, unless one uses it now.
+    /// Locks a folder that is only read, so that no store starts on it; `None` if a store uses it now.
     pub(super) fn keep_out(&self) -> Result<Option<File>, OpenError> {
         let lock = self.path.join("lock");
         let file = File::open(&lock).map_err(OpenError::io(&lock))?;
@@ -100,7 +100,7 @@ impl Folder {
         self.path.join("leases.db.restoring")
     }
 
-    /// No restore was cut short here: what it left must not pass for a fresh start.
+    /// No restore has ended halfway here: its files must not pass for a new store.
     pub(super) fn check_not_restoring(&self) -> Result<(), OpenError> {
         let path = self.restoring();
         match fs::symlink_metadata(&path) {
@@ -110,8 +110,8 @@ impl Folder {
         }
     }
 
-    /// What says that there is, or was, a store: nothing may be restored over it. A marker alone may
-    /// be one of a restore that was cut short.
+    /// A file that says that the folder has, or had, a store: nothing may be restored over it. A marker alone
+    /// may be of a restore that ended halfway.
     pub(super) fn trace_of_a_store(&self) -> Option<PathBuf> {
         let database = self.database();
         let is_restoring = self.restoring().exists();
@@ -127,7 +127,7 @@ impl Folder {
         .find(|path| fs::symlink_metadata(path).is_ok())
     }
 
-    /// Makes what happened to the names in the folder durable.
+    /// Makes the names in the folder durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
@@ -169,8 +169,7 @@ impl Folder {
         }
     }
 
-    /// Says that there is a complete database of this format here now. From now on a missing one is
-    /// damage.
+    /// Marks the folder: it has a complete database of this format, and from now on a missing one is damage.
     pub(super) fn mark(&self) -> Result<(), OpenError> {
         let marker = self.marker();
         let new = self.path.join("FORMAT.new");
@@ -179,14 +178,14 @@ impl Folder {
                 private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
             writeln!(file, "{MARK} {FORMAT}")?;
             file.sync_all()?;
-            // Whenever the power goes there is the old marker or the new one, whole.
+            // At a power cut the folder has the old marker or the new one.
             fs::rename(&new, &marker)?;
             self.sync()
         };
         write().map_err(OpenError::io(&marker))
     }
 
-    /// The revision that a database which was not closed in order had come to at least.
+    /// The least revision of a database that was not closed; `None` if it was closed.
     pub(super) fn began(&self) -> Result<Option<u64>, OpenError> {
         let path = running::path_in(&self.path);
         let text = match fs::read(&path) {
@@ -204,13 +203,13 @@ impl Folder {
                 path,
                 detail:
                     "it should say a revision and its checksum; where the log leases.db-wal is \
-                         surely as it was, this file may be deleted"
+                         certainly complete, this file may be deleted"
                         .into(),
             }),
         }
     }
 
-    /// There are leases, and nothing that says so.
+    /// The folder has leases and no marker.
     pub(super) fn marker_is_missing(&self) -> OpenError {
         OpenError::Damaged {
             path: self.marker(),
@@ -220,9 +219,9 @@ impl Folder {
         }
     }
 
-    /// A database that was not closed in order needs its log, which has what was committed last.
-    /// Without it the database would show acknowledged changes undone. `began` was read before the
-    /// database was: a store that runs goes on.
+    /// A database that was not closed needs its write-ahead log, which has the last commits. Without it the
+    /// database would lack acknowledged changes. `began` was read before the database was: a running store
+    /// goes on.
     pub(super) fn check_revision(
         &self,
         began: Option<u64>,
@@ -245,15 +244,15 @@ impl Folder {
         fs::metadata(log).map_or(true, |log| log.len() == 0)
     }
 
-    /// There was a database here: a missing, empty or foreign file must not pass for a new one, or
-    /// every lease would be free at once.
+    /// The folder had a database: a missing, empty or foreign file must not pass for a new one, or every lease
+    /// would be free at once.
     pub(super) fn check_database(&self) -> Result<(), OpenError> {
         check_file(&self.database(), self.log_is_empty())
     }
 }
 
-/// The file looks like a database, and a whole one. Where there is a log, a last page that is cut off
-/// is a move into the database that was cut short, and is done again.
+/// The file is a complete database. If there is a write-ahead log, a last page that is cut off is of a move
+/// into the database that did not finish, and is done again.
 pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenError> {
     let path = path.to_owned();
     let read = || -> io::Result<_> {
@@ -263,7 +262,7 @@ pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenErro
         Ok((start, file.metadata()?.len()))
     };
     let detail = match read() {
-        Ok((start, _)) if !start.starts_with(MAGIC) => "it is no SQLite database",
+        Ok((start, _)) if !start.starts_with(MAGIC) => "it is not an SQLite database",
         // SQLite takes a page of which the end is missing for one that ends with zeros.
         Ok((start, len)) if len % page_size(start) != 0 && log_is_empty => {
             "its last page is cut off"

@@ -50,7 +50,7 @@ use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
-use crate::model::{Content, LeaseKey, LeaseChange};
+use crate::model::{Content, LeaseChange, LeaseKey};
 
 pub use backup::{BackupError, Contents, Existing};
 pub use backup::{backup, check_log};

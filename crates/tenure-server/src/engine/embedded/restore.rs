@@ -1,7 +1,7 @@
 //! A store's folder made from a backup.
 //!
-//! What the store did after its backup was taken is not in it, and must not be done again for
-//! somebody else: epochs and revisions go on from far above.
+//! The backup lacks what the store granted after it was taken, and no other candidate may be granted that
+//! again: epochs and revisions go on from far above.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -48,7 +48,7 @@ pub enum RestoreError {
     /// The backup can't be read, or was written by a newer version.
     #[error(transparent)]
     Backup(OpenError),
-    /// The backup is none, or not what was written. Use another one.
+    /// The file is not a backup, or is not as it was written. Use another one.
     #[error("{} is damaged or no backup ({detail}); nothing was restored", path.display())]
     Damaged {
         /// The backup.
@@ -91,7 +91,7 @@ pub enum RestoreError {
 ///
 /// **Terms that began after the backup are unknown to it.** See to it that the old store is stopped,
 /// and start the restored one when the longest lease duration in use has passed since: by then all
-/// leaders of that time have stopped. [`Contents::longest`] tells the longest of the backup.
+/// leaders of that time have stopped. [`Contents::longest`] is the longest of the backup.
 ///
 /// A restore that was cut short leaves a folder in which no store starts, and may be done again.
 ///

@@ -1,4 +1,4 @@
-//! The file `RUNNING`: how far a database that is open had come at least.
+//! The file `RUNNING`: the least revision of a database that is open.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,10 +9,9 @@ use tracing::{info, warn};
 
 use super::folder::{checksum, private};
 
-/// The file, for a store that runs.
+/// The file of a running store.
 ///
-/// The files that it needs are opened ahead, so that it can be written while the process may open no
-/// others.
+/// The files that it needs are opened ahead, so that it can be written while the process can open no others.
 #[derive(Debug)]
 pub(super) struct Running {
     path: PathBuf,
@@ -35,7 +34,7 @@ impl Running {
         })
     }
 
-    /// The database is open and has come to this revision, which is in its log only.
+    /// The database is open and has this revision, which only its write-ahead log has.
     pub(super) fn write(&mut self, revision: u64) -> io::Result<()> {
         let next = match self.next.take() {
             Some(next) => next,
@@ -46,7 +45,7 @@ impl Running {
             .set_len(0)
             .and_then(|()| next.write_all_at(text.as_bytes(), 0))
             .and_then(|()| next.sync_all())
-            // Whenever the power goes there is the old one or the new one, whole.
+            // At a power cut the folder has the old file or the new one.
             .and_then(|()| fs::rename(&self.new, &self.path));
         if let Err(error) = written {
             self.next = Some(next);
@@ -59,14 +58,15 @@ impl Running {
         self.folder.sync_all()
     }
 
-    /// The same, while the store goes on if it fails; whether it was written. The first failure in a row
-    /// is logged.
+    /// The same, but a failure is logged, the first one in a row. Returns whether it was written.
     pub(super) fn try_write(&mut self, revision: u64) -> bool {
         let written = self.write(revision);
         match &written {
-            Ok(()) if self.is_failing => info!("a loss of the log would be noticed again"),
+            Ok(()) if self.is_failing => {
+                info!("RUNNING is written again: a loss of the write-ahead log would be noticed")
+            }
             Err(error) if !self.is_failing => {
-                warn!(%error, "RUNNING can't be written: a loss of the log would not be noticed now");
+                warn!(%error, "RUNNING can't be written: a loss of the write-ahead log would not be noticed now");
             }
             _ => {}
         }

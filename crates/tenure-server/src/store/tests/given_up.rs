@@ -35,7 +35,7 @@ async fn holder(store: &Store) -> String {
         .unwrap_or_default()
 }
 
-/// Candidate 1 holds the lease.
+/// Candidate 1 holds the lease, in memory.
 async fn held() -> Store {
     let store = Store::open(StoreConfig::memory()).unwrap();
     acquire_now(&store, 1).await.unwrap();
@@ -83,4 +83,37 @@ async fn a_grant_that_nobody_heard_of_goes_to_the_next_request_at_once() {
         panic!("the next request was not granted the lease");
     };
     assert_eq!(granted.unwrap().holder.unwrap().to_string(), "candidate-3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_goes_away_before_its_grant_is_durable_gives_the_lease_to_the_next() {
+    let (store, script) = super::held().await;
+    let first = acquire(&store, 2, SOON);
+    queue_of(&store, 1).await;
+    let next = acquire(&store, 3, SOON);
+    queue_of(&store, 2).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::batch).await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    script.decide(Ok(()));
+    answer(released).await.unwrap();
+    on_engine(&script, Script::commit).await;
+    let granted = answer(next).await.unwrap();
+    assert_eq!(granted.holder.as_deref(), Some("candidate-3"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_time_is_up_while_its_grant_is_written_gets_the_grant() {
+    let (store, script) = super::held().await;
+    let next = acquire(&store, 2, Duration::from_millis(300));
+    queue_of(&store, 1).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::batch).await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(!next.is_finished());
+    script.decide(Ok(()));
+    answer(released).await.unwrap();
+    let granted = answer(next).await.unwrap();
+    assert_eq!(granted.holder.as_deref(), Some("candidate-2"));
 }

@@ -17,11 +17,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Store;
-use crate::config::{StoreConfig, Limits};
+use crate::config::{Limits, StoreConfig};
 use crate::engine::{
     AppendError, Batch, Engine, Load, Loaded, Log, OpenError, Progress, TermHistory,
 };
-use crate::model::{Content, LeaseKey, LeaseChange, TermRecord};
+use crate::model::{Content, LeaseChange, LeaseKey, TermRecord};
 
 /// Long enough for anything that happens at all.
 const SOON: Duration = Duration::from_secs(10);

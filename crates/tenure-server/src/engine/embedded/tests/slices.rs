@@ -41,7 +41,9 @@ fn known(folder: &Path, more: &[LeaseChange]) -> Known {
 }
 
 /// A start finds leases in any order.
-fn in_order(leases: impl IntoIterator<Item = (LeaseKey, Stored, u64)>) -> Vec<(LeaseKey, Stored, u64)> {
+fn in_order(
+    leases: impl IntoIterator<Item = (LeaseKey, Stored, u64)>,
+) -> Vec<(LeaseKey, Stored, u64)> {
     let mut leases: Vec<_> = leases.into_iter().collect();
     leases.sort_by(|one, other| one.0.cmp(&other.0));
     leases
