@@ -59,7 +59,12 @@ fn peers_shows_all_views_and_its_exit_code_shows_whether_they_agree() {
             (&view["incarnation"], &view["epoch"]),
             (&1.into(), &epoch.into())
         );
-        assert!(view["counters"]["taken"].as_u64() > Some(0), "{member}");
+        // A leader may have got all its answers in responses to its own requests.
+        let counter = |name: &str| view["counters"][name].as_u64();
+        assert!(
+            counter("taken").max(counter("answered")) > Some(0),
+            "{member}"
+        );
     }
     let table = stdout(&group.peers(&[]));
     assert_eq!(table.lines().count(), 4, "{table}");

@@ -148,7 +148,7 @@ fn an_impossible_backup_or_restore_has_an_exit_code() {
     refused(
         &backup(&data, &file, &[]),
         1,
-        &["leases.backup is there", "--force"],
+        &["leases.backup exists", "--force"],
     );
     let inside = data.join("x");
     refused(&backup(&data, &inside, &[]), 2, &["in the store's folder"]);

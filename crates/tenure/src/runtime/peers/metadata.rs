@@ -65,6 +65,14 @@ impl Metadata {
         self.received = Some((from, metadata));
     }
 
+    /// The metadata of the leader that observers see.
+    pub(super) fn of_leader(&self) -> BTreeMap<String, String> {
+        match &*self.observed.borrow() {
+            Observed::Leader { metadata, .. } => metadata.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+
     /// Shows the leader to observers.
     pub(super) fn show(&self, leader: Option<(NodeId, Epoch)>) {
         let observed = match leader {

@@ -295,6 +295,7 @@ impl<M: PeerMachine> Peers<M> {
             node,
             &*self.detector,
             &self.transport,
+            self.metadata.of_leader(),
         );
         self.poll_ended(now)
     }

@@ -38,6 +38,7 @@ impl StatusReport {
         node: &PeerCandidate,
         detector: &dyn Detector,
         transport: &PeerTransport,
+        metadata: BTreeMap<String, String>,
     ) {
         let role = match (standing, node.standing(now)) {
             (Standing::Leading { .. }, _) => "leading",
@@ -53,6 +54,7 @@ impl StatusReport {
             election: node.election(),
             suspects: self.suspects(now, node, detector),
             quorum: node.reaches_majority(),
+            metadata,
             ..self.status.clone()
         };
         if self.status != status {
