@@ -14,6 +14,9 @@ use tracing::warn;
 /// up with.
 const ROOM: usize = 1 << 20;
 
+/// How long lines are gathered after some were written: a busy store has thousands a second.
+const GATHER: Duration = Duration::from_millis(5);
+
 static TALK: Mutex<Talk> = Mutex::new(Talk {
     waiting: Vec::new(),
     dropped: 0,
@@ -80,6 +83,8 @@ fn write() {
         if dropped > 0 {
             warn!(dropped, "log lines were dropped: nobody read stderr");
         }
+        // Lines that come meanwhile are written at once, without a wake for each.
+        std::thread::sleep(GATHER);
     }
 }
 
