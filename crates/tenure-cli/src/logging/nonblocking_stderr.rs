@@ -13,6 +13,10 @@ use tracing::warn;
 /// Size of the buffer: some thousand lines, so that a slow reader loses none.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// How long the thread collects lines after a write: a busy store logs thousands of lines a second,
+/// and each wake-up of the thread costs more than a line.
+const COLLECT_TIME: Duration = Duration::from_millis(5);
+
 static BUFFER: Mutex<Buffer> = Mutex::new(Buffer {
     lines: Vec::new(),
     dropped: 0,
@@ -79,6 +83,8 @@ fn write_buffers() {
         if dropped > 0 {
             warn!(dropped, "log lines were dropped: stderr was not read");
         }
+        // `is_writing` stays set, so lines that come meanwhile wake no thread.
+        std::thread::sleep(COLLECT_TIME);
     }
 }
 
