@@ -36,7 +36,7 @@ fn an_unhealthy_command_loses_its_term() {
             Process::spawn(&mut bench.leading("ill", &flags.concat(), &["sleep", "600"]));
         assert_eq!(process.wait().code(), Some(76), "{}", process.stderr());
         assert!(
-            process.stderr().contains("the task is not well"),
+            process.stderr().contains("the health check has failed"),
             "{}",
             process.stderr()
         );
