@@ -17,7 +17,7 @@ fn rows(folder: &Path, view: &str) -> Vec<Vec<(String, Value)>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(folder.join("leases.db"), flags).unwrap();
     let mut select = database.prepare(&format!("SELECT * FROM {view}")).unwrap();
-    let names: Vec<String> = select.column_names().into_iter().map(Into::into).collect();
+    let names: Vec<String> = select.column_names().map(Into::into).collect();
     let rows = select.query_map([], |row| {
         let named = names.iter().enumerate().map(|(index, name)| {
             let value = row.get(index)?;
