@@ -25,16 +25,24 @@ fn the_modules_of_a_crate_use_each_other_without_a_cycle() {
 #[test]
 fn a_cycle_is_found_and_printed_from_its_first_module() {
     let sources = [
-        ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\npub use d::Shown;"),
+        (
+            "lib.rs",
+            "mod a;\nmod b;\nmod c;\nmod d;\npub use d::Shown;",
+        ),
         ("a.rs", "use crate::{b::{self, B}, c};"),
         ("b/mod.rs", "mod inner;\nfn f() { crate::c::g() }"),
         ("b/inner.rs", "use super::super::c;\nuse super::f;"),
-        ("c.rs", "// use crate::a;\nconst A: &str = \"crate::a\";\n#[cfg(test)]\nmod tests { use crate::a; }"),
+        (
+            "c.rs",
+            "// use crate::a;\nconst A: &str = \"crate::a\";\n#[cfg(test)]\nmod tests { use crate::a; }",
+        ),
         ("c/tests.rs", "use crate::a;"),
         ("d.rs", "use crate::a;"),
     ];
     let graph_of = |sources: &[(&str, &str)]| {
-        let sources = sources.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
+        let sources = sources
+            .iter()
+            .map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
         graph(&sources.collect())
     };
     let uses = |graph: &Graph, module: &str| graph[module].iter().cloned().collect::<Vec<_>>();
@@ -50,7 +58,10 @@ fn a_cycle_is_found_and_printed_from_its_first_module() {
     let found = graph_of(&with_cycle);
     let names = ["a", "b", "c", "d", "a"].map(String::from);
     let cycle = cycle(&found).unwrap();
-    assert!(cycle == names || cycle == ["a", "c", "d", "a"].map(String::from), "{cycle:?}");
+    assert!(
+        cycle == names || cycle == ["a", "c", "d", "a"].map(String::from),
+        "{cycle:?}"
+    );
 }
 
 /// The graph of the sources in this folder.
@@ -79,7 +90,10 @@ fn graph(sources: &BTreeMap<PathBuf, String>) -> Graph {
     let exports: BTreeMap<String, String> = roots
         .flat_map(|(_, text)| exports(&code(text), &modules))
         .collect();
-    let mut graph: Graph = modules.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
+    let mut graph: Graph = modules
+        .iter()
+        .map(|name| (name.clone(), BTreeSet::new()))
+        .collect();
     for (path, text) in sources {
         let Some(of) = module(path) else {
             continue;
@@ -98,7 +112,9 @@ fn graph(sources: &BTreeMap<PathBuf, String>) -> Graph {
 /// The top-level module that a file belongs to; `None` for the root and for tests.
 fn module(path: &Path) -> Option<String> {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-    let is_test = parts.iter().any(|part| *part == "tests" || *part == "tests.rs");
+    let is_test = parts
+        .iter()
+        .any(|part| *part == "tests" || *part == "tests.rs");
     let first = parts.first()?.trim_end_matches(".rs");
     (!is_test && !["lib", "main"].contains(&first)).then(|| first.to_owned())
 }
@@ -111,7 +127,10 @@ fn depth(path: &Path) -> usize {
 
 /// The source without comments, texts and its tests, which come last.
 fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let text = text
+        .split("#[cfg(test)]\nmod tests")
+        .next()
+        .unwrap_or_default();
     let mut code = String::new();
     for line in text.lines() {
         // Every second part is a text.
@@ -183,7 +202,9 @@ fn exports(code: &str, modules: &BTreeSet<String>) -> Vec<(String, String)> {
         if !visibility.trim_end().ends_with("pub") && !visibility.trim_end().ends_with(')') {
             continue;
         }
-        let path = path.trim_start_matches("crate::").trim_start_matches("self::");
+        let path = path
+            .trim_start_matches("crate::")
+            .trim_start_matches("self::");
         let Some((module, items)) = path.split_once("::") else {
             continue;
         };
