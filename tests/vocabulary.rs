@@ -39,6 +39,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// The name of the type that this line defines, and whether it is `pub` without a restriction.
 fn defined(line: &str) -> Option<(&str, bool)> {
+    if line.starts_with(char::is_whitespace) {
+        return None;
+    }
     let line = line.strip_prefix("pub").unwrap_or(line).trim_start();
     let (line, is_public) = match line.strip_prefix('(') {
         Some(restricted) => (restricted.split_once(')')?.1.trim_start(), false),
