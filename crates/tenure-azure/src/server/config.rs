@@ -263,7 +263,7 @@ impl ServedAccount {
         }
     }
 
-    /// The account of [`AzureAccount::DEVELOPMENT`].
+    /// The account of [`ServedAccount::DEVELOPMENT`].
     ///
     /// # Panics
     ///

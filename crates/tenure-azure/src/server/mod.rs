@@ -2,7 +2,7 @@
 //!
 //! It serves leases, not storage: blobs are small, all of them are in memory, and functions that
 //! have nothing to do with leases are absent. The lease of a blob or a container is a lease like
-//! any other, under [`Rules::AZURE`](tenure_core::lease::Rules::AZURE); [`names`] maps one to the
+//! any other, under [`Rules::AZURE`](tenure_core::lease::Rules::AZURE); `names.rs` maps one to the
 //! other.
 //!
 //! ```text

@@ -63,7 +63,7 @@ impl FaultScript {
     ///
     /// # Errors
     ///
-    /// [`UnknownCourse`], with the nearest name that there is.
+    /// [`UnknownScript`], with the nearest name that there is.
     pub fn of_name(name: &str) -> Result<&'static Self, UnknownScript> {
         let found = ALL.iter().find(|script| script.name == name);
         found.ok_or_else(|| UnknownScript {

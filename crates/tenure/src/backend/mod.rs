@@ -1,7 +1,7 @@
 //! Lease services: they grant the leases that candidates compete for.
 //!
 //! A lease service is one implementation of `LeaseBackend` in a module of its own, one line in
-//! `open`, and one variant of [`Strategy`](crate::config::Strategy) with its settings.
+//! `open`, and one variant of [`Strategy`] with its settings.
 //! [`LeaseService`] shows a lease to tools, whatever the service is.
 
 #[cfg(feature = "azure")]

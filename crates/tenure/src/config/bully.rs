@@ -129,7 +129,7 @@ impl FromStr for Peer {
 /// # Examples
 ///
 /// ```
-/// use tenure::config::{Bully, Key, Peer, Strategy};
+/// use tenure::config::{Bully, PeerKey, Peer, Strategy};
 /// use tenure::{Config, NodeId};
 ///
 /// let peers = [
@@ -138,7 +138,7 @@ impl FromStr for Peer {
 ///     Peer::new(NodeId(3), "http://10.0.0.3:7500")?,
 /// ];
 /// let bully = Bully::new(NodeId(1), peers)
-///     .with_key(Key::new("a secret of at least 16 bytes")?)
+///     .with_key(PeerKey::new("a secret of at least 16 bytes")?)
 ///     .with_state_dir("/var/lib/tenure-peer");
 /// let config = Config::new("billing/nightly".parse()?).with_strategy(Strategy::Bully(bully));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
