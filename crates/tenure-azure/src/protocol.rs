@@ -1,4 +1,4 @@
-//! What both sides of the Azure Blob lease protocol must agree on: names, and what a Shared Key signs.
+//! The common part of client and server of the Azure Blob lease protocol: names and signatures.
 //!
 //! From "Authorize with Shared Key" and "Naming and referencing containers, blobs, and metadata" of the
 //! Azure Storage REST API.
@@ -70,7 +70,7 @@ pub fn is_blob(name: &str) -> bool {
     (1..=MAX_BLOB_NAME).contains(&name.chars().count())
 }
 
-/// What of a request is signed, as it stands on the wire: nothing is normalised.
+/// The signed parts of a request, as they are on the wire, without normalisation.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedParts<'a> {
     /// The method, in upper case.

@@ -62,7 +62,7 @@ pub enum CandidateIdError {
         "a candidate id must have 1 to {MAX_CANDIDATE_ID_LEN} characters and this one has {len}"
     )]
     Length {
-        /// Length of what was given, in bytes.
+        /// The length of the text, in bytes.
         len: usize,
     },
     /// A space, a control character or anything outside ASCII.

@@ -100,7 +100,7 @@ impl TryFrom<u64> for Epoch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an epoch must be at most {} and this one is {number}", Epoch::MAX)]
 pub struct EpochError {
-    /// What was given.
+    /// The given number.
     pub number: u64,
 }
 

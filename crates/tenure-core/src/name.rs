@@ -70,13 +70,13 @@ pub enum NameError {
     /// More than [`MAX_NAME_LEN`] bytes were given.
     #[error("a name must have 1 to {MAX_NAME_LEN} characters and this one has {len}")]
     TooLong {
-        /// Length of what was given, in bytes.
+        /// The length of the text, in bytes.
         len: usize,
     },
     /// A character outside `A-Za-z0-9._-`.
     #[error("name {name:?} has {character:?}, only A-Z a-z 0-9 . _ - are allowed")]
     Character {
-        /// What was given.
+        /// The given text.
         name: String,
         /// The first character that is not allowed.
         character: char,
@@ -84,7 +84,7 @@ pub enum NameError {
     /// `.` or `..`, which mean a step in a URL's path.
     #[error("name {name:?} means a step in a URL's path, give it another character")]
     Dots {
-        /// What was given.
+        /// The given text.
         name: String,
     },
 }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::sim::{Latency, Link, Rng};
 
-/// What the proxy does with what passes through it.
+/// The behaviour of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyMode {
     /// Passes everything on.
@@ -50,7 +50,7 @@ pub struct Carried {
     pub bytes: u64,
 }
 
-/// What its connections share.
+/// The state that its connections share.
 #[derive(Debug)]
 struct Shared {
     lose_replies: AtomicUsize,

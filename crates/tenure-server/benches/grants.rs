@@ -66,7 +66,7 @@ const FORGET_TERMS: &str = "
 const FORGET_AFTER_ROWS: u64 = 4_000;
 const CHECKPOINT_AFTER_PAGES: u64 = 4_000;
 
-/// What SQLite alone keeps.
+/// The state of the baseline, SQLite alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
     Leases,

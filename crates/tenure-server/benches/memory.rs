@@ -1,4 +1,4 @@
-//! What a million held leases need: memory, and time to start again.
+//! Memory and restart time of a million held leases.
 
 mod support;
 

@@ -108,7 +108,7 @@ impl Drop for Server {
     }
 }
 
-/// What was measured of a server for a while.
+/// Measurements of a server over one period.
 struct Run {
     millis: Samples,
     length: Duration,

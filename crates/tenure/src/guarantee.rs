@@ -2,7 +2,7 @@
 
 use crate::candidate::Candidate;
 
-/// What a strategy guarantees, from the strongest to the weakest.
+/// The guarantee of a strategy, from the strongest to the weakest.
 ///
 /// With the first two a receiver that [checks epochs](crate::fence) rejects the writes of a stale
 /// leader.
@@ -24,7 +24,7 @@ pub enum Guarantee {
 }
 
 impl Candidate {
-    /// What the strategy of this candidate guarantees.
+    /// The guarantee of this candidate's strategy.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         self.driver.config.guarantee()

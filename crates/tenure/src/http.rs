@@ -83,7 +83,7 @@ impl HttpClients {
     }
 }
 
-/// A client whose answers decide who leads.
+/// A client whose answers decide about leadership.
 fn lease_client() -> ClientBuilder {
     plain_client()
         // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
@@ -97,7 +97,7 @@ fn lease_client() -> ClientBuilder {
         .pool_idle_timeout(Duration::from_secs(60))
 }
 
-/// What all clients of this library have in common.
+/// The common settings of all clients of this library.
 pub(crate) fn plain_client() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))

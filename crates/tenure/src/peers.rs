@@ -137,7 +137,7 @@ pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
 async fn read(mut response: Response) -> reqwest::Result<Vec<u8>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        // What is longer is cut off, and no view then.
+        // A longer answer is cut off and then does not parse as a view.
         let room = MAX_ANSWER_BYTES - body.len();
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {

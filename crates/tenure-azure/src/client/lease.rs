@@ -25,7 +25,7 @@ pub struct BlobLease {
     term: Mutex<Option<(LeaseId, Epoch)>>,
 }
 
-/// What a candidate asks for.
+/// The request of a candidate.
 #[derive(Clone, Debug)]
 pub struct BlobCandidacy {
     /// The election, for the log.

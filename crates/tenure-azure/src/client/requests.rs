@@ -79,7 +79,7 @@ pub enum BlobClientError {
     Malformed {
         /// The URL of the request, without any credential.
         url: String,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// The answer is not one of a blob service.
@@ -143,7 +143,7 @@ impl AzureRefusal {
             )
     }
 
-    /// What the operator should check.
+    /// Advice to the operator.
     fn hint(&self) -> &'static str {
         match self.code.as_str() {
             "AuthenticationFailed" => {

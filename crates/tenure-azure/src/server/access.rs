@@ -1,4 +1,4 @@
-//! What the lease of a blob or a container allows a request to do with it.
+//! Checks whether the lease of a blob or a container allows an access.
 
 use std::convert::Infallible;
 

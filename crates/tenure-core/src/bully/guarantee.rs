@@ -1,8 +1,8 @@
-//! What an election among peers promises.
+//! The guarantee of an election among peers.
 
 use core::fmt;
 
-/// What an election among peers promises.
+/// The guarantee of an election among peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupGuarantee {
     /// A majority of the members agrees on the leader and on the number of its term, whatever the

@@ -1,4 +1,4 @@
-//! What a member must not forget.
+//! The state that a member keeps on disk.
 
 use super::{ElectionId, NodeId};
 use crate::Epoch;

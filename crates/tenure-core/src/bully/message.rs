@@ -140,7 +140,7 @@ pub enum QuorumMessage {
     },
 }
 
-/// What may come into a member's machine beside time.
+/// An input of a member's machine other than time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerInput {
     /// A message from another member.
@@ -169,7 +169,7 @@ pub enum PeerInput {
     Persisted,
 }
 
-/// What the driver must do for a member.
+/// An action that the driver must execute for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerEffect {
     /// Send this. It may be lost; the machine sends again what matters.
@@ -180,7 +180,7 @@ pub enum PeerEffect {
         message: PeerMessage,
     },
     /// Write this record to disk, whole and durable, and then hand in [`PeerInput::Persisted`]:
-    /// once for each record, in order. What rests on the record comes out after that.
+    /// once for each record, in order. Outputs that depend on the record come after that.
     Persist(HardState),
     /// Ask the failure detector about this member; a newer question replaces an older one.
     Ask {

@@ -1,4 +1,4 @@
-//! What both machines of a member have: the record, the outbox, the term.
+//! The state that both machines of a member share: the record, the outbox, the term.
 
 use alloc::sync::Arc;
 use core::time::Duration;

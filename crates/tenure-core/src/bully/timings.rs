@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::lease::candidate::{TICK_INTERVAL, Timings as TermTimings};
 
-/// What a user may set beside the timings of a term.
+/// The options of a user beside the timings of a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimingsOptions {
     /// How long a message may be under way before its receiver drops it, and how long its sender
@@ -31,7 +31,7 @@ const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
 /// store: the *lease duration* is how long a member's promise lasts without a renewal, and the
 /// *renew interval* is how often the leader asks for one.
 ///
-/// A value that exists is possible: see [`GroupTimingsError`] for what is refused.
+/// A value that exists is consistent: [`GroupTimingsError`] lists the refused combinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupTimings {
     term: TermTimings,
@@ -151,7 +151,7 @@ pub enum GroupTimingsError {
     /// Every message would come too late.
     #[error("message lifetime {lifetime:?} must be at least {:?}", TICK_INTERVAL / 10)]
     MessageLifetimeShort {
-        /// What was set.
+        /// The configured value.
         lifetime: Duration,
     },
     /// A lost renewal would be noticed too late to send another one.
@@ -159,17 +159,17 @@ pub enum GroupTimingsError {
         "message lifetime {lifetime:?} must be at most half of the renew interval {interval:?}"
     )]
     MessageLifetimeLong {
-        /// What was set or follows.
+        /// The configured or derived value.
         lifetime: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         interval: Duration,
     },
     /// A member that restarts over and over would take the lead each time.
     #[error("hold-down {hold_down:?} must be at least the lease duration {lease:?}")]
     HoldDown {
-        /// What was set.
+        /// The configured value.
         hold_down: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         lease: Duration,
     },
 }

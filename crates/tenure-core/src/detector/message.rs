@@ -103,7 +103,7 @@ pub enum Candidacy {
     NonCandidate,
 }
 
-/// What a detector is told.
+/// An input of a detector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetectorInput {
     /// Asks whether the node is up. The answer is a [`DetectorOutput::Answer`] with the same

@@ -1,4 +1,4 @@
-//! What all election machines have in common, so that one driver and one simulation run them all.
+//! The common interface of all election machines, for one driver and one simulator.
 
 mod end_reason;
 mod output;
@@ -30,9 +30,9 @@ pub(crate) use term::Term;
 ///
 /// `now` is read from a clock that also counts while the machine is suspended.
 pub trait ElectionMachine {
-    /// What may come in beside time.
+    /// An input other than time.
     type Message;
-    /// What the driver must do, beside what [`TermEvent`] says.
+    /// An action that the driver must execute.
     type Effect;
     /// The name of a candidate to hand over to.
     type Peer;
@@ -72,7 +72,7 @@ pub trait ElectionMachine {
     fn stop_by(&self) -> Option<Instant>;
 }
 
-/// What a candidate is at a given `now`.
+/// The state of a candidate at a given `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It does not compete.

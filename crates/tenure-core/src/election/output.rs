@@ -1,4 +1,4 @@
-//! What a machine asks of its driver, and what it reports.
+//! The outputs of a machine: actions for its driver, and term events.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -15,7 +15,7 @@ pub enum Output<E> {
     Term(TermEvent),
 }
 
-/// What happens to a campaign and to terms, whichever machine elects.
+/// An event of a campaign or a term, the same for all machines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TermEvent {
     /// A term began: start the task.

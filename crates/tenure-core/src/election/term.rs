@@ -206,7 +206,7 @@ impl<P> Term<P> {
     }
 }
 
-/// What a model checker forgets, so that states which differ only in it are one.
+/// Removes the state that a model checker ignores, so that states that differ only in it are equal.
 #[cfg(test)]
 impl<P> Term<P> {
     pub(crate) fn forget_clock(&mut self) {

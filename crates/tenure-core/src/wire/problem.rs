@@ -132,7 +132,7 @@ pub struct Problem {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What happened this time, with the values.
+    /// The details of this occurrence, with the values.
     pub detail: String,
     /// The stable name.
     pub code: Code,
@@ -148,7 +148,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The problem `code`, with what happened this time.
+    /// The problem `code` with the details of this occurrence.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {

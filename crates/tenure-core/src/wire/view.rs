@@ -101,7 +101,7 @@ pub struct History {
 pub struct TermView {
     /// The term's number.
     pub epoch: u64,
-    /// Who held the lease.
+    /// The holder of the lease.
     pub holder: String,
     /// When it began (RFC 3339); null if a calendar has no such day.
     pub began_at: Option<String>,

@@ -112,7 +112,7 @@ impl Contestant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no contestant {name:?}; did you mean {nearest:?}?")]
 pub struct UnknownContestant {
-    /// What was named.
+    /// The unknown name.
     pub name: String,
     /// The nearest name that there is.
     pub nearest: String,

@@ -29,7 +29,7 @@ pub(super) struct PeerLink {
     pub(super) begun: bool,
 }
 
-/// What mutations need to keep.
+/// The state that mutations need.
 #[derive(Debug, Default)]
 struct MutationState {
     /// With [`Mutation::StaleDownList`]: the down list, and the members that had a recovery notice.

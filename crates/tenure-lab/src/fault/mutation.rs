@@ -231,7 +231,7 @@ pub enum UnknownMutation {
     /// The name is wrong.
     #[error("there is no mutation {name:?}; did you mean {nearest:?}?")]
     Unknown {
-        /// What was named.
+        /// The unknown name.
         name: String,
         /// The nearest name that there is.
         nearest: String,

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::sim::{HistoryEvent, Time};
 
-/// What a contestant guarantees under certain faults.
+/// The guarantees of a contestant under certain faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// One leader and one task at a time.

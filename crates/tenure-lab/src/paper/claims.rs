@@ -69,11 +69,11 @@ pub struct Point {
     pub t_s: f64,
     /// The formula's value.
     pub formula: f64,
-    /// What was measured; `None` if no election came to an end.
+    /// The measured value; `None` if no election ended.
     pub measured: Option<f64>,
     /// By how many per cent of the formula's value it is more.
     pub deviation_percent: Option<f64>,
-    /// What holds for the algorithm as it was published; `None` if it comes to no end.
+    /// The value for the algorithm as it was published; `None` if it does not end.
     pub holds: Option<f64>,
     /// How many named themselves.
     pub named: u32,

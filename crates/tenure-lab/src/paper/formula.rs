@@ -2,7 +2,7 @@
 //!
 //! All times in T_m. `a` below is how many live members are worse than the winner, n - k.
 
-/// What a formula is about.
+/// The quantity that a formula gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Case {
     /// n.
@@ -115,7 +115,7 @@ impl Case {
         self.waits() + 2.5 * self.exchange()
     }
 
-    /// What is gained by the list: T_o or nothing.
+    /// The time that the list saves: T_o or nothing.
     pub(super) fn gain(&self) -> f64 {
         self.classic_at_once() - self.published_at_once()
     }

@@ -58,7 +58,7 @@ pub enum Setting {
     },
 }
 
-/// What is sent among so many members.
+/// The messages of a group of this size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
     /// How many members, or candidates, there are.

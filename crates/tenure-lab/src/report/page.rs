@@ -75,7 +75,7 @@ impl Report {
         }
     }
 
-    /// What the figures count.
+    /// The quantities that the figures count.
     const fn counts(&self) -> &'static str {
         match self.setting {
             Setting::Simulated(_) => {

@@ -1,4 +1,4 @@
-//! What each machine did in one run: when it was up, led, stood still and acted.
+//! The timeline of each host in one run: when it was up, led, was paused and ran its task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Timeline {
     pub faults: Vec<f64>,
 }
 
-/// What one machine did.
+/// The timeline of one host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lane {
     /// Which machine.
@@ -28,7 +28,7 @@ pub struct Lane {
 /// For some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// What it did.
+    /// The state of the host in this span.
     pub state: LaneState,
     /// Since when, in seconds since the run began.
     pub from: f64,
@@ -36,7 +36,7 @@ pub struct Span {
     pub to: f64,
 }
 
-/// What a machine does; it may do several of these at once.
+/// A state of a host; a host may have several at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
     /// Its process is there.

@@ -15,7 +15,7 @@ pub struct HistoryEvent {
     pub at: Time,
     /// On which host; the store is 0.
     pub node: NodeId,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
 }
 

@@ -16,7 +16,7 @@ use tenure_server::{Server, Store, StoreConfig};
 
 use super::Local;
 
-/// What kind of server to start.
+/// The kind of server to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// No store: a handler that parses a renewal and answers as the store does.

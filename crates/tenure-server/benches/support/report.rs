@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What was measured of one thing, once a round.
+/// Measurements of one quantity, one per round.
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<f64>);
 

@@ -73,7 +73,7 @@ struct QueuedBatch {
 
 type Callback = Box<dyn FnOnce(Result<(), CommitFailure>) + Send>;
 
-/// What the commit thread has to do.
+/// The next work of the commit thread.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Commit these.
@@ -170,7 +170,7 @@ impl CommitQueue {
         Some(first.before.clone())
     }
 
-    /// What an answer that rests on `revision` must wait for; `None` if that is durable.
+    /// The ticket that an answer depending on `revision` must wait for; `None` if that is durable.
     ///
     /// The caller holds the shard in which it saw the revision. Undoing takes all shards, so the revision was
     /// not undone: a batch that was taken or is queued has it.

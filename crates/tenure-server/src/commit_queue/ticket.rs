@@ -4,8 +4,8 @@ use tokio::sync::watch;
 
 use super::CommitFailure;
 
-/// What becomes of a batch; `None` until that is known. Each batch has its own, so that a commit wakes only
-/// the requests that wait for it.
+/// The outcome of a batch; `None` until it is known. Each batch has its own channel, so that a commit
+/// wakes only the requests that wait for it.
 pub(super) type Outcome = watch::Sender<Option<Result<(), CommitFailure>>>;
 
 /// The right to answer, once a revision is durable.

@@ -47,7 +47,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         detail: String,
     },
     /// A restore into the folder did not finish. Do it again, or delete the file to give it up.

@@ -1,4 +1,4 @@
-//! What an engine must be able to do: keep a log of batches, and tables that follow it.
+//! The interface of an engine: a log of batches, and tables that follow it.
 //!
 //! ```text
 //! append --> log: batch, batch, batch --> checkpoint --> tables: leases, terms, deleted leases
@@ -48,7 +48,7 @@ pub(crate) trait Log: Send {
     /// error.
     fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError>;
 
-    /// Ends the use of the log, so that the next start is quick. What was appended is durable without it.
+    /// Closes the log, so that the next start is quick. Appended batches are durable without it.
     ///
     /// # Errors
     ///

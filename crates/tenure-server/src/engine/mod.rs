@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     batch: Batch,
 }
 
-/// What a log contains.
+/// The contents of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     /// Each lease and its revision. A list, because the table takes them one by one, and each one's memory is

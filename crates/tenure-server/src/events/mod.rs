@@ -55,7 +55,7 @@ struct Published {
     renewals: Ring,
     /// The revision of the last change.
     last: u64,
-    /// What the dispatcher has not taken yet.
+    /// Events that the dispatcher has not taken yet.
     undispatched: Vec<Weak<PublishedEvent>>,
     closing: bool,
 }
@@ -184,9 +184,9 @@ impl Published {
 }
 
 impl Subscription {
-    /// Begins to watch. What is published from now on is received, and the ring has what was before: a watcher
-    /// that subscribes first and then reads the ring misses nothing, and knows by its revision what comes
-    /// twice.
+    /// Subscribes to the topic. The subscription receives all events from now on, and the ring has the
+    /// earlier ones: a watcher that subscribes first and then reads the ring misses no event. It
+    /// recognises an event that it gets twice by the revision.
     pub(crate) fn new(events: &Arc<Events>, topic: Topic, renewed: bool) -> Self {
         let receiver = events.topics.join(&topic, renewed);
         Self {
@@ -197,8 +197,9 @@ impl Subscription {
         }
     }
 
-    /// The next page of what was published after `revision`; `None` if something may be missing. The
-    /// store is at `durable`; what is not published of that is yet to be received.
+    /// The next page of events after `revision`; `None` if the ring may no longer have all of them.
+    /// The store is at `durable`: the subscription still receives the events that are not published
+    /// yet.
     pub(crate) fn missed(&self, revision: u64, durable: u64) -> Option<Page> {
         let published = self.events.lock();
         // A revision that is yet to come is another store's.

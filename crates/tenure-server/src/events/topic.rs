@@ -1,4 +1,4 @@
-//! What clients watch.
+//! The topics that clients watch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use super::published::PublishedEvent;
 use crate::model::LeaseKey;
 
-/// What a client may watch.
+/// A topic that a client may watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// One lease, whether there is one of this name or not.

@@ -31,7 +31,7 @@ pub(crate) enum Content {
     Deleted(Deleted),
 }
 
-/// What remains of a deleted lease.
+/// The remains of a deleted lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deleted {
     /// No lease may be granted an epoch up to this one again.

@@ -27,7 +27,7 @@ impl LeaseKey {
         Self::of_names(namespace.as_str(), lease.as_str())
     }
 
-    /// The key of what the path of a request has for names; `None` if one of them is no name.
+    /// The key of the two names in a request's path; `None` if one of them is not a name.
     #[must_use]
     pub fn of_path(namespace: &str, lease: &str) -> Option<Self> {
         let are_names = Name::check(namespace).is_ok() && Name::check(lease).is_ok();

@@ -23,7 +23,7 @@ pub struct LeaseSnapshot {
     pub epoch: Option<Epoch>,
 }
 
-/// What an access to the resource that a lease protects does to the lease.
+/// The effect on the lease of an access to the resource that it protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessEffect {
     /// The lease stays as it is.

@@ -1,10 +1,11 @@
-//! The store: what requests do, apart from how they come in.
+//! The store: the operations on leases, independent of the protocol of a request.
 //!
-//! Every call has two halves. Under the lock of one shard it reads or changes a lease and queues the change
-//! for a commit, without ever waiting. Then, without a lock, it waits until what it saw is durable, and only
-//! then answers: grants, refusals, reads, lists and long polls alike. What it saw may have been undone
-//! meanwhile because the disk was full. Then the durable state answers a read, and also a request that it
-//! refuses; another change is tried again if nothing of its own was undone.
+//! Every call has two steps. First, under the lock of one shard, it reads or changes a lease and
+//! queues the change for a commit; it never waits there. Then, without a lock, it waits until the
+//! state that it saw is durable, and answers: grants, refusals, reads, lists and long polls alike.
+//! A full disk may have undone that state meanwhile. Then a read is answered from the durable
+//! state, and so is a request that the durable state refuses. Any other change is tried again, if
+//! none of its own changes was undone.
 
 mod foreign;
 mod history;
@@ -238,7 +239,7 @@ impl Inner {
     }
 }
 
-/// How many requests go on at once: half of what the machine can do. The other half is for renewals.
+/// The number of requests that resume at once: half of the processors. The other half is for renewals.
 fn turns() -> usize {
     let processors = std::thread::available_parallelism();
     processors.map_or(1, |count| count.get().div_ceil(2))

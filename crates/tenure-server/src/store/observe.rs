@@ -10,7 +10,7 @@ use crate::config::Limits;
 use crate::model::LeaseKey;
 use crate::table::Full;
 
-/// What a request saw or did, and what its answer must wait for.
+/// The result of a request, with the ticket that its answer must wait for.
 pub(super) struct Observation<T> {
     pub(super) value: T,
     /// The revision of the lease that the request saw.
@@ -21,7 +21,7 @@ pub(super) struct Observation<T> {
     pub(super) repeatable: bool,
 }
 
-/// What to do with a lease that does not exist.
+/// The behaviour if the lease does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
     /// Make it.
@@ -53,8 +53,8 @@ impl<T> Observation<T> {
 }
 
 impl Inner {
-    /// Locks the lease and does `work` with it. The value is `None` if there is no lease. What is due is done
-    /// before and after: terms end, and waiting requests are granted the lease.
+    /// Locks the lease and calls `work` with it. The value is `None` if there is no lease. Before and
+    /// after `work` all due steps are taken: terms end, and waiting requests get the lease.
     pub(super) fn transact<T>(
         &self,
         key: &LeaseKey,

@@ -236,7 +236,8 @@ impl Store {
             if std::mem::take(&mut is_first) {
                 self.inner.transact(key, IfMissing::Refuse, &read)
             } else {
-                // What is due, or changes of other requests, could not be written. The read is answered all the same.
+                // Due steps or changes of other requests could not be written. The read is answered
+                // all the same.
                 self.inner.read_durable(key, &read)
             }
         })

@@ -1,4 +1,4 @@
-//! What learns of durable changes: the log file and the watchers.
+//! The subscribers to durable changes: the log file and the watchers.
 
 use std::sync::Arc;
 

@@ -36,13 +36,13 @@ pub(super) struct LeaseTransaction<'a> {
     unrecorded: Option<TermRecord>,
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 pub(super) struct Done {
     /// The revision of the lease that the request saw or made.
     pub(super) revision: u64,
     /// The request itself made a change.
     pub(super) requested: bool,
-    /// What the answer must wait for, if there were changes.
+    /// The ticket that the answer must wait for, if there were changes.
     pub(super) ticket: Option<Ticket>,
 }
 
@@ -156,7 +156,7 @@ impl<'a> LeaseTransaction<'a> {
         apply(&mut record, operation, self.now, rules).err()
     }
 
-    /// What the changes of the lease wait for that are not durable yet.
+    /// The ticket of the lease's changes that are not durable yet.
     pub(super) fn in_flight(&self) -> Option<Ticket> {
         self.inner.commit_queue.ticket(self.entry.revision)
     }
@@ -352,8 +352,8 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// What the last change leaves to be recorded about the term that ran before it: its end. If it goes on,
-    /// only the reason why it is to end.
+    /// The record of the term that ran before the last change: its end, or, if the term goes on, only
+    /// the reason for its coming end.
     fn term_to_record(
         &self,
         running: Option<Running>,

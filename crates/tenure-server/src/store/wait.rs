@@ -28,7 +28,7 @@ pub(super) enum WaitOutcome {
 /// Where the outcome of a waiting request is sent.
 pub(super) type OutcomeSender = oneshot::Sender<Result<WaitOutcome, CommitFailure>>;
 
-/// What came of trying to acquire.
+/// The outcome of an attempt to acquire.
 enum Attempt {
     Granted(LeaseView),
     Refused(Problem),

@@ -35,7 +35,7 @@ enum CatchUp {
     Live,
 }
 
-/// What a watcher gets.
+/// An item of a watcher's stream.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Event(Arc<PublishedEvent>),

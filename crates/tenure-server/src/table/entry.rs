@@ -20,7 +20,7 @@ pub(crate) struct Entry<W> {
     pub(crate) past: Option<Box<Past>>,
 }
 
-/// What a lease has more if requests wait for it.
+/// The additional state of a lease with waiters or watchers.
 #[derive(Debug)]
 pub(crate) struct Interest {
     /// Long polls; the value is the revision.

@@ -277,7 +277,7 @@ impl Bully {
         Self { detection, ..self }
     }
 
-    /// What the group guarantees.
+    /// The guarantee of the group.
     pub(crate) fn guarantee(&self) -> GroupGuarantee {
         match self.quorum {
             Some(true) => GroupGuarantee::Quorum,

@@ -152,7 +152,7 @@ impl Config {
         &self.strategy
     }
 
-    /// What the strategy guarantees.
+    /// The guarantee of the strategy.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         match &self.strategy {

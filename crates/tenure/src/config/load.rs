@@ -68,7 +68,7 @@ const PREFIX: &str = "TENURE_";
 /// Tables of the same file that belong to the store.
 const TABLES_OF_THE_STORE: &[&str] = &["serve", "tls", "azure"];
 
-/// What a configuration is read for.
+/// The purpose of reading a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Compete,

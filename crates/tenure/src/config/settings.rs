@@ -99,7 +99,7 @@ pub enum ConfigError {
         key: String,
         /// The value as written there; the message shows its beginning.
         value: String,
-        /// What is wrong, and what would be valid.
+        /// The error, and a valid alternative.
         reason: String,
     },
     /// A required setting is missing.
@@ -137,7 +137,7 @@ struct Setting {
     origin: Origin,
 }
 
-/// What a key was set to.
+/// The value of a key.
 #[derive(Clone)]
 struct Value {
     texts: Vec<String>,
@@ -650,7 +650,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (distance <= known.len() / 3 + 1).then_some(known)
 }
 
-/// `; did you mean X?`, or the list of what is known if nothing is near.
+/// `; did you mean X?`, or the list of known names if none is similar.
 fn hint<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(key, known.clone()) {
         Some(candidate) => format!("; did you mean {candidate}?"),

@@ -25,7 +25,7 @@ pub(super) struct GoodUntil {
     pub(super) time_ms: u64,
 }
 
-/// What is known of a member's clock: it showed `time_ms` before `at` on this one.
+/// A reading of a member's clock: it showed `time_ms` before `at` on this one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerClock {
     pub(super) instance: u64,

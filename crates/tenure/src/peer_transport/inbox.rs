@@ -12,7 +12,7 @@ use crate::clock::Clock;
 /// them as too old.
 const CAPACITY: usize = 256;
 
-/// What comes from the other members.
+/// An event from the other members.
 #[derive(Debug)]
 pub(crate) enum PeerEvent {
     /// A member has sent a message.
@@ -44,9 +44,9 @@ pub(crate) struct IncomingMessage {
 pub(crate) struct DuplicateMember {
     /// The member that has seen both.
     pub(crate) seen_by: NodeId,
-    /// What it saw.
+    /// The evidence.
     pub(crate) detail: String,
-    /// What the operator should do.
+    /// Advice to the operator.
     pub(crate) remedy: &'static str,
 }
 

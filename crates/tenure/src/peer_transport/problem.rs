@@ -24,7 +24,7 @@ pub(super) enum PeerErrorCode {
     RunsTwice,
     /// It is older than a message may become, or the sender does not know this clock yet.
     Late,
-    /// It is not newer than what came before.
+    /// It is not newer than an earlier message.
     Replayed,
     /// Too many bytes.
     TooLarge,

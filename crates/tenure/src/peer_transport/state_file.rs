@@ -86,7 +86,7 @@ pub enum StateError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         detail: String,
     },
     /// The state of another member. Set the right directory.

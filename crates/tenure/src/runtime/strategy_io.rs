@@ -1,4 +1,4 @@
-//! What a strategy brings to the runtime.
+//! The interface between a strategy and the runtime.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::lease::LeaseChannel;
 pub(super) trait StrategyIo: Send {
     /// The machine.
     type Machine: ElectionMachine;
-    /// What comes in from elsewhere than a lease store.
+    /// An input that does not come from a lease store.
     type Input: Send;
 
     fn machine(&self) -> &Self::Machine;

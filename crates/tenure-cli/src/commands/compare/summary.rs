@@ -11,7 +11,7 @@ use tenure_lab::measure::Measurement;
 use crate::output;
 use crate::processes;
 
-/// What follows from a configuration file before anything is measured.
+/// The conclusions from a configuration file before any measurement.
 #[derive(Debug)]
 pub(super) struct Summary {
     name: String,

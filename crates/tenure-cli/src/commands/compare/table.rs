@@ -96,7 +96,7 @@ impl Columns {
         visible.map(|(heading, _, text)| (heading, text))
     }
 
-    /// What the columns mean.
+    /// The meaning of the columns.
     pub(super) const fn legend(&self) -> &'static str {
         if self.wide {
             "\

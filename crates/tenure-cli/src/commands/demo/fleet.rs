@@ -49,7 +49,7 @@ pub(super) struct Fleet {
     folder: tempfile::TempDir,
 }
 
-/// What the workers elect a leader with.
+/// The means by which the workers elect a leader.
 #[derive(Debug)]
 pub(super) enum Backend {
     Store(Process, SocketAddr),

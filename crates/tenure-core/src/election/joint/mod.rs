@@ -63,7 +63,7 @@ pub struct Joint {
     outputs: Outputs<JointEffect>,
 }
 
-/// What may come in beside time.
+/// An input other than time.
 #[derive(Clone, Debug)]
 pub enum JointMessage {
     /// From the store: the number of an attempt, and its answer.
@@ -72,7 +72,7 @@ pub enum JointMessage {
     Peers(PeerInput),
 }
 
-/// What the driver must do for a [`Joint`].
+/// An action that the driver must execute for a [`Joint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JointEffect {
     /// An effect of the half that competes for the lease.
@@ -99,7 +99,7 @@ enum Phase {
     Releasing(Next),
 }
 
-/// What follows when both halves are released.
+/// The step after both halves are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     ElectAt(Instant),

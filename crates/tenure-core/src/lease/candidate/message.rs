@@ -101,7 +101,7 @@ impl From<Result<Change, Rejection>> for Answer {
     }
 }
 
-/// What the driver must do for a [`LeaseCandidate`](super::LeaseCandidate).
+/// An action that the driver must execute for a [`LeaseCandidate`](super::LeaseCandidate).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseEffect {
     /// Send this request. It replaces the request in flight, if there is one: drop that.

@@ -13,7 +13,7 @@ pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 /// and not when a timer runs out that stood still meanwhile.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What a user may set; everything left out follows from the lease duration.
+/// The options of a user; omitted ones follow from the lease duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimingsOptions {
     /// How long the store keeps the lease without a renewal. Default 15 s. Longer: fewer requests
@@ -47,7 +47,7 @@ pub struct TimingsOptions {
 /// the **margin**: it is what the clocks of candidate and store may differ in rate over one term,
 /// and a quarter of it is the time that an aborted task has to go before it counts as overrunning.
 ///
-/// A value that exists is possible: see [`TimingsError`] for what is refused.
+/// A value that exists is consistent: [`TimingsError`] lists the refused combinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
     lease_duration: Duration,
@@ -192,7 +192,7 @@ impl Timings {
         self.renew_deadline + self.stop_grace
     }
 
-    /// What the hard stop leaves of the lease.
+    /// The time from the hard stop to the end of the lease.
     #[must_use]
     pub fn margin(&self) -> Duration {
         self.lease_duration.saturating_sub(self.hard_stop())
@@ -245,15 +245,15 @@ pub enum TimingsError {
     /// The store would refuse the lease duration.
     #[error("lease duration {lease:?} must be 1s to 24h")]
     LeaseDuration {
-        /// What was set.
+        /// The configured value.
         lease: Duration,
     },
     /// The task may take longer to stop than the lease lasts.
     #[error("stop grace {grace:?} must be below the lease duration {lease:?} by more than 2 %")]
     StopGrace {
-        /// What was set or follows.
+        /// The configured or derived value.
         grace: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         lease: Duration,
     },
     /// The task would be aborted after another candidate may lead.
@@ -262,13 +262,13 @@ pub enum TimingsError {
          {latest:?}, the lease duration {lease:?} less 2 % for clocks that drift"
     )]
     HardStop {
-        /// What was set or follows.
+        /// The configured or derived value.
         deadline: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         grace: Duration,
         /// Their sum.
         hard_stop: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         lease: Duration,
         /// The greatest sum that is possible.
         latest: Duration,
@@ -279,17 +279,17 @@ pub enum TimingsError {
          {deadline:?}, stop grace {grace:?})"
     )]
     RenewInterval {
-        /// What was set or follows.
+        /// The configured or derived value.
         interval: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         deadline: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         grace: Duration,
     },
     /// A task can't show progress faster than it is checked.
     #[error("progress deadline {progress:?} must be at least {TICK_INTERVAL:?}")]
     ProgressDeadline {
-        /// What was set.
+        /// The configured value.
         progress: Duration,
     },
     /// One lost renewal would end the term.
@@ -297,9 +297,9 @@ pub enum TimingsError {
         "renew interval {interval:?} must be at most two thirds of the renew deadline {deadline:?}"
     )]
     RenewDeadline {
-        /// What was set or follows.
+        /// The configured or derived value.
         interval: Duration,
-        /// What was set or follows.
+        /// The configured or derived value.
         deadline: Duration,
     },
 }

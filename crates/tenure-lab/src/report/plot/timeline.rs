@@ -7,7 +7,7 @@ use kuva::render::plots::Plot;
 use super::{WIDTH, draw, label, step};
 use crate::report::{LaneState, Span, Timeline};
 
-/// What a state looks like: its colour, how thick it is, and what it is called.
+/// The appearance of a state: its colour, thickness and label.
 fn look(state: LaneState) -> (&'static str, f64, &'static str) {
     match state {
         LaneState::Up => ("var(--up)", 2.0, "up"),

@@ -1,4 +1,4 @@
-//! What a short time without a leader costs at rest.
+//! The trade-off between a short time without a leader and the cost at rest.
 
 use kuva::plot::ScatterPlot;
 use kuva::render::layout::Layout;

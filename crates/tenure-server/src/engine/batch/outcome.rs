@@ -1,4 +1,4 @@
-//! What batches make of leases, and how they are applied to tables that are behind the log.
+//! Applies batches to leases, and to tables that are behind the log.
 //!
 //! **No change is lost.** An append is acknowledged when its batch is durable in the log. Tables that follow
 //! the log may be behind it, so a reader of the tables applies the batches that the log still contains, in
@@ -32,19 +32,19 @@ use crate::model::{LeaseKey, TermRecord};
 /// Outcomes by namespace and lease.
 pub(in crate::engine) type Outcomes<'a> = BTreeMap<(&'a str, &'a str), Outcome<'a>>;
 
-/// What all batches together make of one lease.
+/// The outcome of all batches for one lease.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Outcome<'a> {
     /// The lease without its retired ids. `None` if it was deleted, or if no batch has a change of it.
     lease: Option<LeaseFields<'a>>,
-    /// What became of its retired ids at these revisions.
+    /// The changes of its retired ids at these revisions.
     retired: Vec<(u64, RetiredIds<'a>)>,
     /// The lease was deleted: what a table has of it is of an earlier lease of this name.
     pub(in crate::engine) was_deleted: bool,
     pub(in crate::engine) terms: BTreeMap<Epoch, TermRecord>,
 }
 
-/// What the batches make of the leases that they change, and the deletions in their order.
+/// The outcomes of the batches for the leases that they change, and the deletions in order.
 pub(in crate::engine) fn outcomes(
     batches: &[Batch],
 ) -> Result<(Outcomes<'_>, Vec<DeletedLease<'_>>), String> {

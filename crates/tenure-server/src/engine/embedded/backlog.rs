@@ -78,7 +78,7 @@ struct PendingBatch {
     committed_at: Instant,
 }
 
-/// What became of a lease since the tables' version of it.
+/// The changes of a lease since its version in the tables.
 #[derive(Debug)]
 struct PendingLease {
     /// The first revision that the tables lack.
@@ -90,7 +90,7 @@ struct PendingLease {
     terms: Vec<TermRecord>,
 }
 
-/// What a slice has written.
+/// The result of writing a slice.
 #[derive(Debug, Default)]
 pub(super) struct Slice {
     leases: usize,

@@ -15,7 +15,7 @@ use super::schema::Meta;
 use super::{check, checkpoint, schema};
 use crate::engine::{Loaded, OpenError, wal};
 
-/// What a backup contains.
+/// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
@@ -35,7 +35,7 @@ pub struct Contents {
     pub bytes: u64,
 }
 
-/// What to do if the file exists.
+/// The behaviour if the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Leave it as it is: [`BackupError::Exists`].
@@ -74,7 +74,7 @@ pub enum BackupError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -119,7 +119,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         apply_batches(&connection, &mut checked.meta).map_err(not_written)?;
         checked
     };
-    // What is in the log alone is in the copy.
+    // The copy includes changes that only the log has.
     folder.check_revision(began, checked.loaded.revision)?;
     copy.as_file().sync_all().map_err(failed)?;
     let contents = Contents::of(&checked.loaded, copy.path()).map_err(failed)?;
@@ -229,7 +229,7 @@ enum CopyError {
 }
 
 impl Contents {
-    /// What is in the database `path`, from which these were loaded.
+    /// The contents of the database `path`, from which these were loaded.
     pub(super) fn of(loaded: &Loaded, path: &Path) -> io::Result<Self> {
         let mut contents = Self {
             leases: loaded.leases.len() as u64,

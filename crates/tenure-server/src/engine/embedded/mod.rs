@@ -379,8 +379,7 @@ impl Embedded {
         let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
         match is_empty.map_err(|error| self.failed(&error))? {
             true => Ok(()),
-            // What is written now might stand before frames that a power cut tore, and make them look like
-            // damage.
+            // New frames could precede frames that a power cut tore, which would then look damaged.
             false => Err(self.failed(&"another program reads it, end that first")),
         }
     }
@@ -393,7 +392,7 @@ impl Embedded {
     }
 }
 
-/// What an error means. One that is not known to be harmless leaves the outcome unknown.
+/// Classifies an error. One that is not known to be harmless leaves the outcome unknown.
 fn classify(error: &rusqlite::Error) -> AppendError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => AppendError::DiskFull(error.to_string()),

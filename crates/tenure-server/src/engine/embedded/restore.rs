@@ -28,11 +28,11 @@ pub(super) const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
 /// How far above the backup's revisions go on: more changes than a store makes in years.
 const REVISIONS_AHEAD: u64 = 1 << 40;
 
-/// What came of a restore.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// What was in the backup.
+    /// The contents of the backup.
     pub contents: Contents,
     /// All grants from now on have a greater epoch than this.
     pub epochs_above: u64,
@@ -53,7 +53,7 @@ pub enum RestoreError {
     Damaged {
         /// The backup.
         path: PathBuf,
-        /// What does not fit.
+        /// The inconsistency.
         detail: String,
     },
     /// The folder can't be used: see [`OpenError`].
@@ -139,9 +139,9 @@ fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
     let mut write = || {
         let mut options = OpenOptions::new();
         let mut copy = private(options.write(true).create(true).truncate(true)).open(&path)?;
-        // The name is there before anything else is.
+        // The directory entry is durable before any content.
         folder.sync()?;
-        // What a restore that was cut short was about to undo is not for this copy.
+        // Journals that an interrupted restore left behind do not belong to this copy.
         for left in [with_suffix(&path, "-journal"), wal::log_of(&path)] {
             match fs::remove_file(left) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -17,7 +17,7 @@ pub(super) struct Running {
     path: PathBuf,
     new: PathBuf,
     folder: File,
-    /// What gets the name `RUNNING` when it is written.
+    /// The temporary file, which is renamed to `RUNNING` when it is complete.
     next: Option<File>,
     is_failing: bool,
 }

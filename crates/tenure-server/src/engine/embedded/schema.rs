@@ -46,8 +46,8 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
-/// What people see: `select * from leases`, `select * from terms`. Lease ids are secrets and are not in them.
-/// They are behind the log by about a second.
+/// The views for people: `select * from leases`, `select * from terms`. They omit lease ids, which are
+/// secrets. They are behind the log by about a second.
 const VIEWS: &str = "
     CREATE VIEW leases AS
     SELECT namespace, lease, state, holder, epoch,

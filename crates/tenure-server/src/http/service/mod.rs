@@ -6,8 +6,8 @@
 //!                                                       +-> another protocol
 //! ```
 //!
-//! A body that is left unread is drained, and a panic is answered. What else every request must
-//! pass belongs in here. No other module can reach a handler.
+//! The service drains unread bodies and turns a panic into an answer. Every further check of all
+//! requests belongs here: no other module can reach a handler.
 
 use std::any::Any;
 use std::net::IpAddr;

@@ -71,7 +71,7 @@ enum Gates {
     ByElection(Arc<BTreeMap<ElectionName, Arc<Gate>>>),
 }
 
-/// What to do with a request without an epoch.
+/// The handling of a request without an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmarked {

@@ -1,4 +1,4 @@
-//! What the leader says about itself, and what observers see of it.
+//! The metadata of the leader, and how observers see it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Metadata {
     /// This member as a candidate.
     candidate: CandidateId,
     configured: BTreeMap<String, String>,
-    /// What this member has proclaimed in its term, in place of its configured metadata.
+    /// The metadata that this member has proclaimed in its term, in place of the configured one.
     proclaimed: Option<BTreeMap<String, String>>,
     /// The last metadata that another member has sent.
     received: Option<(NodeId, LeaderMetadata)>,
@@ -56,7 +56,7 @@ impl Metadata {
         self.proclaimed = Some(metadata);
     }
 
-    /// What was proclaimed holds for one term.
+    /// Proclaimed metadata holds for one term.
     pub(super) fn end_term(&mut self) {
         self.proclaimed = None;
     }

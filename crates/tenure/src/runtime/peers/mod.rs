@@ -90,7 +90,7 @@ pub(crate) struct Peers<M = PeerCandidate> {
     banned: Option<String>,
 }
 
-/// What a member is made of.
+/// The parts of a member.
 pub(crate) struct Parts<M = PeerCandidate> {
     pub(crate) machine: M,
     pub(crate) detector: Box<dyn Detector + Send>,

@@ -1,4 +1,4 @@
-//! What a member shows of itself on its status route.
+//! The status of a member, on its status route.
 
 use std::collections::BTreeMap;
 

@@ -127,7 +127,7 @@ impl LiveComparison {
         self.contestants.iter().filter_map(|it| it.summary.as_ref())
     }
 
-    /// What the figures mean.
+    /// The meaning of the figures.
     pub(super) fn legend(&self, columns: &Columns) -> String {
         let counted = match self.network {
             NetworkKind::Proxy => {

@@ -25,7 +25,7 @@ const START: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(3);
 
-/// What a busy machine may add to an election.
+/// The time that a busy machine may add to an election.
 const SLACK: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
