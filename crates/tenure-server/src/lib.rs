@@ -51,6 +51,8 @@ mod engine;
 
 mod model;
 
+pub mod access;
+
 mod clock;
 mod panics;
 mod random;

@@ -1,0 +1,102 @@
+//! The sender of a request, as far as the store knows it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tenure_core::wire::{Code, Problem};
+
+use super::rights::{self, Principal, Right, Role, Target};
+use super::secret::SecretId;
+
+/// The sender of a request. Clones are cheap.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Nobody has to sign in, so everybody may do everything.
+    Anyone,
+    /// The request needs no credential, and none was read.
+    Unknown,
+    /// A principal with a valid credential.
+    Admitted(Arc<Admission>),
+}
+
+/// A principal, and the credential that it was admitted with.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) principal: Arc<Principal>,
+    pub(crate) proof: Proof,
+    /// From when on the credential is refused.
+    pub(crate) expires: Option<SystemTime>,
+}
+
+/// A valid credential, without its secret part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    Token(SecretId),
+}
+
+impl Admission {
+    pub(super) fn is_current(&self, now: SystemTime) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+impl Caller {
+    /// The name of the principal.
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Admitted(admission) => Some(&admission.principal.name),
+            Self::Anyone | Self::Unknown => None,
+        }
+    }
+
+    pub(crate) fn may(&self, right: Right, target: Target<'_>) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Unknown => right == Right::Open,
+            Self::Admitted(admission) => {
+                rights::is_allowed(&admission.principal.grants, right, target)
+            }
+        }
+    }
+
+    /// Refuses what the caller may not do.
+    ///
+    /// The answer depends on names and grants only, so it does not tell whether a lease exists.
+    pub(crate) fn check(&self, right: Right, target: Target<'_>) -> Result<(), Problem> {
+        if self.may(right, target) {
+            return Ok(());
+        }
+        Err(forbidden(self, right, target))
+    }
+
+    /// The prefixes of the lease names in a namespace that the caller may read; see
+    /// [`rights::prefixes`].
+    pub(crate) fn readable(&self, namespace: &str) -> Vec<&str> {
+        match self {
+            Self::Anyone => vec![""],
+            Self::Unknown => Vec::new(),
+            Self::Admitted(admission) => {
+                rights::prefixes(&admission.principal.grants, Role::Read, namespace)
+            }
+        }
+    }
+}
+
+/// The answer to a caller without the right, in the words of its own request.
+fn forbidden(caller: &Caller, right: Right, target: Target<'_>) -> Problem {
+    let name = caller.name().map_or("", |name| name);
+    let needed = match right {
+        Right::Open | Right::Credential => "a credential".to_owned(),
+        Right::Role(role) => format!("the role {role}"),
+        Right::Either(one, other) => format!("the role {one} or {other}"),
+    };
+    let place = match target {
+        Target::Store => "for all namespaces".to_owned(),
+        Target::Namespace(namespace) => format!("in namespace {namespace}"),
+        Target::Lease(namespace, lease) => format!("for {namespace}/{lease}"),
+    };
+    Problem::new(
+        Code::Forbidden,
+        format!("this needs {needed} {place}, which the principal {name:?} does not have"),
+    )
+}

@@ -1,0 +1,112 @@
+//! Wrong credentials, counted by address. Valid ones are never counted and never refused: a
+//! misconfigured worker must not cost a leader behind the same address its lease.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Failures that an address may have at once: people mistype, and a fleet restarts with an old token.
+const BURST: u32 = 10;
+/// After those, one failure in this time.
+const INTERVAL: Duration = Duration::from_secs(6);
+/// Most addresses: some hundred kilobytes. The one whose failures are the oldest is forgotten.
+const MAX_ADDRESSES: usize = 4096;
+
+/// The failures of the last minute.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    /// By address: when all of its failures are forgiven.
+    forgiven_at: Mutex<HashMap<Network, Instant>>,
+}
+
+/// The part of an address that one client has to itself: all of an IPv4 address, and the first 64
+/// bits of an IPv6 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Network(u64);
+
+impl Network {
+    pub(crate) const fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            // No IPv6 network begins with 32 zero bits and is in use.
+            IpAddr::V4(address) => Self(address.to_bits() as u64),
+            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
+        }
+    }
+}
+
+impl Failures {
+    /// Whether another failure of this address is within the limit; if so, it is counted.
+    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> bool {
+        let network = Network::of(address);
+        let mut all = self.lock();
+        let forgiven_at = all.get(&network).copied();
+        let forgiven_at = forgiven_at.map_or(now, |at| at.max(now)) + INTERVAL;
+        if forgiven_at > now + INTERVAL * BURST {
+            return false;
+        }
+        if all.len() >= MAX_ADDRESSES && !all.contains_key(&network) {
+            let oldest = all.iter().min_by_key(|(_, at)| **at);
+            if let Some(oldest) = oldest.map(|(network, _)| *network) {
+                all.remove(&oldest);
+            }
+        }
+        all.insert(network, forgiven_at);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Network, Instant>> {
+        self.forgiven_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const TWO: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn ten_failures_pass_at_once_and_then_one_in_six_seconds() {
+        let (failures, start) = (Failures::default(), Instant::now());
+        let admitted = |address, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            (0..100).filter(|_| failures.admit(address, now)).count()
+        };
+        assert_eq!(admitted(ONE, 0), 10);
+        assert_eq!(admitted(TWO, 0), 10);
+        assert_eq!(admitted(ONE, 5), 0);
+        assert_eq!(admitted(ONE, 6), 1);
+        assert_eq!(admitted(ONE, 18), 2);
+        assert_eq!(admitted(ONE, 1000), 10);
+    }
+
+    #[test]
+    fn one_ipv6_network_is_one_address() {
+        let (failures, now) = (Failures::default(), Instant::now());
+        let of = |network: u16, host| {
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host))
+        };
+        let admitted = (0..50).filter(|host| failures.admit(of(1, *host), now));
+        assert_eq!(admitted.count(), 10);
+        assert!(failures.admit(of(2, 0), now));
+        let mapped = IpAddr::V6(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped());
+        assert_eq!(Network::of(mapped), Network::of(ONE));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_is_forgotten() {
+        let (failures, start) = (Failures::default(), Instant::now());
+        for number in 0..MAX_ADDRESSES as u32 + 1 {
+            let address = IpAddr::V4(Ipv4Addr::from_bits(number));
+            assert!(failures.admit(address, start + Duration::from_micros(number.into())));
+        }
+        let all = failures.lock();
+        assert_eq!(all.len(), MAX_ADDRESSES);
+        assert!(!all.contains_key(&Network(0)) && all.contains_key(&Network(1)));
+    }
+}

@@ -1,0 +1,420 @@
+//! The access file: principals with the hashes of their tokens, and their grants.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use tenure_core::Name;
+use toml::Spanned;
+use toml::value::Datetime;
+
+use super::rights::{AccessGrant, Principal, Role, Scope};
+use super::secret::{SecretHash, SecretId};
+
+/// Most tokens of a principal: the one in use, and its successor while it is rotated.
+pub const MAX_SECRETS: usize = 2;
+
+/// Most characters of a principal's name.
+const MAX_PRINCIPAL_LEN: usize = 128;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// The content of an access file, checked.
+#[derive(Debug, Default)]
+pub struct AccessFile {
+    pub(super) principals: Vec<ListedPrincipal>,
+    pub(super) identity_rules: Vec<IdentityRule>,
+    pub(super) denied: Vec<IdentityPattern>,
+}
+
+/// A principal of the access file with its tokens.
+#[derive(Debug)]
+pub struct ListedPrincipal {
+    /// Its name and its grants.
+    pub principal: Arc<Principal>,
+    /// Its tokens, at most [`MAX_SECRETS`].
+    pub secrets: Vec<ListedSecret>,
+}
+
+/// A token of the access file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListedSecret {
+    /// The id of the token.
+    pub id: SecretId,
+    /// The hash of the token.
+    pub hash: SecretHash,
+    /// When the token was made, if the file says so.
+    pub created: Option<SystemTime>,
+    /// From when on the token is refused, if the file says so.
+    pub expires: Option<SystemTime>,
+}
+
+/// Grants for callers that another authority vouches for.
+#[derive(Debug)]
+pub(super) struct IdentityRule {
+    pub(super) identity: IdentityPattern,
+    pub(super) grants: Vec<IdentityGrant>,
+}
+
+/// A grant whose namespace may be that of the identity.
+#[derive(Debug)]
+pub(super) struct IdentityGrant {
+    pub(super) role: Role,
+    pub(super) namespace: NamespaceRule,
+    pub(super) prefix: Box<str>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NamespaceRule {
+    All,
+    One(Name),
+    /// `$namespace`: the Kubernetes namespace of the caller.
+    OfIdentity,
+}
+
+/// An identity, or with a `*` at its end all that begin so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct IdentityPattern {
+    text: Box<str>,
+    is_prefix: bool,
+}
+
+/// Why an access file is not used. The message names the file, the line, the value, and a valid
+/// alternative.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The file can't be read.
+    #[error("can't read {path}: {reason}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: std::io::Error,
+    },
+    /// Other users could change who may do what.
+    #[error("{path} {problem}; run: {fix} {path}", path = path.display())]
+    Permissions {
+        /// The file.
+        path: PathBuf,
+        /// Its mode or its owner.
+        problem: String,
+        /// The command that mends it.
+        fix: String,
+    },
+    /// The content is wrong.
+    #[error("{path}:{line}: {problem}", path = path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The key, its value, and a valid alternative.
+        problem: String,
+    },
+}
+
+impl AccessFile {
+    /// Reads the content of an access file. Errors name `path` as its place.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError::Invalid`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, AccessError> {
+        let invalid = |offset: usize, problem: String| AccessError::Invalid {
+            path: path.into(),
+            line: text[..offset.min(text.len())].matches('\n').count() + 1,
+            problem,
+        };
+        let content: Content = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            invalid(offset, error.message().to_owned())
+        })?;
+        content
+            .check()
+            .map_err(|wrong| invalid(wrong.offset, wrong.problem))
+    }
+
+    /// The principals with their tokens, in the order of the file.
+    #[must_use]
+    pub fn principals(&self) -> &[ListedPrincipal] {
+        &self.principals
+    }
+}
+
+impl IdentityPattern {
+    /// Whether the identity is one of these.
+    pub(super) fn matches(&self, identity: &str) -> bool {
+        match self.is_prefix {
+            true => identity.starts_with(&*self.text),
+            false => identity == &*self.text,
+        }
+    }
+}
+
+/// A value that is wrong, and its place in the text.
+struct Wrong {
+    offset: usize,
+    problem: String,
+}
+
+impl Wrong {
+    fn new<T: std::fmt::Display>(key: &str, value: &Spanned<T>, reason: impl std::fmt::Display) -> Self {
+        Self {
+            offset: value.span().start,
+            problem: format!("{key} = {:.200}: {reason}", format!("{:?}", value.get_ref().to_string())),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    version: Spanned<u32>,
+    #[serde(default)]
+    principal: Vec<PrincipalTable>,
+    #[serde(default, rename = "match")]
+    identity_rules: Vec<MatchTable>,
+    #[serde(default)]
+    deny: Vec<DenyTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PrincipalTable {
+    name: Spanned<String>,
+    #[serde(default)]
+    grants: Vec<GrantTable>,
+    #[serde(default)]
+    secret: Vec<SecretTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecretTable {
+    id: Spanned<String>,
+    sha256: Spanned<String>,
+    created: Option<Spanned<Datetime>>,
+    expires: Option<Spanned<Datetime>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantTable {
+    role: Spanned<String>,
+    namespace: Option<Spanned<String>>,
+    prefix: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MatchTable {
+    identity: Spanned<String>,
+    grants: Vec<GrantTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DenyTable {
+    identity: Spanned<String>,
+}
+
+impl Content {
+    fn check(&self) -> Result<AccessFile, Wrong> {
+        if *self.version.get_ref() != VERSION {
+            let reason = format!("this version of tenure reads {VERSION}");
+            return Err(Wrong::new("version", &self.version, reason));
+        }
+        let mut names = HashSet::new();
+        let mut ids = HashMap::new();
+        let mut principals = Vec::with_capacity(self.principal.len());
+        for table in &self.principal {
+            let listed = table.check()?;
+            if !names.insert(Arc::clone(&listed.principal.name)) {
+                let reason = "a principal has this name already; names are unique";
+                return Err(Wrong::new("name", &table.name, reason));
+            }
+            for (secret, listed_secret) in table.secret.iter().zip(&listed.secrets) {
+                let owner = Arc::clone(&listed.principal.name);
+                if let Some(owner) = ids.insert(listed_secret.id, owner) {
+                    let reason = format!("{owner:?} has a token with this id; ids are unique");
+                    return Err(Wrong::new("id", &secret.id, reason));
+                }
+            }
+            principals.push(listed);
+        }
+        let identity_rules = self.identity_rules.iter().map(MatchTable::check);
+        let denied = self.deny.iter().map(|table| pattern(&table.identity));
+        Ok(AccessFile {
+            principals,
+            identity_rules: identity_rules.collect::<Result<_, _>>()?,
+            denied: denied.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl PrincipalTable {
+    fn check(&self) -> Result<ListedPrincipal, Wrong> {
+        check_principal_name(self.name.get_ref())
+            .map_err(|reason| Wrong::new("name", &self.name, reason))?;
+        if let Some(third) = self.secret.get(MAX_SECRETS) {
+            let reason = format!(
+                "a principal has at most {MAX_SECRETS} tokens, the present one and its successor"
+            );
+            return Err(Wrong::new("id", &third.id, reason));
+        }
+        let grants = self.grants.iter().map(|table| {
+            let (role, namespace, prefix) = table.check()?;
+            let namespace = match namespace {
+                NamespaceRule::All => None,
+                NamespaceRule::One(name) => Some(name),
+                NamespaceRule::OfIdentity => {
+                    let value = table.namespace.as_ref().unwrap_or(&table.role);
+                    let reason = "only a [[match]] may use $namespace; write a name or \"*\"";
+                    return Err(Wrong::new("namespace", value, reason));
+                }
+            };
+            let scope = Scope::new(namespace, prefix);
+            Ok(AccessGrant { role, scope })
+        });
+        Ok(ListedPrincipal {
+            principal: Arc::new(Principal {
+                name: self.name.get_ref().as_str().into(),
+                grants: grants.collect::<Result<_, _>>()?,
+            }),
+            secrets: self
+                .secret
+                .iter()
+                .map(SecretTable::check)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Checks the name of a principal that has tokens.
+///
+/// # Errors
+///
+/// The rule that the name breaks.
+pub fn check_principal_name(name: &str) -> Result<(), String> {
+    let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
+    if name.is_empty() || name.len() > MAX_PRINCIPAL_LEN || !is_visible {
+        return Err(format!(
+            "a name has 1 to {MAX_PRINCIPAL_LEN} visible ASCII characters"
+        ));
+    }
+    if name.contains(':') {
+        // Otherwise a token could own the leases of an identity.
+        return Err("a name has no colon; names with one are of [[match]] identities".into());
+    }
+    Ok(())
+}
+
+impl SecretTable {
+    fn check(&self) -> Result<ListedSecret, Wrong> {
+        let id = self.id.get_ref().parse();
+        let hash = self.sha256.get_ref().parse();
+        Ok(ListedSecret {
+            id: id.map_err(|reason: String| Wrong::new("id", &self.id, reason))?,
+            hash: hash.map_err(|reason: String| Wrong::new("sha256", &self.sha256, reason))?,
+            created: time("created", self.created.as_ref())?,
+            expires: time("expires", self.expires.as_ref())?,
+        })
+    }
+}
+
+impl GrantTable {
+    fn check(&self) -> Result<(Role, NamespaceRule, &str), Wrong> {
+        let role: Role = self
+            .role
+            .get_ref()
+            .parse()
+            .map_err(|reason: String| Wrong::new("role", &self.role, reason))?;
+        let prefix = match &self.prefix {
+            None => "",
+            Some(prefix) => {
+                Name::check(prefix.get_ref())
+                    .map_err(|error| Wrong::new("prefix", prefix, error))?;
+                prefix.get_ref()
+            }
+        };
+        let namespace = match &self.namespace {
+            None if role == Role::Metrics => NamespaceRule::All,
+            None => {
+                let reason = "the grant has no namespace; write a name, or \"*\" for all of them";
+                return Err(Wrong::new("role", &self.role, reason));
+            }
+            Some(namespace) => match namespace.get_ref().as_str() {
+                "*" => NamespaceRule::All,
+                "$namespace" => NamespaceRule::OfIdentity,
+                name => NamespaceRule::One(name.parse().map_err(|error| {
+                    Wrong::new("namespace", namespace, format!("{error}; or write \"*\""))
+                })?),
+            },
+        };
+        if role == Role::Metrics && (namespace != NamespaceRule::All || !prefix.is_empty()) {
+            let reason = "metrics are of the whole store; give the grant no namespace and no prefix";
+            return Err(Wrong::new("role", &self.role, reason));
+        }
+        Ok((role, namespace, prefix))
+    }
+}
+
+impl MatchTable {
+    fn check(&self) -> Result<IdentityRule, Wrong> {
+        let identity = pattern(&self.identity)?;
+        let grants = self.grants.iter().map(|table| {
+            let (role, namespace, prefix) = table.check()?;
+            if namespace == NamespaceRule::OfIdentity && !identity.text.starts_with("k8s:") {
+                let value = table.namespace.as_ref().unwrap_or(&table.role);
+                let reason = "only identities that begin with k8s: have a namespace";
+                return Err(Wrong::new("namespace", value, reason));
+            }
+            let prefix = prefix.into();
+            Ok(IdentityGrant {
+                role,
+                namespace,
+                prefix,
+            })
+        });
+        let grants = grants.collect::<Result<_, _>>()?;
+        Ok(IdentityRule { identity, grants })
+    }
+}
+
+fn pattern(written: &Spanned<String>) -> Result<IdentityPattern, Wrong> {
+    let (text, is_prefix) = match written.get_ref().strip_suffix('*') {
+        Some(text) => (text, true),
+        None => (written.get_ref().as_str(), false),
+    };
+    let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_visible || text.contains('*') || !text.contains(':') {
+        let reason = "an identity is k8s:NAMESPACE/SERVICEACCOUNT, NAME:SUBJECT or spiffe://..., \
+                      and may end with one *";
+        return Err(Wrong::new("identity", written, reason));
+    }
+    Ok(IdentityPattern {
+        text: text.into(),
+        is_prefix,
+    })
+}
+
+fn time(key: &str, written: Option<&Spanned<Datetime>>) -> Result<Option<SystemTime>, Wrong> {
+    let Some(written) = written else {
+        return Ok(None);
+    };
+    let time = DateTime::parse_from_rfc3339(&written.get_ref().to_string());
+    let time = time.map_err(|_| {
+        let reason = "write a date, a time and an offset, such as 2027-01-31T12:00:00Z";
+        Wrong::new(key, written, reason)
+    })?;
+    Ok(Some(time.with_timezone(&Utc).into()))
+}
+
+#[cfg(test)]
+mod tests;

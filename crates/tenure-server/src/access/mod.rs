@@ -1,0 +1,264 @@
+//! Access control: who sends a request, and what the sender may do.
+//!
+//! A *principal* is a name with *grants*. It proves its name with a token. The access file lists
+//! principals, their grants, and the hashes of their tokens; the store reads the file again when it
+//! changes. `docs/access-control.md` describes the file.
+//!
+//! ```text
+//! request -- credential --> Access --> Caller -- right, target --> allowed or refused
+//!                             |
+//!                        access file
+//! ```
+
+mod caller;
+mod failures;
+mod file;
+mod rights;
+mod secret;
+mod source;
+mod table;
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Instant, SystemTime};
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use tenure_core::wire::{Code, Problem};
+use tokio::sync::watch;
+
+use self::failures::Failures;
+use self::source::{AccessSource, Version};
+use self::table::Table;
+
+pub(crate) use self::caller::Caller;
+pub use self::file::{
+    AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
+};
+pub use self::rights::{AccessGrant, Principal, Role, Scope};
+pub(crate) use self::rights::{Right, Target};
+pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
+pub use self::source::{is_guarded, mark_guarded};
+
+/// Who may send requests to a store. Clones are handles to the same rules.
+#[derive(Clone, Debug)]
+pub struct Access(Arc<Mode>);
+
+#[derive(Debug)]
+enum Mode {
+    /// Everybody may do everything. With hosts, requests must name an IP address, `localhost` or
+    /// one of these hosts.
+    Open { hosts: Option<Box<[String]>> },
+    Guarded(Guarded),
+}
+
+/// Access by the rules of a file.
+#[derive(Debug)]
+struct Guarded {
+    source: AccessSource,
+    table: RwLock<Arc<Table>>,
+    /// The content of the file that was read last, right or wrong.
+    version: Mutex<Version>,
+    /// Notifies requests that wait when the table changes.
+    changes: watch::Sender<()>,
+    failures: Failures,
+}
+
+impl Access {
+    /// Everybody who reaches the store may do everything, and any host name is accepted.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self(Arc::new(Mode::Open { hosts: None }))
+    }
+
+    /// Everybody who reaches the store may do everything. Requests must name the store by an IP
+    /// address, by `localhost`, or by one of these hosts.
+    ///
+    /// The check stops a page that a browser shows on this machine: its author can let the name of
+    /// the page's host resolve to this store (DNS rebinding), but a request then has that name.
+    #[must_use]
+    pub fn anonymous_at(hosts: impl IntoIterator<Item = String>) -> Self {
+        let hosts = Some(hosts.into_iter().collect());
+        Self(Arc::new(Mode::Open { hosts }))
+    }
+
+    /// Access by the rules of this file.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`].
+    pub fn open(path: impl Into<std::path::PathBuf>) -> Result<Self, AccessError> {
+        let source = AccessSource::new(path.into());
+        let (text, version) = source.read()?;
+        let table = Table::new(AccessFile::parse(&text, source.path())?);
+        Ok(Self(Arc::new(Mode::Guarded(Guarded {
+            source,
+            table: RwLock::new(Arc::new(table)),
+            version: Mutex::new(version),
+            changes: watch::Sender::new(()),
+            failures: Failures::default(),
+        }))))
+    }
+
+    /// Reads the file again if it has changed since it was read last. Returns whether new rules are
+    /// in force. Requests that wait and streams end within a moment if they are no longer allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`]: the rules before stay in force. The same wrong file is reported once.
+    pub fn reload(&self) -> Result<bool, AccessError> {
+        match &*self.0 {
+            Mode::Open { .. } => Ok(false),
+            Mode::Guarded(guarded) => guarded.reload(),
+        }
+    }
+
+    /// Whether a file says who may do what.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        matches!(&*self.0, Mode::Guarded(_))
+    }
+
+    /// The hosts that requests may name, if they are checked.
+    pub(crate) fn hosts(&self) -> Option<&[String]> {
+        match &*self.0 {
+            Mode::Open { hosts } => hosts.as_deref(),
+            Mode::Guarded(_) => None,
+        }
+    }
+
+    /// The sender of a request with these headers.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Unauthenticated`] with one text for all causes; [`Code::OverLimit`] if the address
+    /// has sent too many wrong credentials. A valid credential is never refused.
+    pub(crate) fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        client: Option<IpAddr>,
+    ) -> Result<Caller, Problem> {
+        let guarded = match &*self.0 {
+            Mode::Open { .. } => return Ok(Caller::Anyone),
+            Mode::Guarded(guarded) => guarded,
+        };
+        // A request without a credential is no guess, so it is not counted.
+        if !headers.contains_key(AUTHORIZATION) {
+            return Err(unauthenticated());
+        }
+        let token = bearer(headers);
+        let caller = token.and_then(|token| guarded.table().find(token, SystemTime::now()));
+        if let Some(caller) = caller {
+            return Ok(caller);
+        }
+        let is_over =
+            client.is_some_and(|client| !guarded.failures.admit(client, Instant::now()));
+        Err(if is_over {
+            let detail = "too many wrong credentials came from this address; valid ones are accepted";
+            Problem::new(Code::OverLimit, detail)
+        } else {
+            unauthenticated()
+        })
+    }
+
+    /// Completes when the caller's credential is no longer valid, or its grants no longer allow
+    /// this.
+    pub(crate) async fn refused(&self, caller: &Caller, right: Right, target: Target<'_>) {
+        let (Mode::Guarded(guarded), Caller::Admitted(admission)) = (&*self.0, caller) else {
+            return std::future::pending().await;
+        };
+        let mut changes = guarded.changes.subscribe();
+        loop {
+            let now = SystemTime::now();
+            let current = guarded.table().refresh(admission, now);
+            if !current.is_some_and(|current| current.may(right, target)) {
+                return;
+            }
+            let expired = async {
+                match admission.expires {
+                    // At most an hour, because the wall clock may be set.
+                    Some(expires) => {
+                        let left = expires.duration_since(now).unwrap_or_default();
+                        tokio::time::sleep(left.min(std::time::Duration::from_secs(3600))).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = expired => {}
+            }
+        }
+    }
+
+    /// The principals of the file, and when each token was last used since the start.
+    pub(crate) fn with_principals<T>(
+        &self,
+        view: impl FnOnce(&[ListedPrincipal], &dyn Fn(SecretId) -> Option<SystemTime>) -> T,
+    ) -> Option<T> {
+        let Mode::Guarded(guarded) = &*self.0 else {
+            return None;
+        };
+        let table = guarded.table();
+        Some(view(table.file().principals(), &|id| table.last_used(id)))
+    }
+}
+
+impl Guarded {
+    fn table(&self) -> Arc<Table> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&table)
+    }
+
+    fn reload(&self) -> Result<bool, AccessError> {
+        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = self.source.version();
+        if present == *version {
+            return Ok(false);
+        }
+        // A wrong file is not read again until it changes again.
+        *version = present;
+        let (text, read) = self.source.read()?;
+        *version = read;
+        let file = AccessFile::parse(&text, self.source.path())?;
+        let table = Table::new(file).with_uses_of(&self.table());
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        self.changes.send_replace(());
+        Ok(true)
+    }
+}
+
+/// The token of the header `Authorization`, of which there must be one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim_start_matches(' '))
+}
+
+/// One text for a missing, unknown, wrong, expired or revoked credential, so that the answer tells
+/// nothing.
+fn unauthenticated() -> Problem {
+    Problem::new(
+        Code::Unauthenticated,
+        "send a valid token in the header Authorization: Bearer TOKEN",
+    )
+}
+
+/// Checks an access file as the store does at its start.
+///
+/// # Errors
+///
+/// [`AccessError`].
+pub fn check_file(path: &Path) -> Result<AccessFile, AccessError> {
+    let (text, _) = AccessSource::new(path.into()).read()?;
+    AccessFile::parse(&text, path)
+}
+
+#[cfg(test)]
+mod tests;

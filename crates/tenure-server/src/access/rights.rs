@@ -1,0 +1,306 @@
+//! Rights: what a principal may do, as a pure function of its grants.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use tenure_core::Name;
+
+/// What a grant allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// To see leases, their history and their events.
+    Read,
+    /// To lead: acquire, renew, change, release, and hand over one's own lease. It includes `read`.
+    Candidate,
+    /// To break, hand over and delete any lease. It includes `read`.
+    Operator,
+    /// To read metrics, and nothing else.
+    Metrics,
+    /// All of the above.
+    Admin,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Self; 5] = [
+        Self::Read,
+        Self::Candidate,
+        Self::Operator,
+        Self::Metrics,
+        Self::Admin,
+    ];
+
+    /// The name of the role in the access file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Candidate => "candidate",
+            Self::Operator => "operator",
+            Self::Metrics => "metrics",
+            Self::Admin => "admin",
+        }
+    }
+
+    const fn includes(self, other: Self) -> bool {
+        match other {
+            Self::Read => !matches!(self, Self::Metrics),
+            Self::Candidate => matches!(self, Self::Candidate | Self::Admin),
+            Self::Operator => matches!(self, Self::Operator | Self::Admin),
+            Self::Metrics => matches!(self, Self::Metrics | Self::Admin),
+            Self::Admin => matches!(self, Self::Admin),
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let role = Self::ALL.into_iter().find(|role| role.as_str() == text);
+        role.ok_or_else(|| {
+            let names = Self::ALL.map(Self::as_str).join(", ");
+            format!("a role is one of {names}")
+        })
+    }
+}
+
+/// The leases that a grant is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    namespace: Option<Name>,
+    prefix: Box<str>,
+}
+
+impl Scope {
+    /// All leases of the store.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            namespace: None,
+            prefix: "".into(),
+        }
+    }
+
+    /// The leases of a namespace (`None`: of all namespaces) whose names begin with `prefix`.
+    #[must_use]
+    pub fn new(namespace: Option<Name>, prefix: &str) -> Self {
+        Self {
+            namespace,
+            prefix: prefix.into(),
+        }
+    }
+
+    fn has_namespace(&self, namespace: &str) -> bool {
+        let own = self.namespace.as_ref();
+        own.is_none_or(|own| own.as_str() == namespace)
+    }
+
+    /// Whether the scope has all, or with [`Target::Namespace`] some, of the target.
+    fn covers(&self, target: Target<'_>) -> bool {
+        match target {
+            Target::Store => self.namespace.is_none() && self.prefix.is_empty(),
+            Target::Namespace(namespace) => self.has_namespace(namespace),
+            Target::Lease(namespace, lease) => {
+                self.has_namespace(namespace) && lease.starts_with(&*self.prefix)
+            }
+        }
+    }
+}
+
+/// A role for some leases. Grants add up; there are no grants that take rights away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessGrant {
+    /// What the grant allows.
+    pub role: Role,
+    /// The leases that it is for.
+    pub scope: Scope,
+}
+
+/// A caller that the access file knows, and its rights.
+#[derive(Debug)]
+pub struct Principal {
+    /// The name, which owns the leases that the principal acquires.
+    pub name: Arc<str>,
+    /// What it may do.
+    pub grants: Box<[AccessGrant]>,
+}
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// Not even a credential.
+    Open,
+    /// Any valid credential.
+    Credential,
+    Role(Role),
+    /// One of two roles. The handler decides between them, because the body does.
+    Either(Role, Role),
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target<'a> {
+    /// The store as a whole.
+    Store,
+    /// The leases of a namespace. Its handler shows only those within the scope.
+    Namespace(&'a str),
+    /// A namespace and a lease in it.
+    Lease(&'a str, &'a str),
+}
+
+/// Whether these grants allow it. Whatever no grant allows is refused.
+///
+/// It knows only names: whether a lease exists makes no difference to the answer.
+pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_>) -> bool {
+    let has = |role| {
+        let mut grants = grants.iter();
+        grants.any(|grant| grant.role.includes(role) && grant.scope.covers(target))
+    };
+    match right {
+        Right::Open | Right::Credential => true,
+        Right::Role(role) => has(role),
+        Right::Either(one, other) => has(one) || has(other),
+    }
+}
+
+/// The prefixes of the names in a namespace that these grants give a role for: sorted, and none
+/// begins with another one. The empty prefix stands for all names.
+pub(crate) fn prefixes<'a>(
+    grants: &'a [AccessGrant],
+    role: Role,
+    namespace: &str,
+) -> Vec<&'a str> {
+    let grants = grants.iter();
+    let grants =
+        grants.filter(|grant| grant.role.includes(role) && grant.scope.has_namespace(namespace));
+    let mut prefixes: Vec<&str> = grants.map(|grant| &*grant.scope.prefix).collect();
+    prefixes.sort_unstable();
+    prefixes.dedup_by(|next, kept| next.starts_with(*kept));
+    prefixes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(role: Role, namespace: &str, prefix: &str) -> AccessGrant {
+        let namespace = (namespace != "*").then(|| namespace.parse().unwrap());
+        AccessGrant {
+            role,
+            scope: Scope::new(namespace, prefix),
+        }
+    }
+
+    /// The matrix, written by hand: each role, and the rights that it gives.
+    const GIVES: [(Role, [bool; 5]); 5] = [
+        // read, candidate, operator, metrics, admin
+        (Role::Read, [true, false, false, false, false]),
+        (Role::Candidate, [true, true, false, false, false]),
+        (Role::Operator, [true, false, true, false, false]),
+        (Role::Metrics, [false, false, false, true, false]),
+        (Role::Admin, [true, true, true, true, true]),
+    ];
+
+    /// Each scope, each target, and whether the scope has it.
+    const COVERS: [((&str, &str), [bool; 6]); 4] = [
+        // store, billing, ops, billing/nightly-1, billing/daily, ops/nightly
+        (("*", ""), [true, true, true, true, true, true]),
+        (("*", "nightly"), [false, true, true, true, false, true]),
+        (("billing", ""), [false, true, false, true, true, false]),
+        (("billing", "nightly"), [false, true, false, true, false, false]),
+    ];
+
+    const TARGETS: [Target<'_>; 6] = [
+        Target::Store,
+        Target::Namespace("billing"),
+        Target::Namespace("ops"),
+        Target::Lease("billing", "nightly-1"),
+        Target::Lease("billing", "daily"),
+        Target::Lease("ops", "nightly"),
+    ];
+
+    #[test]
+    fn rights_are_those_of_the_matrix() {
+        let columns = [
+            Role::Read,
+            Role::Candidate,
+            Role::Operator,
+            Role::Metrics,
+            Role::Admin,
+        ];
+        for (role, gives) in GIVES {
+            for ((namespace, prefix), covers) in COVERS {
+                let grants = [grant(role, namespace, prefix)];
+                for (target, is_covered) in TARGETS.into_iter().zip(covers) {
+                    for (needed, is_given) in columns.into_iter().zip(gives) {
+                        assert_eq!(
+                            is_allowed(&grants, Right::Role(needed), target),
+                            is_given && is_covered,
+                            "{role} on {namespace}/{prefix}: {needed} on {target:?}"
+                        );
+                    }
+                    let either = Right::Either(Role::Candidate, Role::Operator);
+                    let has_either = !matches!(role, Role::Read | Role::Metrics);
+                    assert_eq!(
+                        is_allowed(&grants, either, target),
+                        has_either && is_covered,
+                        "{role} on {namespace}/{prefix}: {target:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn grants_add_up_and_nothing_else_is_allowed() {
+        let grants = [
+            grant(Role::Candidate, "billing", "nightly"),
+            grant(Role::Read, "ops", ""),
+        ];
+        let may = |role, target| is_allowed(&grants, Right::Role(role), target);
+        assert!(may(Role::Candidate, Target::Lease("billing", "nightly")));
+        assert!(may(Role::Read, Target::Lease("ops", "x")));
+        assert!(!may(Role::Candidate, Target::Lease("ops", "nightly")));
+        for target in TARGETS {
+            assert!(!is_allowed(&[], Right::Role(Role::Read), target));
+            assert!(is_allowed(&[], Right::Credential, target));
+            assert!(is_allowed(&[], Right::Open, target));
+        }
+    }
+
+    #[test]
+    fn the_visible_names_of_a_namespace_are_few_prefixes() {
+        let grants = [
+            grant(Role::Read, "a", "x-"),
+            grant(Role::Candidate, "a", "x"),
+            grant(Role::Read, "a", "b"),
+            grant(Role::Metrics, "a", ""),
+            grant(Role::Read, "b", ""),
+        ];
+        assert_eq!(prefixes(&grants, Role::Read, "a"), ["b", "x"]);
+        assert_eq!(prefixes(&grants, Role::Candidate, "a"), ["x"]);
+        assert_eq!(prefixes(&grants, Role::Read, "b"), [""]);
+        assert!(prefixes(&grants, Role::Read, "c").is_empty());
+    }
+
+    #[test]
+    fn a_role_is_read_by_its_name() {
+        for role in Role::ALL {
+            assert_eq!(role.as_str().parse(), Ok(role));
+        }
+        let error = "owner".parse::<Role>().unwrap_err();
+        assert_eq!(
+            error,
+            "a role is one of read, candidate, operator, metrics, admin"
+        );
+    }
+}

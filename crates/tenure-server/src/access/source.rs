@@ -1,0 +1,146 @@
+//! The access file on disk: whether it may be trusted, and whether it has changed.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+use super::file::AccessError;
+
+/// Most bytes of an access file: some hundred thousand tokens.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The name of the file that marks a data directory whose store had access control.
+const MARK: &str = "GUARDED";
+
+const MARK_TEXT: &str = "The store of this directory has access control. \
+    It is not served without an access file unless the flag --allow-anonymous is given.\n";
+
+/// An access file.
+#[derive(Debug)]
+pub(super) struct AccessSource {
+    path: PathBuf,
+}
+
+/// Identifies the content of a file without reading it. A file that was replaced has another inode,
+/// and one that was written has another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(Option<[u64; 6]>);
+
+impl AccessSource {
+    pub(super) const fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The version of the file that is there now.
+    pub(super) fn version(&self) -> Version {
+        Version(std::fs::metadata(&self.path).ok().as_ref().map(stamp))
+    }
+
+    /// The content of the file and its version, if no other user can change the file.
+    pub(super) fn read(&self) -> Result<(String, Version), AccessError> {
+        let unreadable = |reason| AccessError::Unreadable {
+            path: self.path.clone(),
+            reason,
+        };
+        let file = File::open(&self.path).map_err(unreadable)?;
+        // Of the open file, so that it is the file that is read.
+        let metadata = file.metadata().map_err(unreadable)?;
+        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+            let reason = format!("it must be a file of at most {MAX_BYTES} bytes");
+            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+        }
+        self.check_permissions(&metadata)?;
+        let mut text = String::new();
+        file.take(MAX_BYTES)
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
+        Ok((text, Version(Some(stamp(&metadata)))))
+    }
+
+    #[cfg(unix)]
+    fn check_permissions(&self, metadata: &Metadata) -> Result<(), AccessError> {
+        use std::os::unix::fs::MetadataExt;
+
+        let refuse = |problem: String, fix: String| AccessError::Permissions {
+            path: self.path.clone(),
+            problem,
+            fix,
+        };
+        let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+        let user = nix::unistd::geteuid().as_raw();
+        if owner != 0 && owner != user {
+            let problem = format!("belongs to user {owner}, who could change who may do what");
+            return Err(refuse(problem, format!("chown {user}")));
+        }
+        if mode & 0o022 != 0 {
+            let problem = format!("has mode {mode:04o}: other users could change who may do what");
+            return Err(refuse(problem, "chmod go-w".into()));
+        }
+        if mode & 0o004 != 0 {
+            let path = self.path.display();
+            warn!("{path} has mode {mode:04o}: every user can read who may do what; run: chmod o-r {path}");
+        }
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
+    fn check_permissions(&self, _: &Metadata) -> Result<(), AccessError> {
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn stamp(metadata: &Metadata) -> [u64; 6] {
+    use std::os::unix::fs::MetadataExt;
+
+    [
+        metadata.dev(),
+        metadata.ino(),
+        metadata.size(),
+        metadata.mtime().cast_unsigned(),
+        metadata.mtime_nsec().cast_unsigned(),
+        // It changes with the mode and the owner, too.
+        metadata.ctime_nsec().cast_unsigned(),
+    ]
+}
+
+#[cfg(not(unix))]
+fn stamp(metadata: &Metadata) -> [u64; 6] {
+    let modified = metadata.modified().ok();
+    let since = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    let since = since.unwrap_or_default();
+    let nanos = u64::from(since.subsec_nanos());
+    [metadata.len(), since.as_secs(), nanos, 0, 0, 0]
+}
+
+/// Marks a data directory, so that its store is not served without access control by mistake.
+///
+/// # Errors
+///
+/// The mark could not be made durable.
+pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
+    use std::io::Write;
+
+    let path = data_dir.join(MARK);
+    if path.exists() {
+        return Ok(());
+    }
+    let mut file = File::create(path)?;
+    file.write_all(MARK_TEXT.as_bytes())?;
+    file.sync_all()?;
+    File::open(data_dir)?.sync_all()
+}
+
+/// Whether a store with access control was served from this data directory.
+#[must_use]
+pub fn is_guarded(data_dir: &Path) -> bool {
+    // If the directory can't be read, opening the store reports why.
+    data_dir.join(MARK).exists()
+}
