@@ -63,7 +63,7 @@ pub use clock::WrongClock;
 pub use config::{EngineConfig, LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
-pub use http::{Protocol, router};
+pub use http::{Protocol, Route, router, routes};
 pub use model::LeaseKey;
 pub use server::{ServeError, Server};
 pub use store::{AccessEffect, LeaseSnapshot, Store};

@@ -13,6 +13,7 @@ use hyper_util::rt::TokioTimer;
 use tracing::info;
 
 use crate::Store;
+use crate::access::Access;
 use crate::connections::Acceptor;
 use crate::http::{HttpService, Protocol};
 use crate::tls::Tls;
@@ -24,6 +25,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Server {
     store: Store,
+    access: Access,
     protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
     listener: TcpListener,
@@ -44,7 +46,9 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Listens on `address`; with port 0 the operating system chooses one.
+    /// Listens on `address`; with port 0 the operating system chooses one. Everybody who reaches the
+    /// address may do everything, if the request names it by an IP address or as `localhost`;
+    /// [`Server::with_access`] changes that.
     ///
     /// # Errors
     ///
@@ -54,10 +58,17 @@ impl Server {
         listener.set_nonblocking(true)?;
         Ok(Self {
             store,
+            access: Access::anonymous_at([]),
             protocol: None,
             tls: None,
             listener,
         })
+    }
+
+    /// The same with these rules for access.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> Self {
+        Self { access, ..self }
     }
 
     /// The same, with another protocol on all paths that are not the native API's.
@@ -102,6 +113,7 @@ impl Server {
     ) -> Result<(), ServeError> {
         let Self {
             store,
+            access,
             protocol,
             tls,
             listener,
@@ -116,7 +128,7 @@ impl Server {
         }
         let handle = Handle::new();
         let limits = store.limits();
-        let acceptor = Acceptor::new(HttpService::new(store.clone(), protocol));
+        let acceptor = Acceptor::new(HttpService::new(store.clone(), access, protocol));
         let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
         server
             .http_builder()

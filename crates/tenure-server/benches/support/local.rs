@@ -5,6 +5,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use tenure_server::Store;
+use tenure_server::access::Access;
 use tokio::task::JoinSet;
 use tower_service::Service;
 
@@ -16,7 +17,7 @@ pub struct Local(Router);
 
 impl Local {
     pub fn new(store: Store) -> Self {
-        Self(tenure_server::router(store))
+        Self(tenure_server::router(store, Access::anonymous()))
     }
 
     /// Posts a body. Returns the status.

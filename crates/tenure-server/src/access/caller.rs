@@ -49,6 +49,13 @@ impl Caller {
         }
     }
 
+    pub(super) fn has_grants_of(&self, other: &Admission) -> bool {
+        let Self::Admitted(admission) = self else {
+            return false;
+        };
+        admission.principal.grants == other.principal.grants
+    }
+
     pub(crate) fn may(&self, right: Right, target: Target<'_>) -> bool {
         match self {
             Self::Anyone => true,
@@ -66,7 +73,7 @@ impl Caller {
         if self.may(right, target) {
             return Ok(());
         }
-        Err(forbidden(self, right, target))
+        Err(self.forbidden(right, target))
     }
 
     /// The prefixes of the lease names in a namespace that the caller may read; see
@@ -80,23 +87,38 @@ impl Caller {
             }
         }
     }
+
+    /// The answer to a caller without the right, in the words of its own request.
+    pub(crate) fn forbidden(&self, right: Right, target: Target<'_>) -> Problem {
+        let name = self.name().map_or("", |name| name);
+        let needed = match right {
+            Right::Open | Right::Credential => "a valid credential".to_owned(),
+            Right::Role(role) => format!("the role {role}"),
+            Right::Either(one, other) => format!("the role {one} or {other}"),
+        };
+        let place = match target {
+            Target::Store => "for all namespaces".to_owned(),
+            Target::Namespace(namespace) => format!("in namespace {namespace}"),
+            Target::Lease(namespace, lease) => format!("for {namespace}/{lease}"),
+        };
+        Problem::new(
+            Code::Forbidden,
+            format!("this needs {needed} {place}, which the principal {name:?} does not have"),
+        )
+    }
 }
 
-/// The answer to a caller without the right, in the words of its own request.
-fn forbidden(caller: &Caller, right: Right, target: Target<'_>) -> Problem {
-    let name = caller.name().map_or("", |name| name);
-    let needed = match right {
-        Right::Open | Right::Credential => "a credential".to_owned(),
-        Right::Role(role) => format!("the role {role}"),
-        Right::Either(one, other) => format!("the role {one} or {other}"),
-    };
-    let place = match target {
-        Target::Store => "for all namespaces".to_owned(),
-        Target::Namespace(namespace) => format!("in namespace {namespace}"),
-        Target::Lease(namespace, lease) => format!("for {namespace}/{lease}"),
-    };
-    Problem::new(
-        Code::Forbidden,
-        format!("this needs {needed} {place}, which the principal {name:?} does not have"),
-    )
+impl Proof {
+    /// The kind of the credential, as the API shows it.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Token(_) => "token",
+        }
+    }
+
+    pub(crate) const fn secret_id(&self) -> Option<SecretId> {
+        match self {
+            Self::Token(id) => Some(*id),
+        }
+    }
 }

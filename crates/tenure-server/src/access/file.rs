@@ -164,10 +164,17 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn new<T: std::fmt::Display>(key: &str, value: &Spanned<T>, reason: impl std::fmt::Display) -> Self {
+    fn new<T: std::fmt::Display>(
+        key: &str,
+        value: &Spanned<T>,
+        reason: impl std::fmt::Display,
+    ) -> Self {
         Self {
             offset: value.span().start,
-            problem: format!("{key} = {:.200}: {reason}", format!("{:?}", value.get_ref().to_string())),
+            problem: format!(
+                "{key} = {:.200}: {reason}",
+                format!("{:?}", value.get_ref().to_string())
+            ),
         }
     }
 }
@@ -358,7 +365,8 @@ impl GrantTable {
             },
         };
         if role == Role::Metrics && (namespace != NamespaceRule::All || !prefix.is_empty()) {
-            let reason = "metrics are of the whole store; give the grant no namespace and no prefix";
+            let reason =
+                "metrics are of the whole store; give the grant no namespace and no prefix";
             return Err(Wrong::new("role", &self.role, reason));
         }
         Ok((role, namespace, prefix))

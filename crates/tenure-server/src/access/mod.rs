@@ -49,7 +49,9 @@ pub struct Access(Arc<Mode>);
 enum Mode {
     /// Everybody may do everything. With hosts, requests must name an IP address, `localhost` or
     /// one of these hosts.
-    Open { hosts: Option<Box<[String]>> },
+    Open {
+        hosts: Option<Box<[String]>>,
+    },
     Guarded(Guarded),
 }
 
@@ -152,10 +154,10 @@ impl Access {
         if let Some(caller) = caller {
             return Ok(caller);
         }
-        let is_over =
-            client.is_some_and(|client| !guarded.failures.admit(client, Instant::now()));
+        let is_over = client.is_some_and(|client| !guarded.failures.admit(client, Instant::now()));
         Err(if is_over {
-            let detail = "too many wrong credentials came from this address; valid ones are accepted";
+            let detail =
+                "too many wrong credentials came from this address; valid ones are accepted";
             Problem::new(Code::OverLimit, detail)
         } else {
             unauthenticated()
@@ -172,7 +174,12 @@ impl Access {
         loop {
             let now = SystemTime::now();
             let current = guarded.table().refresh(admission, now);
-            if !current.is_some_and(|current| current.may(right, target)) {
+            let is_allowed = current.is_some_and(|current| {
+                // A stream of a namespace is filtered by the grants that it began with.
+                current.may(right, target)
+                    && (!matches!(target, Target::Namespace(_)) || current.has_grants_of(admission))
+            });
+            if !is_allowed {
                 return;
             }
             let expired = async {

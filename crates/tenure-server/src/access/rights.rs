@@ -99,6 +99,18 @@ impl Scope {
         }
     }
 
+    /// The namespace; `None` stands for all.
+    #[must_use]
+    pub const fn namespace(&self) -> Option<&Name> {
+        self.namespace.as_ref()
+    }
+
+    /// The beginning of the names of its leases.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     fn has_namespace(&self, namespace: &str) -> bool {
         let own = self.namespace.as_ref();
         own.is_none_or(|own| own.as_str() == namespace)
@@ -174,11 +186,7 @@ pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_
 
 /// The prefixes of the names in a namespace that these grants give a role for: sorted, and none
 /// begins with another one. The empty prefix stands for all names.
-pub(crate) fn prefixes<'a>(
-    grants: &'a [AccessGrant],
-    role: Role,
-    namespace: &str,
-) -> Vec<&'a str> {
+pub(crate) fn prefixes<'a>(grants: &'a [AccessGrant], role: Role, namespace: &str) -> Vec<&'a str> {
     let grants = grants.iter();
     let grants =
         grants.filter(|grant| grant.role.includes(role) && grant.scope.has_namespace(namespace));
@@ -216,7 +224,10 @@ mod tests {
         (("*", ""), [true, true, true, true, true, true]),
         (("*", "nightly"), [false, true, true, true, false, true]),
         (("billing", ""), [false, true, false, true, true, false]),
-        (("billing", "nightly"), [false, true, false, true, false, false]),
+        (
+            ("billing", "nightly"),
+            [false, true, false, true, false, false],
+        ),
     ];
 
     const TARGETS: [Target<'_>; 6] = [

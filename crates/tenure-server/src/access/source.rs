@@ -53,7 +53,10 @@ impl AccessSource {
         let metadata = file.metadata().map_err(unreadable)?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             let reason = format!("it must be a file of at most {MAX_BYTES} bytes");
-            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+            return Err(unreadable(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                reason,
+            )));
         }
         self.check_permissions(&metadata)?;
         let mut text = String::new();
@@ -84,7 +87,9 @@ impl AccessSource {
         }
         if mode & 0o004 != 0 {
             let path = self.path.display();
-            warn!("{path} has mode {mode:04o}: every user can read who may do what; run: chmod o-r {path}");
+            warn!(
+                "{path} has mode {mode:04o}: every user can read who may do what; run: chmod o-r {path}"
+            );
         }
         Ok(())
     }

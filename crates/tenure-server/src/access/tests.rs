@@ -137,7 +137,10 @@ fn failures_of_an_address_are_limited_and_valid_credentials_are_not() {
         access.authenticate(&with(&token), CLIENT).unwrap();
     }
     assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 10);
-    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 990);
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 429).count(),
+        990
+    );
     // A request without a credential is no guess.
     let missing = access.authenticate(&headers(&[]), CLIENT).unwrap_err();
     assert_eq!(missing, unauthenticated());
@@ -196,15 +199,12 @@ fn a_file_that_others_may_write_is_refused_with_the_command_that_mends_it() {
 #[tokio::test]
 async fn a_caller_is_refused_as_soon_as_its_right_or_its_token_is_gone() {
     let (fixture, token) = (Fixture::new(), Secret::generate());
-    let revocations: [&dyn Fn(); 2] = [
-        &|| fixture.write_principal(&[], ""),
-        &|| {
-            let other = "version = 1\n[[principal]]\nname = \"reader\"\n\
+    let revocations: [&dyn Fn(); 2] = [&|| fixture.write_principal(&[], ""), &|| {
+        let other = "version = 1\n[[principal]]\nname = \"reader\"\n\
                 grants = [{ role = \"read\", namespace = \"b\" }]\n[[principal.secret]]\n";
-            let secret = format!("id = \"{}\"\nsha256 = \"{}\"\n", token.id(), token.hash());
-            fixture.write(&format!("{other}{secret}"));
-        },
-    ];
+        let secret = format!("id = \"{}\"\nsha256 = \"{}\"\n", token.id(), token.hash());
+        fixture.write(&format!("{other}{secret}"));
+    }];
     for revoke in revocations {
         fixture.write_principal(&[&token], "");
         let access = fixture.open();
@@ -213,7 +213,10 @@ async fn a_caller_is_refused_as_soon_as_its_right_or_its_token_is_gone() {
         fixture.write_principal(&[&token, &Secret::generate()], "");
         access.reload().unwrap();
         let waited = tokio::time::timeout(Duration::from_millis(50), &mut refused).await;
-        assert!(waited.is_err(), "a change that concerns others ends nothing");
+        assert!(
+            waited.is_err(),
+            "a change that concerns others ends nothing"
+        );
         revoke();
         access.reload().unwrap();
         let waited = tokio::time::timeout(Duration::from_secs(10), refused).await;
@@ -242,8 +245,9 @@ fn uses_are_remembered_over_a_reload() {
     access.authenticate(&with(&token), None).unwrap();
     fixture.write_principal(&[&idle, &token], "");
     access.reload().unwrap();
-    let used = access
-        .with_principals(|_, last_used| [&token, &idle].map(|token| last_used(token.id()).is_some()));
+    let used = access.with_principals(|_, last_used| {
+        [&token, &idle].map(|token| last_used(token.id()).is_some())
+    });
     assert_eq!(used, Some([true, false]));
 }
 

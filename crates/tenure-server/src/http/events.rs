@@ -18,6 +18,7 @@ use super::path::Lease;
 use super::problem::ProblemResponse;
 use super::query::{PollQuery, number, values};
 use crate::Store;
+use crate::access::{Caller, Right, Role, Target};
 use crate::events::Topic;
 use crate::store::{Heard, Watcher};
 
@@ -38,14 +39,12 @@ pub(super) struct StreamRequest {
 /// The events of one lease.
 pub(super) async fn of_lease(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     request: StreamRequest,
 ) -> Result<Response, ProblemResponse> {
-    Ok(stream(store.watch(
-        Topic::Lease(key),
-        request.renewed,
-        request.after,
-    )?))
+    let watcher = store.watch(Topic::Lease(key), request.renewed, request.after)?;
+    Ok(stream(watcher, caller))
 }
 
 /// The lease. If its name is `events`, the path is also that of the events of its namespace: a
@@ -53,6 +52,7 @@ pub(super) async fn of_lease(
 /// other gets the lease if it exists.
 pub(super) async fn of_namespace_or_view(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     request: Request,
 ) -> Result<Response, ProblemResponse> {
@@ -63,12 +63,13 @@ pub(super) async fn of_namespace_or_view(
     if is_stream {
         let request = StreamRequest::from_request_parts(&mut parts, &store).await?;
         let topic = Topic::Namespace(key.namespace().into());
-        return Ok(stream(store.watch(
-            topic,
-            request.renewed,
-            request.after,
-        )?));
+        let watcher = store.watch(topic, request.renewed, request.after)?;
+        return Ok(stream(watcher, caller));
     }
+    caller.check(
+        Right::Role(Role::Read),
+        Target::Lease(key.namespace(), key.lease()),
+    )?;
     let query = PollQuery::from_request_parts(&mut parts, &store).await?;
     let view = leases::view(State(store), Lease(key), query).await?;
     Ok(view.into_response())
@@ -127,13 +128,29 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ProblemResponse> {
         .map_err(ProblemResponse)
 }
 
-fn stream(watcher: Watcher) -> Response {
-    let events = stream::unfold(watcher, |mut watcher| async {
-        let event = event(&watcher.next().await?);
-        Some((Ok::<_, Infallible>(event), watcher))
+/// The events that the caller may read.
+fn stream(watcher: Watcher, caller: Caller) -> Response {
+    let events = stream::unfold((watcher, caller), |(mut watcher, caller)| async {
+        let heard = loop {
+            let heard = watcher.next().await?;
+            if is_readable(&caller, &heard) {
+                break heard;
+            }
+        };
+        Some((Ok::<_, Infallible>(event(&heard)), (watcher, caller)))
     });
     let keep_alive = KeepAlive::new().interval(HEARTBEAT);
     Sse::new(events).keep_alive(keep_alive).into_response()
+}
+
+fn is_readable(caller: &Caller, heard: &Heard) -> bool {
+    match heard {
+        Heard::Event(event) => {
+            let (namespace, lease) = (event.key().namespace(), event.key().lease());
+            caller.may(Right::Role(Role::Read), Target::Lease(namespace, lease))
+        }
+        Heard::Reset(_) => true,
+    }
 }
 
 fn event(heard: &Heard) -> Event {

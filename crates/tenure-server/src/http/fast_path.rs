@@ -11,7 +11,10 @@ use axum::response::{IntoResponse, Response};
 
 use super::body::{Json, check_content_type};
 use super::leases::renew_one;
+use super::problem::ProblemResponse;
+use super::routes::RENEW;
 use crate::Store;
+use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
 /// The lease that this request renews, if it is a renewal as clients write it. The router answers
@@ -27,11 +30,21 @@ pub(super) fn renewal(head: &Parts) -> Option<LeaseKey> {
 }
 
 /// Renews the lease.
-pub(super) async fn renew<B>(store: &Store, key: &LeaseKey, head: Parts, body: B) -> Response
+pub(super) async fn renew<B>(
+    store: &Store,
+    caller: &Caller,
+    key: &LeaseKey,
+    head: Parts,
+    body: B,
+) -> Response
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
+    let target = Target::Lease(key.namespace(), key.lease());
+    if let Err(problem) = caller.check(RENEW.right(), target) {
+        return ProblemResponse(problem).into_response();
+    }
     let declared = check_content_type(&head.headers);
     drop(head);
     let renewed = match Json::read(declared, body, store.limits()).await {

@@ -17,6 +17,7 @@ use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
 use crate::Store;
+use crate::access::{Caller, Right, Role, Target};
 use crate::random::OsRandom;
 use crate::table::LeaseKey;
 
@@ -85,10 +86,18 @@ pub(super) async fn break_lease(
 
 pub(super) async fn hand_over(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<HandOverRequest>,
 ) -> JsonResult<LeaseView> {
+    // A holder hands over its own lease, and an operator any other.
+    let role = match request.lease_id {
+        Some(_) => Role::Candidate,
+        None => Role::Operator,
+    };
+    let target = Target::Lease(key.namespace(), key.lease());
+    caller.check(Right::Role(role), target)?;
     operate(&store, &key, request.check(&Rules::NATIVE)?, None).await
 }
 
@@ -148,19 +157,53 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// The leases that the caller may read.
 pub(super) async fn list(
     State(store): State<Store>,
+    caller: Caller,
     Namespace(namespace): Namespace,
     query: ListQuery,
 ) -> JsonResult<LeaseList> {
-    let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
-    let list = store.list(
-        namespace.as_str(),
-        &query.prefix,
-        after.as_ref(),
-        query.limit,
-    );
+    let readable = caller.readable(namespace.as_str());
+    let prefixes = common_prefixes(&readable, &query.prefix);
+    let list = async {
+        let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
+        let mut listed = LeaseList {
+            leases: Vec::new(),
+            next: None,
+        };
+        // The prefixes are sorted and do not overlap, so the pages of all are in order.
+        for (index, prefix) in prefixes.iter().enumerate() {
+            let left = query.limit - listed.leases.len();
+            let page = store
+                .list(namespace.as_str(), prefix, after.as_ref(), left)
+                .await?;
+            listed.leases.extend(page.leases);
+            listed.next = page.next;
+            let is_full = listed.leases.len() == query.limit && index + 1 < prefixes.len();
+            if is_full && listed.next.is_none() {
+                listed.next = listed.leases.last().map(|last| last.lease.clone());
+            }
+            if listed.next.is_some() {
+                break;
+            }
+        }
+        Ok(listed)
+    };
     Ok(Json(within_time(&store, Duration::ZERO, list).await?))
+}
+
+/// The prefixes of the names that begin with one of `readable`, and with `wanted`.
+fn common_prefixes<'a>(readable: &[&'a str], wanted: &'a str) -> Vec<&'a str> {
+    let readable = readable.iter().copied();
+    let common = readable.filter_map(|readable| {
+        if readable.starts_with(wanted) {
+            Some(readable)
+        } else {
+            wanted.starts_with(readable).then_some(wanted)
+        }
+    });
+    common.collect()
 }
 
 async fn operate(

@@ -7,11 +7,13 @@ mod drain;
 mod head;
 mod origin;
 
+mod authorize;
 mod fast_path;
 mod routes;
 
 mod events;
 mod health;
+mod identity;
 mod leases;
 mod renewals;
 
@@ -27,13 +29,16 @@ use axum::extract::Request;
 
 pub(crate) use self::drain::Rest;
 pub use self::protocol::Protocol;
+pub use self::routes::{Route, routes};
 pub(crate) use self::service::{HttpService, Load, Source};
 use crate::Store;
+use crate::access::Access;
 
 /// The store's HTTP API as a router, for a server of one's own or for tests. A server with it must
-/// set timeouts for slow clients; [`Server`](crate::Server) does.
-pub fn router(store: Store) -> Router {
-    let service = Arc::new(HttpService::new(store, None));
+/// set timeouts for slow clients; [`Server`](crate::Server) does. The router does not know the
+/// addresses of clients, so it does not limit wrong credentials.
+pub fn router(store: Store, access: Access) -> Router {
+    let service = Arc::new(HttpService::new(store, access, None));
     let source = Source {
         client: None,
         load: Load::Within,

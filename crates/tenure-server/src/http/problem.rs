@@ -1,6 +1,6 @@
 //! Problems as responses.
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tenure_core::wire::Problem;
@@ -9,7 +9,7 @@ use tenure_core::wire::Problem;
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// A problem as a response.
-pub(super) struct ProblemResponse(pub(super) Problem);
+pub(crate) struct ProblemResponse(pub(super) Problem);
 
 impl From<Problem> for ProblemResponse {
     fn from(problem: Problem) -> Self {
@@ -29,6 +29,10 @@ impl IntoResponse for ProblemResponse {
             CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+        if problem.status == 401 {
+            // RFC 9110, section 11.6.1: the answer names the scheme.
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if matches!(problem.status, 429 | 503 | 507) {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }

@@ -11,12 +11,15 @@ use super::body::{Json, Renewals};
 use super::path::{Namespace, name};
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
+use super::routes::RENEW;
 use crate::Store;
+use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
 /// Each renewal succeeds or fails independently.
 pub(super) async fn renew(
     State(store): State<Store>,
+    caller: Caller,
     Namespace(namespace): Namespace,
     _: NoQuery,
     Renewals(request): Renewals,
@@ -29,7 +32,9 @@ pub(super) async fn renew(
         )));
     }
     let renewals = request.leases.into_iter();
-    let renewals: Vec<_> = renewals.map(|one| checked(&namespace, one)).collect();
+    let renewals: Vec<_> = renewals
+        .map(|one| checked(&caller, &namespace, one))
+        .collect();
     let results = store.renew_many(renewals).await;
     let results = results.into_iter().map(|result| match result {
         Ok(view) => RenewResult::View(view.into()),
@@ -40,8 +45,14 @@ pub(super) async fn renew(
     }))
 }
 
-fn checked(namespace: &Name, one: RenewOne) -> Result<(LeaseKey, Operation), Problem> {
+fn checked(
+    caller: &Caller,
+    namespace: &Name,
+    one: RenewOne,
+) -> Result<(LeaseKey, Operation), Problem> {
     let lease = name("lease", &one.lease).map_err(|ProblemResponse(problem)| problem)?;
+    let target = Target::Lease(namespace.as_str(), lease.as_str());
+    caller.check(RENEW.right(), target)?;
     let request = RenewRequest {
         lease_id: one.lease_id,
         duration_ms: None,

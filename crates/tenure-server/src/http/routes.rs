@@ -1,43 +1,275 @@
-//! The routes of the native API.
+//! The routes of the native API, as one table. The router, the rights that each request needs, and
+//! the descriptions of the routes come from it.
 
-use axum::Router;
+use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
-use axum::routing::{get, post, put};
+use axum::middleware::{Next, from_fn};
+use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::{Extension, Router};
 use tenure_core::wire::{Code, Problem};
 
+use super::authorize::{Gate, TargetOf};
 use super::problem::ProblemResponse;
-use super::{events, health, leases, renewals};
+use super::{events, health, identity, leases, renewals};
 use crate::Store;
+use crate::access::{Access, Right, Role};
 
-const LIVE: &str = "/livez";
-const READY: &str = "/readyz";
+/// A route of the native API.
+#[derive(Debug)]
+pub struct Route {
+    method: Method,
+    path: &'static str,
+    right: Right,
+    target: TargetOf,
+    label: &'static str,
+    description: &'static str,
+    handler: fn() -> MethodRouter<Store>,
+}
 
-pub(super) fn routes(store: Store) -> Router {
-    let leases = "/v1/namespaces/{namespace}/leases";
-    let lease = "/v1/namespaces/{namespace}/leases/{lease}";
-    Router::new()
-        .route("/v1/namespaces/{namespace}/renew", post(renewals::renew))
-        .route(leases, get(leases::list))
-        .route(
-            lease,
-            get(events::of_namespace_or_view).delete(leases::delete),
-        )
-        .route(&format!("{lease}/events"), get(events::of_lease))
-        .route(&format!("{lease}/acquire"), post(leases::acquire))
-        .route(&format!("{lease}/renew"), post(leases::renew))
-        .route(&format!("{lease}/change"), post(leases::change))
-        .route(&format!("{lease}/release"), post(leases::release))
-        .route(&format!("{lease}/break"), post(leases::break_lease))
-        .route(&format!("{lease}/handover"), post(leases::hand_over))
-        .route(&format!("{lease}/verify"), post(leases::verify))
-        .route(&format!("{lease}/metadata"), put(leases::set_metadata))
-        .route(&format!("{lease}/history"), get(leases::history))
-        .route("/v1/limits", get(health::limits))
-        .route(LIVE, get(health::live))
-        .route(READY, get(health::ready))
+const READ: Right = Right::Role(Role::Read);
+const CANDIDATE: Right = Right::Role(Role::Candidate);
+const OPERATOR: Right = Right::Role(Role::Operator);
+
+/// All routes. A route without a right does not compile.
+pub(crate) static ROUTES: [Route; 19] = [
+    Route {
+        method: Method::GET,
+        path: "/livez",
+        right: Right::Open,
+        target: TargetOf::Store,
+        label: "livez",
+        description: "whether the process lives",
+        handler: || get(health::live),
+    },
+    Route {
+        method: Method::GET,
+        path: "/readyz",
+        right: Right::Open,
+        target: TargetOf::Store,
+        label: "readyz",
+        description: "whether the store takes requests",
+        handler: || get(health::ready),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/limits",
+        right: Right::Credential,
+        target: TargetOf::Store,
+        label: "limits",
+        description: "the limits of the store",
+        handler: || get(health::limits),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/whoami",
+        right: Right::Credential,
+        target: TargetOf::Store,
+        label: "whoami",
+        description: "the caller's principal and its grants",
+        handler: || get(identity::whoami),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/access",
+        right: Right::Role(Role::Admin),
+        target: TargetOf::Store,
+        label: "access",
+        description: "all principals, and when their tokens were last used",
+        handler: || get(identity::principals),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces/{namespace}/leases",
+        right: READ,
+        target: TargetOf::Namespace,
+        label: "list",
+        description: "the leases of a namespace",
+        handler: || get(leases::list),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/namespaces/{namespace}/renew",
+        right: CANDIDATE,
+        target: TargetOf::Namespace,
+        label: "renew_many",
+        description: "renews many leases; each succeeds or fails independently",
+        handler: || post(renewals::renew),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces/{namespace}/leases/{lease}",
+        right: READ,
+        target: TargetOf::LeaseOrEvents,
+        label: "view",
+        description: "one lease, or the events of the namespace",
+        handler: || get(events::of_namespace_or_view),
+    },
+    Route {
+        method: Method::DELETE,
+        path: "/v1/namespaces/{namespace}/leases/{lease}",
+        right: OPERATOR,
+        target: TargetOf::Lease,
+        label: "delete",
+        description: "deletes a lease",
+        handler: || delete(leases::delete),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/events",
+        right: READ,
+        target: TargetOf::Lease,
+        label: "events",
+        description: "the events of a lease",
+        handler: || get(events::of_lease),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/history",
+        right: READ,
+        target: TargetOf::Lease,
+        label: "history",
+        description: "the terms of a lease",
+        handler: || get(leases::history),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/verify",
+        right: READ,
+        target: TargetOf::Lease,
+        label: "verify",
+        description: "whether an epoch is the current one",
+        handler: || post(leases::verify),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/acquire",
+        right: CANDIDATE,
+        target: TargetOf::Lease,
+        label: "acquire",
+        description: "acquires a lease, or waits for it",
+        handler: || post(leases::acquire),
+    },
+    RENEW,
+    Route {
+        method: Method::POST,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/change",
+        right: CANDIDATE,
+        target: TargetOf::Lease,
+        label: "change",
+        description: "changes the lease id of one's own lease",
+        handler: || post(leases::change),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/release",
+        right: CANDIDATE,
+        target: TargetOf::Lease,
+        label: "release",
+        description: "releases one's own lease",
+        handler: || post(leases::release),
+    },
+    Route {
+        method: Method::PUT,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/metadata",
+        right: CANDIDATE,
+        target: TargetOf::Lease,
+        label: "metadata",
+        description: "sets the metadata of one's own lease",
+        handler: || put(leases::set_metadata),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/handover",
+        right: Right::Either(Role::Candidate, Role::Operator),
+        target: TargetOf::Lease,
+        label: "handover",
+        description: "hands a lease over; with a lease id it needs candidate, without operator",
+        handler: || post(leases::hand_over),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/break",
+        right: OPERATOR,
+        target: TargetOf::Lease,
+        label: "break",
+        description: "breaks a lease",
+        handler: || post(leases::break_lease),
+    },
+];
+
+/// The route of a renewal. The fast path takes its right, too.
+pub(super) const RENEW: Route = Route {
+    method: Method::POST,
+    path: "/v1/namespaces/{namespace}/leases/{lease}/renew",
+    right: CANDIDATE,
+    target: TargetOf::Lease,
+    label: "renew",
+    description: "renews one's own lease",
+    handler: || post(leases::renew),
+};
+
+impl Route {
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The path, with names in braces for its parts.
+    #[must_use]
+    pub const fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// A short name that does not change.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        self.label
+    }
+
+    /// What the route does.
+    #[must_use]
+    pub const fn description(&self) -> &'static str {
+        self.description
+    }
+
+    /// What a request of this route needs: `nothing`, `any credential`, or roles.
+    #[must_use]
+    pub fn needs(&self) -> String {
+        match self.right {
+            Right::Open => "nothing".into(),
+            Right::Credential => "any credential".into(),
+            Right::Role(role) => role.to_string(),
+            Right::Either(one, other) => format!("{one} or {other}"),
+        }
+    }
+
+    pub(super) const fn right(&self) -> Right {
+        self.right
+    }
+}
+
+/// The routes of the native API.
+#[must_use]
+pub fn routes() -> &'static [Route] {
+    &ROUTES
+}
+
+/// The only place that adds routes to a router, so that each has its right.
+#[allow(clippy::disallowed_methods)]
+pub(super) fn router(store: Store, access: &Access) -> Router {
+    let mut router = Router::new();
+    for route in &ROUTES {
+        let gate = Gate::new(access.clone(), route.right, route.target);
+        let authorize =
+            from_fn(move |request: Request, next: Next| gate.clone().pass(request, next));
+        router = router.route(route.path, (route.handler)().route_layer(authorize));
+    }
+    router
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(Extension(access.clone()))
         .with_state(store)
 }
 
@@ -45,19 +277,25 @@ pub(super) fn routes(store: Store) -> Router {
 /// another protocol has such a name.
 pub(super) fn is_native(path: &str) -> bool {
     let first = path.strip_prefix('/').unwrap_or(path).split('/').next();
-    matches!(first, None | Some("" | "v1")) || path == LIVE || path == READY
+    matches!(first, None | Some("" | "v1")) || ROUTES.iter().any(|route| route.path == path)
+}
+
+/// Whether the request needs no credential. These paths have no names in them.
+pub(super) fn is_open(head: &Parts) -> bool {
+    let path = head.uri.path();
+    matches!(head.method, Method::GET | Method::HEAD)
+        && ROUTES
+            .iter()
+            .any(|route| route.right == Right::Open && route.path == path)
 }
 
 /// Whether a native request is answered over the limit of connections: renewals and signs of life.
 pub(super) fn is_essential(head: &Parts) -> bool {
-    match head.uri.path() {
-        LIVE | READY => matches!(head.method, Method::GET | Method::HEAD),
-        path => {
-            head.method == Method::POST
-                && path.starts_with("/v1/namespaces/")
-                && path.ends_with("/renew")
-        }
-    }
+    let path = head.uri.path();
+    let is_renewal = head.method == Method::POST
+        && path.starts_with("/v1/namespaces/")
+        && path.ends_with("/renew");
+    is_renewal || is_open(head)
 }
 
 async fn unknown_route(uri: Uri) -> ProblemResponse {

@@ -75,7 +75,8 @@ fn a_wrong_value_is_named_with_its_line_and_a_valid_one() {
         "version = 1\n\nprincipals = []",
         "3: unknown field `principals`, expected one of `version`, `principal`, `match`, `deny`",
     );
-    let grant = |grant: &str| format!("version = 1\n[[principal]]\nname = \"a\"\ngrants = [{grant}]");
+    let grant =
+        |grant: &str| format!("version = 1\n[[principal]]\nname = \"a\"\ngrants = [{grant}]");
     assert_wrong(
         &grant("{ role = \"boss\", namespace = \"x\" }"),
         "4: role = \"boss\": a role is one of read, candidate, operator, metrics, admin",
@@ -131,7 +132,10 @@ fn a_wrong_token_is_named_with_its_line() {
         format!("[[principal.secret]]\nid = {id:?}\nsha256 = {hash:?}\n{more}\n")
     };
     let file = |secrets: &[String]| {
-        format!("version = 1\n[[principal]]\nname = \"a\"\n{}", secrets.concat())
+        format!(
+            "version = 1\n[[principal]]\nname = \"a\"\n{}",
+            secrets.concat()
+        )
     };
     assert_wrong(
         &file(&[secret("K3V9X2AQ", HASH, "")]),
@@ -151,7 +155,11 @@ fn a_wrong_token_is_named_with_its_line() {
         &file(&[one.clone(), one.clone()]),
         "9: id = \"aaaaaaaa\": \"a\" has a token with this id; ids are unique",
     );
-    let others = [one, secret("bbbbbbbb", HASH, ""), secret("cccccccc", HASH, "")];
+    let others = [
+        one,
+        secret("bbbbbbbb", HASH, ""),
+        secret("cccccccc", HASH, ""),
+    ];
     assert_wrong(
         &file(&others),
         "13: id = \"cccccccc\": a principal has at most 2 tokens, the present one and its successor",

@@ -1,13 +1,16 @@
 //! The request path: what every request passes, in this order, whatever it asks for.
 //!
 //! ```text
-//! connection -> head -> origin -> limit of connections -+-> fast path (renewals)
-//!                                                       +-> routes
-//!                                                       +-> another protocol
+//! connection -> head -> guard -> limit of connections -+-> fast path (renewals)
+//!                                                      +-> routes
+//!                                                      +-> another protocol
 //! ```
 //!
 //! The service drains unread bodies and turns a panic into an answer. Every further check of all
-//! requests belongs here: no other module can reach a handler.
+//! requests belongs here: no other module can reach a handler. The guard finds out who sends the
+//! request, and each route asks whether that caller has the right to it.
+
+mod guard;
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -28,17 +31,18 @@ use tracing::error;
 
 use super::drain::{DrainOnDrop, Rest};
 use super::head::check_head;
-use super::origin::check_origin;
 use super::problem::ProblemResponse;
 use super::protocol::Protocol;
 use super::{fast_path, routes};
 use crate::Store;
+use crate::access::Access;
 use crate::panics;
 
 /// Answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct HttpService {
     store: Store,
+    access: Access,
     routes: Router,
     protocol: Option<Arc<dyn Protocol>>,
 }
@@ -61,10 +65,11 @@ pub(crate) enum Load {
 }
 
 impl HttpService {
-    pub(crate) fn new(store: Store, protocol: Option<Arc<dyn Protocol>>) -> Self {
+    pub(crate) fn new(store: Store, access: Access, protocol: Option<Arc<dyn Protocol>>) -> Self {
         Self {
-            routes: routes::routes(store.clone()),
+            routes: routes::router(store.clone(), &access),
             store,
+            access,
             protocol,
         }
     }
@@ -74,8 +79,8 @@ impl HttpService {
     }
 
     /// Whether requests need to know where they come from.
-    pub(crate) const fn needs_client(&self) -> bool {
-        self.protocol.is_some()
+    pub(crate) fn needs_client(&self) -> bool {
+        self.protocol.is_some() || self.access.is_guarded()
     }
 
     /// Answers a request. The only caller of the handlers.
@@ -97,7 +102,7 @@ impl HttpService {
         &self,
         source: Source,
         protocol: Option<&dyn Protocol>,
-        head: Parts,
+        mut head: Parts,
         body: B,
     ) -> Response
     where
@@ -116,18 +121,27 @@ impl HttpService {
         }
         let expects_continue = head.headers.contains_key(EXPECT);
         let body = DrainOnDrop::new(body, self.drain_time(source.load), expects_continue);
-        let checked = check_origin(&head.method, &head.headers)
-            .and_then(|()| self.check_load(source.load, protocol, &head));
-        if let Err(problem) = checked {
-            return refuse(protocol, Some(&head), problem);
-        }
         if let Some(protocol) = protocol {
+            let checked = guard::admit_foreign(&self.access, &head)
+                .and_then(|()| self.check_load(source.load, Some(protocol), &head));
+            if let Err(problem) = checked {
+                return protocol.refuse(Some(&head), problem);
+            }
             let request = Request::from_parts(head, Body::new(body));
             return protocol.serve(request, source.client).await;
         }
+        let admitted = guard::admit(&self.access, &head, source.client).and_then(|caller| {
+            self.check_load(source.load, None, &head)?;
+            Ok(caller)
+        });
+        let caller = match admitted {
+            Ok(caller) => caller,
+            Err(problem) => return refuse(None, Some(&head), problem),
+        };
         if let Some(key) = fast_path::renewal(&head) {
-            return fast_path::renew(&self.store, &key, head, body).await;
+            return fast_path::renew(&self.store, &caller, &key, head, body).await;
         }
+        head.extensions.insert(caller);
         let Ok(response) = self
             .routes
             .clone()

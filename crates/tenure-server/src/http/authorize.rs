@@ -1,0 +1,145 @@
+//! The gate in front of each route: it lets a request pass if its caller has the right of the route.
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use tenure_core::wire::{Code, Problem};
+
+use super::problem::ProblemResponse;
+use crate::access::{Access, Caller, Right, Target};
+
+/// The gate of a route.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    access: Access,
+    right: Right,
+    target: TargetOf,
+}
+
+/// What the requests of a route are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TargetOf {
+    Store,
+    /// The `{namespace}` of the path.
+    Namespace,
+    /// The `{namespace}` and the `{lease}` of the path.
+    Lease,
+    /// The same; but if the lease is called `events`, the request may be about the namespace. Its
+    /// handler decides, and asks for the right to the lease itself.
+    LeaseOrEvents,
+}
+
+/// The names in a path, decoded as handlers get them, and so the names that the rights are about.
+#[derive(Debug, Default)]
+struct Names {
+    namespace: String,
+    lease: String,
+}
+
+impl Gate {
+    pub(super) const fn new(access: Access, right: Right, target: TargetOf) -> Self {
+        Self {
+            access,
+            right,
+            target,
+        }
+    }
+
+    /// Answers the request if its caller has the right. Waiting requests and streams end when it
+    /// loses the right.
+    pub(super) async fn pass(self, request: Request, next: Next) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let checked = self.check(&mut parts).await;
+        let (caller, names) = match checked {
+            Ok(checked) => checked,
+            Err(problem) => return ProblemResponse(problem).into_response(),
+        };
+        let answer = next.run(Request::from_parts(parts, body));
+        if !matches!(caller, Caller::Admitted(_)) {
+            return answer.await;
+        }
+        let target = self.target.of(&names);
+        let response = tokio::select! {
+            biased;
+            response = answer => response,
+            () = self.access.refused(&caller, self.right, target) => {
+                // It says what a new request would be told, except that this one began allowed.
+                let refusal = caller.forbidden(self.right, target);
+                return ProblemResponse(refusal).into_response();
+            }
+        };
+        if is_stream(&response) {
+            return self.until_refused(response, caller, names);
+        }
+        response
+    }
+
+    async fn check(&self, parts: &mut Parts) -> Result<(Caller, Names), Problem> {
+        let caller = Caller::from_request_parts(parts, &()).await;
+        let caller = caller.map_err(|ProblemResponse(problem)| problem)?;
+        let names = match self.target {
+            TargetOf::Store => Names::default(),
+            _ => Names::of(parts).await,
+        };
+        caller.check(self.right, self.target.of(&names))?;
+        Ok((caller, names))
+    }
+
+    fn until_refused(self, response: Response, caller: Caller, names: Names) -> Response {
+        response.map(|body| {
+            let refused = async move {
+                let target = self.target.of(&names);
+                self.access.refused(&caller, self.right, target).await;
+            };
+            Body::from_stream(body.into_data_stream().take_until(Box::pin(refused)))
+        })
+    }
+}
+
+impl TargetOf {
+    fn of(self, names: &Names) -> Target<'_> {
+        match self {
+            Self::Store => Target::Store,
+            Self::Namespace => Target::Namespace(&names.namespace),
+            Self::LeaseOrEvents if names.lease == "events" => Target::Namespace(&names.namespace),
+            Self::Lease | Self::LeaseOrEvents => Target::Lease(&names.namespace, &names.lease),
+        }
+    }
+}
+
+impl Names {
+    /// Names that are not text are left empty: the handler refuses them.
+    async fn of(parts: &mut Parts) -> Self {
+        let mut names = Self::default();
+        if let Ok(params) = RawPathParams::from_request_parts(parts, &()).await {
+            for (key, value) in &params {
+                match key {
+                    "namespace" => value.clone_into(&mut names.namespace),
+                    "lease" => value.clone_into(&mut names.lease),
+                    _ => {}
+                }
+            }
+        }
+        names
+    }
+}
+
+/// The guard of the service has put it there. Without it nothing is answered.
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
+        parts.extensions.get().cloned().ok_or_else(|| {
+            ProblemResponse(Problem::new(Code::Internal, "the request has no caller"))
+        })
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value == "text/event-stream")
+}

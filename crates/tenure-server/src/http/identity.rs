@@ -1,0 +1,114 @@
+//! What the store knows about callers: one's own rights, and for administrators all principals.
+
+use std::time::SystemTime;
+
+use axum::extract::Extension;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+
+use super::body::Json;
+use super::query::NoQuery;
+use crate::access::{Access, AccessGrant, Caller, ListedSecret, SecretId};
+
+/// The caller, as the store knows it.
+#[derive(Serialize)]
+pub(super) struct WhoAmI {
+    /// Nothing if nobody has to sign in.
+    principal: Option<String>,
+    /// `token`, or `anyone` if nobody has to sign in.
+    kind: &'static str,
+    secret: Option<String>,
+    expires: Option<String>,
+    grants: Vec<GrantView>,
+}
+
+#[derive(Serialize)]
+struct GrantView {
+    role: &'static str,
+    namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    prefix: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct AccessView {
+    principals: Vec<PrincipalView>,
+}
+
+#[derive(Serialize)]
+struct PrincipalView {
+    name: String,
+    grants: Vec<GrantView>,
+    secrets: Vec<SecretView>,
+}
+
+/// A token, without its hash.
+#[derive(Serialize)]
+struct SecretView {
+    id: String,
+    created: Option<String>,
+    expires: Option<String>,
+    last_used: Option<String>,
+}
+
+pub(super) async fn whoami(caller: Caller, _: NoQuery) -> Json<WhoAmI> {
+    Json(match &caller {
+        Caller::Admitted(admission) => WhoAmI {
+            principal: Some(admission.principal.name.to_string()),
+            kind: admission.proof.kind(),
+            secret: admission.proof.secret_id().map(|id| id.to_string()),
+            expires: admission.expires.map(rfc3339),
+            grants: admission.principal.grants.iter().map(grant).collect(),
+        },
+        Caller::Anyone | Caller::Unknown => WhoAmI {
+            principal: None,
+            kind: "anyone",
+            secret: None,
+            expires: None,
+            grants: Vec::new(),
+        },
+    })
+}
+
+pub(super) async fn principals(
+    Extension(access): Extension<Access>,
+    _: NoQuery,
+) -> Json<AccessView> {
+    let principals = access.with_principals(|principals, last_used| {
+        let principals = principals.iter().map(|listed| PrincipalView {
+            name: listed.principal.name.to_string(),
+            grants: listed.principal.grants.iter().map(grant).collect(),
+            secrets: listed
+                .secrets
+                .iter()
+                .map(|listed| secret(listed, last_used))
+                .collect(),
+        });
+        principals.collect()
+    });
+    Json(AccessView {
+        principals: principals.unwrap_or_default(),
+    })
+}
+
+fn grant(grant: &AccessGrant) -> GrantView {
+    let namespace = grant.scope.namespace().map_or("*", |name| name.as_str());
+    GrantView {
+        role: grant.role.as_str(),
+        namespace: namespace.into(),
+        prefix: grant.scope.prefix().into(),
+    }
+}
+
+fn secret(listed: &ListedSecret, last_used: &dyn Fn(SecretId) -> Option<SystemTime>) -> SecretView {
+    SecretView {
+        id: listed.id.to_string(),
+        created: listed.created.map(rfc3339),
+        expires: listed.expires.map(rfc3339),
+        last_used: last_used(listed.id).map(rfc3339),
+    }
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
+}

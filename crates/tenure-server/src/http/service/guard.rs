@@ -1,0 +1,123 @@
+//! The guard in front of all handlers: where a request comes from, and who sends it.
+
+use std::net::IpAddr;
+
+use axum::http::HeaderMap;
+use axum::http::header::HOST;
+use axum::http::request::Parts;
+use tenure_core::wire::{Code, Problem};
+
+use crate::access::{Access, Caller};
+use crate::http::origin::check_origin;
+use crate::http::routes;
+
+/// The caller of a request of the native API, if the request may go on.
+pub(super) fn admit(
+    access: &Access,
+    head: &Parts,
+    client: Option<IpAddr>,
+) -> Result<Caller, Problem> {
+    check_origin(&head.method, &head.headers)?;
+    if routes::is_open(head) {
+        return Ok(Caller::Unknown);
+    }
+    check_host(access, head)?;
+    access.authenticate(&head.headers, client)
+}
+
+/// Checks a request of another protocol, which authenticates its requests itself.
+pub(super) fn admit_foreign(access: &Access, head: &Parts) -> Result<(), Problem> {
+    check_origin(&head.method, &head.headers)?;
+    check_host(access, head)
+}
+
+/// While nobody has to sign in, refuses a request whose host could be a name of somebody else.
+fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
+    let Some(hosts) = access.hosts() else {
+        return Ok(());
+    };
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    let host = authority.or_else(|| host_of(&head.headers));
+    match host.map(without_port) {
+        // Browsers send a host with each request.
+        None => Ok(()),
+        Some(host) if is_own(host, hosts) => Ok(()),
+        Some(host) => Err(Problem::new(
+            Code::CrossOrigin,
+            format!(
+                "the request is for the host {host:.100}; a store without access control answers for IP \
+                 addresses, localhost, and the names in its setting access.hosts"
+            ),
+        )),
+    }
+}
+
+fn host_of(headers: &HeaderMap) -> Option<&str> {
+    // The check of the head has refused a host that is not ASCII.
+    headers.get(HOST).and_then(|host| host.to_str().ok())
+}
+
+/// `host:port`, `[v6]:port`, or either without a port.
+fn without_port(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split(':').next().unwrap_or(authority),
+    }
+}
+
+fn is_own(host: &str, hosts: &[String]) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let is_localhost = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        // Browsers resolve these to this machine without asking (RFC 6761, section 6.3).
+        name == "localhost" || name.ends_with(".localhost")
+    };
+    host.parse::<IpAddr>().is_ok()
+        || is_localhost(host)
+        || hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Request;
+
+    fn admitted(host: &str, path: &str) -> bool {
+        let access = Access::anonymous_at(["store.lan".to_owned()]);
+        let request = Request::builder().uri(path).header(HOST, host);
+        let head = request.body(()).unwrap().into_parts().0;
+        let refusal = admit(&access, &head, None).err();
+        assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
+        refusal.is_none()
+    }
+
+    #[test]
+    fn without_access_control_the_host_must_be_the_stores() {
+        for host in [
+            "127.0.0.1:7400",
+            "10.0.0.5",
+            "[::1]:7400",
+            "localhost",
+            "localhost:7400",
+            "LocalHost.:7400",
+            "account.localhost:10000",
+            "store.lan",
+            "STORE.lan:7400",
+        ] {
+            assert!(admitted(host, "/v1/limits"), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7400",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "store.lan.evil.example",
+            "notlocalhost",
+            "",
+        ] {
+            assert!(!admitted(host, "/v1/limits"), "{host}");
+            assert!(!admitted(host, "/v1/nothing"), "{host}");
+            assert!(admitted(host, "/livez"), "{host}");
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! Access control over HTTP: who is let in, what each caller may do, and what ends when a right is
+//! taken away.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use common::{Running, SOON, id, served};
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_server::access::{Access, Secret};
+use tenure_server::{Route, Server, Store, StoreConfig, routes};
+
+/// A server with an access file.
+struct Guarded {
+    running: Running,
+    access: Access,
+    folder: TempDir,
+    tokens: Vec<(String, Secret)>,
+}
+
+impl Guarded {
+    /// Each principal has a token, and these grants.
+    fn start(principals: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let tokens = principals.iter();
+        let tokens = tokens.map(|(name, _)| ((*name).to_owned(), Secret::generate()));
+        let tokens: Vec<_> = tokens.collect();
+        let path = folder.path().join("access.toml");
+        write(&path, &text(principals, &tokens));
+        let access = Access::open(&path).unwrap();
+        let store = Store::open(StoreConfig::memory()).unwrap();
+        let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+        Self {
+            running: served(server.with_access(access.clone())),
+            access,
+            folder,
+            tokens,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("access.toml")
+    }
+
+    /// Puts other grants in force; a principal that is left out is unknown from now on.
+    fn change(&self, principals: &[(&str, &str)]) {
+        write(&self.path(), &text(principals, &self.tokens));
+        assert!(self.access.reload().unwrap());
+    }
+
+    fn token(&self, name: &str) -> &str {
+        let token = self.tokens.iter().find(|(known, _)| known == name);
+        token.unwrap().1.reveal()
+    }
+
+    async fn send(&self, name: &str, method: Method, path: &str, body: Value) -> Response {
+        let request = self.running.api.request(method.clone(), path);
+        let request = match name {
+            "" => request,
+            name => request.bearer_auth(self.token(name)),
+        };
+        let request = match method {
+            Method::POST | Method::PUT => request.json(&body),
+            _ => request,
+        };
+        request.send().await.unwrap()
+    }
+
+    async fn post(&self, name: &str, path: &str, body: Value) -> (u16, Value) {
+        common::answer(self.send(name, Method::POST, path, body).await).await
+    }
+
+    async fn get(&self, name: &str, path: &str) -> (u16, Value) {
+        common::answer(self.send(name, Method::GET, path, Value::Null).await).await
+    }
+}
+
+fn write(path: &PathBuf, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+fn text(principals: &[(&str, &str)], tokens: &[(String, Secret)]) -> String {
+    let principals = principals.iter().map(|(name, grants)| {
+        let token = &tokens.iter().find(|(known, _)| known == name).unwrap().1;
+        format!(
+            "[[principal]]\nname = {name:?}\ngrants = [{grants}]\n\
+             [[principal.secret]]\nid = \"{}\"\nsha256 = \"{}\"\n",
+            token.id(),
+            token.hash()
+        )
+    });
+    format!("version = 1\n{}", principals.collect::<String>())
+}
+
+fn grant(role: &str, namespace: &str, prefix: &str) -> String {
+    let prefix = match prefix {
+        "" => String::new(),
+        prefix => format!(", prefix = {prefix:?}"),
+    };
+    match role {
+        "metrics" => "{ role = \"metrics\" }".into(),
+        role => format!("{{ role = {role:?}, namespace = {namespace:?}{prefix} }}"),
+    }
+}
+
+/// A path of this route, about a lease or its namespace.
+fn path_of(route: &Route, namespace: &str, lease: &str) -> String {
+    let path = route.path().replace("{namespace}", namespace);
+    path.replace("{lease}", lease)
+}
+
+fn body_of(label: &str) -> Value {
+    match label {
+        "acquire" => json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1)}),
+        "renew" | "release" => json!({"lease_id": id(1)}),
+        "change" => json!({"lease_id": id(1), "proposed_lease_id": id(2)}),
+        "handover" => json!({"lease_id": id(1), "to": "c2", "within_ms": 1_000}),
+        "verify" => json!({"epoch": 1}),
+        "metadata" => json!({"lease_id": id(1), "metadata": {}}),
+        "renew_many" => json!({"leases": []}),
+        _ => json!({}),
+    }
+}
+
+/// The matrix of rights, written by hand and apart from the table of routes: for each label the
+/// roles that may send the request for a lease within their scope.
+const MATRIX: [(&str, &str); 19] = [
+    ("livez", "everybody"),
+    ("readyz", "everybody"),
+    ("limits", "read candidate operator metrics admin"),
+    ("whoami", "read candidate operator metrics admin"),
+    ("access", "admin"),
+    ("list", "read candidate operator admin"),
+    ("renew_many", "candidate admin"),
+    ("view", "read candidate operator admin"),
+    ("delete", "operator admin"),
+    ("events", "read candidate operator admin"),
+    ("history", "read candidate operator admin"),
+    ("verify", "read candidate operator admin"),
+    ("acquire", "candidate admin"),
+    ("renew", "candidate admin"),
+    ("change", "candidate admin"),
+    ("release", "candidate admin"),
+    ("metadata", "candidate admin"),
+    ("handover", "candidate admin"),
+    ("break", "operator admin"),
+];
+
+const ROLES: [&str; 5] = ["read", "candidate", "operator", "metrics", "admin"];
+
+/// What a scope of `(namespace, prefix)` has of the store, of namespace `a`, of lease `a/job`.
+const SCOPES: [(&str, &str, [bool; 3]); 5] = [
+    ("*", "", [true, true, true]),
+    ("a", "", [false, true, true]),
+    ("a", "jo", [false, true, true]),
+    ("a", "x", [false, true, false]),
+    ("b", "", [false, false, false]),
+];
+
+/// Which of the three the right of a route is about.
+fn target_of(label: &str) -> usize {
+    match label {
+        "access" => 0,
+        "list" | "renew_many" => 1,
+        _ => 2,
+    }
+}
+
+#[tokio::test]
+async fn every_route_asks_for_the_right_of_the_matrix() {
+    let names: Vec<(String, String, &str, [bool; 3])> = ROLES
+        .into_iter()
+        .flat_map(|role| {
+            SCOPES.map(|(namespace, prefix, covers)| {
+                let name = format!("{role}-{namespace}-{prefix}");
+                (name, grant(role, namespace, prefix), role, covers)
+            })
+        })
+        .collect();
+    let principals: Vec<(&str, &str)> = names
+        .iter()
+        .map(|(name, grants, ..)| (&**name, &**grants))
+        .collect();
+    let guarded = Guarded::start(&[&principals[..], &[("none", "")]].concat());
+    let labels: BTreeSet<&str> = routes().iter().map(Route::label).collect();
+    assert_eq!(labels, MATRIX.iter().map(|(label, _)| *label).collect());
+    for route in routes() {
+        let label = route.label();
+        let roles = MATRIX.iter().find(|(known, _)| *known == label).unwrap().1;
+        let path = path_of(route, "a", "job");
+        let status = async |name: &str| {
+            let method = route.method().clone();
+            let response = guarded.send(name, method, &path, body_of(label)).await;
+            response.status().as_u16()
+        };
+        let is_open = roles == "everybody";
+        assert_eq!(status("").await == 401, !is_open, "{label} without a token");
+        let needs_credential_only = roles.contains("metrics");
+        let expected = is_open || needs_credential_only;
+        assert_eq!(
+            status("none").await != 403,
+            expected,
+            "{label} without grants"
+        );
+        for (name, _, role, covers) in &names {
+            // Metrics are of the whole store.
+            let is_covered = covers[target_of(label)] || needs_credential_only;
+            let is_allowed = is_open || roles.split(' ').any(|known| known == *role) && is_covered;
+            let status = status(name).await;
+            assert_ne!(status, 401, "{label} by {name}");
+            assert_eq!(status != 403, is_allowed, "{label} by {name}: {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operator_hands_over_without_a_lease_id_and_a_candidate_with_one() {
+    let guarded = Guarded::start(&[
+        ("candidate", &grant("candidate", "a", "")),
+        ("operator", &grant("operator", "a", "")),
+    ]);
+    let path = "/v1/namespaces/a/leases/job/handover";
+    let own = json!({"lease_id": id(1), "to": "c2", "within_ms": 1_000});
+    let any = json!({"to": "c2", "within_ms": 1_000});
+    for (name, body, expected) in [
+        ("candidate", &own, 404),
+        ("candidate", &any, 403),
+        ("operator", &own, 403),
+        ("operator", &any, 404),
+    ] {
+        let (status, answer) = guarded.post(name, path, body.clone()).await;
+        assert_eq!(status, expected, "{name}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_credential_every_path_gets_the_same_401() {
+    let guarded = Guarded::start(&[("a", &grant("admin", "*", ""))]);
+    let mut bodies = BTreeSet::new();
+    let paths = routes().iter().map(|route| {
+        let path = path_of(route, "a", "job");
+        (route.method().clone(), path, route.needs() == "nothing")
+    });
+    let unknown = [
+        (Method::GET, "/v1/nothing".into(), false),
+        (Method::DELETE, "/livez".into(), false),
+        (
+            Method::POST,
+            "/v1/namespaces/%2e%2e/leases/x/renew".into(),
+            false,
+        ),
+        (Method::GET, "/v1/namespaces/%ff/leases".into(), false),
+    ];
+    for (method, path, is_open) in paths.chain(unknown) {
+        let response = guarded.send("", method.clone(), &path, json!({})).await;
+        if is_open {
+            assert_eq!(response.status(), 200, "{path}");
+            continue;
+        }
+        assert_eq!(response.status(), 401, "{method} {path}");
+        assert_eq!(response.headers()["www-authenticate"], "Bearer");
+        assert!(!response.headers().contains_key("retry-after"));
+        bodies.insert(response.text().await.unwrap());
+    }
+    assert_eq!(bodies.len(), 1, "{bodies:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_tell_whether_a_lease_exists() {
+    let guarded = Guarded::start(&[
+        ("owner", &grant("candidate", "billing", "")),
+        ("other", &grant("operator", "ops", "")),
+    ]);
+    let lease = "/v1/namespaces/billing/leases/present";
+    let (status, _) = guarded
+        .post("owner", &format!("{lease}/acquire"), body_of("acquire"))
+        .await;
+    assert_eq!(status, 200);
+    for route in routes()
+        .iter()
+        .filter(|route| route.path().contains("{lease}"))
+    {
+        let mut texts = BTreeSet::new();
+        for lease in ["present", "missing"] {
+            let path = path_of(route, "billing", lease);
+            let body = body_of(route.label());
+            let response = guarded
+                .send("other", route.method().clone(), &path, body)
+                .await;
+            assert_eq!(response.status(), 403, "{path}");
+            texts.insert(response.text().await.unwrap().replace(lease, "LEASE"));
+        }
+        assert_eq!(texts.len(), 1, "{texts:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_escaped_name_needs_the_right_to_the_name_that_it_stands_for() {
+    let guarded = Guarded::start(&[("worker", &grant("candidate", "a", "job"))]);
+    for (path, expected) in [
+        ("/v1/namespaces/a/leases/%6aob", 404),
+        ("/v1/namespaces/%61/leases/job", 404),
+        ("/v1/namespaces/a/leases/%6bob", 403),
+        ("/v1/namespaces/%62/leases/job", 403),
+    ] {
+        assert_eq!(guarded.get("worker", path).await.0, expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_shows_the_leases_within_the_scope_page_by_page() {
+    let guarded = Guarded::start(&[
+        ("admin", &grant("admin", "*", "")),
+        (
+            "some",
+            &format!(
+                "{}, {}",
+                grant("read", "a", "x"),
+                grant("candidate", "a", "b")
+            ),
+        ),
+    ]);
+    for lease in ["a1", "b1", "b2", "c1", "x1", "x2", "y1"] {
+        let path = format!("/v1/namespaces/a/leases/{lease}/acquire");
+        let acquire = json!({"holder": "c1", "duration_ms": 60_000});
+        assert_eq!(guarded.post("admin", &path, acquire).await.0, 200);
+    }
+    for limit in 1..=5 {
+        for (query, expected) in [
+            ("", vec!["b1", "b2", "x1", "x2"]),
+            ("&prefix=x", vec!["x1", "x2"]),
+            ("&prefix=x2", vec!["x2"]),
+            ("&prefix=a", vec![]),
+            ("&after=b1", vec!["b2", "x1", "x2"]),
+        ] {
+            let mut names = Vec::new();
+            let mut after = String::new();
+            loop {
+                let after_query = if after.is_empty() { query } else { &after };
+                let path = format!("/v1/namespaces/a/leases?limit={limit}{after_query}");
+                let (status, page) = guarded.get("some", &path).await;
+                assert_eq!(status, 200, "{page}");
+                let leases = page["leases"].as_array().unwrap();
+                names.extend(
+                    leases
+                        .iter()
+                        .map(|lease| lease["lease"].as_str().unwrap().to_owned()),
+                );
+                let Some(next) = page["next"].as_str() else {
+                    break;
+                };
+                let prefix = query
+                    .strip_prefix("&prefix")
+                    .map_or(String::new(), |prefix| format!("&prefix{prefix}"));
+                after = format!("{prefix}&after={next}");
+            }
+            assert_eq!(names, expected, "{limit} {query}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_a_namespace_has_the_events_within_the_scope() {
+    let guarded = Guarded::start(&[
+        ("admin", &grant("admin", "*", "")),
+        ("some", &grant("read", "a", "x")),
+    ]);
+    let stream = guarded
+        .running
+        .api
+        .request(Method::GET, "/v1/namespaces/a/leases/events")
+        .bearer_auth(guarded.token("some"))
+        .header("accept", "text/event-stream");
+    let mut stream = stream.send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    let mut seen = String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    for lease in ["b1", "x1"] {
+        let path = format!("/v1/namespaces/a/leases/{lease}/acquire");
+        let acquire = json!({"holder": "c1", "duration_ms": 60_000});
+        assert_eq!(guarded.post("admin", &path, acquire).await.0, 200);
+    }
+    while !seen.contains("\"x1\"") {
+        let chunk = tokio::time::timeout(SOON, stream.chunk()).await.unwrap();
+        seen.push_str(std::str::from_utf8(&chunk.unwrap().unwrap()).unwrap());
+    }
+    assert!(!seen.contains("\"b1\""), "{seen}");
+}
+
+#[tokio::test]
+async fn many_renewals_are_checked_one_by_one() {
+    let guarded = Guarded::start(&[("worker", &grant("candidate", "a", "x"))]);
+    let acquire = body_of("acquire");
+    let path = "/v1/namespaces/a/leases/x1/acquire";
+    assert_eq!(guarded.post("worker", path, acquire).await.0, 200);
+    let leases = ["x1", "y1"].map(|lease| json!({"lease": lease, "lease_id": id(1)}));
+    let (status, answer) = guarded
+        .post(
+            "worker",
+            "/v1/namespaces/a/renew",
+            json!({"leases": leases}),
+        )
+        .await;
+    assert_eq!(status, 200);
+    let results = answer["results"].as_array().unwrap();
+    assert_eq!(results[0]["holder"], "c1", "{answer}");
+    assert_eq!(results[1]["code"], "forbidden", "{answer}");
+}
+
+#[tokio::test]
+async fn a_lost_right_ends_streams_and_waiting_requests_within_a_second() {
+    let principals = [
+        ("holder", grant("candidate", "a", "")),
+        ("worker", grant("candidate", "a", "")),
+        ("other", grant("candidate", "a", "")),
+    ];
+    let principals = principals
+        .each_ref()
+        .map(|(name, grants)| (*name, &**grants));
+    let guarded = Guarded::start(&principals);
+    let lease = "/v1/namespaces/a/leases/job";
+    let acquire = |holder: &str, number: u32| json!({"holder": holder, "duration_ms": 60_000, "lease_id": id(number), "wait_ms": 30_000});
+    let path = format!("{lease}/acquire");
+    let (status, held) = guarded.post("holder", &path, acquire("holder", 1)).await;
+    assert_eq!(status, 200, "{held}");
+    let mut streams = Vec::new();
+    for (name, path) in [
+        ("worker", format!("{lease}/events")),
+        ("worker", "/v1/namespaces/a/leases/events".into()),
+        ("other", format!("{lease}/events")),
+    ] {
+        let request = guarded.running.api.request(Method::GET, &path);
+        let request = request.header("accept", "text/event-stream");
+        let stream = request
+            .bearer_auth(guarded.token(name))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    let waits = async {
+        let began = Instant::now();
+        let ends = async |mut stream: Response| while let Ok(Some(_)) = stream.chunk().await {};
+        let other = streams.pop().unwrap();
+        let (second, first) = (streams.pop().unwrap(), streams.pop().unwrap());
+        let revision = held["revision"].as_u64().unwrap();
+        let poll = format!("{lease}?after={revision}&wait_ms=30000");
+        let waiting = guarded.post("worker", &path, acquire("worker", 2));
+        let poll = guarded.get("worker", &poll);
+        let ((waited, _), (polled, _), (), ()) =
+            tokio::join!(waiting, poll, ends(first), ends(second));
+        assert_eq!((waited, polled), (403, 403));
+        let mut other = Box::pin(ends(other));
+        let still_open = tokio::time::timeout(Duration::from_millis(50), &mut other).await;
+        assert!(still_open.is_err(), "others feel nothing");
+        began.elapsed()
+    };
+    let revoke = async {
+        wait_for_waiters(&guarded, lease, 1).await;
+        guarded.change(&[principals[0], principals[2]]);
+        Instant::now()
+    };
+    let (_, revoked) = tokio::join!(
+        async {
+            tokio::time::timeout(SOON, waits)
+                .await
+                .expect("all have ended")
+        },
+        revoke
+    );
+    assert!(revoked.elapsed() < Duration::from_secs(1));
+    // The revoked principal is out of the queue, and is not let in again.
+    wait_for_waiters(&guarded, lease, 0).await;
+    assert_eq!(guarded.get("worker", lease).await.0, 401);
+    let release = json!({"lease_id": id(1)});
+    let (status, view) = guarded
+        .post("holder", &format!("{lease}/release"), release)
+        .await;
+    assert_eq!(
+        (status, &view["state"]),
+        (200, &json!("available")),
+        "{view}"
+    );
+}
+
+async fn wait_for_waiters(guarded: &Guarded, lease: &str, expected: u64) {
+    let wait = async {
+        while guarded.get("holder", lease).await.1["waiters"] != expected {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(SOON, wait)
+        .await
+        .expect("the number of waiters");
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_limited_by_address_and_valid_ones_are_not() {
+    let guarded = Guarded::start(&[("worker", &grant("candidate", "a", ""))]);
+    let lease = "/v1/namespaces/a/leases/job";
+    let path = format!("{lease}/acquire");
+    assert_eq!(
+        guarded.post("worker", &path, body_of("acquire")).await.0,
+        200
+    );
+    let wrong = Secret::generate();
+    let mut statuses = Vec::new();
+    for _ in 0..200 {
+        let request = guarded.running.api.request(Method::GET, lease);
+        let response = request.bearer_auth(wrong.reveal()).send().await.unwrap();
+        let status = response.status().as_u16();
+        assert_eq!(
+            response.headers().contains_key("retry-after"),
+            status == 429
+        );
+        statuses.push(status);
+        let (status, _) = guarded
+            .post("worker", &format!("{lease}/renew"), body_of("renew"))
+            .await;
+        assert_eq!(status, 200);
+    }
+    let refused = statuses.iter().filter(|status| **status == 401).count();
+    assert!((10..=12).contains(&refused), "{refused} times 401");
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 429).count(),
+        200 - refused
+    );
+}
+
+#[tokio::test]
+async fn a_caller_sees_its_own_rights_and_an_administrator_all_principals() {
+    let guarded = Guarded::start(&[
+        ("admin", &grant("admin", "*", "")),
+        ("worker", &grant("candidate", "a", "x")),
+    ]);
+    let (status, own) = guarded.get("worker", "/v1/whoami").await;
+    assert_eq!(status, 200);
+    let worker = &guarded.tokens[1].1;
+    let grants = json!([{"role": "candidate", "namespace": "a", "prefix": "x"}]);
+    let expected = json!({"principal": "worker", "kind": "token", "secret": worker.id().as_str(),
+        "expires": null, "grants": grants});
+    assert_eq!(own, expected);
+    let (status, all) = guarded.get("admin", "/v1/access").await;
+    assert_eq!(status, 200);
+    let listed = &all["principals"][1];
+    assert_eq!(
+        (&listed["name"], &listed["grants"]),
+        (&json!("worker"), &grants)
+    );
+    assert!(listed["secrets"][0]["last_used"].is_string(), "{listed}");
+    for (_, token) in &guarded.tokens {
+        let text = all.to_string();
+        assert!(!text.contains(&token.hash().to_string()) && !text.contains(token.reveal()));
+    }
+}
