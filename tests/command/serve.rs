@@ -203,8 +203,9 @@ fn the_memory_engine_leaves_nothing_behind() {
 
 #[test]
 fn a_warning_is_logged_for_an_address_that_is_not_loopback() {
-    let store = Process::start(&["serve", "--engine", "memory", "--listen", "0.0.0.0:0"]);
+    let arguments = ["serve", "--engine", "memory", "--listen", "0.0.0.0:0"];
+    let store = Process::start(&[&arguments[..], &["--allow-anonymous"]].concat());
     wait_for("a warning", || {
-        store.stderr().contains("no authentication").then_some(())
+        store.stderr().contains("--allow-anonymous").then_some(())
     });
 }

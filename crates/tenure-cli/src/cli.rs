@@ -7,8 +7,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    backup, break_lease, compare, completions, config, demo, doctor, handover, history, list, man,
-    peers, restore, run, serve, status, watch,
+    access, backup, break_lease, compare, completions, config, context, demo, doctor, handover,
+    history, init, list, man, peers, restore, run, serve, status, token, watch,
 };
 use crate::exit;
 use crate::logging::LogFormat;
@@ -53,6 +53,10 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Init(init::Init),
+    Token(token::Token),
+    Access(access::Access),
+    Context(context::Context),
     Config(config::Config),
     Compare(Box<compare::Compare>),
     Demo(demo::Demo),
@@ -100,6 +104,10 @@ impl Command {
             Self::Doctor(command) => return command.run(),
             Self::Backup(command) => command.run()?,
             Self::Restore(command) => command.run()?,
+            Self::Init(command) => command.run()?,
+            Self::Token(command) => command.run()?,
+            Self::Access(command) => command.run()?,
+            Self::Context(command) => command.run()?,
             Self::Config(command) => command.run()?,
             Self::Compare(command) => return command.run(),
             Self::Demo(command) => return command.run(),

@@ -25,6 +25,8 @@ pub(crate) const UNREACHABLE: u8 = 69;
 pub(crate) const NEVER_LED: u8 = 75;
 /// `run --once` lost leadership before the command ended: `EX_PROTOCOL` of sysexits.
 pub(crate) const LOST: u8 = 76;
+/// The store does not let this client in: `EX_NOPERM` of sysexits.
+pub(crate) const DENIED: u8 = 77;
 /// The command can't be executed; the code that shells use.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found; the code that shells use.
@@ -44,6 +46,7 @@ Exit codes:
   70   run: the command did not stop in time
   75   run --once: stopped before it led
   76   run --once: leadership lost before the command ended
+  77   the store does not accept the token, or the token does not allow this
   126  run: command not executable
   127  run: command not found
   run --once passes on the command's exit code; 128 + N if signal N killed the command";
@@ -115,7 +118,9 @@ fn known_code(error: &(dyn Error + 'static)) -> Option<u8> {
 }
 
 fn of_backend(error: &BackendError) -> u8 {
-    if error.is_transient() {
+    if let Some(error) = error.get_ref().downcast_ref() {
+        of_store(error)
+    } else if error.is_transient() {
         UNREACHABLE
     } else {
         REFUSED
@@ -124,6 +129,11 @@ fn of_backend(error: &BackendError) -> u8 {
 
 fn of_store(error: &StoreError) -> u8 {
     match error {
+        StoreError::Problem(problem)
+            if matches!(problem.code, Code::Unauthenticated | Code::Forbidden) =>
+        {
+            DENIED
+        }
         StoreError::Problem(problem) if !problem.code.is_transient() => REFUSED,
         // Not a refusal: the same request may succeed later.
         StoreError::Problem(problem) if problem.code == Code::DiskFull => 1,
@@ -177,6 +187,7 @@ fn of_start(error: &StartError) -> u8 {
 fn of_run(error: &RunError) -> u8 {
     match error {
         RunError::Refused(_) | RunError::Barred(_) => REFUSED,
+        RunError::Denied(_) => DENIED,
         _ => 1,
     }
 }

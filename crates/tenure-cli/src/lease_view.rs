@@ -9,7 +9,7 @@ use tenure::ElectionName;
 use tenure::store::{DurationMs, LeaseView, State};
 
 use crate::output::{self, escape, or_dash};
-use crate::settings::StoreArgs;
+use crate::settings::ClientArgs;
 
 /// The arguments of commands about one lease.
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub(crate) struct LeaseArgs {
     #[arg(value_name = "[NAMESPACE/]NAME")]
     pub(crate) name: ElectionName,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) store: ClientArgs,
     /// Print JSON with the field names of the HTTP API
     #[arg(long)]
     pub(crate) json: bool,

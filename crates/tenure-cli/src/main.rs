@@ -6,6 +6,7 @@ compile_error!(
      crate tenure supports more systems"
 );
 
+mod access_file;
 mod cli;
 mod commands;
 mod end_term;
@@ -17,6 +18,7 @@ mod parent;
 mod permissions;
 mod processes;
 mod runtime;
+mod secret_file;
 mod settings;
 mod store;
 mod unknown_env;

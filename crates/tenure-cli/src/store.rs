@@ -6,10 +6,10 @@ use tenure::store::{LeaseView, StoreClient, StoreError};
 use tenure::{ElectionName, Name};
 
 use crate::exit::{self, REFUSED};
-use crate::settings::StoreArgs;
+use crate::settings::ClientArgs;
 
 /// A client of the store that flags, the environment and the file name, in this order.
-pub(crate) fn client(arguments: &StoreArgs) -> anyhow::Result<StoreClient> {
+pub(crate) fn client(arguments: &ClientArgs) -> anyhow::Result<StoreClient> {
     let settings = arguments.settings()?;
     if uses_blob(arguments, &settings) {
         let reason = "this command asks a lease store, and the lease of a blob is in none: use tenure status \
@@ -20,12 +20,13 @@ pub(crate) fn client(arguments: &StoreArgs) -> anyhow::Result<StoreClient> {
     require_store(&settings)?;
     let servers = tenure::__cli::servers_of(&settings)?;
     let roots = tenure::__cli::roots_of(&settings)?;
-    Ok(StoreClient::with_root_certificates(&servers, &roots)?)
+    let client = StoreClient::with_root_certificates(&servers, &roots)?;
+    Ok(client.with_credentials(tenure::__cli::credentials_of(&settings)?)?)
 }
 
 /// Whether candidates are elected by the lease of a blob, and no flag names a store instead.
-pub(crate) fn uses_blob(arguments: &StoreArgs, settings: &Settings) -> bool {
-    arguments.server.is_empty() && settings.list("strategy") == ["azure-blob"]
+pub(crate) fn uses_blob(arguments: &ClientArgs, settings: &Settings) -> bool {
+    arguments.store.server.is_empty() && settings.list("strategy") == ["azure-blob"]
 }
 
 /// Fails if there is no store, because candidates are elected among peers.

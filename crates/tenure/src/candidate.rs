@@ -60,6 +60,10 @@ pub enum RunError {
     /// allowed, for instance, or a signature has expired. A person must change something.
     #[error("the lease service refuses this candidate: {0}")]
     Refused(String),
+    /// The lease service does not accept this candidate's credential, or the credential does not
+    /// allow this election. The text says where the credential comes from.
+    #[error("the store does not let this candidate in: {0}")]
+    Denied(String),
     /// This member must not take part in the election among peers any more: another process has its
     /// node number, or the epochs are used up. The text says which member noticed, and what to do.
     #[error("this member takes no part in the election: {0}")]

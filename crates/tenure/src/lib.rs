@@ -111,6 +111,7 @@ pub mod store;
 pub mod testing;
 
 mod clock;
+mod credentials;
 mod http;
 mod random;
 mod root_certificates;
@@ -129,6 +130,7 @@ pub use candidate_runtime::{CandidateRuntime, StartError};
 pub use config::ConfigError;
 #[doc(inline)]
 pub use config::{Config, OnOverrun};
+pub use credentials::{Credentials, CredentialsError};
 pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use http::HttpClientError;
@@ -149,8 +151,8 @@ pub mod __cli {
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::peers_of;
     pub use crate::config::load::{
-        cluster_of, from_settings, read_environment, read_file, roots_of, secret_variables,
-        servers_of, settings, timings_of, variables,
+        cluster_of, credentials_of, from_settings, read_environment, read_file, roots_of,
+        secret_variables, servers_of, settings, timings_of, variables,
     };
     pub use crate::config::settings::{Settings, nearest};
 }

@@ -18,7 +18,7 @@ use tenure::{Config, ElectionName, StartError, Timings};
 use crate::exit::{self, UNREACHABLE};
 use crate::output;
 use crate::runtime::block_on;
-use crate::settings::{StoreArgs, with_any_election};
+use crate::settings::{ClientArgs, with_any_election};
 use crate::store;
 
 /// Check this machine's clock, the connection to the store, and the timings
@@ -28,7 +28,7 @@ use crate::store;
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
-    store: StoreArgs,
+    store: ClientArgs,
     /// Also print the limits of the store
     #[arg(long)]
     verbose: bool,
@@ -170,7 +170,8 @@ fn services(config: &Config) -> Result<Vec<Service>, StartError> {
     }
     let service = |server: &Endpoint| {
         let roots = config.root_certificates();
-        let client = StoreClient::with_root_certificates(std::slice::from_ref(server), roots)?;
+        let client = StoreClient::with_root_certificates(std::slice::from_ref(server), roots)?
+            .with_credentials(config.credentials().clone())?;
         Ok(Service::Store(server.clone(), client))
     };
     config.servers().iter().map(service).collect()

@@ -7,7 +7,7 @@ use tenure::{ElectionName, Name};
 use crate::lease_view::{remaining, since, state};
 use crate::output::{self, or_dash};
 use crate::runtime::block_on;
-use crate::settings::StoreArgs;
+use crate::settings::ClientArgs;
 use crate::store;
 
 /// List the leases of a namespace
@@ -19,7 +19,7 @@ pub(crate) struct List {
     #[arg(long, default_value = ElectionName::DEFAULT_NAMESPACE)]
     namespace: Name,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ClientArgs,
     /// Print JSON with the field names of the HTTP API
     #[arg(long)]
     json: bool,

@@ -18,6 +18,11 @@ pub(crate) mod peers;
 pub(crate) mod backup;
 pub(crate) mod restore;
 
+pub(crate) mod access;
+pub(crate) mod context;
+pub(crate) mod init;
+pub(crate) mod token;
+
 pub(crate) mod config;
 pub(crate) mod doctor;
 

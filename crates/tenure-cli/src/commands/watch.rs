@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::lease_view::state;
 use crate::output::{self, escape, or_dash};
-use crate::settings::StoreArgs;
+use crate::settings::ClientArgs;
 use crate::{runtime, store};
 
 /// Print a line for each change of a lease, until interrupted
@@ -38,7 +38,7 @@ pub(crate) struct Watch {
     #[arg(long)]
     namespace: Option<Name>,
     #[command(flatten)]
-    store: StoreArgs,
+    store: ClientArgs,
     /// Print one JSON object per line with the field names of the HTTP API, and "event": the kind
     /// of change, null for the state that was found
     #[arg(long)]

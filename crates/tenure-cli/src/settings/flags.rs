@@ -15,6 +15,9 @@ pub(crate) struct StoreArgs {
     /// CA certificates (PEM) for stores at https addresses [default: the system's]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<String>,
+    /// File with the token for the store; it is read again when it changes
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -73,6 +76,12 @@ impl StoreArgs {
         tenure::__cli::read_environment(&mut settings)?;
         set_flag(&mut settings, "servers", "--server", &self.server);
         set_flag(&mut settings, "ca_file", "--ca-file", &self.ca_file);
+        set_flag(
+            &mut settings,
+            "token_file",
+            "--token-file",
+            &self.token_file,
+        );
         Ok(settings)
     }
 }

@@ -4,12 +4,16 @@
 mod flags;
 mod table;
 
+pub(crate) mod access;
 pub(crate) mod azure;
+pub(crate) mod contexts;
 pub(crate) mod serve;
 pub(crate) mod tls;
 
-pub(crate) use flags::{CandidateArgs, StoreArgs, set_flag, with_any_election};
+pub(crate) use contexts::ClientArgs;
+pub(crate) use flags::{CandidateArgs, set_flag, with_any_election};
 pub(crate) use table::{SettingsTable, lossy};
 
 /// The tables of the store; all other settings belong to candidates.
-pub(crate) const TABLES: [SettingsTable; 3] = [serve::TABLE, tls::TABLE, azure::TABLE];
+pub(crate) const TABLES: [SettingsTable; 4] =
+    [serve::TABLE, access::TABLE, tls::TABLE, azure::TABLE];

@@ -43,6 +43,8 @@ pub enum TermEvent {
 pub enum CampaignFailure {
     /// The store refuses to deal with this candidate. An operator must change one of the two.
     Refused(String),
+    /// The store has never accepted this candidate's credential, or never allowed it this election.
+    Denied(String),
     /// This member can't lead its group any more.
     Barred(String),
 }

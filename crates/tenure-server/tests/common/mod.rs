@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use tenure_server::access::Access;
 use tenure_server::{ServeError, Server, Store, StoreConfig};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -38,7 +39,9 @@ pub fn start(config: StoreConfig) -> Running {
 }
 
 pub fn serve(store: Store) -> Running {
-    served(Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap())
+    let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+    // Tests name the store as they like.
+    served(server.with_access(Access::anonymous()))
 }
 
 pub fn served(server: Server) -> Running {

@@ -1,6 +1,7 @@
 //! A lease store over its HTTP API.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use reqwest::Method;
@@ -24,6 +25,9 @@ struct HttpStore {
     election: ElectionName,
     /// The common part of every acquire, without lease id and wait.
     acquire: AcquireRequest,
+    /// Whether the store has ever executed or answered a request of this candidate. From then on a
+    /// missing right may be a mistake of an operator, which passes.
+    was_admitted: AtomicBool,
 }
 
 pub(super) fn open(
@@ -43,15 +47,17 @@ pub(super) fn open(
         min_epoch: None,
     };
     Ok(Arc::new(HttpStore {
-        store: StoreClient::with_http(http, &config.servers, &config.roots),
+        store: StoreClient::with_http(http, &config.servers, &config.roots)
+            .with_credentials(config.credentials.clone())?,
         election: config.election.clone(),
         acquire,
+        was_admitted: AtomicBool::new(false),
     }))
 }
 
 impl LeaseBackend for HttpStore {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
-        Box::pin(self.send(request, timeout))
+        Box::pin(async move { self.settle(self.send(request, timeout).await) })
     }
 
     fn renew_many<'a>(
@@ -60,7 +66,13 @@ impl LeaseBackend for HttpStore {
         renewals: Vec<(Name, LeaseId)>,
         timeout: Duration,
     ) -> BoxFuture<'a, Vec<Answer>> {
-        Box::pin(self.renew_many(namespace, renewals, timeout))
+        Box::pin(async move {
+            let answers = self.renew_many(namespace, renewals, timeout).await;
+            answers
+                .into_iter()
+                .map(|answer| self.settle(answer))
+                .collect()
+        })
     }
 
     fn shares_requests_with(&self, other: &dyn LeaseBackend) -> bool {
@@ -106,6 +118,25 @@ impl From<StoreError> for BackendError {
 }
 
 impl HttpStore {
+    /// Whoever was never let in is told so with the origin of its token. Later the same answer may
+    /// pass: it must not end a campaign, and never a term.
+    fn settle(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Denied(why) if self.was_admitted.load(Ordering::Relaxed) => {
+                Answer::Unknown(why)
+            }
+            Answer::Denied(why) => {
+                let origin = self.store.credentials().origin();
+                Answer::Denied(format!("{why}; {origin}"))
+            }
+            Answer::Unknown(_) | Answer::Refused(_) => answer,
+            admitted => {
+                self.was_admitted.store(true, Ordering::Relaxed);
+                admitted
+            }
+        }
+    }
+
     async fn send(&self, request: Request, timeout: Duration) -> Answer {
         match request {
             Request::Acquire {
@@ -257,6 +288,7 @@ fn answer_to_problem(problem: &Problem) -> Answer {
         },
         Code::LeaseExpired => Answer::Expired,
         Code::LeaseIdMismatch | Code::LeaseNotHeld | Code::UnknownLease => Answer::Superseded,
+        Code::Unauthenticated | Code::Forbidden => Answer::Denied(why()),
         code if code.is_transient() => Answer::Unknown(why()),
         _ => Answer::Refused(why()),
     }

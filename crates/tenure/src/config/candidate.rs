@@ -13,6 +13,7 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 
 use super::strategy::Strategy;
 use crate::candidate::TermSummary;
+use crate::credentials::Credentials;
 use crate::guarantee::Guarantee;
 use crate::health::HealthCheck;
 use crate::root_certificates::RootCertificates;
@@ -32,6 +33,7 @@ pub struct Config {
     pub(crate) candidate: CandidateId,
     pub(crate) servers: Vec<Endpoint>,
     pub(crate) roots: RootCertificates,
+    pub(crate) credentials: Credentials,
     pub(crate) priority: u32,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) lock_delay: Duration,
@@ -104,6 +106,7 @@ impl Config {
             candidate: fresh_candidate_id(),
             servers: vec![default_server()],
             roots: RootCertificates::system(),
+            credentials: Credentials::none(),
             priority: DEFAULT_PRIORITY,
             metadata: BTreeMap::new(),
             lock_delay: Duration::ZERO,
@@ -229,6 +232,21 @@ impl Config {
     #[must_use]
     pub fn with_root_certificates(self, roots: RootCertificates) -> Self {
         Self { roots, ..self }
+    }
+
+    /// The same with a credential for the store.
+    #[must_use]
+    pub fn with_credentials(self, credentials: Credentials) -> Self {
+        Self {
+            credentials,
+            ..self
+        }
+    }
+
+    /// The credential for the store.
+    #[must_use]
+    pub const fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
     /// Sets the rank among waiting candidates: the lowest goes first; default 100.

@@ -11,6 +11,7 @@ use tenure_core::{ElectionName, Name};
 use super::candidate::{Config, OnOverrun, default_server};
 use super::settings::{ConfigError, Origin, Settings};
 use super::strategy::Strategy;
+use crate::credentials::{Credentials, CredentialsError};
 use crate::guarantee::Guarantee;
 use crate::root_certificates::RootCertificates;
 use crate::store::{Endpoint, EndpointError};
@@ -21,6 +22,9 @@ const KEYS: &[&str] = &[
     "candidate",
     "servers",
     "ca_file",
+    "ca",
+    "token_file",
+    "token",
     "priority",
     "lease_duration",
     "renew_interval",
@@ -66,7 +70,7 @@ const ALIASES: &[(&str, &str)] = &[("server", "servers")];
 const PREFIX: &str = "TENURE_";
 
 /// Tables of the same file that belong to the store.
-const TABLES_OF_THE_STORE: &[&str] = &["serve", "tls", "azure"];
+const TABLES_OF_THE_STORE: &[&str] = &["serve", "access", "tls", "azure"];
 
 /// The purpose of reading a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +86,7 @@ impl Config {
     /// election = "billing/nightly"         # or just "nightly"; required
     /// servers = ["http://127.0.0.1:7400"]  # the store's addresses
     /// ca_file = "/etc/tenure/ca.pem"       # root certificates for https; default the system's
+    /// token_file = "/etc/tenure/token"     # the credential for the store; default none
     /// candidate = "worker-1"               # default: host-pid-random
     /// priority = 100                       # among waiting candidates the lowest goes first
     /// lease_duration = "15s"               # the other timings follow from it:
@@ -176,8 +181,8 @@ pub const fn settings() -> Settings {
         .with_aliases(ALIASES)
 }
 
-/// Reads a candidate's settings from a file. Its tables `[serve]`, `[tls]` and `[azure]` are the
-/// store's and ignored.
+/// Reads a candidate's settings from a file. Its tables `[serve]`, `[access]`, `[tls]` and
+/// `[azure]` are the store's and ignored.
 ///
 /// # Errors
 ///
@@ -238,6 +243,7 @@ fn from_settings_for(settings: &Settings, purpose: Purpose) -> Result<Config, Co
     }
     config.servers = servers_of(settings)?;
     config.roots = roots_of(settings)?;
+    config.credentials = credentials_of(settings)?;
     config.timings_options = timings_options_of(settings)?;
     config.timings = timings_of(settings)?;
     if let Some(lock_delay) = settings.duration("lock_delay")? {
@@ -334,12 +340,23 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
     Ok(servers)
 }
 
-/// The root certificates of these settings: those of the file `ca_file`, or the system's.
+/// The root certificates of these settings: those of the file `ca_file`, those in `ca`, or the
+/// system's.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Invalid`]: the file can't be read, or has no certificate.
+/// [`ConfigError::Invalid`]: the file can't be read, or there is no certificate.
 pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
+    let inline = |text: &str| match text {
+        "" => Ok(None),
+        text => root_certificates(text.as_bytes().to_vec()).map(Some),
+    };
+    if let Some(roots) = settings.with("ca", inline)?.flatten() {
+        return match settings.origin("ca_file") {
+            Some(_) => Err(settings.one_too_many("ca", "ca_file")),
+            None => Ok(roots),
+        };
+    }
     let read = |path: &str| {
         if path.is_empty() {
             return Ok(RootCertificates::system());
@@ -348,6 +365,58 @@ pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
         root_certificates(pem)
     };
     Ok(settings.with("ca_file", read)?.unwrap_or_default())
+}
+
+/// The credential of these settings, for the addresses of the store.
+///
+/// # Errors
+///
+/// [`ConfigError::Invalid`]: there is no token in the file, others can read the configuration that
+/// has the token, or an address must not get it.
+pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
+    let text = |error: CredentialsError| error.to_string();
+    let file = settings.with("token_file", |path| match path {
+        "" => Ok(None),
+        path => Credentials::token_file(path).map(Some).map_err(text),
+    })?;
+    let token = settings.with("token", |token| match token.trim() {
+        "" => Ok(None),
+        token => Credentials::token(token).map(Some).map_err(text),
+    })?;
+    let (key, credentials) = match (file.flatten(), token.flatten()) {
+        (None, None) => return Ok(Credentials::none()),
+        (Some(_), Some(_)) => return Err(settings.one_too_many("token", "token_file")),
+        (Some(file), None) => ("token_file", file),
+        (None, Some(token)) => ("token", token),
+    };
+    if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
+        check_permissions(path).map_err(|reason| settings.invalid(key, reason))?;
+    }
+    if let Some(server) = servers_of(settings)?
+        .iter()
+        .find_map(|server| credentials.check(server).err())
+    {
+        return Err(settings.invalid("servers", server));
+    }
+    Ok(credentials)
+}
+
+/// Refuses a file with a secret that other users can read.
+fn check_permissions(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+
+    // A text that comes from no file has no mode.
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return Ok(());
+    };
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(format!(
+        "other users can read the token (mode {mode:04o}); run: chmod go-rwx {path}"
+    ))
 }
 
 #[cfg(feature = "tls")]

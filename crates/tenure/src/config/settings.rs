@@ -14,6 +14,7 @@ use crate::store::Endpoint;
 
 /// Keys whose values are never shown.
 const SECRETS: &[&str] = &[
+    "token",
     "azure_blob.key",
     "azure_blob.sas",
     "azure_blob.connection_string",
@@ -226,6 +227,11 @@ impl Settings {
             aliases: &[],
             values: BTreeMap::new(),
         }
+    }
+
+    /// Forgets the value of a key.
+    pub fn unset(&mut self, key: &str) {
+        self.values.remove(key);
     }
 
     /// Accepts these tables, with any keys.
@@ -530,7 +536,6 @@ impl Settings {
         set.copied().unwrap_or(keys[0])
     }
 
-    #[cfg(any(feature = "azure", feature = "peers"))]
     /// The error for `key` if `other`, which means the same, is set, too.
     pub(super) fn one_too_many(&self, key: &str, other: &str) -> ConfigError {
         let origin = self.origin(other).map(Origin::to_string);

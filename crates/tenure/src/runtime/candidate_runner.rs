@@ -332,6 +332,7 @@ impl From<CampaignFailure> for RunError {
     fn from(failure: CampaignFailure) -> Self {
         match failure {
             CampaignFailure::Refused(why) => Self::Refused(why),
+            CampaignFailure::Denied(why) => Self::Denied(why),
             CampaignFailure::Barred(why) => Self::Barred(why),
         }
     }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap};
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
 use tenure_core::{ElectionName, Name};
 
 use super::Endpoint;
+use crate::credentials::Credentials;
 use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT, innermost_cause};
 use crate::root_certificates::RootCertificates;
 
@@ -26,6 +27,7 @@ pub struct StoreClient {
     http: Client,
     endpoints: Arc<[Endpoint]>,
     roots: RootCertificates,
+    credentials: Credentials,
     /// The endpoint to ask next; moves on when one can't be reached.
     current: Arc<AtomicUsize>,
 }
@@ -98,6 +100,22 @@ impl StoreClient {
         Ok(Self::with_http(http, endpoints, roots))
     }
 
+    /// The same with a credential.
+    ///
+    /// # Errors
+    ///
+    /// [`HttpClientError`]: one of the addresses must not get the credential.
+    pub fn with_credentials(self, credentials: Credentials) -> Result<Self, HttpClientError> {
+        let mut endpoints = self.endpoints.iter();
+        endpoints
+            .try_for_each(|endpoint| credentials.check(endpoint))
+            .map_err(HttpClientError::new)?;
+        Ok(Self {
+            credentials,
+            ..self
+        })
+    }
+
     pub(crate) fn with_http(
         http: Client,
         endpoints: &[Endpoint],
@@ -107,6 +125,7 @@ impl StoreClient {
             http,
             endpoints: endpoints.into(),
             roots: roots.clone(),
+            credentials: Credentials::none(),
             current: Arc::default(),
         }
     }
@@ -115,9 +134,15 @@ impl StoreClient {
         &self.endpoints
     }
 
-    /// Whether both have the same addresses and root certificates.
+    pub(crate) const fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// Whether both have the same addresses, root certificates and credentials.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.endpoints == other.endpoints && self.roots == other.roots
+        self.endpoints == other.endpoints
+            && self.roots == other.roots
+            && self.credentials == other.credentials
     }
 
     /// One lease, or `None` if it was never acquired.
@@ -261,6 +286,26 @@ impl StoreClient {
             .await
     }
 
+    /// The caller as the store knows it, in JSON: its principal and its grants.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn whoami(&self) -> Result<serde_json::Value, StoreError> {
+        self.ask_any(Method::GET, "v1/whoami", None::<&()>, REQUEST_TIMEOUT)
+            .await
+    }
+
+    /// The principals that the store knows, in JSON, with the last use of each token.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn principals(&self) -> Result<serde_json::Value, StoreError> {
+        self.ask_any(Method::GET, "v1/access", None::<&()>, REQUEST_TIMEOUT)
+            .await
+    }
+
     /// Gets a path whose answer is not JSON.
     async fn get_text(&self, path: &str) -> Result<(Vec<u8>, HeaderMap), StoreError> {
         let index = self.current.load(Ordering::Relaxed);
@@ -345,13 +390,16 @@ impl StoreClient {
             endpoint: self.endpoints[index].clone(),
             reason,
         };
-        let request = self.http.get(self.url(index, path));
-        let mut request = request.header(ACCEPT, EVENT_STREAM);
-        if let Some(last_id) = last_id {
-            request = request.header("last-event-id", last_id);
-        }
+        let request = || {
+            let request = self.http.get(self.url(index, path));
+            let request = request.header(ACCEPT, EVENT_STREAM);
+            match last_id {
+                Some(last_id) => request.header("last-event-id", last_id),
+                None => request,
+            }
+        };
         let opened = async {
-            let response = request.send().await?;
+            let response = self.authorized(request).await?;
             let content_type = response.headers().get(CONTENT_TYPE);
             let media_type = content_type.map_or(&b""[..], |value| value.as_bytes());
             if response.status().is_success() && media_type.starts_with(EVENT_STREAM.as_bytes()) {
@@ -401,13 +449,16 @@ impl StoreClient {
             reason: innermost_cause(&error),
         };
         let url = self.url(index, path);
-        let mut request = self.http.request(method, url).timeout(timeout);
-        // A lease may be named `events`: ask for it, and not for the events of its namespace.
-        request = request.header(ACCEPT, "application/json");
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let mut response = request.send().await.map_err(unreachable)?;
+        let request = || {
+            let request = self.http.request(method.clone(), &url).timeout(timeout);
+            // A lease may be named `events`: ask for it, and not for the events of its namespace.
+            let request = request.header(ACCEPT, "application/json");
+            match body {
+                Some(body) => request.json(body),
+                None => request,
+            }
+        };
+        let mut response = self.authorized(request).await.map_err(unreachable)?;
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
         let bytes = read(response)
@@ -415,6 +466,24 @@ impl StoreClient {
             .map_err(unreachable)?
             .ok_or_else(|| self.not_a_store(index, status))?;
         Ok((status, headers, bytes))
+    }
+
+    /// Sends the request with the credential. If the store refuses that, and the file has another
+    /// one by now, the request is sent again with it.
+    async fn authorized(
+        &self,
+        request: impl Fn() -> RequestBuilder,
+    ) -> Result<Response, reqwest::Error> {
+        let Some(header) = self.credentials.header() else {
+            return request().send().await;
+        };
+        let response = request().header(AUTHORIZATION, &header).send().await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let Some(header) = self.credentials.header_after(&header).await
+        {
+            return request().header(AUTHORIZATION, header).send().await;
+        }
+        Ok(response)
     }
 
     fn url(&self, index: usize, path: &str) -> String {

@@ -9,6 +9,7 @@ use tenure::config::{ElectionPlan, Origin, Strategy};
 
 use super::effective;
 use crate::output::{self, millis, tenths};
+use crate::settings::access::{self, AccessSettings};
 use crate::settings::serve::{self, StoreSettings};
 use crate::settings::{azure, tls, with_any_election};
 
@@ -50,6 +51,7 @@ impl Check {
         let store = serve::TABLE.read_file(path)?;
         let warnings = StoreSettings::new(&store)?.limits.warnings();
         let store = effective::store(&store)?;
+        AccessSettings::new(&access::TABLE.read_file(path)?)?;
         tls::open(&tls::TABLE.read_file(path)?)?;
         azure::check_file(path)?;
         if self.json {

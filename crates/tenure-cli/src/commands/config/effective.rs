@@ -7,7 +7,7 @@ use tenure::__cli::Settings;
 use tenure::config::{ConfigError, Origin};
 
 use crate::settings::serve::StoreSettings;
-use crate::settings::{azure, tls, with_any_election};
+use crate::settings::{access, azure, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -51,6 +51,13 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
             "servers" => {
                 let servers = config.servers().iter().map(ToString::to_string);
                 (servers.collect::<Vec<_>>().into(), DEFAULT)
+            }
+            "ca" if is_set(key) && first(key) != Some("") => ("(PEM)".into(), ""),
+            "token" if is_set(key) && first(key) != Some("") => ("(secret)".into(), ""),
+            "ca" | "token" => (Value::Null, DEFAULT),
+            "token_file" => {
+                let file = first(key).filter(|file| !file.is_empty());
+                (file.into(), "default, none")
             }
             "ca_file" => {
                 let file = first(key).filter(|file| !file.is_empty());
@@ -101,6 +108,11 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
 /// The keys of the store; all values are checked.
 pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
     Ok(rows(settings, StoreSettings::new(settings)?.values()))
+}
+
+/// The keys of access control; all values are checked.
+pub(super) fn access(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
+    Ok(rows(settings, access::values(settings)?))
 }
 
 /// The keys of the store's TLS; all values are checked.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::effective;
 use crate::output;
-use crate::settings::{CandidateArgs, azure, serve, tls};
+use crate::settings::{CandidateArgs, access, azure, serve, tls};
 
 /// Show the configuration in effect, and the origin of each value
 ///
@@ -25,11 +25,13 @@ impl Show {
         let path = self.candidate.store.config.as_deref();
         let candidate = effective::candidate(&self.candidate.settings()?)?;
         let store = effective::store(&serve::TABLE.read(path)?)?;
+        let access = effective::access(&access::TABLE.read(path)?)?;
         let tls = effective::tls(&tls::TABLE.read(path)?)?;
         let azure = effective::azure(&azure::TABLE.read(path)?)?;
         let tables = [
             ("candidate", candidate),
             ("serve", store),
+            ("access", access),
             ("tls", tls),
             ("azure", azure),
         ];

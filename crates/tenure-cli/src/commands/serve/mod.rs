@@ -1,6 +1,7 @@
 //! `tenure serve`: serves a lease store.
 
 mod open_files;
+mod start_rules;
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,12 +10,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use nix::sys::resource::{Resource, setrlimit};
 use tenure::config::ConfigError;
 use tenure_azure::server::{Azure, AzureConfig};
+use tenure_server::access::{self, Access};
 use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{debug, error, info, warn};
 
+use crate::settings::access::{self as access_table, AccessSettings};
 use crate::settings::azure::{self, Accounts};
 use crate::settings::serve::{self as table, StoreSettings};
 use crate::settings::{lossy, set_flag, tls};
@@ -44,6 +48,15 @@ pub(crate) struct Serve {
     /// Key of the certificate (PEM)
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
+    /// Access file: who may do what. The store reads it again when it changes
+    #[arg(long, value_name = "FILE")]
+    access: Option<PathBuf>,
+    /// Serve an access file without TLS beyond loopback: for a proxy in front that ends TLS
+    #[arg(long)]
+    allow_plain_http: bool,
+    /// Let everybody who reaches the store do everything
+    #[arg(long)]
+    allow_anonymous: bool,
     /// Also serve the Azure Blob lease protocol, for the accounts in the table "azure" of the
     /// configuration file or in TENURE_AZURE_ACCOUNTS
     #[arg(long)]
@@ -56,6 +69,9 @@ pub(crate) struct Serve {
     #[arg(long, hide = true)]
     parent: Option<i32>,
 }
+
+/// How often to check for a changed access file: a revoked token is refused within a second.
+const ACCESS_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often to check for a new certificate.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -75,9 +91,11 @@ impl Serve {
         }
         let tls = self.tls()?;
         let azure = self.azure(listen, tls.is_some())?;
-        if !listen.ip().is_loopback() {
-            warn!(%listen, "every client that reaches this address can take and break leases: the store has \
-                no authentication");
+        let data_dir = engine.data_dir();
+        let access = start_rules::open_access(self.access()?, listen, tls.is_some(), data_dir)?;
+        // A core dump would have tokens and lease ids.
+        if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+            debug!(%error, "can't turn off core dumps");
         }
 
         if let EngineConfig::Embedded { data_dir } = &engine {
@@ -85,18 +103,25 @@ impl Serve {
         }
         let limits = open_files::raise_limit(limits);
         let store = Store::open(StoreConfig::new(engine.clone()).with_limits(limits))?;
+        if let (true, Some(data_dir)) = (access.is_guarded(), engine.data_dir()) {
+            access::mark_guarded(data_dir)
+                .with_context(|| format!("can't write into {}", data_dir.display()))?;
+        }
         let azure = azure.map(|config| Azure::open(&store, engine.data_dir(), config));
         let azure = azure.transpose()?;
         runtime::multi_thread()?.block_on(async {
             let stopped = runtime::stop_signal()?;
             let mut server =
                 Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
+            server = server.with_access(access.clone());
             if let Some(azure) = azure {
                 server = server.with_protocol(azure);
             }
             let mut scheme = "http";
+            if access.is_guarded() || tls.is_some() {
+                reload_files(access, tls.clone())?;
+            }
             if let Some(tls) = tls {
-                reload_certificates(tls.clone())?;
                 scheme = "https";
                 server = server.with_tls(tls);
             }
@@ -123,6 +148,16 @@ impl Serve {
         set_flag(&mut settings, "engine", "--engine", &self.engine);
         set_flag(&mut settings, "data_dir", "--data-dir", &data_dir);
         StoreSettings::new(&settings)
+    }
+
+    fn access(&self) -> Result<AccessSettings, ConfigError> {
+        let mut settings = access_table::TABLE.read(self.config.as_deref())?;
+        let file = self.access.as_ref().map(|file| lossy(file.as_os_str()));
+        set_flag(&mut settings, "file", "--access", &file);
+        let mut settings = AccessSettings::new(&settings)?;
+        settings.allow_plain_http |= self.allow_plain_http;
+        settings.allow_anonymous |= self.allow_anonymous;
+        Ok(settings)
     }
 
     fn tls(&self) -> Result<Option<Tls>, ConfigError> {
@@ -157,26 +192,45 @@ impl Serve {
     }
 }
 
-/// Reloads the certificate at an interval and on SIGHUP, so that new connections get the one that
-/// is in the file. Without TLS, SIGHUP ends the store.
-fn reload_certificates(tls: Tls) -> io::Result<()> {
+/// Reloads the access file and the certificate when they change, and on SIGHUP. Requests and
+/// connections from then on get what is in the files. Without both, SIGHUP ends the store.
+fn reload_files(access: Access, tls: Option<Tls>) -> io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut interval = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
+    let mut access_interval = tokio::time::interval(ACCESS_CHECK_INTERVAL);
+    let mut certificate_interval = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
     tokio::spawn(async move {
         loop {
-            tokio::select! {
-                Some(()) = hangup.recv() => {}
-                _ = interval.tick() => {}
-            }
-            let tls = tls.clone();
-            let reload = move || match tls.reload() {
-                Ok(true) => info!("certificate reloaded for new connections"),
-                Ok(false) => {}
-                Err(error) => warn!(%error, "can't reload the certificate, keeping the old one"),
+            let checks_certificate = tokio::select! {
+                Some(()) = hangup.recv() => true,
+                _ = access_interval.tick() => false,
+                _ = certificate_interval.tick() => true,
+            };
+            let (access, tls) = (access.clone(), tls.clone());
+            let reload = move || {
+                reload_access(&access);
+                if let (true, Some(tls)) = (checks_certificate, tls) {
+                    reload_certificate(&tls);
+                }
             };
             // After a panic in the TLS library the next reload is as good.
             let _ = tokio::task::spawn_blocking(reload).await;
         }
     });
     Ok(())
+}
+
+fn reload_access(access: &Access) {
+    match access.reload() {
+        Ok(true) => info!("access file reloaded"),
+        Ok(false) => {}
+        Err(error) => error!(%error, "can't reload the access file, keeping the rules before"),
+    }
+}
+
+fn reload_certificate(tls: &Tls) {
+    match tls.reload() {
+        Ok(true) => info!("certificate reloaded for new connections"),
+        Ok(false) => {}
+        Err(error) => warn!(%error, "can't reload the certificate, keeping the old one"),
+    }
 }

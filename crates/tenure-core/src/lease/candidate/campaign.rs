@@ -133,6 +133,10 @@ impl Campaign {
                 outbox.emit(TermEvent::Failed(CampaignFailure::Refused(why)));
                 return Next::Abandon;
             }
+            Answer::Denied(why) => {
+                outbox.emit(TermEvent::Failed(CampaignFailure::Denied(why)));
+                return Next::Abandon;
+            }
         }
         Next::Stay
     }

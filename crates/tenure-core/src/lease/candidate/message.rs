@@ -69,9 +69,11 @@ pub enum Answer {
     /// It is unknown what the store did: no answer, an answer that makes no sense, or a request to
     /// come again. May pass by itself.
     Unknown(String),
-    /// The store refuses such a request altogether (wrong name, no permission). Does not pass by
-    /// itself.
+    /// The store refuses such a request altogether (a wrong name). Does not pass by itself.
     Refused(String),
+    /// The store has never accepted the credential of this candidate, or never allowed it this
+    /// election. Does not pass by itself; a term goes on until its renew deadline.
+    Denied(String),
 }
 
 /// The store's answer to an operation that it has applied or rejected.

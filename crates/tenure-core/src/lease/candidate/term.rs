@@ -148,7 +148,7 @@ impl LeaseTerm {
                 self.term
                     .lose(now, EndReason::Superseded, Some(now), timings, outputs);
             }
-            Answer::Unknown(why) | Answer::Refused(why) => {
+            Answer::Unknown(why) | Answer::Refused(why) | Answer::Denied(why) => {
                 if self.failures == 0 {
                     outbox.emit(TermEvent::AtRisk(true));
                 }

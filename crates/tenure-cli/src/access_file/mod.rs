@@ -1,0 +1,280 @@
+//! Changes of an access file: under a lock, checked before they are written, and written as a whole.
+//!
+//! Comments and the order of the file stay as they are.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::Context;
+use chrono::{DateTime, SecondsFormat, Utc};
+use tenure_server::access::{AccessFile, MAX_SECRETS, Secret};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, value};
+
+use crate::exit;
+
+/// Where commands look for the access file by default.
+pub(crate) const DEFAULT_PATH: &str = "/etc/tenure/access.toml";
+
+/// The beginning of a new access file.
+const HEADER: &str = "\
+# Who may do what in the lease store: principals, their grants, and the hashes of their tokens.
+# `tenure token` changes this file, `tenure access check` checks it, and the store reads it again
+# when it changes.
+version = 1
+";
+
+/// The mode of a new access file: the store's group may read it.
+const MODE: u32 = 0o640;
+
+/// A grant as the command line gives it.
+#[derive(Clone, Debug)]
+pub(crate) struct GrantText {
+    pub(crate) role: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) prefix: Option<String>,
+}
+
+/// An access file that this process alone may change.
+#[derive(Debug)]
+pub(crate) struct AccessFileEdit {
+    path: PathBuf,
+    document: DocumentMut,
+    /// The directory is locked until this is dropped, so that two commands change the file one after
+    /// the other. The file itself is replaced, so a lock on it would not last.
+    _lock: File,
+}
+
+impl AccessFileEdit {
+    /// A new file, which does not exist yet.
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+        let lock = lock(path)?;
+        if path.exists() {
+            let text = format!("{} exists already", path.display());
+            return Err(exit::bad_configuration(text));
+        }
+        Ok(Self {
+            path: path.into(),
+            document: HEADER.parse().expect("the header is TOML"),
+            _lock: lock,
+        })
+    }
+
+    /// The file, checked.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let lock = lock(path)?;
+        let text = fs::read_to_string(path).map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => "; tenure init makes one, and --file names another one",
+                _ => "",
+            };
+            exit::bad_configuration(format!("can't read {}: {error}{hint}", path.display()))
+        })?;
+        check(&text, path)?;
+        let document = text.parse().context("the access file is not TOML")?;
+        Ok(Self {
+            path: path.into(),
+            document,
+            _lock: lock,
+        })
+    }
+
+    /// The present content.
+    pub(crate) fn content(&self) -> anyhow::Result<AccessFile> {
+        check(&self.document.to_string(), &self.path)
+    }
+
+    /// Adds a principal with a first token.
+    pub(crate) fn add_principal(
+        &mut self,
+        name: &str,
+        grants: &[GrantText],
+        secret: &Secret,
+        expires: Option<SystemTime>,
+    ) -> anyhow::Result<()> {
+        if self.principal(name).is_ok() {
+            let text = format!(
+                "{name:?} exists already; tenure token rotate {name} gives it a second token"
+            );
+            return Err(exit::bad_configuration(text));
+        }
+        let mut principal = Table::new();
+        principal["name"] = value(name);
+        let grants = grants.iter().map(|grant| {
+            let mut table = InlineTable::new();
+            table.insert("role", grant.role.as_str().into());
+            let optional = [("namespace", &grant.namespace), ("prefix", &grant.prefix)];
+            for (key, text) in optional {
+                if let Some(text) = text {
+                    table.insert(key, text.as_str().into());
+                }
+            }
+            table
+        });
+        principal["grants"] = value(grants.collect::<Array>());
+        let mut secrets = ArrayOfTables::new();
+        secrets.push(secret_table(secret, expires));
+        principal["secret"] = Item::ArrayOfTables(secrets);
+        let principals = self.document.entry("principal");
+        let principals = principals.or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+        tables(principals, "principal")?.push(principal);
+        Ok(())
+    }
+
+    /// Adds a second token to a principal.
+    pub(crate) fn add_secret(
+        &mut self,
+        name: &str,
+        secret: &Secret,
+        expires: Option<SystemTime>,
+    ) -> anyhow::Result<()> {
+        let principal = self.principal(name)?;
+        let secrets = principal.entry("secret");
+        let secrets = secrets.or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+        let secrets = tables(secrets, "secret")?;
+        if secrets.len() >= MAX_SECRETS {
+            let ids = secrets.iter().filter_map(|table| table.get("id")?.as_str());
+            let ids = ids.collect::<Vec<_>>().join(" and ");
+            let text = format!(
+                "{name:?} has the tokens {ids} already; tenure token list --server URL shows when each was last \
+                 used, and tenure token revoke removes one"
+            );
+            return Err(exit::bad_configuration(text));
+        }
+        secrets.push(secret_table(secret, expires));
+        Ok(())
+    }
+
+    /// Removes the token with this id, and returns the name of its principal.
+    pub(crate) fn remove_secret(&mut self, id: &str) -> anyhow::Result<String> {
+        let has_id = |table: &Table| table.get("id").and_then(Item::as_str) == Some(id);
+        for principal in self.principals()? {
+            let name = name_of(principal).to_owned();
+            let Some(secrets) = principal.get_mut("secret") else {
+                continue;
+            };
+            let secrets = tables(secrets, "secret")?;
+            let before = secrets.len();
+            secrets.retain(|table| !has_id(table));
+            if secrets.len() < before {
+                return Ok(name);
+            }
+        }
+        let text = format!("{} has no token with the id {id:?}", self.path.display());
+        Err(exit::error(exit::REFUSED, anyhow::Error::msg(text)))
+    }
+
+    /// Removes a principal with its grants and tokens.
+    pub(crate) fn remove_principal(&mut self, name: &str) -> anyhow::Result<()> {
+        self.principal(name)?;
+        let principals = tables(&mut self.document["principal"], "principal")?;
+        principals.retain(|table| name_of(table) != name);
+        Ok(())
+    }
+
+    /// Replaces the file. It has the old content or the new one at any moment, also after a crash.
+    pub(crate) fn save(self) -> anyhow::Result<()> {
+        let text = self.document.to_string();
+        check(&text, &self.path)?;
+        self.replace(&text)
+            .with_context(|| format!("can't write {}", self.path.display()))
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let folder = folder_of(&self.path);
+        let mut new = tempfile::Builder::new()
+            .prefix(".access")
+            .tempfile_in(folder)?;
+        new.write_all(text.as_bytes())?;
+        let mode = match fs::metadata(&self.path) {
+            Ok(before) => {
+                let own = new.as_file().metadata()?;
+                if (own.uid(), own.gid()) != (before.uid(), before.gid()) {
+                    chown(new.path(), Some(before.uid()), Some(before.gid()))?;
+                }
+                before.mode() & 0o7777
+            }
+            Err(_) => MODE,
+        };
+        let permissions = fs::Permissions::from_mode(mode);
+        new.as_file().set_permissions(permissions)?;
+        new.as_file().sync_all()?;
+        new.persist(&self.path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    }
+
+    fn principals(&mut self) -> anyhow::Result<impl Iterator<Item = &mut Table>> {
+        let principals = self.document.entry("principal");
+        let principals = principals.or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+        Ok(tables(principals, "principal")?.iter_mut())
+    }
+
+    fn principal(&mut self, name: &str) -> anyhow::Result<&mut Table> {
+        let text = format!(
+            "{} has no principal {name:?}; tenure token list shows all",
+            self.path.display()
+        );
+        let found = self.principals()?.find(|table| name_of(table) == name);
+        found.ok_or_else(|| exit::error(exit::REFUSED, anyhow::Error::msg(text)))
+    }
+}
+
+fn name_of(principal: &Table) -> &str {
+    let name = principal.get("name").and_then(Item::as_str);
+    name.unwrap_or_default()
+}
+
+/// The tables of `[[key]]`. A file may write them as an array of inline tables, which the commands
+/// do not change.
+fn tables<'a>(item: &'a mut Item, key: &str) -> anyhow::Result<&'a mut ArrayOfTables> {
+    item.as_array_of_tables_mut().ok_or_else(|| {
+        exit::bad_configuration(format!(
+            "the access file has {key} as an array; write [[{key}]] or [[principal.{key}]] tables"
+        ))
+    })
+}
+
+fn secret_table(secret: &Secret, expires: Option<SystemTime>) -> Table {
+    let mut table = Table::new();
+    table["id"] = value(secret.id().as_str());
+    table["sha256"] = value(secret.hash().to_string());
+    table["created"] = time(SystemTime::now());
+    if let Some(expires) = expires {
+        table["expires"] = time(expires);
+    }
+    table
+}
+
+fn time(time: SystemTime) -> Item {
+    let text = DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true);
+    let time: toml_edit::Datetime = text.parse().expect("RFC 3339 is a TOML date");
+    value(time)
+}
+
+fn check(text: &str, path: &Path) -> anyhow::Result<AccessFile> {
+    let checked = AccessFile::parse(text, path);
+    checked.map_err(|error| exit::error(exit::BAD_CONFIGURATION, error))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or_else(|| Path::new("."))
+}
+
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let folder = folder_of(path);
+    let lock = || {
+        let file = File::open(folder)?;
+        file.lock()?;
+        Ok(file)
+    };
+    let locked: io::Result<File> = lock();
+    locked.with_context(|| format!("can't lock {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests;

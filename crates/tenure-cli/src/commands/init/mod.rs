@@ -1,0 +1,352 @@
+//! `tenure init`: all that a store on a network needs, made by one command.
+
+mod certificates;
+
+use std::env;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use nix::unistd::{Gid, Group, Uid, User};
+use tenure_server::access::Secret;
+use toml_edit::{DocumentMut, value};
+
+use self::certificates::{Authority, Issued};
+use crate::access_file::{AccessFileEdit, GrantText};
+use crate::commands::context;
+use crate::commands::token::bundle_text;
+use crate::settings::contexts::default_path;
+use crate::{exit, output, secret_file};
+
+/// The group of the service, which may read the files if it exists.
+const GROUP: &str = "tenure";
+
+/// Make the files of a store on a network: certificates, access file, and configuration
+///
+/// Nothing is started, and no file that exists is touched. The command makes a certificate authority
+/// of the store's own, a certificate, an access file with one administrator, the configuration of
+/// the store, and the administrator's own context.
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Name under which clients reach the store; may be repeated [default: this machine's]
+    #[arg(long, value_name = "HOST")]
+    name: Vec<String>,
+    /// Directory for the files
+    #[arg(long, value_name = "DIR", default_value = "/etc/tenure")]
+    dir: PathBuf,
+    /// Data directory of the store
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/tenure")]
+    data_dir: PathBuf,
+    /// Address that the store will listen on
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7400")]
+    listen: SocketAddr,
+    /// Name of the administrator [default: this user]
+    #[arg(long, value_name = "NAME")]
+    admin: Option<String>,
+    /// File for the administrator's context [default: ~/.config/tenure/config.toml]
+    #[arg(long, value_name = "FILE")]
+    context_file: Option<PathBuf>,
+    /// Only make a new certificate with the authority that is there; the store reloads it
+    #[arg(long)]
+    renew: bool,
+}
+
+/// The files that the command makes.
+struct Files {
+    config: PathBuf,
+    tls: PathBuf,
+    ca: PathBuf,
+    ca_key: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+    access: PathBuf,
+}
+
+impl Init {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let files = Files::new(&self.dir);
+        if self.renew {
+            return self.renew(&files);
+        }
+        let person = Person::find();
+        let context_file = self.context_file.clone().or_else(|| person.context_file());
+        let context_file = context_file
+            .context("neither HOME nor XDG_CONFIG_HOME is set; name a file with --context-file")?;
+        let names = self.names()?;
+        files.check_none(&context_file)?;
+
+        make_folder(&self.dir, 0o755)?;
+        make_folder(&files.tls, 0o755)?;
+        let authority = Authority::new()?;
+        let issued = authority.issue(&names)?;
+        secret_file::write(&files.ca_key, &authority.key_pem())?;
+        write_public(&files.ca, authority.pem())?;
+        write_public(&files.certificate, &issued.pem)?;
+        secret_file::write(&files.key, &issued.key_pem)?;
+        let secret = self.write_access(&files.access, &person)?;
+        write_public(&files.config, &self.config_text(&files)?)?;
+        let admin = self.admin.as_deref().unwrap_or(&person.name);
+        self.write_context(&context_file, &person, &secret, authority.pem())?;
+        share_with_group(&[&files.key, &files.access])?;
+
+        let names_text = names.join(", ");
+        let listen = self.listen;
+        output::line(format_args!(
+            "{}  listens on {listen} with TLS\n\
+             {}  ca.pem (until {})  ca.key  store.pem ({names_text}; until {})  store.key\n\
+             {}  who may do what; hashes only\n\
+             {}  your own access as {admin:?}: everything, everywhere. Nobody can show it again; lost: tenure \
+             token rotate {admin}\n\
+             Next: tenure serve --config {}",
+            files.config.display(),
+            files.tls.display(),
+            authority.ends(),
+            issued.ends,
+            files.access.display(),
+            context_file.display(),
+            files.config.display(),
+        ))?;
+        Ok(())
+    }
+
+    fn renew(&self, files: &Files) -> anyhow::Result<()> {
+        let read = |path: &Path| {
+            fs::read_to_string(path).map_err(|error| {
+                exit::bad_configuration(format!(
+                    "can't read {}: {error}; run tenure init without --renew first",
+                    path.display()
+                ))
+            })
+        };
+        let authority = Authority::open(read(&files.ca)?, &read(&files.ca_key)?)?;
+        let Issued { pem, key_pem, ends } = authority.issue(&self.names()?)?;
+        // One after the other: a store that reloads in between keeps the certificate before.
+        replace(&files.key, &key_pem, 0o600)?;
+        share_with_group(&[&files.key])?;
+        replace(&files.certificate, &pem, 0o644)?;
+        output::line(format_args!(
+            "{}  until {ends}; the store reloads it within 30 s, or on SIGHUP",
+            files.certificate.display()
+        ))?;
+        Ok(())
+    }
+
+    /// The names and addresses that the certificate is for.
+    fn names(&self) -> anyhow::Result<Vec<String>> {
+        let mut names = self.name.clone();
+        if names.is_empty() {
+            let name = nix::unistd::gethostname().context("can't read the name of this machine")?;
+            names.push(name.to_string_lossy().into_owned());
+        }
+        let address = match self.listen.ip() {
+            address if address.is_unspecified() => own_address(),
+            address => Some(address),
+        };
+        names.extend(address.map(|address| address.to_string()));
+        names.extend(["localhost", "127.0.0.1", "::1"].map(String::from));
+        let mut known = Vec::new();
+        names.retain(|name| {
+            let is_new = !known.contains(name);
+            known.push(name.clone());
+            is_new
+        });
+        Ok(names)
+    }
+
+    fn write_access(&self, path: &Path, person: &Person) -> anyhow::Result<Secret> {
+        let secret = Secret::generate();
+        let admin = self.admin.as_deref().unwrap_or(&person.name);
+        let grant = GrantText {
+            role: "admin".into(),
+            namespace: Some("*".into()),
+            prefix: None,
+        };
+        let mut edit = AccessFileEdit::create(path)?;
+        edit.add_principal(admin, &[grant], &secret, None)?;
+        edit.save()?;
+        Ok(secret)
+    }
+
+    fn config_text(&self, files: &Files) -> anyhow::Result<String> {
+        let path = |path: &Path| {
+            let path = std::path::absolute(path)?;
+            Ok::<_, io::Error>(path.to_string_lossy().into_owned())
+        };
+        let mut document = DocumentMut::new();
+        document["serve"] = toml_edit::table();
+        document["serve"]["listen"] = value(self.listen.to_string());
+        document["serve"]["data_dir"] = value(path(&self.data_dir)?);
+        document["access"] = toml_edit::table();
+        document["access"]["file"] = value(path(&files.access)?);
+        document["tls"] = toml_edit::table();
+        document["tls"]["certificate"] = value(path(&files.certificate)?);
+        document["tls"]["key"] = value(path(&files.key)?);
+        Ok(format!(
+            "# The lease store. `tenure config example` prints all keys.\n{document}"
+        ))
+    }
+
+    fn write_context(
+        &self,
+        path: &Path,
+        person: &Person,
+        secret: &Secret,
+        ca: &str,
+    ) -> anyhow::Result<()> {
+        let host = self.name.first().map_or("localhost", String::as_str);
+        let server = format!("https://{host}:{}", self.listen.port());
+        let bundle: DocumentMut = bundle_text("", &[server], Some(ca), secret).parse()?;
+        let mut document = DocumentMut::new();
+        context::add(&mut document, "default", &bundle);
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        let made: Vec<PathBuf> = folder
+            .ancestors()
+            .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+            .map(Path::to_owned)
+            .collect();
+        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        secret_file::write(path, &document.to_string())?;
+        // Under sudo the file belongs to the person, not to root.
+        for path in made.iter().map(PathBuf::as_path).chain([path]) {
+            person.own(path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Files {
+    fn new(dir: &Path) -> Self {
+        let tls = dir.join("tls");
+        Self {
+            config: dir.join("tenure.toml"),
+            ca: tls.join("ca.pem"),
+            ca_key: tls.join("ca.key"),
+            certificate: tls.join("store.pem"),
+            key: tls.join("store.key"),
+            access: dir.join("access.toml"),
+            tls,
+        }
+    }
+
+    /// Fails before anything is written if one of the files exists.
+    fn check_none(&self, context_file: &Path) -> anyhow::Result<()> {
+        let files = [
+            &self.config,
+            &self.ca,
+            &self.ca_key,
+            &self.certificate,
+            &self.key,
+            &self.access,
+        ];
+        let files = files
+            .into_iter()
+            .map(PathBuf::as_path)
+            .chain([context_file]);
+        let mut present = files.filter(|path| path.symlink_metadata().is_ok());
+        match present.next() {
+            None => Ok(()),
+            Some(path) if path == context_file => Err(exit::bad_configuration(format!(
+                "{} exists already; name another file with --context-file. Nothing was changed",
+                path.display()
+            ))),
+            Some(path) => Err(exit::bad_configuration(format!(
+                "{} exists already; --renew makes a new certificate, and --dir names another directory. Nothing \
+                 was changed",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// The person that runs the command, also under sudo.
+struct Person {
+    name: String,
+    /// Set under sudo.
+    user: Option<User>,
+}
+
+impl Person {
+    fn find() -> Self {
+        let sudo = env::var("SUDO_USER")
+            .ok()
+            .filter(|_| Uid::effective().is_root());
+        let user = sudo.and_then(|name| User::from_name(&name).ok().flatten());
+        let own = || User::from_uid(Uid::current()).ok().flatten();
+        let name = match &user {
+            Some(user) => user.name.clone(),
+            None => own().map_or_else(|| "admin".into(), |user| user.name),
+        };
+        Self { name, user }
+    }
+
+    fn context_file(&self) -> Option<PathBuf> {
+        match &self.user {
+            Some(user) => Some(user.dir.join(".config/tenure/config.toml")),
+            None => default_path(),
+        }
+    }
+
+    fn own(&self, path: &Path) -> anyhow::Result<()> {
+        let Some(user) = &self.user else {
+            return Ok(());
+        };
+        chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+            .with_context(|| format!("can't change the owner of {}", path.display()))
+    }
+}
+
+/// Lets the service's group read these files, if there is such a group and this user may do so.
+fn share_with_group(paths: &[&Path]) -> anyhow::Result<()> {
+    let group = Group::from_name(GROUP).ok().flatten();
+    let Some(gid) = group.map(|group: Group| Gid::as_raw(group.gid)) else {
+        return Ok(());
+    };
+    if !Uid::effective().is_root() {
+        return Ok(());
+    }
+    for path in paths {
+        chown(path, None, Some(gid))
+            .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o640)))
+            .with_context(|| format!("can't change the group of {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The address that other machines most likely reach this one at. No packet is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // An address of documentation (RFC 5737): only the route to it counts.
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_unspecified()).then_some(address)
+}
+
+fn make_folder(path: &Path, mode: u32) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.with_context(|| {
+        format!(
+            "can't make {}; run with sudo, or name another --dir",
+            path.display()
+        )
+    })
+}
+
+fn write_public(path: &Path, text: &str) -> anyhow::Result<()> {
+    secret_file::write(path, text)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+        .with_context(|| format!("can't change the mode of {}", path.display()))
+}
+
+fn replace(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
+    let new = path.with_extension("new");
+    // Left over by a command that was killed.
+    let _ = fs::remove_file(&new);
+    secret_file::write(&new, text)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(mode))
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("can't write {}", path.display()))
+}

@@ -1,0 +1,53 @@
+//! `tenure token create`.
+
+use clap::Args;
+use tenure_server::access::{Role, Secret};
+
+use super::output_file::OutputArgs;
+use super::{FileArgs, LifetimeArgs};
+use crate::access_file::{AccessFileEdit, GrantText};
+
+/// Create a principal with a token
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// Name of the principal
+    name: String,
+    /// What it may do: read, candidate (acquire leases), operator (break them), metrics, or admin
+    #[arg(long, value_name = "ROLE", value_parser = parse_role)]
+    role: Role,
+    /// Namespace that the role is for, or * for all [default: all for metrics]
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Leases that the role is for: those whose names begin so [default: all]
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    #[command(flatten)]
+    lifetime: LifetimeArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+impl Create {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let output = self.output.open(&self.name)?;
+        let mut edit = AccessFileEdit::open(&self.file.file)?;
+        let grant = GrantText {
+            role: self.role.to_string(),
+            namespace: self.namespace.clone(),
+            prefix: self.prefix.clone(),
+        };
+        let secret = Secret::generate();
+        edit.add_principal(&self.name, &[grant], &secret, self.lifetime.end())?;
+        edit.content()?;
+        // The token first: an entry without its token is of no use to anybody.
+        output.write(&self.name, &secret)?;
+        edit.save()?;
+        output.report(&self.name, &secret)
+    }
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    text.parse()
+}

@@ -1,0 +1,119 @@
+//! Where a new token goes: a file with the token alone, or a configuration for a worker.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use tenure::store::Endpoint;
+use tenure_server::access::Secret;
+
+use crate::{exit, output, secret_file};
+
+/// The file for a new token.
+#[derive(Debug, Args)]
+pub(super) struct OutputArgs {
+    /// File for the token, which must not exist; - prints it [default: NAME.token]
+    #[arg(long, value_name = "FILE", conflicts_with = "bundle")]
+    output: Option<PathBuf>,
+    /// File for a configuration with the store's addresses, its CA certificate and the token: all
+    /// that a worker needs. It must not exist
+    #[arg(long, value_name = "FILE", requires = "server")]
+    bundle: Option<PathBuf>,
+    /// With --bundle: address of the store; may be repeated
+    #[arg(long, value_name = "URL")]
+    server: Vec<Endpoint>,
+    /// With --bundle: CA certificates (PEM) of the store
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    ca_file: Option<PathBuf>,
+}
+
+/// A checked place for a new token.
+#[derive(Debug)]
+pub(super) enum OutputFile {
+    Stdout,
+    Token(PathBuf),
+    Bundle {
+        path: PathBuf,
+        servers: Vec<String>,
+        ca: Option<String>,
+    },
+}
+
+impl OutputArgs {
+    /// The place, checked before the access file changes: a token that is in no file is lost.
+    pub(super) fn open(&self, name: &str) -> anyhow::Result<OutputFile> {
+        let file = match (&self.bundle, &self.output) {
+            (Some(path), _) => {
+                let read = |path: &PathBuf| {
+                    fs::read_to_string(path)
+                        .with_context(|| format!("can't read {}", path.display()))
+                };
+                OutputFile::Bundle {
+                    path: path.clone(),
+                    servers: self.server.iter().map(ToString::to_string).collect(),
+                    ca: self.ca_file.as_ref().map(read).transpose()?,
+                }
+            }
+            (None, Some(path)) if path.as_os_str() == "-" => OutputFile::Stdout,
+            (None, Some(path)) => OutputFile::Token(path.clone()),
+            (None, None) => OutputFile::Token(format!("{}.token", name.replace('/', "_")).into()),
+        };
+        if let OutputFile::Token(path) | OutputFile::Bundle { path, .. } = &file
+            && path.symlink_metadata().is_ok()
+        {
+            let text = format!(
+                "{} exists already; name another file with --output or --bundle",
+                path.display()
+            );
+            return Err(exit::bad_configuration(text));
+        }
+        Ok(file)
+    }
+}
+
+impl OutputFile {
+    pub(super) fn write(&self, name: &str, secret: &Secret) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => Ok(output::line(secret.reveal())?),
+            Self::Token(path) => secret_file::write(path, &format!("{}\n", secret.reveal())),
+            Self::Bundle { path, servers, ca } => {
+                secret_file::write(path, &bundle_text(name, servers, ca.as_deref(), secret))
+            }
+        }
+    }
+
+    /// Says where the token is.
+    pub(super) fn report(&self, name: &str, secret: &Secret) -> anyhow::Result<()> {
+        let id = secret.id();
+        match self {
+            Self::Stdout => {}
+            Self::Token(path) => output::line(format_args!(
+                "{}: token {id} of {name}; nobody can show it again",
+                path.display()
+            ))?,
+            Self::Bundle { path, .. } => output::line(format_args!(
+                "{}: configuration with token {id} of {name}; nobody can show it again",
+                path.display()
+            ))?,
+        }
+        Ok(())
+    }
+}
+
+/// A configuration with all that a client of the store needs.
+pub(crate) fn bundle_text(
+    name: &str,
+    servers: &[String],
+    ca: Option<&str>,
+    secret: &Secret,
+) -> String {
+    let servers: toml_edit::Array = servers.iter().map(String::as_str).collect();
+    let mut document = toml_edit::DocumentMut::new();
+    document["servers"] = toml_edit::value(servers);
+    document["token"] = toml_edit::value(secret.reveal());
+    let ca = ca.map_or(String::new(), |ca| {
+        format!("ca = \"\"\"\n{}\n\"\"\"\n", ca.trim_end())
+    });
+    format!("# Access to the lease store as {name:?}. Keep it secret.\n{document}{ca}")
+}

@@ -1,0 +1,302 @@
+//! How clients of a store prove who they are.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+
+use crate::store::Endpoint;
+
+/// How often a token file is read again. Kubernetes replaces the token of a pod long before it ends.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Longest token: a store takes no longer head.
+const MAX_TOKEN_LEN: usize = 16 * 1024;
+
+/// The credential of a client: a token, or a file that has one. Clones are handles to the same
+/// credential.
+///
+/// The token is sent to the addresses of the store only, and never over plain http beyond this
+/// machine. `Debug` does not show it.
+#[derive(Clone, Default)]
+pub struct Credentials(Option<Arc<Source>>);
+
+struct Source {
+    /// The file that has the token, if it comes from one.
+    file: Option<PathBuf>,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    header: HeaderValue,
+    read_at: Instant,
+    is_reading: bool,
+}
+
+/// Why there is no token, without the token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CredentialsError(String);
+
+impl Credentials {
+    /// No credential; the default.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// This token.
+    ///
+    /// # Errors
+    ///
+    /// [`CredentialsError`] if the text is not a token.
+    pub fn token(token: &str) -> Result<Self, CredentialsError> {
+        Self::new(header(token)?, None)
+    }
+
+    /// The token in this file. The file is read again every 10 s, and at once if the store refuses
+    /// the token. While it can't be read, the token before stays in use.
+    ///
+    /// # Errors
+    ///
+    /// [`CredentialsError`] if the file can't be read or has no token.
+    pub fn token_file(path: impl Into<PathBuf>) -> Result<Self, CredentialsError> {
+        let path = path.into();
+        Self::new(read(&path)?, Some(path))
+    }
+
+    #[allow(clippy::unnecessary_wraps)] // So that both constructors read as one line.
+    fn new(header: HeaderValue, file: Option<PathBuf>) -> Result<Self, CredentialsError> {
+        let known = Known {
+            header,
+            read_at: Instant::now(),
+            is_reading: false,
+        };
+        let known = Mutex::new(known);
+        Ok(Self(Some(Arc::new(Source { file, known }))))
+    }
+
+    /// Whether there is a credential.
+    #[must_use]
+    pub const fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the credential may be sent to this address.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with a valid alternative.
+    pub(crate) fn check(&self, endpoint: &Endpoint) -> Result<(), String> {
+        let url = endpoint.url();
+        if self.0.is_none() {
+            return Ok(());
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            let text =
+                "has a user, and a token is set, too; a request has one of both: leave one out";
+            return Err(format!("{endpoint} {text}"));
+        }
+        if url.scheme() == "http" && !is_loopback(url) {
+            return Err(format!(
+                "{endpoint} would get the token unencrypted; use https, or an address of this machine"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The value of the header `Authorization`. A file that was read long ago is read again
+    /// meanwhile: a slow file system must not delay a renewal.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        let source = self.0.as_ref()?;
+        let mut known = source.lock();
+        let is_stale = source.file.is_some() && known.read_at.elapsed() >= INTERVAL;
+        if is_stale && !known.is_reading {
+            known.is_reading = true;
+            let source = Arc::clone(source);
+            tokio::task::spawn_blocking(move || source.read_again());
+        }
+        Some(known.header.clone())
+    }
+
+    /// The present value if it differs from `refused`, after a look into the file.
+    pub(crate) async fn header_after(&self, refused: &HeaderValue) -> Option<HeaderValue> {
+        let source = Arc::clone(self.0.as_ref()?);
+        source.file.as_ref()?;
+        let read = move || {
+            source.read_again();
+            source.lock().header.clone()
+        };
+        let header = tokio::task::spawn_blocking(read).await.ok()?;
+        (header != *refused).then_some(header)
+    }
+
+    /// Where the token comes from, for errors.
+    pub(crate) fn origin(&self) -> String {
+        match &self.0 {
+            None => "no token is set: set token_file, TENURE_TOKEN_FILE or TENURE_TOKEN".into(),
+            Some(source) => match &source.file {
+                Some(file) => format!("the token is from {}", file.display()),
+                None => "the token is from the configuration".into(),
+            },
+        }
+    }
+}
+
+impl Source {
+    fn read_again(&self) {
+        let Some(file) = &self.file else {
+            return;
+        };
+        let read = read(file);
+        let mut known = self.lock();
+        known.is_reading = false;
+        known.read_at = Instant::now();
+        match read {
+            Ok(header) => known.header = header,
+            Err(error) => {
+                tracing::warn!(%error, "can't read the token file, keeping the token before")
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Two credentials are equal if they are handles to the same one.
+impl PartialEq for Credentials {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Credentials {}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_ref().map(|source| &source.file) {
+            None => f.write_str("Credentials(none)"),
+            Some(None) => f.write_str("Credentials(..)"),
+            Some(Some(file)) => write!(f, "Credentials({})", file.display()),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<HeaderValue, CredentialsError> {
+    let wrong = |error: String| CredentialsError(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    header(text.trim()).map_err(|CredentialsError(error)| wrong(error))
+}
+
+fn header(token: &str) -> Result<HeaderValue, CredentialsError> {
+    let is_visible = token.bytes().all(|byte| byte.is_ascii_graphic());
+    if token.is_empty() || token.len() > MAX_TOKEN_LEN || !is_visible {
+        let text = format!("a token has 1 to {MAX_TOKEN_LEN} visible ASCII characters");
+        return Err(CredentialsError(text));
+    }
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|error| CredentialsError(error.to_string()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let address = address.parse::<std::net::IpAddr>();
+    address.map_or(host == "localhost", |address| {
+        address.to_canonical().is_loopback()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_goes_to_https_and_to_this_machine_only() {
+        let token = Credentials::token("tnr1_secret").unwrap();
+        let check = |address: &str| token.check(&address.parse().unwrap());
+        for address in [
+            "https://store.lan:7400",
+            "http://127.0.0.1:7400",
+            "http://[::1]:7400",
+            "http://localhost:7400",
+        ] {
+            assert_eq!(check(address), Ok(()), "{address}");
+        }
+        for address in [
+            "http://10.0.0.5:7400",
+            "http://store.lan:7400",
+            "http://localhost.evil.example",
+            "http://127.0.0.1.evil.example",
+        ] {
+            let error = check(address).unwrap_err();
+            assert!(error.contains("unencrypted"), "{error}");
+            assert_eq!(Credentials::none().check(&address.parse().unwrap()), Ok(()));
+        }
+        assert!(
+            check("https://user@store.lan")
+                .unwrap_err()
+                .contains("user")
+        );
+    }
+
+    #[test]
+    fn a_wrong_token_is_refused_and_no_text_shows_a_right_one() {
+        for wrong in ["", "a b", "ä", "a\nb", &"x".repeat(MAX_TOKEN_LEN + 1)] {
+            let error = Credentials::token(wrong).unwrap_err().to_string();
+            assert!(wrong.is_empty() || !error.contains(wrong), "{error}");
+        }
+        let token = Credentials::token("tnr1_secret").unwrap();
+        let shown = format!("{token:?} {:?} {}", token.header(), token.origin());
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_again_after_a_refusal() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "one\n").unwrap();
+        let token = Credentials::token_file(&path).unwrap();
+        let first = token.header().unwrap();
+        assert_eq!(first, "Bearer one");
+        assert_eq!(token.header_after(&first).await, None);
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(token.header().unwrap(), "Bearer one");
+        assert_eq!(token.header_after(&first).await.unwrap(), "Bearer two");
+        assert_eq!(token.header().unwrap(), "Bearer two");
+        // A file that is gone or empty for a moment takes no token away.
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(token.header_after(&first).await.unwrap(), "Bearer two");
+        let missing = Credentials::token_file(folder.path().join("no"));
+        assert!(missing.unwrap_err().to_string().contains("/no: "));
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_again_after_a_while_without_a_refusal() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "one").unwrap();
+        let token = Credentials::token_file(&path).unwrap();
+        std::fs::write(&path, "two").unwrap();
+        let long_ago = Instant::now().checked_sub(INTERVAL).unwrap();
+        token.0.as_ref().unwrap().lock().read_at = long_ago;
+        let wait = async {
+            while token.header().unwrap() != "Bearer two" {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(10), wait).await;
+        waited.expect("the new token");
+    }
+}
