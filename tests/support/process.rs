@@ -96,6 +96,8 @@ pub fn command(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    // Nor the stores that the person who runs the tests uses.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command.args(arguments).stdin(Stdio::null());
     command
 }

@@ -562,3 +562,23 @@ async fn a_caller_sees_its_own_rights_and_an_administrator_all_principals() {
         assert!(!text.contains(&token.hash().to_string()) && !text.contains(token.reveal()));
     }
 }
+
+#[test]
+fn the_documents_name_the_right_of_every_route() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/access-control.md");
+    let text = fs::read_to_string(path).expect("the document");
+    let rows = text.lines().filter_map(|line| {
+        let row = line.strip_prefix("| `")?.strip_suffix(" |")?;
+        let (request, needs) = row.split_once("` | ")?;
+        let is_route = request
+            .split_once(' ')
+            .is_some_and(|(_, path)| path.starts_with('/'));
+        is_route.then_some((request.to_owned(), needs.to_owned()))
+    });
+    let documented: BTreeSet<_> = rows.collect();
+    let in_force = routes().iter().map(|route| {
+        let request = format!("{} {}", route.method(), route.path());
+        (request, route.needs())
+    });
+    assert_eq!(documented, in_force.collect());
+}

@@ -1,0 +1,147 @@
+//! Access control with real processes: what a store refuses to start with, the first minute, tokens
+//! that are rotated and revoked under a leader, and candidates that are never let in.
+
+mod first_minute;
+mod starts;
+mod tokens;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use tenure_tests::process::{Process, command, output};
+use tenure_tests::wait_for;
+
+/// A directory with the files of a store, and a home for its administrator.
+struct Place {
+    folder: TempDir,
+    port: u16,
+}
+
+impl Place {
+    fn new() -> Self {
+        // Another process may take the port before the store does. That is rare, and the store then
+        // says so.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { folder, port }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        let path = self.path(name);
+        path.to_str().expect("a path of text").to_owned()
+    }
+
+    /// The command with this home.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command
+            .env("XDG_CONFIG_HOME", self.path("home"))
+            .current_dir(self.folder.path());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        output(&mut self.command(arguments))
+    }
+
+    /// Runs a command that succeeds.
+    #[track_caller]
+    fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs a command that fails with this code, and returns its error.
+    #[track_caller]
+    fn fail(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        stderr
+    }
+
+    fn init(&self) -> String {
+        let listen = format!("0.0.0.0:{}", self.port);
+        let (dir, data) = (self.text("etc"), self.text("data"));
+        self.succeed(&[
+            "init",
+            "--name",
+            "localhost",
+            "--admin",
+            "ada",
+            "--dir",
+            &dir,
+            "--data-dir",
+            &data,
+            "--listen",
+            &listen,
+        ])
+    }
+
+    fn serve(&self) -> Process {
+        let config = self.text("etc/tenure.toml");
+        let process = Process::spawn(&mut self.command(&["serve", "--config", &config]));
+        wait_for("the start of the store", || {
+            let is_ready = process.stdout().starts_with("listening on ");
+            is_ready.then_some(())
+        });
+        process
+    }
+
+    /// Creates a candidate with this name, with all that it needs in one file.
+    fn create(&self, name: &str) -> String {
+        let bundle = self.text(&format!("{name}.toml"));
+        let (file, ca) = (self.text("etc/access.toml"), self.text("etc/tls/ca.pem"));
+        let server = self.url();
+        self.succeed(&[
+            "token",
+            "create",
+            name,
+            "--role",
+            "candidate",
+            "--namespace",
+            "tests",
+            "--bundle",
+            &bundle,
+            "--server",
+            &server,
+            "--ca-file",
+            &ca,
+            "--file",
+            &file,
+        ]);
+        bundle
+    }
+
+    fn url(&self) -> String {
+        format!("https://localhost:{}", self.port)
+    }
+
+    fn token_command(&self, arguments: &[&str]) -> String {
+        let file = self.text("etc/access.toml");
+        self.succeed(&[&["token"], arguments, &["--file", &file]].concat())
+    }
+
+    /// The id of the only token of a principal.
+    fn id_of(&self, name: &str) -> String {
+        let list = self.token_command(&["list", "--json"]);
+        let list: serde_json::Value = serde_json::from_str(&list).expect("JSON");
+        let mut principals = list.as_array().expect("a list").iter();
+        let principal = principals.find(|principal| principal["name"] == name);
+        let id = principal.expect("the principal")["tokens"][0]["id"].as_str();
+        id.expect("a token").to_owned()
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("a file")
+}

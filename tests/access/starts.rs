@@ -1,0 +1,112 @@
+//! What a store starts with, and what it refuses.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use tenure_tests::process::Process;
+use tenure_tests::wait_for;
+
+use crate::Place;
+
+const LISTEN: [&str; 3] = ["serve", "--listen", "0.0.0.0:0"];
+
+fn serve<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&LISTEN[..], more].concat()
+}
+
+#[test]
+fn a_store_on_a_network_is_closed_unless_a_flag_opens_it() {
+    let place = Place::new();
+    let error = place.fail(2, &serve(&["--engine", "memory"]));
+    for way in ["tenure init", "--access", "--allow-anonymous", "127.0.0.1"] {
+        assert!(error.contains(way), "{error}");
+    }
+    // Each flag gives away what it says, and nothing else.
+    let error = place.fail(2, &serve(&["--engine", "memory", "--allow-plain-http"]));
+    assert!(error.contains("no access file"), "{error}");
+    place.init();
+    let access = place.text("etc/access.toml");
+    let with_file = ["--engine", "memory", "--access", &access];
+    for flags in [&[][..], &["--allow-anonymous"]] {
+        let error = place.fail(2, &serve(&[&with_file[..], flags].concat()));
+        assert!(error.contains("--allow-plain-http"), "{error}");
+    }
+    for arguments in [
+        serve(&["--engine", "memory", "--allow-anonymous"]),
+        serve(&[&with_file[..], &["--allow-plain-http"]].concat()),
+    ] {
+        let store = Process::spawn(&mut place.command(&arguments));
+        wait_for("the start", || {
+            store.stdout().contains("listening").then_some(())
+        });
+        assert!(store.stderr().contains("--allow-"), "{}", store.stderr());
+    }
+}
+
+#[test]
+fn a_missing_access_file_is_an_error() {
+    let place = Place::new();
+    let missing = place.text("missing.toml");
+    let listen = ["serve", "--listen", "127.0.0.1:0", "--engine", "memory"];
+    let error = place.fail(2, &[&listen[..], &["--access", &missing]].concat());
+    assert!(error.contains("missing.toml"), "{error}");
+}
+
+#[test]
+fn a_data_directory_that_had_access_control_is_not_served_without() {
+    let place = Place::new();
+    place.init();
+    let store = place.serve();
+    drop(store);
+    let data = place.text("data");
+    let loopback = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data];
+    let error = place.fail(2, &loopback);
+    assert!(error.contains("had access control"), "{error}");
+    let mut open = place.command(&[&loopback[..], &["--allow-anonymous"]].concat());
+    let store = Process::spawn(&mut open);
+    wait_for("the start", || {
+        store.stdout().contains("listening").then_some(())
+    });
+}
+
+#[test]
+fn a_file_that_others_may_write_is_refused_at_the_start_and_at_a_reload() {
+    let place = Place::new();
+    place.init();
+    let access = place.path("etc/access.toml");
+    let store = place.serve();
+    fs::set_permissions(&access, fs::Permissions::from_mode(0o666)).expect("another mode");
+    wait_for("an error", || {
+        let stderr = store.stderr();
+        (stderr.contains("keeping the rules before") && stderr.contains("chmod go-w")).then_some(())
+    });
+    place.succeed(&["list"]);
+    drop(store);
+    let config = place.text("etc/tenure.toml");
+    let error = place.fail(2, &["serve", "--config", &config]);
+    assert!(error.contains("chmod go-w"), "{error}");
+}
+
+#[test]
+fn a_wrong_file_leaves_the_rules_before_in_force() {
+    let place = Place::new();
+    place.init();
+    let store = place.serve();
+    let access = place.path("etc/access.toml");
+    let right = crate::read(&access);
+    fs::write(&access, format!("{right}\nnonsense = 1\n")).expect("a file");
+    wait_for("an error", || {
+        store.stderr().contains("nonsense").then_some(())
+    });
+    place.succeed(&["list"]);
+    let check = place.fail(2, &["access", "check", &place.text("etc/access.toml")]);
+    assert!(check.contains("nonsense"), "{check}");
+    fs::write(&access, right).expect("a file");
+    wait_for("a reload", || {
+        store
+            .stderr()
+            .contains("access file reloaded")
+            .then_some(())
+    });
+    place.succeed(&["access", "check", &place.text("etc/access.toml")]);
+}
