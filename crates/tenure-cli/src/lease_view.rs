@@ -37,6 +37,9 @@ pub(crate) fn print(view: &LeaseView, json: bool) -> anyhow::Result<()> {
         rows.push(("holder", holder.clone()));
         rows.push(("epoch", epoch.to_string()));
         // The lease of a blob has none of these, no waiters and no revision.
+        if let Some(owner) = &view.owner {
+            rows.push(("owner", escape(owner)));
+        }
         let times = [
             ("since", since(view)),
             ("duration", duration(view.duration_ms)),

@@ -25,18 +25,22 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
+use crate::head_deadline::{ConnectionState, HeadDeadline};
 use crate::http::{HttpService, Load, Rest, Source};
 use crate::overflow::{Overflow, OverflowPermit, Stream};
+use crate::per_address::{Counted, PerAddress};
 
 /// Accepts connections, up to the limit and some over it.
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor {
     permits: Arc<Semaphore>,
+    per_address: PerAddress,
     overflow: Overflow,
     http: Arc<HttpService>,
     /// How long data may stay unacknowledged by the client: as long as a connection may be idle. A
     /// watcher may pause for so long; it costs one connection of the limit.
     send_time: Duration,
+    head_time: Duration,
 }
 
 impl Acceptor {
@@ -44,6 +48,8 @@ impl Acceptor {
         let limits = http.store().limits();
         Self {
             permits: Arc::new(Semaphore::new(limits.max_connections)),
+            per_address: PerAddress::new(limits.max_connections_per_address),
+            head_time: limits.head_time,
             overflow: Overflow::new(limits.connections_over()),
             send_time: limits.header_time,
             http: Arc::new(http),
@@ -55,25 +61,45 @@ impl Acceptor {
         stream: TcpStream,
         client: Option<IpAddr>,
     ) -> io::Result<(Stream, ConnectionService)> {
-        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => Permit::Within { _permit: permit },
-            Err(_) => match self.overflow.enter() {
-                Some(permit) => Permit::Over(permit),
-                // Closed without an answer.
-                None => return Err(io::ErrorKind::ConnectionRefused.into()),
-            },
+        let (permit, load) = self.permit(client)?;
+        let over = match &permit {
+            Permit::Within { .. } => None,
+            Permit::Over(permit) => Some(Arc::clone(permit)),
         };
-        let (load, over) = match &permit {
-            Permit::Within { .. } => (Load::Within, None),
-            Permit::Over(permit) => (Load::Over, Some(Arc::clone(permit))),
-        };
+        let state = Arc::<ConnectionState>::default();
+        let head = HeadDeadline::new(Arc::clone(&state), self.head_time);
         let connection = Connection {
             http: Arc::clone(&self.http),
             source: Source { client, load },
+            state,
             permit,
         };
         let service = ConnectionService(Arc::new(connection));
-        Ok((Stream::new(stream, over), service))
+        Ok((Stream::new(stream, head, over), service))
+    }
+
+    /// The right to a connection. Over one of the limits it is for one request.
+    fn permit(&self, client: Option<IpAddr>) -> io::Result<(Permit, Load)> {
+        let over = |load| match self.overflow.enter() {
+            Some(permit) => Ok((Permit::Over(permit), load)),
+            // Closed without an answer.
+            None => Err(io::ErrorKind::ConnectionRefused.into()),
+        };
+        let address = client.filter(|_| self.per_address.is_limited());
+        let counted = address.map(|address| self.per_address.count(address));
+        let Some(counted) = counted.map_or(Some(None), |counted| counted.map(Some)) else {
+            return over(Load::OverForAddress);
+        };
+        match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => {
+                let permit = Permit::Within {
+                    _permit: permit,
+                    _counted: counted,
+                };
+                Ok((permit, Load::Within))
+            }
+            Err(_) => over(Load::Over),
+        }
     }
 }
 
@@ -90,7 +116,7 @@ impl<S> Accept<TcpStream, S> for Acceptor {
             // word, so that its permit is free again (RFC 5482; Linux and its relatives have it).
             #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
             SockRef::from(&stream).set_tcp_user_timeout(Some(self.send_time))?;
-            let client = match self.http.needs_client() {
+            let client = match self.http.needs_client() || self.per_address.is_limited() {
                 true => Some(stream.peer_addr()?.ip()),
                 false => None,
             };
@@ -109,6 +135,7 @@ pub(crate) struct ConnectionService(Arc<Connection>);
 struct Connection {
     http: Arc<HttpService>,
     source: Source,
+    state: Arc<ConnectionState>,
     permit: Permit,
 }
 
@@ -117,6 +144,7 @@ struct Connection {
 enum Permit {
     Within {
         _permit: OwnedSemaphorePermit,
+        _counted: Option<Counted>,
     },
     /// Over the limit, for one request.
     Over(Arc<OverflowPermit>),
@@ -137,6 +165,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let connection = Arc::clone(&self.0);
+        connection.state.head_received();
         match &self.0.permit {
             Permit::Within { .. } => Box::pin(async move { Ok(connection.serve(request).await) }),
             Permit::Over(permit) => {
@@ -158,7 +187,9 @@ impl Connection {
         B: Rest,
         B::Error: Into<BoxError>,
     {
-        self.http.serve_request(self.source, request).await
+        let response = self.http.serve_request(self.source, request).await;
+        self.state.answered();
+        response
     }
 }
 

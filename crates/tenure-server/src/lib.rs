@@ -35,7 +35,9 @@
 
 mod config;
 mod connections;
+mod head_deadline;
 mod overflow;
+mod per_address;
 mod server;
 mod tls;
 

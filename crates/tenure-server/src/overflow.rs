@@ -17,6 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::head_deadline::HeadDeadline;
+
 /// How long a connection over the limit may take for its request, with the body and a TLS
 /// handshake. Clients send at once, so this is for slow networks.
 pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(2);
@@ -99,10 +101,11 @@ impl Drop for OverflowPermit {
     }
 }
 
-/// The bytes of a connection. Over the limit they end when the request does not come in time, or
+/// The bytes of a connection. They end when the head of a request is late. Over the limit they end when the request does not come in time, or
 /// when a new connection takes the permit.
 pub(crate) struct Stream {
     tcp: TcpStream,
+    head: HeadDeadline,
     limit: Option<TimeLimit>,
 }
 
@@ -114,7 +117,11 @@ struct TimeLimit {
 
 impl Stream {
     /// The bytes of a connection, with its permit if it is over the limit.
-    pub(crate) fn new(tcp: TcpStream, permit: Option<Arc<OverflowPermit>>) -> Self {
+    pub(crate) fn new(
+        tcp: TcpStream,
+        head: HeadDeadline,
+        permit: Option<Arc<OverflowPermit>>,
+    ) -> Self {
         let limit = permit.map(|permit| {
             let closed = permit.closed.clone().cancelled_owned();
             let over = tokio::time::timeout(REQUEST_TIME, closed);
@@ -124,7 +131,7 @@ impl Stream {
                 is_over: false,
             }
         });
-        Self { tcp, limit }
+        Self { tcp, head, limit }
     }
 }
 
@@ -144,11 +151,23 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { tcp, limit } = &mut *self;
+        let Self { tcp, head, limit } = &mut *self;
         if limit.as_mut().is_some_and(|limit| limit.poll_over(context)) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        Pin::new(tcp).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        match Pin::new(tcp).poll_read(context, buffer) {
+            Poll::Pending => match head.poll_late(context) {
+                Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Poll::Pending => Poll::Pending,
+            },
+            read => {
+                if buffer.filled().len() > before {
+                    head.bytes_received();
+                }
+                read
+            }
+        }
     }
 }
 

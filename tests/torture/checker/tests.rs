@@ -27,6 +27,7 @@ fn view(epoch: u64, left: u64, revision: u64) -> LeaseView {
             State::Available
         },
         holder: is_held.then(|| format!("c{epoch}")),
+        owner: None,
         epoch: is_held.then_some(epoch),
         duration_ms: None,
         remaining_ms: is_held.then_some(left),
@@ -108,6 +109,7 @@ fn term(epoch: u64, end: Option<TermEnd>, ended_at: u64) -> TermView {
     TermView {
         epoch,
         holder: format!("c{epoch}"),
+        owner: None,
         began_at: None,
         ended_at: end.map(|_| ended_at.to_string()),
         end,

@@ -88,6 +88,7 @@ impl Properties {
             lease: election.name().to_string(),
             state,
             holder: leader.as_ref().map(|(holder, _)| holder.to_string()),
+            owner: None,
             epoch: leader.map(|(_, epoch)| epoch.get()),
             duration_ms: (is_held && is_infinite).then_some(DurationMs::Infinite),
             remaining_ms: None,

@@ -226,6 +226,7 @@ fn deleted(last: LeaseView) -> LeaseView {
     LeaseView {
         state: State::Available,
         holder: None,
+        owner: None,
         epoch: None,
         duration_ms: None,
         remaining_ms: None,

@@ -21,6 +21,7 @@
 mod duration;
 mod id;
 mod operation;
+mod owner;
 mod record;
 mod rules;
 mod stored;
@@ -33,11 +34,12 @@ mod queue;
 
 pub mod candidate;
 
-pub use apply::{Applied, Change, Rejection, apply, deletable};
+pub use apply::{Applied, Change, Rejection, apply, apply_as, deletable};
 pub use duration::LeaseDuration;
 pub use id::{LeaseId, LeaseIdError};
 pub use lease::{Due, Lease, RequestNumber};
 pub use operation::{Acquire, Metadata, Operation};
+pub use owner::Owner;
 pub use queue::{Priority, Waiting};
 pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, State};
 pub use rules::Rules;

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::{Acquire, LeaseId, RequestNumber};
+use super::{Acquire, LeaseId, Owner, RequestNumber};
 
 /// The priority of a waiting request. Lower numbers go first.
 pub type Priority = u32;
@@ -14,7 +14,7 @@ pub type Priority = u32;
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
     waiting: BTreeMap<Position, Waiting<T>>,
-    positions: BTreeMap<LeaseId, Position>,
+    positions: BTreeMap<(LeaseId, Option<Owner>), Position>,
     arrivals: u64,
 }
 
@@ -28,6 +28,8 @@ pub struct Waiting<T> {
     pub number: RequestNumber,
     /// The acquire to apply when the lease is free.
     pub request: Acquire,
+    /// The principal that sent it, if the store knows its callers.
+    pub owner: Option<Owner>,
     /// The caller's handle for the reply.
     pub reply_to: T,
 }
@@ -42,12 +44,18 @@ impl<T> Default for Queue<T> {
     }
 }
 
+impl<T> Waiting<T> {
+    fn key(&self) -> (LeaseId, Option<Owner>) {
+        (self.request.lease_id, self.owner.clone())
+    }
+}
+
 impl<T> Queue<T> {
     /// Adds a request behind all of its priority. Returns the request that it replaces, if the lease
     /// id already waits; the position stays the same if the priority does.
     pub(super) fn join(&mut self, priority: Priority, waiting: Waiting<T>) -> Option<Waiting<T>> {
-        let lease_id = waiting.request.lease_id;
-        let replaced = self.positions.get(&lease_id).copied();
+        let key = waiting.key();
+        let replaced = self.positions.get(&key).copied();
         let position = match replaced {
             Some(position) if position.0 == priority => position,
             _ => {
@@ -57,7 +65,7 @@ impl<T> Queue<T> {
         };
         let old = replaced.and_then(|position| self.waiting.remove(&position));
         self.waiting.insert(position, waiting);
-        self.positions.insert(lease_id, position);
+        self.positions.insert(key, position);
         old
     }
 
@@ -68,22 +76,24 @@ impl<T> Queue<T> {
     ) -> Option<Waiting<T>> {
         let (&position, _) = self.waiting.iter().find(|(_, waiting)| may_go(waiting))?;
         let taken = self.waiting.remove(&position)?;
-        self.positions.remove(&taken.request.lease_id);
+        self.positions.remove(&taken.key());
         Some(taken)
     }
 
-    /// Removes the request that waits under `lease_id`, if `gone` returns `true`.
+    /// Removes a request that waits under `lease_id`, if `gone` returns `true` for it.
     pub(super) fn leave(
         &mut self,
         lease_id: LeaseId,
-        gone: impl FnOnce(&Waiting<T>) -> bool,
+        gone: impl Fn(&Waiting<T>) -> bool,
     ) -> Option<Waiting<T>> {
-        let position = *self.positions.get(&lease_id)?;
-        if !self.waiting.get(&position).is_some_and(gone) {
-            return None;
-        }
-        self.positions.remove(&lease_id);
-        self.waiting.remove(&position)
+        // Each principal waits by itself, with its own lease ids.
+        let same_id = self.positions.range((lease_id, None)..);
+        let mut same_id = same_id.take_while(|((id, _), _)| *id == lease_id);
+        let is_gone = |position| self.waiting.get(position).is_some_and(&gone);
+        let (_, &position) = same_id.find(|(_, position)| is_gone(*position))?;
+        let left = self.waiting.remove(&position)?;
+        self.positions.remove(&left.key());
+        Some(left)
     }
 
     /// Removes every request for which `gone` returns `true`.
@@ -92,15 +102,15 @@ impl<T> Queue<T> {
         self.waiting.retain(|_, waiting| {
             let stays = !gone(waiting);
             if !stays {
-                positions.remove(&waiting.request.lease_id);
+                positions.remove(&waiting.key());
             }
             stays
         });
     }
 
-    /// Whether a request waits under `lease_id`.
-    pub(super) fn has(&self, lease_id: LeaseId) -> bool {
-        self.positions.contains_key(&lease_id)
+    /// Whether a request of this principal waits under `lease_id`.
+    pub(super) fn has(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
+        self.positions.contains_key(&(lease_id, owner.cloned()))
     }
 
     /// The number of waiting requests.
@@ -133,6 +143,7 @@ mod tests {
         Waiting {
             number: id,
             request,
+            owner: None,
             reply_to,
         }
     }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{LeaseDuration, LeaseId, Metadata};
+use super::{LeaseDuration, LeaseId, Metadata, Owner};
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
 /// The number of lease ids of ended terms that a record keeps. A store keeps the record in memory
@@ -57,6 +57,9 @@ pub struct Grant {
     pub lease_id: LeaseId,
     /// The candidate that holds the lease, or held it last.
     pub holder: CandidateId,
+    /// The principal that acquired the lease. `None` if the store did not know its callers: then the
+    /// lease id alone proves the ownership until the term ends.
+    pub owner: Option<Owner>,
     /// The term's epoch.
     pub epoch: Epoch,
     /// The wall-clock time of the grant, for display.
@@ -65,6 +68,17 @@ pub struct Grant {
     pub duration: LeaseDuration,
     /// The time after an expiry or a break in which the lease is not granted.
     pub lock_delay: Duration,
+}
+
+impl Grant {
+    /// Whether a caller with this lease id and this principal owns the lease.
+    ///
+    /// The pair counts: a lease id that another principal has learned (from a backup, a core dump, or
+    /// the log of a proxy) is as good as a wrong one.
+    #[must_use]
+    pub fn is_of(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
+        self.lease_id == lease_id && (self.owner.is_none() || self.owner.as_ref() == owner)
+    }
 }
 
 /// The reservation of a lease that was handed over.

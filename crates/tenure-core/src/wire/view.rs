@@ -22,6 +22,9 @@ pub struct LeaseView {
     pub state: State,
     /// The holder.
     pub holder: Option<String>,
+    /// The principal that acquired the lease; absent if the store did not know its callers then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The holder's epoch: the fencing token.
     pub epoch: Option<u64>,
     /// How long it lasts without a renewal.
@@ -56,6 +59,7 @@ impl LeaseView {
             lease: lease.to_string(),
             state: record.state(now),
             holder: held.map(|grant| grant.holder.as_str().into()),
+            owner: held.and_then(|grant| Some(grant.owner.as_ref()?.as_str().into())),
             epoch: held.map(|grant| grant.epoch.get()),
             duration_ms: held.map(|grant| grant.duration.into()),
             remaining_ms: match record.remaining(now) {
@@ -103,6 +107,9 @@ pub struct TermView {
     pub epoch: u64,
     /// The holder of the lease.
     pub holder: String,
+    /// The principal that acquired the lease; absent if the store did not know its callers then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// When it began (RFC 3339); null if a calendar has no such day.
     pub began_at: Option<String>,
     /// When it ended (RFC 3339); null while it goes on.

@@ -204,6 +204,7 @@ impl Store {
         let waiting = Waiting {
             number: self.waited,
             request: request.clone(),
+            owner: None,
             reply_to: caller,
         };
         // The client no longer waits for the request that this one replaces.

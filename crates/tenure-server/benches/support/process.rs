@@ -166,6 +166,7 @@ async fn serve_bare() {
             lease,
             state: tenure_core::lease::State::Leased,
             holder: Some("worker-0000001".into()),
+            owner: None,
             epoch: Some(1_795_230_310_385),
             duration_ms: Some(tenure_core::wire::DurationMs::from(
                 tenure_core::lease::LeaseDuration::Fixed(Duration::from_secs(86_400)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tenure_core::lease::Owner;
 use tenure_core::wire::{Code, Problem};
 
 use super::rights::{self, Principal, Right, Role, Target};
@@ -23,6 +24,8 @@ pub(crate) enum Caller {
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) principal: Arc<Principal>,
+    /// The name of the principal, which owns the leases that it acquires.
+    pub(crate) owner: Owner,
     pub(crate) proof: Proof,
     /// From when on the credential is refused.
     pub(crate) expires: Option<SystemTime>,
@@ -54,6 +57,14 @@ impl Caller {
             return false;
         };
         admission.principal.grants == other.principal.grants
+    }
+
+    /// The owner of the leases that the caller acquires.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Admitted(admission) => Some(&admission.owner),
+            Self::Anyone | Self::Unknown => None,
+        }
     }
 
     pub(crate) fn may(&self, right: Right, target: Target<'_>) -> bool {

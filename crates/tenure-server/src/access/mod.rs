@@ -33,6 +33,7 @@ use self::source::{AccessSource, Version};
 use self::table::Table;
 
 pub(crate) use self::caller::Caller;
+pub(crate) use self::failures::Network;
 pub use self::file::{
     AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
 };

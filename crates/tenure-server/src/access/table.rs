@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tenure_core::lease::Owner;
+
 use super::caller::{Admission, Caller, Proof};
 use super::file::AccessFile;
 use super::secret::{SecretHash, SecretId};
@@ -30,6 +32,7 @@ impl Table {
             listed.secrets.iter().map(|secret| {
                 let admission = Admission {
                     principal: Arc::clone(&listed.principal),
+                    owner: Owner::new(Arc::clone(&listed.principal.name)),
                     proof: Proof::Token(secret.id),
                     expires: secret.expires,
                 };

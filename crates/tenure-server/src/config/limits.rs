@@ -97,6 +97,10 @@ limits! {
     /// seconds. If a tenth over the limit (at least 16) are open, a new connection closes the
     /// oldest of them whose request has not come yet.
     max_connections: Count usize = 60_000, 1..=MANY;
+    /// Most connections of one address, or of one IPv6 network of 64 bits. Default 10,000; zero is no
+    /// limit. Over it a connection is treated as over `max_connections`: others still connect, and a
+    /// renewal from this address is still served.
+    max_connections_per_address: Count usize = 10_000, 0..=MANY;
     /// Most streams of events. Default 10,000: each has a connection and some kilobytes; the events
     /// are kept once for all of them. At least 0. Over it: 429 `over_limit`.
     max_watchers: Count usize = 10_000, 0..=MANY;
@@ -107,6 +111,10 @@ limits! {
     /// 1 to 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stay for a
     /// while. A start reads all of them.
     max_history: Count usize = 100, 1..=10_000;
+    /// How long the head of a request may take from its first byte to its end, and a new connection
+    /// from its accept to the end of its first head. Default 15 s; 10 ms to 5 min. Over it the
+    /// connection is closed.
+    head_time: Time Duration = Duration::from_secs(15), TIMES;
     /// How long a connection may be idle and then take for the head of its next request: there is
     /// one clock for both. Default 75 s: clients that renew once a minute keep their connections,
     /// and silent ones do not pile up. 10 ms to 5 min. Over it the connection is closed. On Linux
@@ -304,6 +312,10 @@ mod tests {
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
             ("max_connections", |limits| limits.max_connections = 0),
+            ("max_connections_per_address", |limits| {
+                limits.max_connections_per_address = usize::MAX;
+            }),
+            ("head_time", |limits| limits.head_time = Duration::ZERO),
             ("header_time", |limits| limits.header_time = Duration::ZERO),
             ("max_leases_per_namespace", |limits| {
                 limits.max_leases_per_namespace = 0;

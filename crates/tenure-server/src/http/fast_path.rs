@@ -48,7 +48,7 @@ where
     let declared = check_content_type(&head.headers);
     drop(head);
     let renewed = match Json::read(declared, body, store.limits()).await {
-        Ok(Json(request)) => renew_one(store, key, &request).await,
+        Ok(Json(request)) => renew_one(store, caller, key, &request).await,
         Err(failure) => Err(failure),
     };
     renewed.into_response()

@@ -25,63 +25,71 @@ pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
 pub(super) async fn acquire(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     check_metadata(&store, &queued.request.metadata)?;
-    let view = within_time(&store, queued.wait, store.acquire(&key, &queued)).await?;
+    let acquire = store.acquire_as(caller.owner(), &key, &queued);
+    let view = within_time(&store, queued.wait, acquire).await?;
     Ok(Json(view))
 }
 
 pub(super) async fn renew(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<RenewRequest>,
 ) -> JsonResult<LeaseView> {
-    renew_one(&store, &key, &request).await
+    renew_one(&store, &caller, &key, &request).await
 }
 
 /// Renews the lease, for the fast path and for the route.
 pub(super) async fn renew_one(
     store: &Store,
+    caller: &Caller,
     key: &LeaseKey,
     request: &RenewRequest,
 ) -> JsonResult<LeaseView> {
     let operation = request.check(&Rules::NATIVE)?;
     // Without a time limit: a holder keeps its lease, however slow the disk is.
-    Ok(Json(store.operate(key, &operation, None).await?))
+    let renewed = store.operate_as(caller.owner(), key, &operation, None);
+    Ok(Json(renewed.await?))
 }
 
 pub(super) async fn change(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<ChangeRequest>,
 ) -> JsonResult<LeaseView> {
-    operate(&store, &key, request.check()?, None).await
+    operate(&store, &caller, &key, request.check()?, None).await
 }
 
 pub(super) async fn release(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<ReleaseRequest>,
 ) -> JsonResult<LeaseView> {
     let (operation, reason) = request.check()?;
-    operate(&store, &key, operation, reason).await
+    operate(&store, &caller, &key, operation, reason).await
 }
 
 pub(super) async fn break_lease(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     BreakBody(request): BreakBody,
 ) -> JsonResult<LeaseView> {
     let (operation, reason) = request.check(&Rules::NATIVE)?;
-    operate(&store, &key, operation, reason).await
+    operate(&store, &caller, &key, operation, reason).await
 }
 
 pub(super) async fn hand_over(
@@ -98,11 +106,12 @@ pub(super) async fn hand_over(
     };
     let target = Target::Lease(key.namespace(), key.lease());
     caller.check(Right::Role(role), target)?;
-    operate(&store, &key, request.check(&Rules::NATIVE)?, None).await
+    operate(&store, &caller, &key, request.check(&Rules::NATIVE)?, None).await
 }
 
 pub(super) async fn set_metadata(
     State(store): State<Store>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<MetadataRequest>,
@@ -111,7 +120,7 @@ pub(super) async fn set_metadata(
     if let Operation::SetMetadata(_, metadata) = &operation {
         check_metadata(&store, metadata)?;
     }
-    operate(&store, &key, operation, None).await
+    operate(&store, &caller, &key, operation, None).await
 }
 
 pub(super) async fn verify(
@@ -208,11 +217,12 @@ fn common_prefixes<'a>(readable: &[&'a str], wanted: &'a str) -> Vec<&'a str> {
 
 async fn operate(
     store: &Store,
+    caller: &Caller,
     key: &LeaseKey,
     operation: Operation,
     reason: Option<String>,
 ) -> JsonResult<LeaseView> {
-    let operate = store.operate(key, &operation, reason);
+    let operate = store.operate_as(caller.owner(), key, &operation, reason);
     Ok(Json(within_time(store, Duration::ZERO, operate).await?))
 }
 

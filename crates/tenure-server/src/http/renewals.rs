@@ -35,7 +35,7 @@ pub(super) async fn renew(
     let renewals: Vec<_> = renewals
         .map(|one| checked(&caller, &namespace, one))
         .collect();
-    let results = store.renew_many(renewals).await;
+    let results = store.renew_many_as(caller.owner(), renewals).await;
     let results = results.into_iter().map(|result| match result {
         Ok(view) => RenewResult::View(view.into()),
         Err(problem) => RenewResult::Problem(problem.into()),

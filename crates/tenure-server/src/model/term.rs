@@ -1,6 +1,6 @@
 //! The terms that leases have had.
 
-use tenure_core::lease::TermEnd;
+use tenure_core::lease::{Owner, TermEnd};
 use tenure_core::{CandidateId, Epoch, UnixMillis};
 
 /// One term of a lease.
@@ -8,6 +8,7 @@ use tenure_core::{CandidateId, Epoch, UnixMillis};
 pub(crate) struct TermRecord {
     pub(crate) epoch: Epoch,
     pub(crate) holder: CandidateId,
+    pub(crate) owner: Option<Owner>,
     pub(crate) began_at: UnixMillis,
     /// How and when the term ended; `None` while it goes on.
     pub(crate) ended: Option<(TermEnd, UnixMillis)>,

@@ -56,10 +56,10 @@ impl Store {
             _ => IfMissing::Refuse,
         };
         let work = |work: &mut LeaseTransaction<'_>| {
-            let applied = work.apply_by(rules, operation, reason.clone())?;
+            let applied = work.apply_by(rules, None, operation, reason.clone())?;
             Ok((applied.change, last_epoch(work.record())))
         };
-        let refuse = |work: &LeaseTransaction<'_>| work.refusal(rules, operation).map(Err);
+        let refuse = |work: &LeaseTransaction<'_>| work.refusal(rules, None, operation).map(Err);
         let seen = self.change(key, if_missing, work, refuse).await?;
         Ok(seen.value.unwrap_or_else(|| {
             // A lease that was never acquired is available.
@@ -108,9 +108,10 @@ impl Store {
                 AccessEffect::Delete => snapshot.state != State::Available,
             };
             let last = work.record().last_grant();
-            if let (true, Some(last)) = (ends, last.map(|grant| grant.lease_id)) {
-                // The lease id of the last grant releases a lease in each of these states.
-                let _ = work.apply_by(rules, &Operation::Release(last), None);
+            if let (true, Some(last)) = (ends, last.cloned()) {
+                // The owner of the last grant releases a lease in each of these states.
+                let release = Operation::Release(last.lease_id);
+                let _ = work.apply_by(rules, last.owner.as_ref(), &release, None);
             }
             if effect == AccessEffect::Delete {
                 // A lease that was handed over and is reserved for a candidate stays, as available.

@@ -90,6 +90,7 @@ fn view(term: TermRecord) -> TermView {
     TermView {
         epoch: term.epoch.get(),
         holder: term.holder.to_string(),
+        owner: term.owner.map(|owner| owner.as_str().to_owned()),
         began_at: clock::rfc3339(term.began_at),
         ended_at: term.ended.and_then(|(_, at)| clock::rfc3339(at)),
         end: term.ended.map(|(end, _)| end),

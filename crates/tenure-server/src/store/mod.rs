@@ -21,12 +21,13 @@ mod commit_thread;
 mod subscribers;
 mod threads;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tenure_core::Epoch;
-use tenure_core::lease::Record;
+use tenure_core::lease::{Owner, Record, Stored};
 use tenure_core::wire::{Code, Problem};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -128,10 +129,15 @@ impl Store {
         let (floor, now) = (loaded.floor, clock.now());
         // A restored backup's floor stands for grants that this store does not know of, so leases that exist
         // are numbered above it too.
-        let entries = loaded.leases.into_iter().map(|(key, stored, revision)| {
-            let record = Record::restore(stored, now).numbered_above(floor);
-            (key, Entry::new(record, revision))
-        });
+        let mut owners = BTreeSet::new();
+        let entries = loaded
+            .leases
+            .into_iter()
+            .map(|(key, mut stored, revision)| {
+                share_owner(&mut stored, &mut owners);
+                let record = Record::restore(stored, now).numbered_above(floor);
+                (key, Entry::new(record, revision))
+            });
         let inner = Arc::new(Inner {
             commit_queue: CommitQueue::new(loaded.revision, durability, subscribers),
             events,
@@ -236,6 +242,17 @@ impl Inner {
     fn raise_floor(&self, last: Option<Epoch>) {
         let above = last.map_or(0, |last| last.get() + 1);
         self.floor.fetch_max(above, Ordering::Relaxed);
+    }
+}
+
+/// Leases of one principal share its name in memory.
+fn share_owner(stored: &mut Stored, owners: &mut BTreeSet<Owner>) {
+    let grant = stored.grant.as_mut();
+    if let Some(owner) = grant.and_then(|grant| grant.owner.as_mut()) {
+        match owners.get(owner) {
+            Some(known) => *owner = known.clone(),
+            None => drop(owners.insert(owner.clone())),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls that don't wait for other clients: they read or change a lease, wait for the disk, and answer.
 
 use tenure_core::Epoch;
-use tenure_core::lease::{self, Change, Operation, Rules};
+use tenure_core::lease::{self, Change, Operation, Owner, Rules};
 use tenure_core::wire::{Code, LeaseList, LeaseView, Problem, VerifyReply};
 
 use super::observe::{IfMissing, Observation};
@@ -22,9 +22,10 @@ const ATTEMPTS: u32 = 1_000;
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Store {
-    /// Does one operation on a lease that exists. Returns the lease right after it.
-    pub(crate) async fn operate(
+    /// Does one operation of this principal on a lease that exists. Returns the lease right after it.
+    pub(crate) async fn operate_as(
         &self,
+        owner: Option<&Owner>,
         key: &LeaseKey,
         operation: &Operation,
         reason: Option<String>,
@@ -38,7 +39,7 @@ impl Store {
         };
         let work = |transaction: &mut LeaseTransaction<'_>| {
             transaction
-                .apply(operation, reason.clone())
+                .apply(owner, operation, reason.clone())
                 .map_err(|rejection| Problem::from(&rejection))?;
             let view = transaction.view();
             Ok(match proposed {
@@ -46,23 +47,24 @@ impl Store {
                 None => view,
             })
         };
-        let refuse = refuses(operation);
+        let refuse = refuses(owner, operation);
         let seen = self.change(key, IfMissing::Refuse, work, refuse).await?;
         let view = seen.value.ok_or_else(|| unknown(key))??;
         Ok(at(view, seen.revision))
     }
 
-    /// Renews each of these, in order. An error in the list stays as it is.
+    /// Renews each of these for this principal, in order. An error in the list stays as it is.
     ///
     /// It renews all before it waits for any, so that a commit that one rests on does not let the others
     /// expire, and all wait for the same few commits.
-    pub(crate) async fn renew_many(
+    pub(crate) async fn renew_many_as(
         &self,
+        owner: Option<&Owner>,
         renewals: Vec<Result<(LeaseKey, Operation), Problem>>,
     ) -> Vec<Result<LeaseView, Problem>> {
         let renew = |transaction: &mut LeaseTransaction<'_>, operation: &Operation| {
             transaction
-                .apply(operation, None)
+                .apply(owner, operation, None)
                 .map(|_| transaction.view())
                 .map_err(|rejection| Problem::from(&rejection))
         };
@@ -86,7 +88,7 @@ impl Store {
                     None => {
                         let work =
                             |transaction: &mut LeaseTransaction<'_>| renew(transaction, &operation);
-                        inner.retry(&key, IfMissing::Refuse, work, refuses(&operation))
+                        inner.retry(&key, IfMissing::Refuse, work, refuses(owner, &operation))
                     }
                 };
                 let seen = self.answer(attempt).await?;
@@ -107,7 +109,7 @@ impl Store {
         self.ready()?;
         let work = |transaction: &mut LeaseTransaction<'_>| {
             let applied = transaction
-                .apply(&Operation::Verify(epoch), None)
+                .apply(None, &Operation::Verify(epoch), None)
                 .map_err(|rejection| Problem::from(&rejection))?;
             let (current, epoch) = match applied.change {
                 Change::Verified { current, epoch } => (current, epoch),
@@ -276,10 +278,11 @@ impl Inner {
 
 /// Why the operation is refused, as its answer.
 fn refuses<T>(
+    owner: Option<&Owner>,
     operation: &Operation,
 ) -> impl Fn(&LeaseTransaction<'_>) -> Option<Result<T, Problem>> {
-    |transaction| {
-        let rejection = transaction.refusal(&Rules::NATIVE, operation)?;
+    move |transaction| {
+        let rejection = transaction.refusal(&Rules::NATIVE, owner, operation)?;
         Some(Err((&rejection).into()))
     }
 }

@@ -1,8 +1,8 @@
 //! Changes of one lease, under the lock of its shard.
 
 use tenure_core::lease::{
-    Applied, Change, Due, Lease, Operation, Priority, Record, Rejection, Remaining, RequestNumber,
-    Rules, Running, Waiting, apply,
+    Applied, Change, Due, Lease, Operation, Owner, Priority, Record, Rejection, Remaining,
+    RequestNumber, Rules, Running, Waiting, apply_as,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::LeaseView;
@@ -144,6 +144,7 @@ impl<'a> LeaseTransaction<'a> {
         Some(TermRecord {
             epoch: grant.epoch,
             holder: grant.holder.clone(),
+            owner: grant.owner.clone(),
             began_at: grant.granted_at,
             ended: None,
             reason: None,
@@ -151,9 +152,14 @@ impl<'a> LeaseTransaction<'a> {
     }
 
     /// Why this operation would be refused now, if it would be. Nothing changes.
-    pub(super) fn refusal(&self, rules: &Rules, operation: &Operation) -> Option<Rejection> {
+    pub(super) fn refusal(
+        &self,
+        rules: &Rules,
+        owner: Option<&Owner>,
+        operation: &Operation,
+    ) -> Option<Rejection> {
         let mut record = self.record().clone();
-        apply(&mut record, operation, self.now, rules).err()
+        apply_as(owner, &mut record, operation, self.now, rules).err()
     }
 
     /// The ticket of the lease's changes that are not durable yet.
@@ -184,19 +190,21 @@ impl<'a> LeaseTransaction<'a> {
         self.entry.interest().changed.subscribe()
     }
 
-    /// Applies an operation by the rules of the store.
+    /// Applies an operation of this principal by the rules of the store.
     pub(super) fn apply(
         &mut self,
+        owner: Option<&Owner>,
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
-        self.apply_by(&Rules::NATIVE, operation, reason)
+        self.apply_by(&Rules::NATIVE, owner, operation, reason)
     }
 
     /// Applies an operation by these rules.
     pub(super) fn apply_by(
         &mut self,
         rules: &Rules,
+        owner: Option<&Owner>,
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
@@ -209,7 +217,7 @@ impl<'a> LeaseTransaction<'a> {
             true => &mut self.entry.lease,
             false => self.lease(),
         };
-        let applied = lease.apply(operation, now, rules)?;
+        let applied = lease.apply_as(owner, operation, now, rules)?;
         // A break that moves nothing may be the first to give a reason, which is recorded too.
         let gives_reason = reason.is_some() && matches!(applied.change, Change::Breaking(_));
         if applied.durable || gives_reason {
@@ -372,6 +380,7 @@ impl<'a> LeaseTransaction<'a> {
         Some(TermRecord {
             epoch: grant.epoch,
             holder: grant.holder.clone(),
+            owner: grant.owner.clone(),
             began_at: grant.granted_at,
             ended,
             reason,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tenure_core::lease::{LeaseId, Operation, Rejection, RequestNumber, Rules, Waiting};
+use tenure_core::lease::{LeaseId, Operation, Owner, Rejection, RequestNumber, Rules, Waiting};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
@@ -36,25 +36,31 @@ enum Attempt {
 }
 
 impl Store {
-    /// Holds the lease, at once or when it is this request's turn.
-    pub(crate) async fn acquire(
+    /// Holds the lease for this principal, at once or when it is this request's turn.
+    pub(crate) async fn acquire_as(
         &self,
+        owner: Option<&Owner>,
         key: &LeaseKey,
         queued: &Queued,
     ) -> Result<LeaseView, Problem> {
         self.ready()?;
         let view = match self
-            .try_acquire(key, queued, !queued.wait.is_zero())
+            .try_acquire(owner, key, queued, !queued.wait.is_zero())
             .await?
         {
             Attempt::Granted(view) => view,
             Attempt::Refused(problem) => return Err(problem),
-            Attempt::Waiting(waiter) => self.wait(waiter, queued).await?,
+            Attempt::Waiting(waiter) => self.wait(owner, waiter, queued).await?,
         };
         Ok(view.with_lease_id(queued.request.lease_id))
     }
 
-    async fn wait(&self, mut waiter: Waiter, queued: &Queued) -> Result<LeaseView, Problem> {
+    async fn wait(
+        &self,
+        owner: Option<&Owner>,
+        mut waiter: Waiter,
+        queued: &Queued,
+    ) -> Result<LeaseView, Problem> {
         let outcome = tokio::select! {
             // If the grant comes at the very moment at which the time is up, it wins.
             biased;
@@ -68,7 +74,7 @@ impl Store {
             Some(Err(failure)) => Err(not_kept(failure)),
             None if self.inner.is_stopping() => Err(stopping()),
             // The time is up: the answer is as of now.
-            None => match self.try_acquire(&waiter.key, queued, false).await? {
+            None => match self.try_acquire(owner, &waiter.key, queued, false).await? {
                 Attempt::Granted(view) => Ok(view),
                 Attempt::Refused(problem) => Err(problem),
                 Attempt::Waiting(_) => Err(stopping()),
@@ -78,21 +84,26 @@ impl Store {
 
     async fn try_acquire(
         &self,
+        owner: Option<&Owner>,
         key: &LeaseKey,
         queued: &Queued,
         may_wait: bool,
     ) -> Result<Attempt, Problem> {
         let operation = || Operation::Acquire(queued.request.clone(), clock::wall());
         let waits = |rejection: &Rejection| may_wait && rejection.is_transient();
-        let acquire = |transaction: &mut LeaseTransaction<'_>| match transaction
-            .apply(&operation(), None)
-        {
+        let acquire = |transaction: &mut LeaseTransaction<'_>| match transaction.apply(
+            owner,
+            &operation(),
+            None,
+        ) {
             Ok(_) => Attempt::Granted(transaction.view()),
-            Err(rejection) if waits(&rejection) => self.join(transaction, key, queued, &rejection),
+            Err(rejection) if waits(&rejection) => {
+                self.join(transaction, (key, owner), queued, &rejection)
+            }
             Err(rejection) => Attempt::Refused((&rejection).into()),
         };
         let refuse = |transaction: &LeaseTransaction<'_>| {
-            let rejection = transaction.refusal(&Rules::NATIVE, &operation())?;
+            let rejection = transaction.refusal(&Rules::NATIVE, owner, &operation())?;
             (!waits(&rejection)).then(|| Attempt::Refused((&rejection).into()))
         };
         let mut is_first = true;
@@ -120,12 +131,12 @@ impl Store {
     fn join(
         &self,
         transaction: &mut LeaseTransaction<'_>,
-        key: &LeaseKey,
+        (key, owner): (&LeaseKey, Option<&Owner>),
         queued: &Queued,
         rejection: &Rejection,
     ) -> Attempt {
         let lease_id = queued.request.lease_id;
-        let permit = if transaction.waiting().is_waiting(lease_id) {
+        let permit = if transaction.waiting().is_waiting(lease_id, owner) {
             // The same lease id keeps its place in the queue and makes no new one.
             WaitPermit::replacing(&self.inner)
         } else {
@@ -144,6 +155,7 @@ impl Store {
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
+            owner: owner.cloned(),
             reply_to,
         };
         transaction.wait(queued.priority, waiting, || {

@@ -147,3 +147,41 @@ async fn a_connection_over_the_limit_is_closed_without_a_request_after_two_secon
     // The one within the limit has more time.
     assert_ok(&only.post(RENEW, &json!({"lease_id": id(1)})).await.answer);
 }
+
+#[tokio::test]
+async fn one_address_has_so_many_connections_and_keeps_its_leases_beyond() {
+    let api = limited(|limits| limits.max_connections_per_address = 2).api;
+    let mut leader = Wire::connect(&api).await;
+    assert_ok(&leader.post(ACQUIRE, &minute(1)).await.answer);
+    let mut second = Wire::connect(&api).await;
+    assert_eq!(second.get("/readyz").await.answer.0, 200);
+    let mut third = Wire::connect(&api).await;
+    let refused = third.get("/v1/limits").await;
+    let parts = ["this address", "more than 2", "at most 2"];
+    assert_problem(&refused, 429, "over_limit", &parts);
+    assert!(third.closes_within(SOON).await);
+    let renewal = json!({"lease_id": id(1)});
+    let mut back = Wire::connect(&api).await;
+    assert_ok(&back.post(RENEW, &renewal).await.answer);
+    // Another address is not concerned.
+    let port = api.origin.rsplit_once(':').unwrap().1;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let address = format!("127.0.0.1:{port}").parse().unwrap();
+    let mut other = socket.connect(address).await.unwrap();
+    let request = head("GET", "/v1/limits", "connection: close\r\n");
+    tokio::io::AsyncWriteExt::write_all(&mut other, request.as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    let read = tokio::io::AsyncReadExt::read_to_string(&mut other, &mut answer);
+    timeout(SOON, read).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    drop(second);
+    let until = Instant::now() + SOON;
+    while Wire::connect(&api).await.get("/v1/limits").await.answer.0 != 200 {
+        assert!(Instant::now() < until, "the place was never free again");
+        sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -106,3 +106,35 @@ async fn the_time_limits_do_not_end_a_wait() {
     assert_refused(&outcome(waiting).await.0, 409, "lease_held");
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
+
+#[tokio::test]
+async fn a_head_has_a_time_limit_of_its_own_and_an_idle_connection_has_not() {
+    let limit = Duration::from_millis(500);
+    let api = limited(|limits| limits.head_time = limit).api;
+    let mut idle = Wire::connect(&api).await;
+    assert_ok(&idle.post(ACQUIRE, &minute(1)).await.answer);
+    let began = Instant::now();
+    let mut silent = Wire::connect(&api).await;
+    let mut half = Wire::connect(&api).await;
+    half.send("GET /livez HTTP/1.1\r\n").await.unwrap();
+    let mut later = Wire::connect(&api).await;
+    assert_eq!(later.get("/livez").await.answer.0, 200);
+    later.send("G").await.unwrap();
+    let mut drips = Wire::connect(&api).await;
+    let drip = async {
+        while drips.send("x").await.is_ok() {
+            if drips.closes_within(Duration::from_millis(50)).await {
+                return;
+            }
+        }
+    };
+    timeout(SOON, drip).await.expect("an end");
+    for wire in [&mut silent, &mut half, &mut later] {
+        assert!(wire.closes_within(SOON).await);
+    }
+    assert!(began.elapsed() >= limit);
+    // A client that renews once a minute keeps its connection.
+    sleep(limit * 2).await;
+    let renewal = json!({"lease_id": id(1)});
+    assert_ok(&idle.post(RENEW, &renewal).await.answer);
+}

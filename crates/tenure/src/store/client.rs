@@ -574,6 +574,7 @@ mod tests {
             lease: "l".repeat(128),
             state: State::Breaking,
             holder: Some("\"".repeat(256)),
+            owner: Some("\"".repeat(128)),
             epoch: Some(u64::MAX),
             duration_ms: None,
             remaining_ms: Some(u64::MAX),

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::record::Phase;
-use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Record, Remaining};
+use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Owner, Record, Remaining};
 use super::{Reservation, Rules};
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
@@ -185,19 +185,39 @@ pub fn apply(
     now: Instant,
     rules: &Rules,
 ) -> Result<Applied, Rejection> {
+    apply_as(None, record, operation, now, rules)
+}
+
+/// The same for a store that knows its callers: `owner` is the principal that sent the operation. A
+/// lease that it acquires is its own; a lease id of another principal's lease is a wrong lease id.
+///
+/// # Errors
+///
+/// As [`apply`].
+pub fn apply_as(
+    owner: Option<&Owner>,
+    record: &mut Record,
+    operation: &Operation,
+    now: Instant,
+    rules: &Rules,
+) -> Result<Applied, Rejection> {
     record.settle(now);
     match operation {
-        Operation::Acquire(request, wall) => acquire(record, request, *wall, now, rules),
-        Operation::Renew(lease_id, duration) => renew(record, *lease_id, *duration, now, rules),
-        Operation::Change { lease_id, proposed } => change(record, *lease_id, *proposed, now),
-        Operation::Release(lease_id) => release(record, *lease_id, now),
+        Operation::Acquire(request, wall) => acquire(record, owner, request, *wall, now, rules),
+        Operation::Renew(lease_id, duration) => {
+            renew(record, (*lease_id, owner), *duration, now, rules)
+        }
+        Operation::Change { lease_id, proposed } => {
+            change(record, (*lease_id, owner), *proposed, now)
+        }
+        Operation::Release(lease_id) => release(record, (*lease_id, owner), now),
         Operation::Break(period) => break_lease(record, *period, now),
         Operation::HandOver {
             lease_id,
             to,
             within,
         } => {
-            only_current(record, *lease_id, now)?;
+            only_current(record, (*lease_id, owner), now)?;
             give_up(record, now);
             let until = now + *within;
             record.reserved = Some(
@@ -217,7 +237,7 @@ pub fn apply(
             durable(applied.change)
         }
         Operation::SetMetadata(lease_id, metadata) => {
-            only_current(record, *lease_id, now)?;
+            only_current(record, (*lease_id, owner), now)?;
             record.metadata = (!metadata.is_empty()).then(|| metadata.clone().into());
             durable(Change::MetadataSet)
         }
@@ -247,6 +267,7 @@ fn volatile(change: Change) -> Result<Applied, Rejection> {
 
 fn acquire(
     record: &mut Record,
+    owner: Option<&Owner>,
     request: &Acquire,
     wall: UnixMillis,
     now: Instant,
@@ -259,10 +280,10 @@ fn acquire(
         return match record.phase {
             // An acquire by the lease id that holds is a renewal, so that a candidate may repeat a
             // request whose answer was lost: it never competes with itself.
-            Phase::Leased { .. } if grant.lease_id == request.lease_id => {
+            Phase::Leased { .. } if grant.is_of(request.lease_id, owner) => {
                 Ok(acquire_again(record, request.duration, now, rules))
             }
-            Phase::Breaking { until } if grant.lease_id == request.lease_id => {
+            Phase::Breaking { until } if grant.is_of(request.lease_id, owner) => {
                 Err(Rejection::Breaking {
                     remaining: until.since(now),
                 })
@@ -280,6 +301,7 @@ fn acquire(
     record.grant = Some(Grant {
         lease_id: request.lease_id,
         holder: request.holder.clone(),
+        owner: owner.cloned(),
         epoch,
         granted_at: wall,
         duration: request.duration,
@@ -413,22 +435,25 @@ fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Inst
     has_changed
 }
 
-/// Whether `lease_id` holds the lease, or was the last one to hold it.
-fn is_current(record: &Record, lease_id: LeaseId) -> bool {
+/// A lease id, and the principal that sent it.
+type Claim<'a> = (LeaseId, Option<&'a Owner>);
+
+/// Whether this is the owner of the lease, or was the last one.
+fn is_current(record: &Record, (lease_id, owner): Claim<'_>) -> bool {
     record
         .grant
         .as_ref()
-        .is_some_and(|grant| grant.lease_id == lease_id)
+        .is_some_and(|grant| grant.is_of(lease_id, owner))
 }
 
 fn renew(
     record: &mut Record,
-    lease_id: LeaseId,
+    claim: Claim<'_>,
     duration: Option<LeaseDuration>,
     now: Instant,
     rules: &Rules,
 ) -> Result<Applied, Rejection> {
-    if !is_current(record, lease_id) {
+    if !is_current(record, claim) {
         return Err(Rejection::IdMismatch);
     }
     match record.phase {
@@ -444,7 +469,7 @@ fn renew(
         Phase::Expired if rules.renew_after_expiry => {
             restart_clock(record, duration, now);
             record.barred_until = None;
-            record.retired.retain(|&(id, _)| id != lease_id);
+            record.retired.retain(|&(id, _)| id != claim.0);
             durable(renewed(record))
         }
         Phase::Expired => Err(Rejection::Expired),
@@ -459,13 +484,13 @@ fn renew(
 
 fn change(
     record: &mut Record,
-    lease_id: LeaseId,
+    claim: Claim<'_>,
     proposed: LeaseId,
     now: Instant,
 ) -> Result<Applied, Rejection> {
     match record.phase {
         Phase::Leased { .. } => {}
-        Phase::Breaking { until } if is_current(record, lease_id) => {
+        Phase::Breaking { until } if is_current(record, claim) => {
             return Err(Rejection::Breaking {
                 remaining: until.since(now),
             });
@@ -473,11 +498,12 @@ fn change(
         Phase::Breaking { .. } => return Err(Rejection::IdMismatch),
         Phase::Available | Phase::Broken | Phase::Expired => return Err(Rejection::NotHeld),
     }
-    if is_current(record, proposed) {
+    let (lease_id, owner) = claim;
+    if is_current(record, (proposed, owner)) {
         // A repeated request.
         return volatile(Change::Changed);
     }
-    if !is_current(record, lease_id) {
+    if !is_current(record, claim) {
         return Err(Rejection::IdMismatch);
     }
     // From now on only the new id proves that its owner holds the lease.
@@ -489,8 +515,8 @@ fn change(
     durable(Change::Changed)
 }
 
-fn release(record: &mut Record, lease_id: LeaseId, now: Instant) -> Result<Applied, Rejection> {
-    if record.phase == Phase::Available || !is_current(record, lease_id) {
+fn release(record: &mut Record, claim: Claim<'_>, now: Instant) -> Result<Applied, Rejection> {
+    if record.phase == Phase::Available || !is_current(record, claim) {
         return Err(Rejection::IdMismatch);
     }
     give_up(record, now);
@@ -539,9 +565,9 @@ fn break_lease(
     }
 }
 
-/// Refuses unless `lease_id` holds the lease and no break is in progress.
-fn only_current(record: &Record, lease_id: LeaseId, now: Instant) -> Result<(), Rejection> {
-    if !is_current(record, lease_id) {
+/// Refuses unless this is the owner of the lease and no break is in progress.
+fn only_current(record: &Record, claim: Claim<'_>, now: Instant) -> Result<(), Rejection> {
+    if !is_current(record, claim) {
         return Err(Rejection::IdMismatch);
     }
     match record.phase {

@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 
 use super::queue::Queue;
 use super::{
-    Applied, Change, Lapse, LeaseId, Operation, Priority, Record, Rejection, Rules, Waiting, apply,
-    deletable,
+    Applied, Change, Lapse, LeaseId, Operation, Owner, Priority, Record, Rejection, Rules, Waiting,
+    apply_as, deletable,
 };
 use crate::{Epoch, Instant, UnixMillis};
 
@@ -100,11 +100,11 @@ impl<W> Lease<W> {
         self.contention.as_ref().map_or(0, |it| it.queue.len())
     }
 
-    /// Whether a request waits under this lease id.
+    /// Whether a request of this principal waits under this lease id.
     #[must_use]
-    pub fn is_waiting(&self, lease_id: LeaseId) -> bool {
+    pub fn is_waiting(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
         let contention = self.contention.as_ref();
-        contention.is_some_and(|it| it.queue.has(lease_id))
+        contention.is_some_and(|it| it.queue.has(lease_id, owner))
     }
 
     /// Whether [`poll`](Self::poll) may change the lease at `now`. It is a cheap check for callers
@@ -141,7 +141,7 @@ impl<W> Lease<W> {
                 return false;
             }
             let acquire = Operation::Acquire(waiting.request.clone(), wall);
-            match apply(record, &acquire, now, rules) {
+            match apply_as(waiting.owner.as_ref(), record, &acquire, now, rules) {
                 Ok(Applied {
                     change: Change::Granted(epoch),
                     ..
@@ -157,7 +157,7 @@ impl<W> Lease<W> {
         granted.map(|epoch| Due::Granted { to, epoch })
     }
 
-    /// Applies one operation, as [`apply`] does.
+    /// Applies one operation, as [`apply`](super::apply) does.
     ///
     /// # Errors
     ///
@@ -169,7 +169,22 @@ impl<W> Lease<W> {
         now: Instant,
         rules: &Rules,
     ) -> Result<Applied, Rejection> {
-        let applied = apply(&mut self.record, operation, now, rules)?;
+        self.apply_as(None, operation, now, rules)
+    }
+
+    /// Applies one operation of this principal, as [`apply_as`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lease::apply`].
+    pub fn apply_as(
+        &mut self,
+        owner: Option<&Owner>,
+        operation: &Operation,
+        now: Instant,
+        rules: &Rules,
+    ) -> Result<Applied, Rejection> {
+        let applied = apply_as(owner, &mut self.record, operation, now, rules)?;
         // `Verify` changes nothing, and its answer does not go to the holder.
         if !matches!(operation, Operation::Verify(_)) {
             self.confirm();
@@ -217,12 +232,14 @@ impl<W> Lease<W> {
     /// The lease id is retired, so that a delayed copy of the request is not granted.
     pub fn give_back(&mut self, number: RequestNumber, now: Instant) -> Option<Applied> {
         let unconfirmed = self.contention.as_ref()?.unconfirmed;
-        let lease_id = self.record.held(now)?.lease_id;
+        let grant = self.record.held(now)?;
+        let (lease_id, owner) = (grant.lease_id, grant.owner.clone());
         if unconfirmed != Some(number) {
             return None;
         }
         let release = Operation::Release(lease_id);
-        self.apply(&release, now, &Rules::NATIVE).ok()
+        self.apply_as(owner.as_ref(), &release, now, &Rules::NATIVE)
+            .ok()
     }
 
     /// Deletes the lease, if it is free and no lock delay or reservation is running.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Metadata, Stored, StoredState};
+use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Metadata, Owner, Stored, StoredState};
 use tenure_core::time::millis;
 use tenure_core::{Epoch, Name, UnixMillis};
 
@@ -18,6 +18,7 @@ pub(crate) struct LeaseFields<'a> {
     pub(crate) lease: &'a str,
     pub(crate) state: &'a str,
     pub(crate) holder: Option<&'a str>,
+    pub(crate) owner: Option<&'a str>,
     pub(crate) epoch: Option<u64>,
     pub(crate) granted_at_ms: Option<u64>,
     pub(crate) duration_ms: Option<u64>,
@@ -60,6 +61,9 @@ impl<'a> LeaseFields<'a> {
             lease: key.lease(),
             state,
             holder: grant.map(|grant| grant.holder.as_str()),
+            owner: grant
+                .and_then(|grant| grant.owner.as_ref())
+                .map(Owner::as_str),
             epoch: grant.map(|grant| grant.epoch.get()),
             granted_at_ms: grant.map(|grant| grant.granted_at.get()),
             duration_ms: grant.and_then(|grant| match grant.duration {
@@ -107,6 +111,7 @@ impl<'a> LeaseFields<'a> {
                 .holder
                 .and_then(|holder| holder.parse().ok())
                 .ok_or_else(|| nonsense("holder"))?,
+            owner: self.owner.map(Owner::new),
             epoch: self
                 .epoch
                 .and_then(Epoch::new)
@@ -142,7 +147,12 @@ impl<'a> LeaseFields<'a> {
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         for text in [Some(self.namespace), Some(self.lease), Some(self.state)]
             .into_iter()
-            .chain([self.holder, Some(&self.metadata), self.reserved_for])
+            .chain([
+                self.holder,
+                self.owner,
+                Some(&self.metadata),
+                self.reserved_for,
+            ])
         {
             codec::put(to, text.map(str::as_bytes));
         }
@@ -167,6 +177,7 @@ impl<'a> LeaseFields<'a> {
         let lease = columns.text()?;
         let state = columns.text()?;
         let holder = columns.optional_text()?;
+        let owner = columns.optional_text()?;
         let metadata = columns.text()?.into();
         let reserved_for = columns.optional_text()?;
         let lease_id = columns.optional_bytes()?.map(TryInto::try_into);
@@ -177,6 +188,7 @@ impl<'a> LeaseFields<'a> {
             lease,
             state,
             holder,
+            owner,
             epoch: columns.optional_number()?,
             granted_at_ms: columns.optional_number()?,
             duration_ms: columns.optional_number()?,
@@ -218,6 +230,7 @@ mod tests {
             grant: Some(Grant {
                 lease_id: LeaseId::from_random_bits(1, 2),
                 holder: holder.clone(),
+                owner: Some(Owner::new("worker")),
                 epoch: Epoch::MAX,
                 granted_at: UnixMillis::new(7),
                 duration: LeaseDuration::Fixed(Duration::from_secs(15)),
@@ -257,11 +270,12 @@ mod tests {
     fn the_checksum_covers_each_column() {
         let (key, stored) = (LeaseKey::of_text("ns/lease"), stored());
         let row = LeaseFields::of(&key, &stored, &stored.retired, 9);
-        let change: [fn(&mut LeaseFields<'_>); 15] = [
+        let change: [fn(&mut LeaseFields<'_>); 16] = [
             |row| row.namespace = "nsx",
             |row| row.lease = "leasex",
             |row| row.state = "leased",
             |row| row.holder = None,
+            |row| row.owner = None,
             |row| row.epoch = Some(1),
             |row| row.granted_at_ms = None,
             |row| row.duration_ms = None,

@@ -1,6 +1,6 @@
 //! One term as columns.
 
-use tenure_core::lease::TermEnd;
+use tenure_core::lease::{Owner, TermEnd};
 use tenure_core::{Epoch, UnixMillis};
 
 use super::codec::{self, Columns, DecodeError};
@@ -9,7 +9,13 @@ use crate::model::TermRecord;
 /// Appends all columns of a term.
 pub(super) fn encode(term: &TermRecord, to: &mut Vec<u8>) {
     let end = term.ended.map(|(end, _)| end.as_str());
-    for text in [Some(term.holder.as_str()), end, term.reason.as_deref()] {
+    let owner = term.owner.as_ref().map(Owner::as_str);
+    for text in [
+        Some(term.holder.as_str()),
+        owner,
+        end,
+        term.reason.as_deref(),
+    ] {
         codec::put(to, text.map(str::as_bytes));
     }
     let ended_at = term.ended.map(|(_, at)| at.get());
@@ -21,6 +27,7 @@ pub(super) fn encode(term: &TermRecord, to: &mut Vec<u8>) {
 /// Reads the columns that [`encode`] appended, and nothing after them.
 pub(super) fn decode(mut columns: Columns<'_>) -> Result<TermRecord, DecodeError> {
     let holder = columns.text()?.parse().map_err(|_| DecodeError)?;
+    let owner = columns.optional_text()?.map(Owner::new);
     let (end, reason) = (columns.optional_text()?, columns.optional_text()?);
     let epoch = Epoch::new(columns.number()?).ok_or(DecodeError)?;
     let began_at = UnixMillis::new(columns.number()?);
@@ -33,6 +40,7 @@ pub(super) fn decode(mut columns: Columns<'_>) -> Result<TermRecord, DecodeError
     Ok(TermRecord {
         epoch,
         holder,
+        owner,
         began_at,
         ended,
         reason: reason.map(Into::into),
@@ -53,6 +61,7 @@ mod tests {
         let running = TermRecord {
             epoch: Epoch::MAX,
             holder: "a-1".parse().unwrap(),
+            owner: Some(Owner::new("worker")),
             began_at: UnixMillis::new(7),
             ended: None,
             reason: None,

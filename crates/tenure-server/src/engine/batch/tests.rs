@@ -138,6 +138,7 @@ fn items_are_read_as_they_were_written() {
     let term = TermRecord {
         epoch: Epoch::new(7).unwrap(),
         holder: "a".parse().unwrap(),
+        owner: None,
         began_at: UnixMillis::new(7),
         ended: Some((TermEnd::Released, UnixMillis::new(9))),
         reason: None,

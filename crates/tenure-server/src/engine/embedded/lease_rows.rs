@@ -27,6 +27,7 @@ pub(super) fn write(
         fields.retired,
         fields.revision,
         crc,
+        fields.owner,
     ])?;
     Ok(crc)
 }
@@ -43,6 +44,7 @@ pub(super) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(LeaseFie
         lease: text(1)?,
         state: text(2)?,
         holder: optional_text(3)?,
+        owner: optional_text(16)?,
         epoch: row.get(4)?,
         granted_at_ms: row.get(5)?,
         duration_ms: row.get(6)?,

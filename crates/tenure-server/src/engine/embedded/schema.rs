@@ -22,6 +22,7 @@ const TABLES: &str = "
         lease TEXT NOT NULL,
         state TEXT NOT NULL,
         holder TEXT,
+        owner TEXT,
         epoch INTEGER,
         granted_at_ms INTEGER,
         duration_ms INTEGER,
@@ -50,7 +51,7 @@ const TABLES: &str = "
 /// secrets. They are behind the log by about a second.
 const VIEWS: &str = "
     CREATE VIEW leases AS
-    SELECT namespace, lease, state, holder, epoch,
+    SELECT namespace, lease, state, holder, owner, epoch,
         strftime('%Y-%m-%dT%H:%M:%fZ', granted_at_ms / 1000.0, 'unixepoch') AS granted_at,
         duration_ms, break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, revision
     FROM lease_rows;
@@ -59,17 +60,18 @@ const VIEWS: &str = "
         SELECT namespace, lease,
             json_extract(value, '$[0]') AS epoch, json_extract(value, '$[1]') AS holder,
             json_extract(value, '$[2]') AS began_at_ms, json_extract(value, '$[3]') AS ended_at_ms,
-            json_extract(value, '$[4]') AS end, json_extract(value, '$[5]') AS reason
+            json_extract(value, '$[4]') AS end, json_extract(value, '$[5]') AS reason,
+            json_extract(value, '$[6]') AS owner
         FROM term_rows, json_each(term_rows.terms)
     ), all_terms AS (
         SELECT * FROM ended
         UNION ALL
-        SELECT namespace, lease, epoch, holder, granted_at_ms, NULL, NULL, NULL FROM lease_rows
+        SELECT namespace, lease, epoch, holder, granted_at_ms, NULL, NULL, NULL, owner FROM lease_rows
         WHERE state IN ('leased', 'breaking') AND NOT EXISTS (
             SELECT * FROM ended WHERE ended.namespace = lease_rows.namespace
                 AND ended.lease = lease_rows.lease AND ended.epoch = lease_rows.epoch)
     )
-    SELECT namespace, lease, epoch, holder,
+    SELECT namespace, lease, epoch, holder, owner,
         strftime('%Y-%m-%dT%H:%M:%fZ', began_at_ms / 1000.0, 'unixepoch') AS began_at,
         strftime('%Y-%m-%dT%H:%M:%fZ', ended_at_ms / 1000.0, 'unixepoch') AS ended_at,
         end, reason
@@ -89,16 +91,17 @@ pub(super) const DELETE: &str = "DELETE FROM lease_rows WHERE namespace = ?1 AND
 
 pub(super) const UPSERT: &str = "
     INSERT INTO lease_rows (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id,
-        break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+        break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc, owner)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
     ON CONFLICT (namespace, lease) DO UPDATE SET state = ?3, holder = ?4, epoch = ?5,
         granted_at_ms = ?6, duration_ms = ?7, lease_id = ?8, break_ms = ?9, lock_delay_ms = ?10,
         metadata = ?11, reserved_for = ?12, reserved_ms = ?13, retired = ?14, revision = ?15,
-        crc = ?16";
+        crc = ?16, owner = ?17";
 
 pub(super) const SELECT_ALL: &str = "
     SELECT namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id, break_ms,
-        lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc FROM lease_rows";
+        lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc, owner
+    FROM lease_rows";
 
 pub(super) const SELECT_META: &str =
     "SELECT revision, floor, row_count, digest, crc FROM meta WHERE id = 1";

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{OptionalExtension, Transaction, params};
+use tenure_core::lease::Owner;
 use tenure_core::{Epoch, UnixMillis};
 
 use super::schema::{Meta, corrupt};
@@ -31,7 +32,7 @@ pub(super) const TABLE: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// Epoch, holder, when the term began and ended in milliseconds, how it ended, and why.
+/// Epoch, holder, when the term began and ended in milliseconds, how it ended, why, and its owner.
 type Json = (
     u64,
     String,
@@ -39,6 +40,7 @@ type Json = (
     Option<u64>,
     Option<String>,
     Option<Box<str>>,
+    Option<String>,
 );
 
 const UPSERT: &str = "
@@ -134,10 +136,11 @@ fn json(term: &TermRecord) -> Json {
         term.ended.map(|(_, at)| at.get()),
         term.ended.map(|(end, _)| end.as_str().to_owned()),
         term.reason.clone(),
+        term.owner.as_ref().map(|owner| owner.as_str().to_owned()),
     )
 }
 
-fn record((epoch, holder, began_at, ended_at, end, reason): Json) -> Option<TermRecord> {
+fn record((epoch, holder, began_at, ended_at, end, reason, owner): Json) -> Option<TermRecord> {
     let ended = match (end, ended_at) {
         (None, None) => None,
         (Some(end), Some(at)) => Some((end_of(&end)?, UnixMillis::new(at))),
@@ -146,6 +149,7 @@ fn record((epoch, holder, began_at, ended_at, end, reason): Json) -> Option<Term
     Some(TermRecord {
         epoch: Epoch::new(epoch)?,
         holder: holder.parse().ok()?,
+        owner: owner.map(Owner::new),
         began_at: UnixMillis::new(began_at),
         ended,
         reason,
@@ -313,6 +317,7 @@ mod tests {
         let running = TermRecord {
             epoch: Epoch::MAX,
             holder: "a-1".parse().unwrap(),
+            owner: Some(Owner::new("worker")),
             began_at: UnixMillis::new(7),
             ended: None,
             reason: None,

@@ -62,6 +62,8 @@ pub(crate) enum Load {
     /// It may renew leases, because a holder keeps its lease however many others connect, and ask
     /// for signs of life, because a busy store must not be killed.
     Over,
+    /// The same, because its address has as many connections as it may have.
+    OverForAddress,
 }
 
 impl HttpService {
@@ -161,7 +163,7 @@ impl HttpService {
     fn drain_time(&self, load: Load) -> Duration {
         match load {
             Load::Within => self.store.limits().request_time,
-            Load::Over => Duration::ZERO,
+            Load::Over | Load::OverForAddress => Duration::ZERO,
         }
     }
 
@@ -179,10 +181,14 @@ impl HttpService {
         if is_served {
             return Ok(());
         }
-        let most = self.store.limits().max_connections;
+        let limits = self.store.limits();
+        let (whose, most) = match load {
+            Load::OverForAddress => ("this address", limits.max_connections_per_address),
+            _ => ("the store", limits.max_connections),
+        };
         Err(Problem::new(
             Code::OverLimit,
-            format!("the store has more than {most} connections, at most {most} are allowed"),
+            format!("{whose} has more than {most} connections, at most {most} are allowed"),
         ))
     }
 }

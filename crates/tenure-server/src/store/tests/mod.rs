@@ -1,6 +1,7 @@
 //! The store over an engine that does what a test wants: what is told when, and what becomes of
 //! changes that could not be kept.
 
+mod anonymous;
 mod full_disk;
 mod given_up;
 mod watching;

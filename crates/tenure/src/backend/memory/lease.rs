@@ -68,6 +68,7 @@ impl MemoryLease {
         self.terms.push(TermView {
             epoch: epoch.get(),
             holder: request.holder.to_string(),
+            owner: None,
             began_at: Some(rfc3339(began)),
             ended_at: None,
             end: None,

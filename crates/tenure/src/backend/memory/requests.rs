@@ -210,6 +210,7 @@ impl MemoryBackend {
         let waiting = Waiting {
             number,
             request: request.clone(),
+            owner: None,
             reply_to,
         };
         self.store

@@ -4,6 +4,7 @@ mod table;
 
 mod durability;
 mod endings;
+mod owners;
 mod properties;
 mod restart;
 mod terms;

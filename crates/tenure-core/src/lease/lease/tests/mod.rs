@@ -37,6 +37,7 @@ fn waiting(client: u64, number: RequestNumber) -> Waiting<()> {
     Waiting {
         number,
         request: request(client),
+        owner: None,
         reply_to: (),
     }
 }
@@ -76,7 +77,7 @@ fn a_free_lease_goes_to_the_first_waiting_request() {
     let lease = granted_to_20();
     assert_eq!(holder(&lease, at(3)), Some(id(2)));
     assert_eq!(lease.waiting(), 1);
-    assert!(lease.is_waiting(id(3)) && !lease.is_waiting(id(2)));
+    assert!(lease.is_waiting(id(3), None) && !lease.is_waiting(id(2), None));
 }
 
 #[test]

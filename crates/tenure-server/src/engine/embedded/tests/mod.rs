@@ -73,6 +73,7 @@ fn end(revision: u64, epoch: u64) -> LeaseChange {
     let term = TermRecord {
         epoch: Epoch::new(epoch).unwrap(),
         holder: "a".parse().unwrap(),
+        owner: None,
         began_at: UnixMillis::new(epoch),
         ended: Some((TermEnd::Released, UnixMillis::new(epoch + 1))),
         reason: None,

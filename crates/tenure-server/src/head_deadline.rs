@@ -1,0 +1,119 @@
+//! The time limit of a request's head: from the first byte of a connection's request, or from its
+//! accept, to the end of the head.
+//!
+//! The server has one clock for an idle connection and for a head, which must allow a client to be
+//! idle between its renewals. A connection that sends a head byte by byte, or nothing at all, would
+//! keep its permit for as long.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+/// The head of a request must come: the connection is new, or the head has begun.
+const DUE: u8 = 0;
+/// A request is served. Its body has a time limit of its own.
+const SERVING: u8 = 1;
+/// The connection waits for the next request.
+const IDLE: u8 = 2;
+
+/// What a connection does. The stream, which sees bytes, and the service, which sees heads, share it.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionState(AtomicU8);
+
+/// The time limit of the heads of one connection.
+#[derive(Debug)]
+pub(crate) struct HeadDeadline {
+    state: Arc<ConnectionState>,
+    time: Duration,
+    /// Armed while a head is due.
+    over: Option<Pin<Box<Sleep>>>,
+}
+
+impl ConnectionState {
+    /// The head of a request is complete.
+    pub(crate) fn head_received(&self) {
+        self.0.store(SERVING, Ordering::Relaxed);
+    }
+
+    /// The request is answered.
+    pub(crate) fn answered(&self) {
+        self.0.store(IDLE, Ordering::Relaxed);
+    }
+}
+
+impl HeadDeadline {
+    pub(crate) const fn new(state: Arc<ConnectionState>, time: Duration) -> Self {
+        Self {
+            state,
+            time,
+            over: None,
+        }
+    }
+
+    /// Bytes have come.
+    pub(crate) fn bytes_received(&self) {
+        let state = &self.state.0;
+        let _ = state.compare_exchange(IDLE, DUE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether the head is late. Called when no bytes are there, so that a head that comes at once
+    /// needs no timer.
+    pub(crate) fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.state.0.load(Ordering::Relaxed) != DUE {
+            self.over = None;
+            return Poll::Pending;
+        }
+        let time = self.time;
+        let over = self.over.get_or_insert_with(|| Box::pin(sleep(time)));
+        over.as_mut().poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::time::{Instant, timeout};
+
+    const TIME: Duration = Duration::from_millis(100);
+
+    async fn is_late(deadline: &mut HeadDeadline, within: Duration) -> bool {
+        let late = poll_fn(|context| deadline.poll_late(context));
+        timeout(within, late).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_head_has_its_time_from_the_accept_or_from_its_first_byte() {
+        let state = Arc::new(ConnectionState::default());
+        let mut deadline = HeadDeadline::new(Arc::clone(&state), TIME);
+        assert!(!is_late(&mut deadline, TIME / 10).await);
+        state.head_received();
+        deadline.bytes_received();
+        assert!(
+            !is_late(&mut deadline, TIME * 2).await,
+            "a body has another limit"
+        );
+        state.answered();
+        assert!(
+            !is_late(&mut deadline, TIME * 2).await,
+            "an idle connection"
+        );
+        let start = Instant::now();
+        for _ in 0..3 {
+            deadline.bytes_received();
+            assert!(!is_late(&mut deadline, TIME / 10).await);
+        }
+        assert!(is_late(&mut deadline, TIME * 100).await);
+        assert!(start.elapsed() < TIME * 20, "dripping bytes gain no time");
+    }
+
+    #[tokio::test]
+    async fn a_silent_new_connection_is_late() {
+        let mut deadline = HeadDeadline::new(Arc::default(), TIME);
+        assert!(is_late(&mut deadline, TIME * 100).await);
+    }
+}
