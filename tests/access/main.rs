@@ -131,6 +131,24 @@ impl Place {
         self.succeed(&[&["token"], arguments, &["--file", &file]].concat())
     }
 
+    /// Waits until the store has read the access file with this token.
+    fn wait_until_known(&self, token: &str) {
+        let (url, ca) = (self.url(), self.text("etc/tls/ca.pem"));
+        let list = [
+            "list",
+            "--namespace",
+            "tests",
+            "--server",
+            &url,
+            "--ca-file",
+            &ca,
+        ];
+        let list = [&list[..], &["--token-file", token]].concat();
+        wait_for("the token", || {
+            self.run(&list).status.success().then_some(())
+        });
+    }
+
     /// The id of the only token of a principal.
     fn id_of(&self, name: &str) -> String {
         let list = self.token_command(&["list", "--json"]);

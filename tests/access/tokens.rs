@@ -142,6 +142,7 @@ fn a_candidate_that_is_never_let_in_ends_with_77() {
         error.contains("no token is set") && error.contains("unauthenticated"),
         "{error}"
     );
+    place.wait_until_known(&token);
     let error = run("other/job", &["--token-file", &token]);
     for part in ["forbidden", "other/job", "\"worker\"", "worker.token"] {
         assert!(error.contains(part), "{error}");

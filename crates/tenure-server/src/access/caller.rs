@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use tenure_core::lease::Owner;
 use tenure_core::wire::{Code, Problem};
 
+use super::jwt::Identity;
 use super::rights::{self, Principal, Right, Role, Target};
 use super::secret::SecretId;
 
@@ -35,6 +36,8 @@ pub(crate) struct Admission {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     Token(SecretId),
+    /// A JSON web token of this identity.
+    Identity(Identity),
 }
 
 impl Admission {
@@ -124,12 +127,14 @@ impl Proof {
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Token(_) => "token",
+            Self::Identity(_) => "jwt",
         }
     }
 
     pub(crate) const fn secret_id(&self) -> Option<SecretId> {
         match self {
             Self::Token(id) => Some(*id),
+            Self::Identity(_) => None,
         }
     }
 }

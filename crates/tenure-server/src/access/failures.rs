@@ -13,11 +13,23 @@ const INTERVAL: Duration = Duration::from_secs(6);
 /// Most addresses: some hundred kilobytes. The one whose failures are the oldest is forgotten.
 const MAX_ADDRESSES: usize = 4096;
 
+/// How often a signature is checked for an address over the limit. A valid token that the store does
+/// not know yet is let in then, however many wrong ones come from its address.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The failures of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// By address: when all of its failures are forgiven.
-    forgiven_at: Mutex<HashMap<Network, Instant>>,
+    by_network: Mutex<HashMap<Network, Failed>>,
+}
+
+/// The failures of one address.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    /// When all of them are forgiven.
+    forgiven_at: Instant,
+    /// When a signature was last checked over the limit.
+    checked_at: Option<Instant>,
 }
 
 /// The part of an address that one client has to itself: all of an IPv4 address, and the first 64
@@ -40,26 +52,57 @@ impl Failures {
     pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> bool {
         let network = Network::of(address);
         let mut all = self.lock();
-        let forgiven_at = all.get(&network).copied();
-        let forgiven_at = forgiven_at.map_or(now, |at| at.max(now)) + INTERVAL;
-        if forgiven_at > now + INTERVAL * BURST {
+        let known = all.get(&network).copied();
+        let forgiven_at = next(known, now);
+        if is_over(forgiven_at, now) {
             return false;
         }
-        if all.len() >= MAX_ADDRESSES && !all.contains_key(&network) {
-            let oldest = all.iter().min_by_key(|(_, at)| **at);
+        if all.len() >= MAX_ADDRESSES && known.is_none() {
+            let oldest = all.iter().min_by_key(|(_, failed)| failed.forgiven_at);
             if let Some(oldest) = oldest.map(|(network, _)| *network) {
                 all.remove(&oldest);
             }
         }
-        all.insert(network, forgiven_at);
+        let checked_at = known.and_then(|known| known.checked_at);
+        let failed = Failed {
+            forgiven_at,
+            checked_at,
+        };
+        all.insert(network, failed);
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Network, Instant>> {
-        self.forgiven_at
+    /// Whether a signature may be checked for this address, which costs much more than a look-up.
+    pub(crate) fn may_check(&self, address: IpAddr, now: Instant) -> bool {
+        let mut all = self.lock();
+        let Some(failed) = all.get_mut(&Network::of(address)) else {
+            return true;
+        };
+        if !is_over(next(Some(*failed), now), now) {
+            return true;
+        }
+        let last = failed.checked_at;
+        let may = last.is_none_or(|at| now >= at + CHECK_INTERVAL);
+        if may {
+            failed.checked_at = Some(now);
+        }
+        may
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Network, Failed>> {
+        self.by_network
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// When all failures are forgiven after one more.
+fn next(known: Option<Failed>, now: Instant) -> Instant {
+    known.map_or(now, |failed| failed.forgiven_at.max(now)) + INTERVAL
+}
+
+fn is_over(forgiven_at: Instant, now: Instant) -> bool {
+    forgiven_at > now + INTERVAL * BURST
 }
 
 #[cfg(test)]
@@ -83,6 +126,24 @@ mod tests {
         assert_eq!(admitted(ONE, 6), 1);
         assert_eq!(admitted(ONE, 18), 2);
         assert_eq!(admitted(ONE, 1000), 10);
+    }
+
+    #[test]
+    fn over_the_limit_one_signature_a_second_is_checked() {
+        let (failures, start) = (Failures::default(), Instant::now());
+        let checked = |address, millis| {
+            let now = start + Duration::from_millis(millis);
+            (0..100)
+                .filter(|_| failures.may_check(address, now))
+                .count()
+        };
+        assert_eq!(checked(ONE, 0), 100);
+        while failures.admit(ONE, start) {}
+        assert_eq!(checked(ONE, 0), 1);
+        assert_eq!(checked(ONE, 999), 0);
+        assert_eq!(checked(ONE, 1_000), 1);
+        assert_eq!(checked(TWO, 0), 100);
+        assert_eq!(checked(ONE, 6_000), 100);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tenure_core::Name;
 use toml::Spanned;
 use toml::value::Datetime;
 
+use super::jwt::{Issuer, KUBERNETES, KeySource};
 use super::rights::{AccessGrant, Principal, Role, Scope};
 use super::secret::{SecretHash, SecretId};
 
@@ -27,6 +28,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, Default)]
 pub struct AccessFile {
     pub(super) principals: Vec<ListedPrincipal>,
+    pub(super) issuers: Vec<Issuer>,
     pub(super) identity_rules: Vec<IdentityRule>,
     pub(super) denied: Vec<IdentityPattern>,
 }
@@ -185,6 +187,9 @@ struct Content {
     version: Spanned<u32>,
     #[serde(default)]
     principal: Vec<PrincipalTable>,
+    kubernetes: Option<KubernetesTable>,
+    #[serde(default)]
+    issuer: Vec<IssuerTable>,
     #[serde(default, rename = "match")]
     identity_rules: Vec<MatchTable>,
     #[serde(default)]
@@ -216,6 +221,25 @@ struct GrantTable {
     role: Spanned<String>,
     namespace: Option<Spanned<String>>,
     prefix: Option<Spanned<String>>,
+}
+
+/// The service accounts of the cluster that the store runs in.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KubernetesTable {
+    audience: Spanned<String>,
+    issuer: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IssuerTable {
+    name: Spanned<String>,
+    issuer: Spanned<String>,
+    audience: Spanned<String>,
+    key_set_file: Option<Spanned<String>>,
+    key_set_url: Option<Spanned<String>>,
+    ca_file: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -255,13 +279,46 @@ impl Content {
             }
             principals.push(listed);
         }
-        let identity_rules = self.identity_rules.iter().map(MatchTable::check);
-        let denied = self.deny.iter().map(|table| pattern(&table.identity));
+        let issuers = self.issuers()?;
+        let identity_rules = self
+            .identity_rules
+            .iter()
+            .map(|table| table.check(&issuers));
+        let denied = self
+            .deny
+            .iter()
+            .map(|table| pattern(&table.identity, &issuers));
         Ok(AccessFile {
             principals,
             identity_rules: identity_rules.collect::<Result<_, _>>()?,
             denied: denied.collect::<Result<_, _>>()?,
+            issuers,
         })
+    }
+
+    fn issuers(&self) -> Result<Vec<Issuer>, Wrong> {
+        let kubernetes = self.kubernetes.as_ref().map(|table| {
+            Ok(Issuer {
+                name: KUBERNETES.into(),
+                issuer: table
+                    .issuer
+                    .as_ref()
+                    .map(|issuer| filled("issuer", issuer))
+                    .transpose()?,
+                audience: filled("audience", &table.audience)?,
+                keys: KeySource::Kubernetes,
+            })
+        });
+        let mut issuers: Vec<Issuer> = kubernetes.transpose()?.into_iter().collect();
+        for table in &self.issuer {
+            let issuer = table.check()?;
+            if issuers.iter().any(|known| known.name == issuer.name) {
+                let reason = "an [[issuer]] has this name already; names are unique";
+                return Err(Wrong::new("name", &table.name, reason));
+            }
+            issuers.push(issuer);
+        }
+        Ok(issuers)
     }
 }
 
@@ -373,9 +430,52 @@ impl GrantTable {
     }
 }
 
+impl IssuerTable {
+    fn check(&self) -> Result<Issuer, Wrong> {
+        let name = self.name.get_ref();
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_reserved = matches!(name.as_str(), KUBERNETES | "azure" | "spiffe");
+        if name.is_empty() || !name.bytes().all(is_plain) || is_reserved {
+            let reason =
+                "a name has characters of a-z, 0-9 and -; k8s, azure and spiffe are reserved";
+            return Err(Wrong::new("name", &self.name, reason));
+        }
+        let ca_file = self.ca_file.as_ref().map(|file| filled("ca_file", file));
+        let ca_file = ca_file.transpose()?.map(PathBuf::from);
+        let keys = match (&self.key_set_file, &self.key_set_url) {
+            (Some(file), None) => KeySource::File(filled("key_set_file", file)?.into()),
+            (None, Some(url)) if url.get_ref().starts_with("https://") => {
+                KeySource::Url(url.get_ref().clone(), ca_file)
+            }
+            (None, Some(url)) => {
+                let reason = "write an https address: whoever changes the keys can sign in";
+                return Err(Wrong::new("key_set_url", url, reason));
+            }
+            _ => {
+                let reason = "the [[issuer]] needs key_set_file or key_set_url, and not both";
+                return Err(Wrong::new("name", &self.name, reason));
+            }
+        };
+        Ok(Issuer {
+            name: name.clone(),
+            issuer: Some(filled("issuer", &self.issuer)?),
+            audience: filled("audience", &self.audience)?,
+            keys,
+        })
+    }
+}
+
+fn filled(key: &str, written: &Spanned<String>) -> Result<String, Wrong> {
+    match written.get_ref().as_str() {
+        "" => Err(Wrong::new(key, written, "write a text that is not empty")),
+        text => Ok(text.to_owned()),
+    }
+}
+
 impl MatchTable {
-    fn check(&self) -> Result<IdentityRule, Wrong> {
-        let identity = pattern(&self.identity)?;
+    fn check(&self, issuers: &[Issuer]) -> Result<IdentityRule, Wrong> {
+        let identity = pattern(&self.identity, issuers)?;
         let grants = self.grants.iter().map(|table| {
             let (role, namespace, prefix) = table.check()?;
             if namespace == NamespaceRule::OfIdentity && !identity.text.starts_with("k8s:") {
@@ -395,15 +495,23 @@ impl MatchTable {
     }
 }
 
-fn pattern(written: &Spanned<String>) -> Result<IdentityPattern, Wrong> {
+fn pattern(written: &Spanned<String>, issuers: &[Issuer]) -> Result<IdentityPattern, Wrong> {
     let (text, is_prefix) = match written.get_ref().strip_suffix('*') {
         Some(text) => (text, true),
         None => (written.get_ref().as_str(), false),
     };
     let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_visible || text.contains('*') || !text.contains(':') {
-        let reason = "an identity is k8s:NAMESPACE/SERVICEACCOUNT, NAME:SUBJECT or spiffe://..., \
-                      and may end with one *";
+        let reason = "an identity is k8s:NAMESPACE/SERVICEACCOUNT or NAME:SUBJECT, and may end with \
+                      one *";
+        return Err(Wrong::new("identity", written, reason));
+    }
+    let (name, _) = text.split_once(':').unwrap_or((text, ""));
+    if !issuers.iter().any(|issuer| issuer.name == name) {
+        let reason = match name {
+            KUBERNETES => "add a table [kubernetes] with the audience of the tokens".to_owned(),
+            name => format!("no [[issuer]] has the name {name:?}"),
+        };
         return Err(Wrong::new("identity", written, reason));
     }
     Ok(IdentityPattern {

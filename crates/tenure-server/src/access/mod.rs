@@ -13,6 +13,7 @@
 mod caller;
 mod failures;
 mod file;
+mod jwt;
 mod rights;
 mod secret;
 mod source;
@@ -26,9 +27,10 @@ use std::time::{Instant, SystemTime};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use tenure_core::wire::{Code, Problem};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use self::failures::Failures;
+use self::jwt::JwtRefusal;
 use self::source::{AccessSource, Version};
 use self::table::Table;
 
@@ -37,6 +39,7 @@ pub(crate) use self::failures::Network;
 pub use self::file::{
     AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
 };
+pub use self::jwt::{Issuer, KUBERNETES, KeySource};
 pub use self::rights::{AccessGrant, Principal, Role, Scope};
 pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
@@ -66,6 +69,8 @@ struct Guarded {
     /// Notifies requests that wait when the table changes.
     changes: watch::Sender<()>,
     failures: Failures,
+    /// Asks for new keys of authorities.
+    keys_wanted: Notify,
 }
 
 impl Access {
@@ -101,6 +106,7 @@ impl Access {
             version: Mutex::new(version),
             changes: watch::Sender::new(()),
             failures: Failures::default(),
+            keys_wanted: Notify::new(),
         }))))
     }
 
@@ -114,6 +120,43 @@ impl Access {
         match &*self.0 {
             Mode::Open { .. } => Ok(false),
             Mode::Guarded(guarded) => guarded.reload(),
+        }
+    }
+
+    /// The authorities whose tokens are accepted. Their keys must be put in force with
+    /// [`Access::replace_keys`].
+    #[must_use]
+    pub fn issuers(&self) -> Vec<Issuer> {
+        match &*self.0 {
+            Mode::Open { .. } => Vec::new(),
+            Mode::Guarded(guarded) => guarded.table().file().issuers.clone(),
+        }
+    }
+
+    /// Puts the keys of an authority in force: a JSON Web Key Set, and the claim `iss` of its tokens
+    /// if the access file does not name it.
+    ///
+    /// # Errors
+    ///
+    /// The key set is wrong: the keys before stay in force.
+    pub fn replace_keys(
+        &self,
+        name: &str,
+        key_set: &str,
+        issuer: Option<&str>,
+    ) -> Result<(), String> {
+        match &*self.0 {
+            Mode::Open { .. } => Err("the store has no access file".into()),
+            Mode::Guarded(guarded) => guarded.table().replace_keys(name, key_set, issuer),
+        }
+    }
+
+    /// Completes when a token has an unknown key, or the access file has changed: then the keys of the
+    /// authorities should be fetched.
+    pub async fn keys_wanted(&self) {
+        match &*self.0 {
+            Mode::Open { .. } => std::future::pending().await,
+            Mode::Guarded(guarded) => guarded.keys_wanted.notified().await,
         }
     }
 
@@ -150,9 +193,7 @@ impl Access {
         if !headers.contains_key(AUTHORIZATION) {
             return Err(unauthenticated());
         }
-        let token = bearer(headers);
-        let caller = token.and_then(|token| guarded.table().find(token, SystemTime::now()));
-        if let Some(caller) = caller {
+        if let Some(caller) = bearer(headers).and_then(|token| guarded.find(token, client)) {
             return Ok(caller);
         }
         let is_over = client.is_some_and(|client| !guarded.failures.admit(client, Instant::now()));
@@ -214,6 +255,30 @@ impl Access {
 }
 
 impl Guarded {
+    /// The caller that has this credential, if it is valid now.
+    fn find(&self, token: &str, client: Option<IpAddr>) -> Option<Caller> {
+        let (table, now) = (self.table(), SystemTime::now());
+        if !token.contains('.') {
+            return table.find(token, now);
+        }
+        let hash = SecretHash::of(token);
+        if let Some(caller) = table.find_checked(&hash, now) {
+            return Some(caller);
+        }
+        let may_check = client.is_none_or(|client| self.failures.may_check(client, Instant::now()));
+        if !may_check {
+            return None;
+        }
+        match table.check(token, hash, now) {
+            Ok(caller) => Some(caller),
+            Err(JwtRefusal::UnknownKey) => {
+                self.keys_wanted.notify_one();
+                None
+            }
+            Err(JwtRefusal::Invalid) => None,
+        }
+    }
+
     fn table(&self) -> Arc<Table> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&table)
@@ -230,9 +295,10 @@ impl Guarded {
         let (text, read) = self.source.read()?;
         *version = read;
         let file = AccessFile::parse(&text, self.source.path())?;
-        let table = Table::new(file).with_uses_of(&self.table());
+        let table = Table::new(file).following(&self.table());
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         self.changes.send_replace(());
+        self.keys_wanted.notify_one();
         Ok(true)
     }
 }

@@ -32,7 +32,7 @@ pub struct SecretId([u8; ID_LEN]);
 ///
 /// A slow hash would protect passwords, which people choose. A token has 256 random bits, so a fast
 /// hash is as good, and each request pays for it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretHash([u8; 32]);
 
 /// Why a text is not a token, without the text.

@@ -1,20 +1,29 @@
 //! The tokens of an access file, ready to be looked up.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_core::lease::Owner;
 
 use super::caller::{Admission, Caller, Proof};
-use super::file::AccessFile;
+use super::file::{AccessFile, NamespaceRule};
+use super::jwt::{Authority, Identity, JwtRefusal};
+use super::rights::{AccessGrant, Principal, Scope};
 use super::secret::{SecretHash, SecretId};
+
+/// Most JSON web tokens that are remembered: a few megabytes.
+const MAX_CHECKED: usize = 10_000;
 
 /// The tokens of a file. A new one replaces it whenever the file changes.
 #[derive(Debug)]
 pub(super) struct Table {
     tokens: HashMap<SecretId, Token>,
+    authorities: Vec<Authority>,
+    /// The callers of JSON web tokens that were checked. Checking a signature costs a hundred times as
+    /// much as a look-up.
+    checked: RwLock<HashMap<SecretHash, Arc<Admission>>>,
     file: AccessFile,
 }
 
@@ -44,14 +53,26 @@ impl Table {
                 (secret.id, token)
             })
         });
+        let authorities = file.issuers.iter().cloned().map(Authority::new);
         Self {
             tokens: tokens.collect(),
+            authorities: authorities.collect(),
+            checked: RwLock::default(),
             file,
         }
     }
 
-    /// Takes over when the tokens of the previous file were used.
-    pub(super) fn with_uses_of(self, previous: &Self) -> Self {
+    /// Takes over what is known from the previous file: when its tokens were used, and the keys of its
+    /// authorities.
+    pub(super) fn following(mut self, previous: &Self) -> Self {
+        let authorities = self.authorities.into_iter().map(|authority| {
+            let mut known = previous.authorities.iter();
+            match known.find(|known| known.issuer == authority.issuer) {
+                Some(known) => authority.with_keys_of(known),
+                None => authority,
+            }
+        });
+        self.authorities = authorities.collect();
         for (id, token) in &self.tokens {
             if let Some(known) = previous.tokens.get(id) {
                 let last_used = known.last_used.load(Ordering::Relaxed);
@@ -80,11 +101,118 @@ impl Table {
 
     /// The caller with its present grants, if its proof is still valid.
     pub(super) fn refresh(&self, admission: &Admission, now: SystemTime) -> Option<Caller> {
-        let Proof::Token(id) = &admission.proof;
+        let id = match &admission.proof {
+            Proof::Token(id) => id,
+            Proof::Identity(identity) => {
+                let expires = admission.expires?;
+                let admission = self.admission(identity, expires)?;
+                return admission
+                    .is_current(now)
+                    .then(|| Caller::Admitted(admission.into()));
+            }
+        };
         let token = self.tokens.get(id)?;
         let is_same = token.admission.principal.name == admission.principal.name;
         (is_same && token.admission.is_current(now))
             .then(|| Caller::Admitted(Arc::clone(&token.admission)))
+    }
+
+    /// The caller of a JSON web token that was checked before.
+    pub(super) fn find_checked(&self, hash: &SecretHash, now: SystemTime) -> Option<Caller> {
+        let checked = self.checked.read().unwrap_or_else(PoisonError::into_inner);
+        let admission = checked
+            .get(hash)
+            .filter(|admission| admission.is_current(now))?;
+        Some(Caller::Admitted(Arc::clone(admission)))
+    }
+
+    /// Checks a JSON web token, and remembers its caller.
+    pub(super) fn check(
+        &self,
+        token: &str,
+        hash: SecretHash,
+        now: SystemTime,
+    ) -> Result<Caller, JwtRefusal> {
+        let mut refusal = JwtRefusal::Invalid;
+        for authority in &self.authorities {
+            match authority.verify(token, now) {
+                Ok(verified) => {
+                    let admission = self.admission(&verified.identity, verified.expires);
+                    let admission = Arc::new(admission.ok_or(JwtRefusal::Invalid)?);
+                    let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
+                    if checked.len() >= MAX_CHECKED {
+                        checked.retain(|_, admission| admission.is_current(now));
+                    }
+                    if checked.len() >= MAX_CHECKED {
+                        checked.clear();
+                    }
+                    checked.insert(hash, Arc::clone(&admission));
+                    return Ok(Caller::Admitted(admission));
+                }
+                Err(JwtRefusal::UnknownKey) => refusal = JwtRefusal::UnknownKey,
+                Err(JwtRefusal::Invalid) => {}
+            }
+        }
+        Err(refusal)
+    }
+
+    /// The rights of an identity, unless it is denied.
+    fn admission(&self, identity: &Identity, expires: SystemTime) -> Option<Admission> {
+        let is_denied = |identity: &str| {
+            let mut denied = self.file.denied.iter();
+            denied.any(|pattern| pattern.matches(identity))
+        };
+        if is_denied(&identity.text) {
+            return None;
+        }
+        let rules = self.file.identity_rules.iter();
+        let rules = rules.filter(|rule| rule.identity.matches(&identity.text));
+        let grants = rules.flat_map(|rule| &rule.grants).filter_map(|grant| {
+            let namespace = match &grant.namespace {
+                NamespaceRule::All => None,
+                NamespaceRule::One(name) => Some(name.clone()),
+                NamespaceRule::OfIdentity => Some(identity.namespace.clone()?),
+            };
+            Some(AccessGrant {
+                role: grant.role,
+                scope: Scope::new(namespace, &grant.prefix),
+            })
+        });
+        let principal = Principal {
+            name: Arc::clone(&identity.text),
+            grants: grants.collect(),
+        };
+        Some(Admission {
+            owner: Owner::new(Arc::clone(&principal.name)),
+            principal: Arc::new(principal),
+            proof: Proof::Identity(identity.clone()),
+            expires: Some(expires),
+        })
+    }
+
+    /// Puts other keys of an authority in force. Tokens that were checked with the keys before are
+    /// checked again.
+    pub(super) fn replace_keys(
+        &self,
+        name: &str,
+        key_set: &str,
+        issuer: Option<&str>,
+    ) -> Result<(), String> {
+        let mut authorities = self.authorities.iter();
+        let authority = authorities.find(|authority| authority.issuer.name == name);
+        let authority = authority.ok_or_else(|| format!("there is no issuer {name:?}"))?;
+        authority.replace(key_set, issuer)?;
+        let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
+        checked.clear();
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn checked_count(&self) -> usize {
+        self.checked
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     pub(super) fn file(&self) -> &AccessFile {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use tempfile::TempDir;
 
+use super::jwt::tests::{Signer, claims};
 use super::*;
 
 struct Fixture {
@@ -258,4 +259,106 @@ fn a_data_directory_is_marked_once() {
     mark_guarded(folder.path()).unwrap();
     mark_guarded(folder.path()).unwrap();
     assert!(is_guarded(folder.path()));
+}
+
+/// One authority, a rule for its team, and an identity of the team that is denied.
+const WITH_ISSUER: &str = "version = 1
+[[issuer]]
+name = \"ci\"
+issuer = \"https://issuer.example\"
+audience = \"tenure\"
+key_set_file = \"unused\"
+[[match]]
+identity = \"ci:team/*\"
+grants = [{ role = \"read\", namespace = \"a\" }]
+[[deny]]
+identity = \"ci:team/old\"
+";
+
+fn with_jwt(token: &str) -> HeaderMap {
+    headers(&[&format!("Bearer {token}")])
+}
+
+#[test]
+fn a_json_web_token_is_its_identity_with_the_rights_of_the_rules() {
+    let (fixture, signer) = (Fixture::new(), Signer::new());
+    fixture.write(WITH_ISSUER);
+    let access = fixture.open();
+    let token = |subject: &str| with_jwt(&signer.sign("one", &claims(subject)));
+    let build = token("team/build");
+    assert_eq!(refusal(&access, &build), unauthenticated(), "no keys yet");
+    access
+        .replace_keys("ci", &signer.key_set("one"), None)
+        .unwrap();
+    for _ in 0..3 {
+        let caller = access.authenticate(&build, CLIENT).unwrap();
+        assert_eq!(caller.name().map(|name| &**name), Some("ci:team/build"));
+        assert!(caller.may(READ, Target::Lease("a", "x")));
+        assert!(!caller.may(READ, Target::Lease("b", "x")));
+    }
+    let other = access.authenticate(&token("other"), CLIENT).unwrap();
+    assert!(
+        !other.may(READ, Target::Lease("a", "x")) && other.may(Right::Credential, Target::Store)
+    );
+    assert_eq!(refusal(&access, &token("team/old")), unauthenticated());
+
+    // A rule that is taken back, and keys that are taken back.
+    fixture.write(&WITH_ISSUER.replace("team/old", "team/build"));
+    assert!(access.reload().unwrap());
+    assert_eq!(refusal(&access, &build), unauthenticated());
+    let again = token("team/old");
+    access.authenticate(&again, CLIENT).unwrap();
+    access
+        .replace_keys("ci", &Signer::new().key_set("one"), None)
+        .unwrap();
+    assert_eq!(refusal(&access, &again), unauthenticated());
+    assert!(
+        access
+            .replace_keys("cd", &signer.key_set("one"), None)
+            .is_err()
+    );
+}
+
+#[test]
+fn wrong_json_web_tokens_are_limited_and_known_ones_are_not() {
+    let (fixture, signer, other) = (Fixture::new(), Signer::new(), Signer::new());
+    fixture.write(WITH_ISSUER);
+    let access = fixture.open();
+    access
+        .replace_keys("ci", &signer.key_set("one"), None)
+        .unwrap();
+    let known = with_jwt(&signer.sign("one", &claims("team/build")));
+    access.authenticate(&known, CLIENT).unwrap();
+    let wrong = with_jwt(&other.sign("one", &claims("team/build")));
+    let statuses = (0..100).map(|_| {
+        access.authenticate(&known, CLIENT).unwrap();
+        access.authenticate(&wrong, CLIENT).unwrap_err().status
+    });
+    let statuses: Vec<u16> = statuses.collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 10);
+    // A new token of the right signer is let in within a second.
+    let fresh = with_jwt(&signer.sign("one", &claims("team/fresh")));
+    let start = Instant::now();
+    while access.authenticate(&fresh, CLIENT).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_memory_for_checked_tokens_is_bounded() {
+    let (fixture, signer) = (Fixture::new(), Signer::new());
+    fixture.write(WITH_ISSUER);
+    let access = fixture.open();
+    access
+        .replace_keys("ci", &signer.key_set("one"), None)
+        .unwrap();
+    for number in 0..10_050 {
+        let token = with_jwt(&signer.sign("one", &claims(&format!("team/{number}"))));
+        access.authenticate(&token, CLIENT).unwrap();
+    }
+    let Mode::Guarded(guarded) = &*access.0 else {
+        unreachable!("the access has a file")
+    };
+    assert!(guarded.table().checked_count() <= 10_000);
 }

@@ -1,8 +1,8 @@
 //! A lease store over its HTTP API.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use tenure_core::lease::LeaseDuration;
@@ -19,6 +19,10 @@ use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT};
 use crate::store::{Endpoint, Pong, StoreClient, StoreError, path};
 
+/// How long a candidate that is not let in tries again: a store reads a changed access file within a
+/// second, so a token may be newer than what the store has read.
+const GRACE: Duration = Duration::from_secs(3);
+
 #[derive(Debug)]
 struct HttpStore {
     store: StoreClient,
@@ -28,6 +32,8 @@ struct HttpStore {
     /// Whether the store has ever executed or answered a request of this candidate. From then on a
     /// missing right may be a mistake of an operator, which passes.
     was_admitted: AtomicBool,
+    /// When the store first did not let this candidate in.
+    denied_since: OnceLock<Instant>,
 }
 
 pub(super) fn open(
@@ -52,6 +58,7 @@ pub(super) fn open(
         election: config.election.clone(),
         acquire,
         was_admitted: AtomicBool::new(false),
+        denied_since: OnceLock::new(),
     }))
 }
 
@@ -118,14 +125,16 @@ impl From<StoreError> for BackendError {
 }
 
 impl HttpStore {
-    /// Whoever was never let in is told so with the origin of its token. Later the same answer may
-    /// pass: it must not end a campaign, and never a term.
+    /// A candidate that was never let in is told so, with the origin of its token. Later the same
+    /// answer may pass: it must not end a campaign, and never a term.
     fn settle(&self, answer: Answer) -> Answer {
         match answer {
-            Answer::Denied(why) if self.was_admitted.load(Ordering::Relaxed) => {
-                Answer::Unknown(why)
-            }
             Answer::Denied(why) => {
+                let denied_since = *self.denied_since.get_or_init(Instant::now);
+                let is_early = denied_since.elapsed() < GRACE;
+                if is_early || self.was_admitted.load(Ordering::Relaxed) {
+                    return Answer::Unknown(why);
+                }
                 let origin = self.store.credentials().origin();
                 Answer::Denied(format!("{why}; {origin}"))
             }

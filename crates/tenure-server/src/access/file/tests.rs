@@ -30,6 +30,8 @@ expires = 2026-11-22T06:00:00+01:00
 [[principal]]
 name = "ada"
 grants = [{{ role = "admin", namespace = "*" }}, {{ role = "metrics" }}]
+[kubernetes]
+audience = "tenure"
 [[match]]
 identity = "k8s:billing/*"
 grants = [{{ role = "candidate", namespace = "$namespace" }}]
@@ -73,7 +75,8 @@ fn a_wrong_value_is_named_with_its_line_and_a_valid_one() {
     );
     assert_wrong(
         "version = 1\n\nprincipals = []",
-        "3: unknown field `principals`, expected one of `version`, `principal`, `match`, `deny`",
+        "3: unknown field `principals`, expected one of `version`, `principal`, \
+         `kubernetes`, `issuer`, `match`, `deny`",
     );
     let grant =
         |grant: &str| format!("version = 1\n[[principal]]\nname = \"a\"\ngrants = [{grant}]");
@@ -116,13 +119,14 @@ fn a_wrong_value_is_named_with_its_line_and_a_valid_one() {
     );
     assert_wrong(
         "version = 1\n[[match]]\nidentity = \"web\"\ngrants = []",
-        "3: identity = \"web\": an identity is k8s:NAMESPACE/SERVICEACCOUNT, NAME:SUBJECT or \
-         spiffe://..., and may end with one *",
+        "3: identity = \"web\": an identity is k8s:NAMESPACE/SERVICEACCOUNT, NAME:SUBJECT, and may \
+         end with one *",
     );
     assert_wrong(
-        "version = 1\n[[match]]\nidentity = \"ci:*\"\n\
+        "version = 1\n[[issuer]]\nname = \"ci\"\nissuer = \"i\"\naudience = \"a\"\n\
+         key_set_file = \"k\"\n[[match]]\nidentity = \"ci:*\"\n\
          grants = [{ role = \"read\", namespace = \"$namespace\" }]",
-        "4: namespace = \"$namespace\": only identities that begin with k8s: have a namespace",
+        "9: namespace = \"$namespace\": only identities that begin with k8s: have a namespace",
     );
 }
 
@@ -164,4 +168,41 @@ fn a_wrong_token_is_named_with_its_line() {
         &file(&others),
         "13: id = \"cccccccc\": a principal has at most 2 tokens, the present one and its successor",
     );
+}
+
+#[test]
+fn an_issuer_has_keys_and_a_name_that_rules_use() {
+    let issuer = |name: &str, keys: &str| {
+        format!(
+            "version = 1\n[[issuer]]\nname = {name:?}\nissuer = \"i\"\naudience = \"a\"\n{keys}\n"
+        )
+    };
+    let file = "key_set_file = \"keys.json\"";
+    let valid = parse(&issuer("ci", file)).unwrap();
+    assert_eq!(valid.issuers[0].keys, KeySource::File("keys.json".into()));
+    for (text, expected) in [
+        (
+            issuer("k8s", file),
+            "3: name = \"k8s\": a name has characters of a-z, 0-9 and -; k8s, azure and spiffe are \
+             reserved",
+        ),
+        (
+            issuer("ci", "key_set_url = \"http://x\""),
+            "6: key_set_url = \"http://x\": write an https address: whoever changes the keys can sign in",
+        ),
+        (
+            issuer("ci", ""),
+            "3: name = \"ci\": the [[issuer]] needs key_set_file or key_set_url, and not both",
+        ),
+        (
+            issuer("ci", &format!("{file}\n[[deny]]\nidentity = \"cd:x\"")),
+            "8: identity = \"cd:x\": no [[issuer]] has the name \"cd\"",
+        ),
+        (
+            "version = 1\n[[deny]]\nidentity = \"k8s:a/b\"".into(),
+            "3: identity = \"k8s:a/b\": add a table [kubernetes] with the audience of the tokens",
+        ),
+    ] {
+        assert_wrong(&text, expected);
+    }
 }
