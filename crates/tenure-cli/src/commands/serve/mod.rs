@@ -1,5 +1,6 @@
 //! `tenure serve`: serves a lease store.
 
+mod keys;
 mod open_files;
 mod start_rules;
 
@@ -118,6 +119,9 @@ impl Serve {
                 server = server.with_protocol(azure);
             }
             let mut scheme = "http";
+            if access.is_guarded() {
+                keys::keep_fresh(access.clone()).await;
+            }
             if access.is_guarded() || tls.is_some() {
                 reload_files(access, tls.clone())?;
             }
