@@ -7,8 +7,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    access, backup, break_lease, compare, completions, config, context, demo, doctor, handover,
-    history, init, list, man, peers, restore, run, serve, status, token, watch,
+    access, audit, backup, break_lease, compare, completions, config, context, demo, doctor,
+    handover, history, init, list, man, peers, restore, run, serve, status, token, watch,
 };
 use crate::exit;
 use crate::logging::LogFormat;
@@ -56,6 +56,7 @@ pub(crate) enum Command {
     Init(init::Init),
     Token(token::Token),
     Access(access::Access),
+    Audit(audit::Audit),
     Context(context::Context),
     Config(config::Config),
     Compare(Box<compare::Compare>),
@@ -107,6 +108,7 @@ impl Command {
             Self::Init(command) => command.run()?,
             Self::Token(command) => command.run()?,
             Self::Access(command) => command.run()?,
+            Self::Audit(command) => command.run()?,
             Self::Context(command) => command.run()?,
             Self::Config(command) => command.run()?,
             Self::Compare(command) => return command.run(),

@@ -54,6 +54,7 @@ mod engine;
 mod model;
 
 pub mod access;
+pub mod audit;
 
 mod clock;
 mod panics;

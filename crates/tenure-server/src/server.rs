@@ -14,6 +14,7 @@ use tracing::info;
 
 use crate::Store;
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::connections::Acceptor;
 use crate::http::{HttpService, Protocol};
 use crate::tls::Tls;
@@ -26,6 +27,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub struct Server {
     store: Store,
     access: Access,
+    audit: Audit,
     protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
     listener: TcpListener,
@@ -59,6 +61,7 @@ impl Server {
         Ok(Self {
             store,
             access: Access::anonymous_at([]),
+            audit: Audit::none(),
             protocol: None,
             tls: None,
             listener,
@@ -69,6 +72,12 @@ impl Server {
     #[must_use]
     pub fn with_access(self, access: Access) -> Self {
         Self { access, ..self }
+    }
+
+    /// The same with this audit log.
+    #[must_use]
+    pub fn with_audit(self, audit: Audit) -> Self {
+        Self { audit, ..self }
     }
 
     /// The same, with another protocol on all paths that are not the native API's.
@@ -114,6 +123,7 @@ impl Server {
         let Self {
             store,
             access,
+            audit,
             protocol,
             tls,
             listener,
@@ -128,7 +138,7 @@ impl Server {
         }
         let handle = Handle::new();
         let limits = store.limits();
-        let acceptor = Acceptor::new(HttpService::new(store.clone(), access, protocol));
+        let acceptor = Acceptor::new(HttpService::new(store.clone(), access, audit, protocol));
         let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
         server
             .http_builder()

@@ -19,6 +19,7 @@ pub(crate) mod backup;
 pub(crate) mod restore;
 
 pub(crate) mod access;
+pub(crate) mod audit;
 pub(crate) mod context;
 pub(crate) mod init;
 pub(crate) mod token;

@@ -12,12 +12,14 @@ use tenure_core::wire::{
     MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
 };
 
+use super::auditor::Auditor;
 use super::body::{BreakBody, Json};
 use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
 use crate::Store;
 use crate::access::{Caller, Right, Role, Target};
+use crate::audit::AuditKind;
 use crate::random::OsRandom;
 use crate::table::LeaseKey;
 
@@ -84,29 +86,38 @@ pub(super) async fn release(
 pub(super) async fn break_lease(
     State(store): State<Store>,
     caller: Caller,
+    auditor: Auditor,
     Lease(key): Lease,
     _: NoQuery,
     BreakBody(request): BreakBody,
 ) -> JsonResult<LeaseView> {
     let (operation, reason) = request.check(&Rules::NATIVE)?;
-    operate(&store, &caller, &key, operation, reason).await
+    let work = operate(&store, &caller, &key, operation, reason.clone());
+    auditor
+        .record(AuditKind::Break, (&store, &key), reason, work)
+        .await
 }
 
 pub(super) async fn hand_over(
     State(store): State<Store>,
     caller: Caller,
+    auditor: Auditor,
     Lease(key): Lease,
     _: NoQuery,
     Json(request): Json<HandOverRequest>,
 ) -> JsonResult<LeaseView> {
-    // A holder hands over its own lease, and an operator any other.
-    let role = match request.lease_id {
-        Some(_) => Role::Candidate,
-        None => Role::Operator,
-    };
     let target = Target::Lease(key.namespace(), key.lease());
-    caller.check(Right::Role(role), target)?;
-    operate(&store, &caller, &key, request.check(&Rules::NATIVE)?, None).await
+    let operation = || request.check(&Rules::NATIVE);
+    // A holder hands over its own lease, and an operator any other.
+    if request.lease_id.is_some() {
+        caller.check(Right::Role(Role::Candidate), target)?;
+        return operate(&store, &caller, &key, operation()?, None).await;
+    }
+    caller.check(Right::Role(Role::Operator), target)?;
+    let work = operate(&store, &caller, &key, operation()?, None);
+    auditor
+        .record(AuditKind::Handover, (&store, &key), None, work)
+        .await
 }
 
 pub(super) async fn set_metadata(
@@ -159,10 +170,13 @@ pub(super) async fn history(
 
 pub(super) async fn delete(
     State(store): State<Store>,
+    auditor: Auditor,
     Lease(key): Lease,
     _: NoQuery,
 ) -> Answer<StatusCode, ProblemResponse> {
-    within_time(&store, Duration::ZERO, store.delete(&key)).await?;
+    let work = async { Ok(within_time(&store, Duration::ZERO, store.delete(&key)).await?) };
+    let recorded = auditor.record(AuditKind::Delete, (&store, &key), None, work);
+    recorded.await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

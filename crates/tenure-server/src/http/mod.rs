@@ -7,6 +7,7 @@ mod drain;
 mod head;
 mod origin;
 
+mod auditor;
 mod authorize;
 mod fast_path;
 mod routes;
@@ -33,12 +34,13 @@ pub use self::routes::{Route, routes};
 pub(crate) use self::service::{HttpService, Load, Source};
 use crate::Store;
 use crate::access::Access;
+use crate::audit::Audit;
 
 /// The store's HTTP API as a router, for a server of one's own or for tests. A server with it must
 /// set timeouts for slow clients; [`Server`](crate::Server) does. The router does not know the
 /// addresses of clients, so it does not limit wrong credentials.
 pub fn router(store: Store, access: Access) -> Router {
-    let service = Arc::new(HttpService::new(store, access, None));
+    let service = Arc::new(HttpService::new(store, access, Audit::none(), None));
     let source = Source {
         client: None,
         load: Load::Within,

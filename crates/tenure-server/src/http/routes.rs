@@ -14,6 +14,7 @@ use super::problem::ProblemResponse;
 use super::{events, health, identity, leases, renewals};
 use crate::Store;
 use crate::access::{Access, Right, Role};
+use crate::audit::Audit;
 
 /// A route of the native API.
 #[derive(Debug)]
@@ -258,7 +259,7 @@ pub fn routes() -> &'static [Route] {
 
 /// The only place that adds routes to a router, so that each has its right.
 #[allow(clippy::disallowed_methods)]
-pub(super) fn router(store: Store, access: &Access) -> Router {
+pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
     let mut router = Router::new();
     for route in &ROUTES {
         let gate = Gate::new(access.clone(), route.right, route.target);
@@ -270,6 +271,7 @@ pub(super) fn router(store: Store, access: &Access) -> Router {
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(Extension(access.clone()))
+        .layer(Extension(audit))
         .with_state(store)
 }
 

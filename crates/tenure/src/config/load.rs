@@ -70,7 +70,7 @@ const ALIASES: &[(&str, &str)] = &[("server", "servers")];
 const PREFIX: &str = "TENURE_";
 
 /// Tables of the same file that belong to the store.
-const TABLES_OF_THE_STORE: &[&str] = &["serve", "access", "tls", "azure"];
+const TABLES_OF_THE_STORE: &[&str] = &["serve", "access", "audit", "tls", "azure"];
 
 /// The purpose of reading a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::effective;
 use crate::output::{self, millis, tenths};
 use crate::settings::access::{self, AccessSettings};
 use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{azure, tls, with_any_election};
+use crate::settings::{audit, azure, tls, with_any_election};
 
 /// Check a file, for candidates and for the store, and print what follows from it
 ///
@@ -52,6 +52,7 @@ impl Check {
         let warnings = StoreSettings::new(&store)?.limits.warnings();
         let store = effective::store(&store)?;
         AccessSettings::new(&access::TABLE.read_file(path)?)?;
+        audit::values(&audit::TABLE.read_file(path)?)?;
         tls::open(&tls::TABLE.read_file(path)?)?;
         azure::check_file(path)?;
         if self.json {

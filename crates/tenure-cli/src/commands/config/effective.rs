@@ -7,7 +7,7 @@ use tenure::__cli::Settings;
 use tenure::config::{ConfigError, Origin};
 
 use crate::settings::serve::StoreSettings;
-use crate::settings::{access, azure, tls, with_any_election};
+use crate::settings::{access, audit, azure, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -113,6 +113,11 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
 /// The keys of access control; all values are checked.
 pub(super) fn access(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
     Ok(rows(settings, access::values(settings)?))
+}
+
+/// The keys of the audit log; all values are checked.
+pub(super) fn audit(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
+    Ok(rows(settings, audit::values(settings)?))
 }
 
 /// The keys of the store's TLS; all values are checked.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::effective;
 use crate::output;
-use crate::settings::{CandidateArgs, access, azure, serve, tls};
+use crate::settings::{CandidateArgs, access, audit, azure, serve, tls};
 
 /// Show the configuration in effect, and the origin of each value
 ///
@@ -26,12 +26,14 @@ impl Show {
         let candidate = effective::candidate(&self.candidate.settings()?)?;
         let store = effective::store(&serve::TABLE.read(path)?)?;
         let access = effective::access(&access::TABLE.read(path)?)?;
+        let audit = effective::audit(&audit::TABLE.read(path)?)?;
         let tls = effective::tls(&tls::TABLE.read(path)?)?;
         let azure = effective::azure(&azure::TABLE.read(path)?)?;
         let tables = [
             ("candidate", candidate),
             ("serve", store),
             ("access", access),
+            ("audit", audit),
             ("tls", tls),
             ("azure", azure),
         ];

@@ -15,11 +15,13 @@ use nix::sys::resource::{Resource, setrlimit};
 use tenure::config::ConfigError;
 use tenure_azure::server::{Azure, AzureConfig};
 use tenure_server::access::{self, Access};
+use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, error, info, warn};
 
 use crate::settings::access::{self as access_table, AccessSettings};
+use crate::settings::audit as audit_table;
 use crate::settings::azure::{self, Accounts};
 use crate::settings::serve::{self as table, StoreSettings};
 use crate::settings::{lossy, set_flag, tls};
@@ -94,6 +96,7 @@ impl Serve {
         let azure = self.azure(listen, tls.is_some())?;
         let data_dir = engine.data_dir();
         let access = start_rules::open_access(self.access()?, listen, tls.is_some(), data_dir)?;
+        let audit = audit_table::open(&audit_table::TABLE.read(self.config.as_deref())?)?;
         // A core dump would have tokens and lease ids.
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
             debug!(%error, "can't turn off core dumps");
@@ -114,7 +117,7 @@ impl Serve {
             let stopped = runtime::stop_signal()?;
             let mut server =
                 Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
-            server = server.with_access(access.clone());
+            server = server.with_access(access.clone()).with_audit(audit.clone());
             if let Some(azure) = azure {
                 server = server.with_protocol(azure);
             }
@@ -123,7 +126,7 @@ impl Serve {
                 keys::keep_fresh(access.clone()).await;
             }
             if access.is_guarded() || tls.is_some() {
-                reload_files(access, tls.clone())?;
+                reload_files(access, tls.clone(), audit.clone())?;
             }
             if let Some(tls) = tls {
                 scheme = "https";
@@ -136,10 +139,13 @@ impl Serve {
                 let signal = stopped.await;
                 info!(signal, "stopping");
             };
-            server
-                .serve(shutdown)
-                .await
-                .context("the store has failed")?;
+            audit.record(AuditEntry::new(AuditKind::Start, "done"));
+            let served = server.serve(shutdown).await.context("the store has failed");
+            let outcome = if served.is_ok() { "done" } else { "failed" };
+            audit
+                .record_now(AuditEntry::new(AuditKind::Stop, outcome))
+                .await;
+            served?;
             Ok(())
         })
     }
@@ -198,7 +204,7 @@ impl Serve {
 
 /// Reloads the access file and the certificate when they change, and on SIGHUP. Requests and
 /// connections from then on get what is in the files. Without both, SIGHUP ends the store.
-fn reload_files(access: Access, tls: Option<Tls>) -> io::Result<()> {
+fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut access_interval = tokio::time::interval(ACCESS_CHECK_INTERVAL);
     let mut certificate_interval = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
@@ -209,9 +215,9 @@ fn reload_files(access: Access, tls: Option<Tls>) -> io::Result<()> {
                 _ = access_interval.tick() => false,
                 _ = certificate_interval.tick() => true,
             };
-            let (access, tls) = (access.clone(), tls.clone());
+            let (access, tls, audit) = (access.clone(), tls.clone(), audit.clone());
             let reload = move || {
-                reload_access(&access);
+                reload_access(&access, &audit);
                 if let (true, Some(tls)) = (checks_certificate, tls) {
                     reload_certificate(&tls);
                 }
@@ -223,12 +229,19 @@ fn reload_files(access: Access, tls: Option<Tls>) -> io::Result<()> {
     Ok(())
 }
 
-fn reload_access(access: &Access) {
-    match access.reload() {
-        Ok(true) => info!("access file reloaded"),
-        Ok(false) => {}
-        Err(error) => error!(%error, "can't reload the access file, keeping the rules before"),
-    }
+fn reload_access(access: &Access, audit: &Audit) {
+    let outcome = match access.reload() {
+        Ok(false) => return,
+        Ok(true) => {
+            info!("access file reloaded");
+            "done".to_owned()
+        }
+        Err(error) => {
+            error!(%error, "can't reload the access file, keeping the rules before");
+            error.to_string()
+        }
+    };
+    audit.record(AuditEntry::new(AuditKind::Reload, outcome));
 }
 
 fn reload_certificate(tls: &Tls) {

@@ -3,17 +3,19 @@
 use std::net::IpAddr;
 
 use axum::http::HeaderMap;
-use axum::http::header::HOST;
+use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use tenure_core::wire::{Code, Problem};
 
 use crate::access::{Access, Caller};
+use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::routes;
 
 /// The caller of a request of the native API, if the request may go on.
 pub(super) fn admit(
     access: &Access,
+    audit: &Audit,
     head: &Parts,
     client: Option<IpAddr>,
 ) -> Result<Caller, Problem> {
@@ -22,7 +24,13 @@ pub(super) fn admit(
         return Ok(Caller::Unknown);
     }
     check_host(access, head)?;
-    access.authenticate(&head.headers, client)
+    let caller = access.authenticate(&head.headers, client);
+    if let Err(problem) = &caller
+        && head.headers.contains_key(AUTHORIZATION)
+    {
+        audit.record_refusal(client, problem.code.as_str());
+    }
+    caller
 }
 
 /// Checks a request of another protocol, which authenticates its requests itself.
@@ -86,7 +94,7 @@ mod tests {
         let access = Access::anonymous_at(["store.lan".to_owned()]);
         let request = Request::builder().uri(path).header(HOST, host);
         let head = request.body(()).unwrap().into_parts().0;
-        let refusal = admit(&access, &head, None).err();
+        let refusal = admit(&access, &Audit::none(), &head, None).err();
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
         refusal.is_none()
     }

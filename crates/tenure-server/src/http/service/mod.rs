@@ -29,6 +29,7 @@ use tenure_core::wire::{Code, Problem};
 use tower_service::Service as _;
 use tracing::error;
 
+use super::auditor::ClientAddress;
 use super::drain::{DrainOnDrop, Rest};
 use super::head::check_head;
 use super::problem::ProblemResponse;
@@ -36,6 +37,7 @@ use super::protocol::Protocol;
 use super::{fast_path, routes};
 use crate::Store;
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::panics;
 
 /// Answers the requests of all connections.
@@ -43,6 +45,7 @@ use crate::panics;
 pub(crate) struct HttpService {
     store: Store,
     access: Access,
+    audit: Audit,
     routes: Router,
     protocol: Option<Arc<dyn Protocol>>,
 }
@@ -67,11 +70,17 @@ pub(crate) enum Load {
 }
 
 impl HttpService {
-    pub(crate) fn new(store: Store, access: Access, protocol: Option<Arc<dyn Protocol>>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        access: Access,
+        audit: Audit,
+        protocol: Option<Arc<dyn Protocol>>,
+    ) -> Self {
         Self {
-            routes: routes::router(store.clone(), &access),
+            routes: routes::router(store.clone(), &access, audit.clone()),
             store,
             access,
+            audit,
             protocol,
         }
     }
@@ -132,7 +141,8 @@ impl HttpService {
             let request = Request::from_parts(head, Body::new(body));
             return protocol.serve(request, source.client).await;
         }
-        let admitted = guard::admit(&self.access, &head, source.client).and_then(|caller| {
+        let admitted = guard::admit(&self.access, &self.audit, &head, source.client);
+        let admitted = admitted.and_then(|caller| {
             self.check_load(source.load, None, &head)?;
             Ok(caller)
         });
@@ -144,6 +154,7 @@ impl HttpService {
             return fast_path::renew(&self.store, &caller, &key, head, body).await;
         }
         head.extensions.insert(caller);
+        head.extensions.insert(ClientAddress(source.client));
         let Ok(response) = self
             .routes
             .clone()

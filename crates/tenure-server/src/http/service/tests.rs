@@ -75,7 +75,12 @@ impl Way {
             request = request.header(name, *value);
         }
         let store = Store::open(StoreConfig::memory()).unwrap();
-        let service = HttpService::new(store, Access::anonymous(), Some(Arc::new(TestProtocol)));
+        let service = HttpService::new(
+            store,
+            Access::anonymous(),
+            Audit::none(),
+            Some(Arc::new(TestProtocol)),
+        );
         let source = Source {
             client: None,
             load: self.load,

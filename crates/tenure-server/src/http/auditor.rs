@@ -1,0 +1,77 @@
+//! Operators' changes, with their lines in the audit log.
+
+use std::net::IpAddr;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use tenure_core::wire::{Code, LeaseView, Problem};
+
+use super::problem::ProblemResponse;
+use crate::Store;
+use crate::access::Caller;
+use crate::audit::{Audit, AuditEntry, AuditKind};
+use crate::model::LeaseKey;
+
+/// The address that a request comes from, if it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
+
+/// Records what a caller does as an operator.
+#[derive(Debug)]
+pub(super) struct Auditor {
+    audit: Audit,
+    caller: Caller,
+    address: Option<IpAddr>,
+}
+
+impl Auditor {
+    /// Does an operator's change, and answers when its line is written.
+    pub(super) async fn record<T>(
+        &self,
+        kind: AuditKind,
+        (store, key): (&Store, &LeaseKey),
+        reason: Option<String>,
+        work: impl Future<Output = Result<T, ProblemResponse>>,
+    ) -> Result<T, ProblemResponse> {
+        self.audit.check()?;
+        // Afterwards the lease may have no holder any more.
+        let before: Option<LeaseView> = store.view(key).await.ok();
+        let result = work.await;
+        let outcome = match &result {
+            Ok(_) => "done",
+            Err(ProblemResponse(problem)) => problem.code.as_str(),
+        };
+        let entry = AuditEntry::new(kind, outcome)
+            .of_caller(&self.caller)
+            .of_address(self.address)
+            .of_election(key.as_str())
+            .with_reason(reason);
+        let entry = match &before {
+            Some(view) => entry.of_lease(view),
+            None => entry,
+        };
+        self.audit.record_now(entry).await;
+        result
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Auditor {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
+        let caller = Caller::from_request_parts(parts, state).await?;
+        let audit = parts.extensions.get::<Audit>().cloned();
+        let address = parts.extensions.get::<ClientAddress>().copied();
+        match (audit, address) {
+            (Some(audit), Some(ClientAddress(address))) => Ok(Self {
+                audit,
+                caller,
+                address,
+            }),
+            _ => Err(ProblemResponse(Problem::new(
+                Code::Internal,
+                "the request has no audit log",
+            ))),
+        }
+    }
+}
