@@ -92,7 +92,9 @@ fn comments_the_mode_and_the_order_stay() {
     let text = fixture
         .text()
         .replace("[[principal]]", "# The owner.\n[[principal]]");
-    let text = format!("{text}\n# The end.\n[[deny]]\nidentity = \"k8s:a/b\" # gone\n");
+    let text = format!(
+        "{text}\n# The end.\n[kubernetes]\naudience = \"tenure\"\n[[deny]]\nidentity = \"k8s:a/b\" # gone\n"
+    );
     fs::write(fixture.path(), &text).unwrap();
     fs::set_permissions(fixture.path(), fs::Permissions::from_mode(0o600)).unwrap();
     let mut edit = fixture.edit();

@@ -119,7 +119,7 @@ fn a_wrong_value_is_named_with_its_line_and_a_valid_one() {
     );
     assert_wrong(
         "version = 1\n[[match]]\nidentity = \"web\"\ngrants = []",
-        "3: identity = \"web\": an identity is k8s:NAMESPACE/SERVICEACCOUNT, NAME:SUBJECT, and may \
+        "3: identity = \"web\": an identity is k8s:NAMESPACE/SERVICEACCOUNT or NAME:SUBJECT, and may \
          end with one *",
     );
     assert_wrong(
