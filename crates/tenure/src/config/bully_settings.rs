@@ -70,8 +70,11 @@ pub(super) fn bully(
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
     bully.key = secret(settings, "bully.key", "bully.key_file", |bytes| {
-        PeerKey::new(bytes.trim_ascii()).map_err(|error| error.to_string())
+        PeerKey::from_lines(bytes).map_err(|error| error.to_string())
     })?;
+    if let Some(file) = settings.text("bully.key_file")? {
+        bully.key = bully.key.map(|key| key.with_file(file.into()));
+    }
     if let Some(folder) = settings.with("bully.state_dir", folder)? {
         bully.state_dir = folder;
     }

@@ -13,7 +13,7 @@ use super::age::PeerClock;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, Answerer, Envelope, MAX_ANSWER_BYTES, VERSION};
 use super::inbox::PeerEvent;
-use super::mac::{MAC_HEADER, Mac};
+use super::mac::{MAC_HEADER, Mac, RequestMac};
 use super::problem::{PeerErrorCode, PeerProblem};
 use super::send_queue::{Queued, SendQueue};
 use crate::http::{self, HttpClientError};
@@ -133,7 +133,7 @@ impl Client {
             .timeout(self.endpoint.lifetime)
             .header(CONTENT_TYPE, "application/json")
             .body(body);
-        if let Some(mac) = &mac {
+        if let Some(mac) = mac.header() {
             request = request.header(MAC_HEADER, mac);
         }
         if asked > self.fresh_since + CONNECTION_LIFE {
@@ -146,7 +146,7 @@ impl Client {
             Err(error) => Err(error),
         };
         match answered {
-            Ok(raw) => self.handle_answer(&raw, &mac.unwrap_or_default(), asked),
+            Ok(raw) => self.handle_answer(&raw, &mac, asked),
             Err(error) => {
                 self.endpoint.counters.failed.add();
                 if is_refused(&error) {
@@ -178,8 +178,8 @@ impl Client {
         }
     }
 
-    fn handle_answer(&mut self, raw: &Raw, request: &str, asked: Instant) -> Outcome {
-        let expected = self.endpoint.mac.of_answer(request, raw.status, &raw.body);
+    fn handle_answer(&mut self, raw: &Raw, request: &RequestMac, asked: Instant) -> Outcome {
+        let expected = request.of_answer(raw.status, &raw.body);
         if !Mac::is_good(expected.as_deref(), raw.mac.as_deref()) {
             self.endpoint.counters.answers_unauthenticated.add();
             // An unauthenticated answer may carry a reason for the log; nothing else of it is

@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
@@ -12,9 +15,19 @@ pub(super) const MAC_HEADER: &str = "tenure-mac";
 /// Fewest bytes of a key: too many to guess.
 pub(super) const MIN_KEY_BYTES: usize = 16;
 
+/// How often a key file is read again.
+const FILE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The key that the members of a group share. A holder of the key can vote, and be elected.
+///
+/// While a key is replaced, members have two: they send with the first and accept both.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PeerKey(Vec<u8>);
+pub struct PeerKey {
+    /// The key to send with, and perhaps another one to accept.
+    keys: Vec<Vec<u8>>,
+    /// The file that the key comes from. It is read again while the member runs.
+    file: Option<PathBuf>,
+}
 
 impl PeerKey {
     /// This key. It should be random, for instance from `openssl rand -base64 32`.
@@ -27,7 +40,36 @@ impl PeerKey {
         if bytes.len() < MIN_KEY_BYTES {
             return Err(PeerKeyError { bytes: bytes.len() });
         }
-        Ok(Self(bytes))
+        Ok(Self {
+            keys: vec![bytes],
+            file: None,
+        })
+    }
+
+    /// The key in these bytes, as key files have it: a text of two lines has two keys, of which the
+    /// first is sent with and both are accepted. Anything else is one key.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerKeyError`] if a key has fewer than 16 bytes.
+    pub fn from_lines(bytes: &[u8]) -> Result<Self, PeerKeyError> {
+        let lines = std::str::from_utf8(bytes).map(|text| text.trim().lines());
+        let lines: Vec<&str> = lines.map(Iterator::collect).unwrap_or_default();
+        let [first, second] = lines[..] else {
+            return Self::new(bytes.trim_ascii());
+        };
+        let mut key = Self::new(first.trim())?;
+        key.keys.extend(Self::new(second.trim())?.keys);
+        Ok(key)
+    }
+
+    /// The same key, which this file has, too.
+    #[cfg(feature = "config-file")]
+    pub(crate) fn with_file(self, file: PathBuf) -> Self {
+        Self {
+            file: Some(file),
+            ..self
+        }
     }
 }
 
@@ -46,30 +88,65 @@ pub struct PeerKeyError {
 }
 
 /// Authenticates messages: HMAC-SHA256, in hexadecimal digits.
-pub(crate) struct Mac(Option<hmac::Key>);
+pub(crate) struct Mac {
+    /// The key to send with comes first; none if members have no key.
+    keys: RwLock<Arc<[hmac::Key]>>,
+    file: Option<PathBuf>,
+}
+
+/// The MAC of a request, and the key that it was made with. The answer is authenticated with the same
+/// key, so a member need not know both.
+#[derive(Clone)]
+pub(super) struct RequestMac {
+    text: String,
+    key: Option<hmac::Key>,
+}
 
 impl Mac {
     /// Authenticates with this key.
     pub(crate) fn keyed(key: &PeerKey) -> Self {
-        Self(Some(hmac::Key::new(hmac::HMAC_SHA256, &key.0)))
+        Self {
+            keys: RwLock::new(keys_of(key)),
+            file: key.file.clone(),
+        }
     }
 
     /// Authenticates nothing: **any process that reaches this member can vote, and be elected.**
     /// Only for a network in which that is wanted, and only when the configuration asks for it by
     /// name.
-    pub(crate) const fn insecure() -> Self {
-        Self(None)
+    pub(crate) fn insecure() -> Self {
+        Self {
+            keys: RwLock::default(),
+            file: None,
+        }
     }
 
-    /// The MAC of a request.
-    pub(super) fn of_request(&self, path: &str, body: &[u8]) -> Option<String> {
-        self.compute(&["request", "POST", path], body)
+    /// Whether the members have a key.
+    pub(super) fn is_keyed(&self) -> bool {
+        !self.keys().is_empty()
     }
 
-    /// The MAC of an answer. It is good for this one request, whose MAC no other request has: a
-    /// message names its sender's process and has a number.
-    pub(super) fn of_answer(&self, request: &str, status: u16, body: &[u8]) -> Option<String> {
-        self.compute(&["answer", request, &status.to_string()], body)
+    /// The MAC of a request to send.
+    pub(super) fn of_request(&self, path: &str, body: &[u8]) -> RequestMac {
+        RequestMac::new(self.keys().first(), path, body)
+    }
+
+    /// The MAC of a request that has come, if it was made with one of the keys; where members have no
+    /// key, there must be none.
+    pub(super) fn check_request(
+        &self,
+        path: &str,
+        body: &[u8],
+        given: Option<&str>,
+    ) -> Option<RequestMac> {
+        let keys = self.keys();
+        if keys.is_empty() {
+            return given.is_none().then(|| RequestMac::new(None, path, body));
+        }
+        let mut expected = keys
+            .iter()
+            .map(|key| RequestMac::new(Some(key), path, body));
+        expected.find(|expected| Self::is_good(expected.header(), given))
     }
 
     /// Whether a MAC is the `expected` one; where none is expected, there must be none.
@@ -84,25 +161,96 @@ impl Mac {
         }
     }
 
-    /// None of the words has a line feed, so two different contents never give the same input.
-    fn compute(&self, words: &[&str], body: &[u8]) -> Option<String> {
-        let mut context = hmac::Context::with_key(self.0.as_ref()?);
-        for word in words {
-            context.update(word.as_bytes());
-            context.update(b"\n");
+    /// Reads the key file again from time to time, so that a key is replaced without a stop.
+    pub(super) async fn keep_fresh(self: Arc<Self>) {
+        let Some(file) = self.file.clone() else {
+            return;
+        };
+        let mut known = None;
+        loop {
+            let path = file.clone();
+            // The file system may be slow.
+            let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+            let read = read.map_err(|error| error.to_string());
+            let read = read.and_then(|read| read.map_err(|error| error.to_string()));
+            if known.as_ref() != Some(&read) {
+                let is_first = known.is_none();
+                let key = read.clone().and_then(|bytes| {
+                    PeerKey::from_lines(&bytes).map_err(|error| error.to_string())
+                });
+                match key {
+                    Ok(key) if !is_first => {
+                        self.replace(&key);
+                        tracing::info!(file = %file.display(), "read the key of the group again");
+                    }
+                    Ok(key) => self.replace(&key),
+                    Err(error) => {
+                        tracing::warn!(file = %file.display(), error,
+                            "can't read the key of the group again, keeping the one before");
+                    }
+                }
+                known = Some(read);
+            }
+            tokio::time::sleep(FILE_INTERVAL).await;
         }
-        context.update(body);
-        Some(hex(context.sign().as_ref()))
     }
+
+    fn replace(&self, key: &PeerKey) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys_of(key);
+    }
+
+    fn keys(&self) -> Arc<[hmac::Key]> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&keys)
+    }
+}
+
+impl RequestMac {
+    fn new(key: Option<&hmac::Key>, path: &str, body: &[u8]) -> Self {
+        let text = key.map(|key| compute(key, &["request", "POST", path], body));
+        Self {
+            text: text.unwrap_or_default(),
+            key: key.cloned(),
+        }
+    }
+
+    /// The value of the header; `None` if members have no key.
+    pub(super) fn header(&self) -> Option<&str> {
+        self.key.as_ref().map(|_| self.text.as_str())
+    }
+
+    /// The MAC of an answer. It is good for this one request, whose MAC no other request has: a
+    /// message names its sender's process and has a number.
+    pub(super) fn of_answer(&self, status: u16, body: &[u8]) -> Option<String> {
+        let key = self.key.as_ref()?;
+        Some(compute(
+            key,
+            &["answer", &self.text, &status.to_string()],
+            body,
+        ))
+    }
+}
+
+fn keys_of(key: &PeerKey) -> Arc<[hmac::Key]> {
+    let keys = key.keys.iter();
+    keys.map(|key| hmac::Key::new(hmac::HMAC_SHA256, key))
+        .collect()
+}
+
+/// None of the words has a line feed, so two different contents never give the same input.
+fn compute(key: &hmac::Key, words: &[&str], body: &[u8]) -> String {
+    let mut context = hmac::Context::with_key(key);
+    for word in words {
+        context.update(word.as_bytes());
+        context.update(b"\n");
+    }
+    context.update(body);
+    hex(context.sign().as_ref())
 }
 
 impl fmt::Debug for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.0.is_some() {
-            "keyed"
-        } else {
-            "insecure"
-        };
+        let kind = if self.is_keyed() { "keyed" } else { "insecure" };
         f.debug_tuple("Mac").field(&kind).finish()
     }
 }
@@ -113,4 +261,80 @@ pub(super) fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "the old key of the group";
+    const NEW: &str = "the new key of the group";
+
+    fn mac(lines: &[&str]) -> Mac {
+        Mac::keyed(&PeerKey::from_lines(lines.join("\n").as_bytes()).unwrap())
+    }
+
+    /// Whether `to` accepts a request of `from`, and `from` its answer.
+    fn agree(from: &Mac, to: &Mac) -> bool {
+        let sent = from.of_request("/path", b"body");
+        let Some(checked) = to.check_request("/path", b"body", sent.header()) else {
+            return false;
+        };
+        let answer = checked.of_answer(200, b"answer");
+        Mac::is_good(sent.of_answer(200, b"answer").as_deref(), answer.as_deref())
+    }
+
+    #[test]
+    fn a_key_is_replaced_member_by_member() {
+        // The new key is added to all, then swapped on all, then the old one is removed on all.
+        let steps = [&[OLD][..], &[OLD, NEW], &[NEW, OLD], &[NEW]];
+        for pair in steps.windows(2) {
+            let [before, after] = [mac(pair[0]), mac(pair[1])];
+            for (from, to) in [(&before, &after), (&after, &before), (&after, &after)] {
+                assert!(agree(from, to), "{pair:?}");
+            }
+        }
+        let (old, new) = (mac(&[OLD]), mac(&[NEW]));
+        assert!(!agree(&old, &new) && !agree(&new, &old));
+    }
+
+    #[test]
+    fn without_a_key_there_is_no_mac() {
+        let (none, keyed) = (Mac::insecure(), mac(&[OLD]));
+        assert!(agree(&none, &none) && !agree(&none, &keyed) && !agree(&keyed, &none));
+    }
+
+    #[test]
+    fn two_lines_of_text_are_two_keys_and_anything_else_is_one() {
+        let count = |bytes: &[u8]| PeerKey::from_lines(bytes).map(|key| key.keys.len());
+        assert_eq!(count(format!("{OLD}\n").as_bytes()), Ok(1));
+        assert_eq!(count(format!("{OLD}\r\n{NEW}\n").as_bytes()), Ok(2));
+        assert_eq!(count(format!("{OLD}\n{OLD}\n{OLD}").as_bytes()), Ok(1));
+        let binary = [0xff, b'\n'].repeat(16);
+        assert_eq!(count(&binary), Ok(1));
+        let short = PeerKey::from_lines(format!("{OLD}\nshort").as_bytes());
+        assert_eq!(short, Err(PeerKeyError { bytes: 5 }));
+    }
+
+    #[tokio::test]
+    async fn a_key_file_is_read_again() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, OLD).unwrap();
+        let key = PeerKey::from_lines(OLD.as_bytes()).unwrap();
+        let mac = Arc::new(Mac::keyed(&PeerKey {
+            file: Some(path.clone()),
+            ..key
+        }));
+        std::fs::write(&path, format!("{NEW}\n{OLD}")).unwrap();
+        let refresh = tokio::spawn(Arc::clone(&mac).keep_fresh());
+        let wait = async {
+            while mac.keys().len() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(10), wait).await;
+        waited.expect("both keys");
+        refresh.abort();
+    }
 }

@@ -20,7 +20,7 @@ use super::caller::Caller;
 use super::counters::Counters;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
-use super::mac::{MAC_HEADER, Mac};
+use super::mac::{MAC_HEADER, RequestMac};
 use super::problem::{PeerErrorCode, PeerProblem, Refusal};
 
 /// Shortest time for a body: over a bad line it comes in pieces.
@@ -165,16 +165,21 @@ async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
     }
 }
 
-/// The MAC of a request, if it is good; empty if the members have no key.
-fn check_mac(endpoint: &PeerEndpoint, headers: &HeaderMap, body: &[u8]) -> Result<String, Refusal> {
+/// The MAC of a request, if it is good.
+fn check_mac(
+    endpoint: &PeerEndpoint,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<RequestMac, Refusal> {
     let mut macs = headers.get_all(MAC_HEADER).iter();
     let given = macs.next().map(|mac| mac.to_str().unwrap_or_default());
-    let expected = endpoint.mac.of_request(&endpoint.message_path(), body);
-    if macs.next().is_none() && Mac::is_good(expected.as_deref(), given) {
-        return Ok(expected.unwrap_or_default());
+    let path = endpoint.message_path();
+    let checked = endpoint.mac.check_request(&path, body, given);
+    if let (Some(checked), None) = (checked, macs.next()) {
+        return Ok(checked);
     }
-    let detail = match (&expected, given) {
-        (None, _) => "the message has a MAC, and this member has no key".into(),
+    let detail = match (endpoint.mac.is_keyed(), given) {
+        (false, _) => "the message has a MAC, and this member has no key".into(),
         (_, None) => format!("the message has no MAC (header {MAC_HEADER})"),
         _ => "the MAC is wrong: another key, or the message was changed on its way".into(),
     };
@@ -192,37 +197,30 @@ async fn wait_for_reply(
     }
 }
 
-fn answer(endpoint: &PeerEndpoint, payloads: Vec<Payload>, mac: &str) -> Response {
+fn answer(endpoint: &PeerEndpoint, payloads: Vec<Payload>, mac: &RequestMac) -> Response {
     let member = endpoint.answerer();
     let body = serde_json::to_vec(&Answer { member, payloads }).unwrap_or_default();
-    respond(
-        endpoint,
-        StatusCode::OK,
-        "application/json",
-        body,
-        Some(mac),
-    )
+    respond(StatusCode::OK, "application/json", body, Some(mac))
 }
 
-fn refuse(endpoint: &PeerEndpoint, refusal: Refusal, mac: Option<&str>) -> Response {
+fn refuse(endpoint: &PeerEndpoint, refusal: Refusal, mac: Option<&RequestMac>) -> Response {
     endpoint.counters.refused(refusal.code);
     tracing::debug!(code = refusal.code.as_str(), "refused: {}", refusal.detail);
     let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let problem = PeerProblem::new(refusal, mac.map(|_| endpoint.answerer()));
     let body = serde_json::to_vec(&problem).unwrap_or_default();
-    respond(endpoint, status, "application/problem+json", body, mac)
+    respond(status, "application/problem+json", body, mac)
 }
 
 fn respond(
-    endpoint: &PeerEndpoint,
     status: StatusCode,
     kind: &'static str,
     body: Vec<u8>,
-    request: Option<&str>,
+    request: Option<&RequestMac>,
 ) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    let mac = request.and_then(|request| endpoint.mac.of_answer(request, status.as_u16(), &body));
+    let mac = request.and_then(|request| request.of_answer(status.as_u16(), &body));
     // A MAC is made of hexadecimal digits.
     if let Some(Ok(mac)) = mac.map(HeaderValue::try_from) {
         headers.insert(MAC_HEADER, mac);

@@ -108,6 +108,7 @@ impl PeerServer {
         let endpoint = Arc::new(PeerEndpoint::new(&setup, OsRandom.next_u64(), events));
         let (status, _) = watch::channel(Status::of(setup.me, setup.incarnation));
         let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&setup.mac).keep_fresh());
         let mut queues = BTreeMap::new();
         for (id, url) in setup.peers {
             let queue = Arc::new(SendQueue::default());
