@@ -79,6 +79,8 @@ struct StoreReport {
     /// How far its wall clock is ahead of this machine's, in whole seconds. Elections do not depend
     /// on it.
     wall_clock_ahead_s: Option<i64>,
+    /// The caller as the store knows it: its principal, its grants, and the end of its token.
+    caller: Option<Value>,
     /// The limits that the store reports, if it does.
     limits: Option<BTreeMap<String, u64>>,
     error: Option<String>,
@@ -233,6 +235,7 @@ impl StoreReport {
             client.lease(election).await?;
             self.reachable = true;
             self.limits = client.limits().await.ok();
+            self.caller = client.whoami().await.ok();
             client.ready().await?;
         }
         self.reachable = true;
@@ -331,11 +334,44 @@ impl StoreReport {
             };
             row("  clock offset", offset)?;
         }
+        if let Some(caller) = &self.caller {
+            row("  let in as", caller_text(caller))?;
+        }
         for (name, value) in self.limits.iter().flatten().filter(|_| verbose) {
             row("  limit", format_args!("{name} = {value}"))?;
         }
         Ok(())
     }
+}
+
+/// `worker with candidate on billing/nightly*, until 2027-01-01T00:00:00Z`.
+fn caller_text(caller: &Value) -> String {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let Some(principal) = caller["principal"].as_str() else {
+        return "anyone: the store has no access control".into();
+    };
+    let grants = caller["grants"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|grant| {
+            let (role, namespace) = (text(grant, "role"), text(grant, "namespace"));
+            match grant["prefix"].as_str() {
+                Some(prefix) => format!("{role} on {namespace}/{prefix}*"),
+                None => format!("{role} on {namespace}"),
+            }
+        });
+    let grants = grants.collect::<Vec<_>>().join(", ");
+    let grants = if grants.is_empty() {
+        "no grants"
+    } else {
+        &grants
+    };
+    let end = match caller["expires"].as_str() {
+        Some(expires) => format!(", until {expires}"),
+        None => String::new(),
+    };
+    format!("{} with {grants}{end}", output::escape(principal))
 }
 
 fn row(key: &str, value: impl Display) -> anyhow::Result<()> {
