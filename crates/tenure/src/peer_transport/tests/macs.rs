@@ -38,8 +38,8 @@ async fn a_message_with_one_altered_byte_is_refused() {
         &[&mac[..63]],
         &[&mac.to_uppercase()],
         &[&mac, &mac],
-        &[wrong_path.as_deref().unwrap()],
-        &[wrong_key.as_deref().unwrap()],
+        &[wrong_path.header().unwrap()],
+        &[wrong_key.header().unwrap()],
     ] {
         let (status, _) = writer.post(good.clone(), macs).await;
         assert_eq!(status, 401, "{macs:?}");

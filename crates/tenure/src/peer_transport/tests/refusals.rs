@@ -26,7 +26,11 @@ impl Writer {
     }
 
     pub(super) fn mac_of(&self, body: &[u8]) -> String {
-        self.mac.of_request(&self.path, body).unwrap()
+        self.mac
+            .of_request(&self.path, body)
+            .header()
+            .unwrap()
+            .to_owned()
     }
 
     pub(super) async fn post(&self, body: Vec<u8>, macs: &[&str]) -> (u16, Value) {
