@@ -835,3 +835,65 @@ async fn operators_changes_and_refused_credentials_are_in_the_audit_log() {
     // No lease id and no token.
     assert!(!text.contains(&id(1)) && !text.contains("tnr1_"), "{text}");
 }
+
+#[tokio::test]
+async fn a_flood_of_wrong_tokens_costs_the_leaders_of_its_address_nothing() {
+    const LEADERS: u32 = 50;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    let worker = grant("candidate", "a", "");
+    let guarded = Guarded::start_audited(audit, &[("worker", &worker)]);
+    let lease = |number: u32| format!("/v1/namespaces/a/leases/job-{number}");
+    for number in 0..LEADERS {
+        let acquire = json!({"holder": "c1", "duration_ms": 5_000, "lease_id": id(number + 1)});
+        let path = format!("{}/acquire", lease(number));
+        assert_eq!(guarded.post("worker", &path, acquire).await.0, 200);
+    }
+    let flood = async {
+        let wrong = Secret::generate();
+        let mut refused = [0; 2];
+        for _ in 0..100 {
+            let batch = (0..100).map(|_| {
+                let request = guarded.running.api.request(Method::GET, "/v1/limits");
+                request.bearer_auth(wrong.reveal()).send()
+            });
+            for response in futures_util::future::join_all(batch).await {
+                match response.unwrap().status().as_u16() {
+                    401 => refused[0] += 1,
+                    429 => refused[1] += 1,
+                    status => panic!("a wrong token got {status}"),
+                }
+            }
+        }
+        refused
+    };
+    let mut flood = std::pin::pin!(flood);
+    let mut renewals = 0;
+    let refused = loop {
+        let round = async {
+            for number in 0..LEADERS {
+                let renew = json!({"lease_id": id(number + 1)});
+                let path = format!("{}/renew", lease(number));
+                let (status, view) = guarded.post("worker", &path, renew).await;
+                assert_eq!((status, &view["epoch"].is_u64()), (200, &true), "{view}");
+            }
+        };
+        tokio::select! {
+            refused = &mut flood => break refused,
+            () = round => renewals += LEADERS,
+        }
+    };
+    assert_eq!(refused[0] + refused[1], 10_000);
+    // Ten at once, and one more in six seconds.
+    assert!((10..=30).contains(&refused[0]), "{refused:?}");
+    assert!(renewals >= LEADERS, "{renewals}");
+    for number in 0..LEADERS {
+        assert_eq!(
+            guarded.get("worker", &lease(number)).await.1["state"],
+            "leased"
+        );
+    }
+    let lines = fs::read_to_string(&path).unwrap().lines().count();
+    assert!(lines <= 15, "{lines} lines");
+}
