@@ -26,7 +26,9 @@ pub(crate) fn start_store(
         .arg("--listen")
         .arg(listen.to_string())
         .arg("--data-dir")
-        .arg(folder.join("store"));
+        .arg(folder.join("store"))
+        // Its network has no other machines.
+        .arg("--allow-anonymous");
     in_background(&mut store, &log)?;
     store.stdout(Stdio::piped());
     let mut store = spawn(store).map(Process).context("can't start the store")?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use tenure_server::access::{self, Access};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::exit;
 use crate::settings::access::AccessSettings;
@@ -53,7 +53,7 @@ pub(super) fn open_access(
     }
     let Some(file) = settings.file else {
         if start.is_loopback {
-            warn!(
+            info!(
                 "the store has no access file: every program and every user of this machine can take and break \
                  every lease"
             );
