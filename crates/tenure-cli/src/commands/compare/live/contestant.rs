@@ -152,7 +152,20 @@ impl LiveContestant {
         priorities: Vec<u32>,
     ) -> anyhow::Result<(Self, Config)> {
         // These settings are about the user's own processes.
-        for key in ["servers", "candidate", "serve", "azure", "azure_blob"] {
+        for key in [
+            "servers",
+            "ca",
+            "ca_file",
+            "token",
+            "token_file",
+            "candidate",
+            "serve",
+            "access",
+            "audit",
+            "tls",
+            "azure",
+            "azure_blob",
+        ] {
             settings.remove(key);
         }
         settings.insert("election".into(), "compare/live".into());
