@@ -34,7 +34,7 @@ impl Kept {
         };
         let length = body.len();
         let request = format!(
-            "{method} /v1/namespaces/tests/leases/{path} HTTP/1.1\r\nhost: store\r\n\
+            "{method} /v1/namespaces/tests/leases/{path} HTTP/1.1\r\nhost: localhost\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         self.0.write_all(request.as_bytes()).unwrap();

@@ -32,7 +32,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> (u16, Val
     };
     write!(
         stream,
-        "{method} /v1/namespaces/{path} HTTP/1.1\r\nhost: store\r\nconnection: close\r\n\
+        "{method} /v1/namespaces/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )

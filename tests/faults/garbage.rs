@@ -134,7 +134,7 @@ fn exchange(store: SocketAddr, bytes: &[u8], is_incomplete: bool) -> Answer {
 fn request(method: &str, path: &str, content_type: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: store\r\ncontent-type: {content_type}\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n\
          content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     )
     .into_bytes()
@@ -268,7 +268,7 @@ fn invalid_http_and_incomplete_requests_have_no_effect() {
     let store = bench.store.address();
     let path = "/v1/namespaces/ns/leases/half/acquire";
     let whole = request("POST", path, "application/json", WITH_BODY[0].2);
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
     let garbage: Vec<Vec<u8>> = vec![
         b"\0\x01\x02\xff".to_vec(),
         b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03".to_vec(),

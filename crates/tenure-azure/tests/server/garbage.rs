@@ -190,7 +190,7 @@ async fn exchange(origin: &str, request: &[u8]) -> Raw {
 }
 
 fn request(method: &str, target: &str, headers: &[&[u8]], body: &str) -> Vec<u8> {
-    let line = format!("{method} /devstoreaccount1{target} HTTP/1.1\r\nhost: store\r\n");
+    let line = format!("{method} /devstoreaccount1{target} HTTP/1.1\r\nhost: localhost\r\n");
     let mut bytes = line.into_bytes();
     for header in headers {
         bytes.extend_from_slice(header);
@@ -315,8 +315,8 @@ async fn other_forms_of_a_request_get_a_response_too() {
     };
     let (running, _az) = start(StoreConfig::memory(), config);
     let origin = &running.api.origin;
-    let host = "host: store\r\nconnection: close\r\n\r\n";
-    let put = "host: store\r\nx-ms-blob-type: BlockBlob\r\nconnection: close\r\n";
+    let host = "host: localhost\r\nconnection: close\r\n\r\n";
+    let put = "host: localhost\r\nx-ms-blob-type: BlockBlob\r\nconnection: close\r\n";
     for (text, status) in [
         // HTTP/1.0, which needs no Host; 1.1 without one; an absolute target; two hosts; codings.
         (
@@ -371,7 +371,7 @@ async fn other_forms_of_a_request_get_a_response_too() {
     }
     // Of two headers neither counts.
     let twice = format!(
-        "PUT /devstoreaccount1/con/b?comp=lease HTTP/1.1\r\nhost: store\r\n{ID}\r\n{}\r\nx-ms-lease-action: renew\r\n\
+        "PUT /devstoreaccount1/con/b?comp=lease HTTP/1.1\r\nhost: localhost\r\n{ID}\r\n{}\r\nx-ms-lease-action: renew\r\n\
          content-length: 0\r\nconnection: close\r\n\r\n",
         ID.replace("01", "02")
     );
