@@ -64,13 +64,13 @@ impl Gate {
         }
         let target = self.target.of(&names);
         let response = tokio::select! {
+            // The refusal first: an acquire that is granted at this moment is given back.
             biased;
-            response = answer => response,
             () = self.access.refused(&caller, self.right, target) => {
-                // It says what a new request would be told, except that this one began allowed.
                 let refusal = caller.forbidden(self.right, target);
                 return ProblemResponse(refusal).into_response();
             }
+            response = answer => response,
         };
         if is_stream(&response) {
             return self.until_refused(response, caller, names);

@@ -1,6 +1,8 @@
 //! Access files, right and wrong.
 
 use super::*;
+use crate::access::jwt::KeySource;
+use crate::access::rights::{AccessGrant, Scope};
 
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 

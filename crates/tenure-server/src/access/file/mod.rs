@@ -1,0 +1,178 @@
+//! The access file: principals with the hashes of their tokens, and their grants.
+
+mod content;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tenure_core::Name;
+
+use super::jwt::Issuer;
+use super::rights::{Principal, Role};
+use super::secret::{SecretHash, SecretId};
+
+use content::Content;
+
+/// Most tokens of a principal: the one in use, and its successor while it is rotated.
+pub const MAX_SECRETS: usize = 2;
+
+/// Most characters of a principal's name.
+const MAX_PRINCIPAL_LEN: usize = 128;
+
+/// The content of an access file, checked.
+#[derive(Debug, Default)]
+pub struct AccessFile {
+    pub(super) principals: Vec<ListedPrincipal>,
+    pub(super) issuers: Vec<Issuer>,
+    pub(super) identity_rules: Vec<IdentityRule>,
+    pub(super) denied: Vec<IdentityPattern>,
+}
+
+/// A principal of the access file with its tokens.
+#[derive(Debug)]
+pub struct ListedPrincipal {
+    /// Its name and its grants.
+    pub principal: Arc<Principal>,
+    /// Its tokens, at most [`MAX_SECRETS`].
+    pub secrets: Vec<ListedSecret>,
+}
+
+/// A token of the access file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListedSecret {
+    /// The id of the token.
+    pub id: SecretId,
+    /// The hash of the token.
+    pub hash: SecretHash,
+    /// When the token was made, if the file says so.
+    pub created: Option<SystemTime>,
+    /// From when on the token is refused, if the file says so.
+    pub expires: Option<SystemTime>,
+}
+
+/// Grants for callers that another authority vouches for.
+#[derive(Debug)]
+pub(super) struct IdentityRule {
+    pub(super) identity: IdentityPattern,
+    pub(super) grants: Vec<IdentityGrant>,
+}
+
+/// A grant whose namespace may be that of the identity.
+#[derive(Debug)]
+pub(super) struct IdentityGrant {
+    pub(super) role: Role,
+    pub(super) namespace: NamespaceRule,
+    pub(super) prefix: Box<str>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NamespaceRule {
+    All,
+    One(Name),
+    /// `$namespace`: the Kubernetes namespace of the caller.
+    OfIdentity,
+}
+
+/// An identity, or with a `*` at its end all that begin so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct IdentityPattern {
+    text: Box<str>,
+    is_prefix: bool,
+}
+
+/// Why an access file is not used. The message names the file, the line, the value, and a valid
+/// alternative.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The file can't be read.
+    #[error("can't read {path}: {reason}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: std::io::Error,
+    },
+    /// Other users could change who may do what.
+    #[error("{path} {problem}; run: {fix} {path}", path = path.display())]
+    Permissions {
+        /// The file.
+        path: PathBuf,
+        /// Its mode or its owner.
+        problem: String,
+        /// The command that mends it.
+        fix: String,
+    },
+    /// The content is wrong.
+    #[error("{path}:{line}: {problem}", path = path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The key, its value, and a valid alternative.
+        problem: String,
+    },
+}
+
+impl AccessFile {
+    /// Reads the content of an access file. Errors name `path` as its place.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError::Invalid`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, AccessError> {
+        let invalid = |offset: usize, problem: String| AccessError::Invalid {
+            path: path.into(),
+            line: text[..offset.min(text.len())].matches('\n').count() + 1,
+            problem,
+        };
+        let content: Content = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            invalid(offset, error.message().to_owned())
+        })?;
+        content
+            .check()
+            .map_err(|wrong| invalid(wrong.offset, wrong.problem))
+    }
+
+    /// The principals with their tokens, in the order of the file.
+    #[must_use]
+    pub fn principals(&self) -> &[ListedPrincipal] {
+        &self.principals
+    }
+}
+
+impl IdentityPattern {
+    /// Whether the identity is one of these.
+    pub(super) fn matches(&self, identity: &str) -> bool {
+        match self.is_prefix {
+            true => identity.starts_with(&*self.text),
+            false => identity == &*self.text,
+        }
+    }
+}
+
+/// Checks the name of a principal that has tokens.
+///
+/// # Errors
+///
+/// The rule that the name breaks.
+pub fn check_principal_name(name: &str) -> Result<(), String> {
+    let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
+    if name.is_empty() || name.len() > MAX_PRINCIPAL_LEN || !is_visible {
+        return Err(format!(
+            "a name has 1 to {MAX_PRINCIPAL_LEN} visible ASCII characters"
+        ));
+    }
+    if name.contains(':') {
+        // Otherwise a token could own the leases of an identity.
+        return Err("a name has no colon; names with one are of [[match]] identities".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
