@@ -165,7 +165,8 @@ fn write_all(mut log: Log, lines: &Receiver<Line>, on_written: impl Fn(bool)) {
         let mut result = Ok(());
         let mut count = 0;
         for line in std::iter::once(first).chain(lines.try_iter().take(QUEUE)) {
-            result = result.and(log.append(&line.entry));
+            let appended = log.append(&line.entry);
+            result = result.and(appended);
             waiting.extend(line.written);
             count += 1;
         }

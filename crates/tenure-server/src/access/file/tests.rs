@@ -42,7 +42,7 @@ identity = "k8s:billing/old-worker"
 "#
     ))
     .unwrap();
-    let [worker, ada] = &file.principals()[..] else {
+    let [worker, ada] = file.principals() else {
         panic!("{file:?}")
     };
     assert_eq!(&*worker.principal.name, "worker-billing");
