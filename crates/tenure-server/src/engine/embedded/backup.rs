@@ -1,6 +1,5 @@
 //! A copy of a store's folder, also while a store uses it.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,9 +9,9 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::lease::{LeaseDuration, StoredState};
 
+use super::check::Checked;
 use super::folder::Folder;
-use super::schema::Meta;
-use super::{check, checkpoint, schema};
+use super::{check, schema};
 use crate::engine::{Loaded, OpenError, wal};
 
 /// The contents of a backup.
@@ -116,7 +115,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
         let mut checked = check::load(&connection, &folder.database())?;
         // For people who read the copy.
-        apply_batches(&connection, &mut checked.meta).map_err(not_written)?;
+        apply_batches(&connection, &mut checked).map_err(not_written)?;
         checked
     };
     // The copy includes changes that only the log has.
@@ -213,12 +212,11 @@ fn copy_pages(database: &Path, copy: &Path) -> Result<(), CopyError> {
     }
 }
 
-/// Brings the tables of the copy up to its batches.
-pub(super) fn apply_batches(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
+/// Brings the tables of the copy up to its batches. No term is forgotten here.
+pub(super) fn apply_batches(copy: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
     let transaction = copy.unchecked_transaction()?;
-    // No term is forgotten here.
-    let most_terms = u32::MAX as usize;
-    checkpoint::apply_all(&transaction, meta, most_terms, &BTreeSet::new())?;
+    let Checked { meta, backlog, .. } = checked;
+    backlog.write_slice(&transaction, meta, u32::MAX as usize, usize::MAX)?;
     transaction.commit()
 }
 

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use tenure_core::{Epoch, UnixMillis};
 
 use super::backup::Contents;
+use super::check::Checked;
 use super::folder::{Folder, check_file, private};
-use super::schema::{self, Meta, UPDATE_META};
+use super::schema::{self, Meta};
 use super::{backup, check};
 use crate::clock;
 use crate::engine::{OpenError, wal};
@@ -172,9 +173,9 @@ fn refused(error: OpenError) -> RestoreError {
 fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
-    let checked = check::load(&connection, backup).map_err(refused)?;
-    let (loaded, mut meta) = (checked.loaded, checked.meta);
-    backup::apply_batches(&connection, &mut meta).map_err(broken)?;
+    let mut checked = check::load(&connection, backup).map_err(refused)?;
+    backup::apply_batches(&connection, &mut checked).map_err(broken)?;
+    let Checked { loaded, meta, .. } = checked;
     let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
     let last = loaded.last_epoch();
     let floor = far_above(last, clock::wall()).ok_or_else(|| RestoreError::EpochsUsedUp {
@@ -186,8 +187,7 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
         floor: Some(floor),
         ..meta
     };
-    let write = || raised.write(&mut connection.prepare_cached(UPDATE_META)?);
-    write().map_err(broken)?;
+    raised.write(&connection).map_err(broken)?;
     Ok(Restored {
         contents,
         epochs_above: floor.get(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{CachedStatement, Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
@@ -82,28 +82,31 @@ const CAREFUL: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;
 /// How long to wait while others use the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) const SELECT_BEFORE: &str =
-    "SELECT crc, revision, retired FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
+/// The columns of `lease_rows` in the order of `batch::columns`, and the checksum over them.
+macro_rules! lease_columns {
+    () => {
+        "namespace, lease, state, holder, metadata, reserved_for, lease_id, retired, epoch, \
+         granted_at_ms, duration_ms, break_ms, lock_delay_ms, reserved_ms, revision, crc"
+    };
+}
 
-pub(super) const DELETE: &str = "DELETE FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
+pub(super) const SELECT_LEASES: &str = concat!("SELECT ", lease_columns!(), " FROM lease_rows");
 
-pub(super) const UPSERT: &str = "
-    INSERT INTO lease_rows (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id,
-        break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
-    ON CONFLICT (namespace, lease) DO UPDATE SET state = ?3, holder = ?4, epoch = ?5,
-        granted_at_ms = ?6, duration_ms = ?7, lease_id = ?8, break_ms = ?9, lock_delay_ms = ?10,
-        metadata = ?11, reserved_for = ?12, reserved_ms = ?13, retired = ?14, revision = ?15,
-        crc = ?16";
+pub(super) const WRITE_LEASE: &str = concat!(
+    "INSERT OR REPLACE INTO lease_rows (",
+    lease_columns!(),
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
+);
 
-pub(super) const SELECT_ALL: &str = "
-    SELECT namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id, break_ms,
-        lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc FROM lease_rows";
+pub(super) const SELECT_LEASE_CRC: &str =
+    "SELECT crc FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
+
+pub(super) const DELETE_LEASE: &str = "DELETE FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
 
 pub(super) const SELECT_META: &str =
     "SELECT revision, floor, row_count, digest, crc FROM meta WHERE id = 1";
 
-pub(super) const UPDATE_META: &str = "
+const UPDATE_META: &str = "
     INSERT OR REPLACE INTO meta (id, revision, floor, row_count, digest, crc)
     VALUES (1, ?1, ?2, ?3, ?4, ?5)";
 
@@ -122,16 +125,16 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// A row was replaced, inserted or deleted.
-    pub(super) fn account(&mut self, old: Option<u32>, new: Option<u32>) {
-        if let Some(crc) = old {
-            self.digest ^= crc;
-            self.row_count = self.row_count.saturating_sub(1);
-        }
-        if let Some(crc) = new {
-            self.digest ^= crc;
-            self.row_count += 1;
-        }
+    /// A row was inserted.
+    pub(super) const fn add(&mut self, crc: u32) {
+        self.digest ^= crc;
+        self.row_count += 1;
+    }
+
+    /// A row was deleted, or is to be replaced.
+    pub(super) const fn remove(&mut self, crc: u32) {
+        self.digest ^= crc;
+        self.row_count = self.row_count.saturating_sub(1);
     }
 
     pub(super) fn crc(&self) -> u32 {
@@ -144,15 +147,11 @@ impl Meta {
         hasher.finalize()
     }
 
-    pub(super) fn write(&self, update: &mut CachedStatement<'_>) -> rusqlite::Result<()> {
+    pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut update = connection.prepare_cached(UPDATE_META)?;
         let floor = self.floor.map(Epoch::get);
-        update.execute(params![
-            self.revision,
-            floor,
-            self.row_count,
-            self.digest,
-            self.crc()
-        ])?;
+        let (rows, crc) = (self.row_count, self.crc());
+        update.execute(params![self.revision, floor, rows, self.digest, crc])?;
         Ok(())
     }
 }
@@ -181,7 +180,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         transaction.execute_batch(VIEWS)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
-        Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;
+        Meta::default().write(&transaction)?;
         transaction.commit()?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(true)
@@ -262,10 +261,14 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     let path = path.to_owned();
     let detail = error.to_string();
-    // The statements are right for tables that a store made. If one is wrong, these are other tables.
+    // The statements are right for tables that a store made. If one is wrong, or a value has no place in its
+    // variable, these are other tables.
     let is_other = match error {
-        rusqlite::Error::SqlInputError { .. } => true,
-        // The same, if SQLite does not say where.
+        rusqlite::Error::SqlInputError { .. }
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::FromSqlConversionFailure(..) => true,
+        // The same as the first, if SQLite does not say where.
         error => error
             .sqlite_error()
             .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR),
@@ -278,7 +281,7 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
 }
 
 /// A row that is not as a store wrote it.
-pub(super) fn corrupt(detail: String) -> rusqlite::Error {
+pub(super) fn corrupt(detail: impl Into<String>) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    rusqlite::Error::SqliteFailure(code, Some(detail))
+    rusqlite::Error::SqliteFailure(code, Some(detail.into()))
 }
