@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 
-use tenure_core::Name;
 use tenure_core::lease::LeaseId;
 
 use crate::model::LeaseKey;
@@ -17,7 +16,11 @@ pub(crate) enum Column<'a> {
     Null,
     Number(u64),
     Text(Cow<'a, str>),
-    Bytes(Cow<'a, [u8]>),
+    Bytes(&'a [u8]),
+    /// The bytes of lease ids, one after the other.
+    Ids(&'a [LeaseId]),
+    /// A text that ends the row, so that it is encoded without its length.
+    LastText(&'a str),
 }
 
 impl From<u64> for Column<'_> {
@@ -38,13 +41,6 @@ impl<'a, T: Into<Self>> From<Option<T>> for Column<'a> {
     }
 }
 
-impl Column<'_> {
-    /// Lease ids, one after the other.
-    pub(crate) fn of_ids(ids: &[LeaseId]) -> Self {
-        Self::Bytes(ids.iter().flat_map(|id| id.to_bytes()).collect())
-    }
-}
-
 /// Appends columns.
 pub(crate) fn put(to: &mut Vec<u8>, columns: &[Column<'_>]) {
     for column in columns {
@@ -56,6 +52,12 @@ pub(crate) fn put(to: &mut Vec<u8>, columns: &[Column<'_>]) {
             }
             Column::Text(text) => put_bytes(to, text.as_bytes()),
             Column::Bytes(bytes) => put_bytes(to, bytes),
+            Column::Ids(ids) => {
+                put_varint(to, 16 * ids.len() as u64 + 1);
+                ids.iter()
+                    .for_each(|id| to.extend_from_slice(&id.to_bytes()));
+            }
+            Column::LastText(text) => to.extend_from_slice(text.as_bytes()),
         }
     }
 }
@@ -136,12 +138,11 @@ impl<'a> Columns<'a> {
 
     /// The namespace and the name of a lease.
     pub(crate) fn key(&mut self) -> Result<LeaseKey, DecodeError> {
-        let name = |name: &str| name.parse::<Name>().map_err(|_| DecodeError("name"));
-        let (namespace, lease) = (self.text("namespace")?, self.text("lease")?);
-        Ok(LeaseKey::new(&name(namespace)?, &name(lease)?))
+        let key = LeaseKey::of_path(self.text("namespace")?, self.text("lease")?);
+        key.ok_or(DecodeError("name"))
     }
 
-    /// The lease ids of [`Column::of_ids`].
+    /// The lease ids of [`Column::Ids`].
     pub(crate) fn ids(&mut self, name: &'static str) -> Result<Vec<LeaseId>, DecodeError> {
         let (ids, rest) = self.bytes(name)?.as_chunks();
         let ids = ids.iter().copied().map(LeaseId::from_bytes).collect();

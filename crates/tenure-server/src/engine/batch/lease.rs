@@ -1,6 +1,7 @@
 //! One lease as columns.
 
 use std::borrow::Cow;
+use std::slice;
 use std::time::Duration;
 
 use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Stored, StoredState};
@@ -17,7 +18,7 @@ pub(crate) const COLUMNS: usize = 15;
 pub(crate) fn columns<'a>(
     key: &'a LeaseKey,
     stored: &'a Stored,
-    retired: &[LeaseId],
+    retired: &'a [LeaseId],
     revision: u64,
 ) -> [Column<'a>; COLUMNS] {
     let grant = stored.grant.as_ref();
@@ -47,8 +48,10 @@ pub(crate) fn columns<'a>(
         grant.map(|grant| grant.holder.as_str()).into(),
         Column::Text(metadata),
         reserved.map(|(to, _)| to.as_str()).into(),
-        grant.map(|grant| Column::of_ids(&[grant.lease_id])).into(),
-        Column::of_ids(retired),
+        grant
+            .map(|grant| Column::Ids(slice::from_ref(&grant.lease_id)))
+            .into(),
+        Column::Ids(retired),
         grant.map(|grant| grant.epoch.get()).into(),
         grant.map(|grant| grant.granted_at.get()).into(),
         duration_ms.into(),

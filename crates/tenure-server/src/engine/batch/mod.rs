@@ -47,15 +47,6 @@ pub(super) struct LoggedChange {
 }
 
 impl Batch {
-    /// A batch without changes. A log takes a revision with it.
-    pub(crate) const fn empty(previous: u64, revision: u64) -> Self {
-        Self {
-            previous,
-            revision,
-            changes: Vec::new(),
-        }
-    }
-
     /// The checksum.
     pub(crate) fn crc(&self) -> u32 {
         let mut sum = crc32fast::Hasher::new();
@@ -139,33 +130,31 @@ fn encode_change(change: &LeaseChange, delta: Option<RetiredDelta>, to: &mut Vec
     let lease = |stored, retired| columns(&change.key, stored, retired, change.revision);
     match (&change.content, delta) {
         (Content::Lease(stored), None) => {
-            put(to, &[LEASE.into()]);
-            put_nested(to, |to| put(to, &lease(stored, &stored.retired)));
+            put_item(to, LEASE, |to| put(to, &lease(stored, &stored.retired)));
         }
-        (Content::Lease(stored), Some(delta)) => {
-            put(to, &[LEASE_WITH_DELTA.into()]);
-            put_nested(to, |to| {
-                let forgotten = Column::of_ids(&delta.forgotten);
-                put(to, &[delta.follows.into(), forgotten]);
-                put(to, &lease(stored, &delta.added));
-            });
-        }
-        (Content::Deleted(deleted), _) => {
-            put(to, &[DELETED.into()]);
-            put_nested(to, |to| {
-                put(to, &names);
-                let last = deleted.last.map(Epoch::get).into();
-                put(to, &[last, Column::of_ids(&deleted.retired)]);
-            });
-        }
+        (Content::Lease(stored), Some(delta)) => put_item(to, LEASE_WITH_DELTA, |to| {
+            let forgotten = Column::Ids(&delta.forgotten);
+            put(to, &[delta.follows.into(), forgotten]);
+            put(to, &lease(stored, &delta.added));
+        }),
+        (Content::Deleted(deleted), _) => put_item(to, DELETED, |to| {
+            put(to, &names);
+            let last = deleted.last.map(Epoch::get).into();
+            put(to, &[last, Column::Ids(&deleted.retired)]);
+        }),
     }
     if let Some(term) = &change.term {
-        put(to, &[TERM.into()]);
-        put_nested(to, |to| {
+        put_item(to, TERM, |to| {
             put(to, &names);
             put(to, &term::columns(term));
         });
     }
+}
+
+/// Appends the kind of an item, and the item as one column.
+fn put_item(to: &mut Vec<u8>, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
+    put(to, &[kind.into()]);
+    put_nested(to, write);
 }
 
 /// Reads a change. A deletion has the revision `next`.

@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 use rusqlite::{OptionalExtension, Transaction};
 use tenure_core::lease::{LeaseId, Stored};
 
-use super::PAGE;
 use super::schema::{DELETE_LEASE, Meta, SELECT_LEASE_CRC, WRITE_LEASE};
 use super::{batch_log, deleted, rows, term_rows};
 use crate::engine::Batch;
@@ -39,8 +38,8 @@ pub(super) const BEGIN_AT: Size = Size {
 /// Slices begin when a change is this old: half of the second by which the tables may be behind the log.
 const MAX_AGE: Duration = Duration::from_millis(500);
 
-/// How many rows of leases and terms a slice writes or deletes at most, unless one lease has more; and how
-/// many batches it deletes. A row takes some 15 us with its share of the pages, so a slice takes about a
+/// A slice ends with the lease with which it has written or deleted so many rows of leases and terms. It deletes
+/// at most so many batches. A row takes some 15 us with its share of the pages, so a slice takes about a
 /// millisecond, and there are few enough of them that their `fsync`s don't count.
 pub(super) const SLICE: usize = 64;
 
@@ -61,7 +60,7 @@ pub(super) struct Backlog {
     /// The leases in the order of their first changes.
     order: VecDeque<LeaseKey>,
     batches: VecDeque<PendingBatch>,
-    size: Size,
+    pub(super) size: Size,
     /// The size at which slices begin.
     begin_at: Size,
     /// The age at which slices begin.
@@ -190,7 +189,7 @@ impl Backlog {
         }
     }
 
-    /// Writes the first leases, with at most so many rows unless one lease has more.
+    /// Writes the first leases, until it has written so many rows.
     pub(super) fn write_slice(
         &self,
         transaction: &Transaction<'_>,
@@ -208,7 +207,7 @@ impl Backlog {
             let Some(pending) = self.leases.get(key) else {
                 continue;
             };
-            if slice.leases > 0 && slice.rows + pending.most_rows(most_terms) > most_rows {
+            if slice.rows >= most_rows {
                 first_left = pending.first;
                 break;
             }
@@ -237,11 +236,6 @@ impl Backlog {
         }
         self.begin_at = BEGIN_AT;
         self.is_first = false;
-    }
-
-    #[cfg(test)]
-    pub(super) const fn size(&self) -> Size {
-        self.size
     }
 }
 
@@ -278,25 +272,6 @@ impl PendingLease {
         (self.terms, self.deletion.is_some())
     }
 
-    /// How many rows it takes at most: its own, the segments that its terms fill and those at the ends, and
-    /// as many that are forgotten for them.
-    fn most_rows(&self, most_terms: usize) -> usize {
-        let segments = |terms: usize| match terms.min(most_terms) {
-            0 => 0,
-            terms => terms.div_ceil(term_rows::SEGMENT) + 1,
-        };
-        let deleted = if self.deletion.is_some() {
-            most_terms
-        } else {
-            0
-        };
-        let metadata = self.lease.as_ref().map_or(0, |(stored, _)| {
-            let texts = stored.metadata.iter();
-            texts.map(|(key, value)| key.len() + value.len()).sum()
-        });
-        1 + metadata / PAGE + segments(deleted) + 2 * segments(self.terms.len())
-    }
-
     /// Writes the lease and its terms. Returns how many rows were written or deleted.
     fn write(
         &self,
@@ -310,18 +285,17 @@ impl PendingLease {
         if let Some(crc) = select.query_row(names, |row| row.get(0)).optional()? {
             meta.remove(crc);
         }
-        let mut written = 1;
+        let mut written = 0;
         if self.deletion.is_some() {
             written += term_rows::delete(transaction, meta, key)?;
         }
         match (&self.lease, &self.deletion) {
             (Some((stored, revision)), _) => {
                 let columns = columns(key, stored, &stored.retired, *revision);
-                let crc = rows::crc(&columns);
-                rows::write(transaction, meta, WRITE_LEASE, &columns, crc)?;
+                written += rows::write(transaction, meta, WRITE_LEASE, &columns)?;
             }
             (None, deletion) => {
-                transaction.prepare_cached(DELETE_LEASE)?.execute(names)?;
+                written += transaction.prepare_cached(DELETE_LEASE)?.execute(names)?;
                 // A lease that was made again has the ids in its own row. If a start finds the same deletion in
                 // a batch, it has two rows, which is harmless.
                 let ids = deletion.as_deref().unwrap_or_default();

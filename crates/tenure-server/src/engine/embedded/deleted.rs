@@ -47,9 +47,9 @@ pub(super) fn insert(
         number.into(),
         key.namespace().into(),
         key.lease().into(),
-        Column::of_ids(retired),
+        Column::Ids(retired),
     ];
-    rows::write(connection, meta, INSERT, &columns, rows::crc(&columns))?;
+    rows::write(connection, meta, INSERT, &columns)?;
     let oldest = [number.saturating_sub(DELETED_LIMIT as u64)];
     rows::delete(connection, meta, FORGET, oldest)?;
     Ok(())

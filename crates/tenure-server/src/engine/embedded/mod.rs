@@ -51,16 +51,14 @@ use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
 use crate::model::{ChangeSet, Content};
 
-pub use backup::{BackupError, Contents, Existing};
-pub use backup::{backup, check_log};
-pub use restore::restore;
-pub use restore::{RestoreError, Restored};
+pub use backup::{BackupError, Contents, Existing, backup, check_log};
+pub use restore::{RestoreError, Restored, restore};
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and a
 /// start has little to read. A page that was written several times meanwhile is moved once.
 const CHECKPOINT_AFTER_PAGES: usize = 4_000;
 
-/// The size of a page, for such estimates.
+/// The size of a page: SQLite's own, which no setting here changes.
 const PAGE: usize = 4_096;
 
 /// The database, open for writing.
@@ -106,8 +104,9 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<Embedded, Open
         }
         schema::create(&database)?;
     }
-    let connection = schema::connect(&database)?;
-    let reader = TermReader::open(&database)?;
+    let broken = |error: rusqlite::Error| schema::broken(&database, &error);
+    let connection = schema::connect(&database).map_err(broken)?;
+    let reader = TermReader::over(schema::connect_to_read(&database).map_err(broken)?);
     let running = Running::open(folder.path()).map_err(OpenError::io(folder.path()))?;
     Ok(Embedded {
         database,
@@ -153,7 +152,12 @@ impl Log for Embedded {
             self.folder.mark()?;
         }
         // From now on the write-ahead log has something in it.
-        let begun = self.append(&Batch::empty(last, revision), &[]);
+        let batch = Batch {
+            previous: last,
+            revision,
+            changes: Vec::new(),
+        };
+        let begun = self.append(&batch, &[]);
         begun.map_err(|error| self.failed(&error))?;
         let written = self.running.write(revision);
         written.map_err(OpenError::io(self.folder.path()))?;
@@ -190,16 +194,18 @@ impl Log for Embedded {
     }
 
     fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError> {
-        match load {
-            Load::Idle => self.checkpoint_idle(),
-            Load::Busy => {
-                self.checkpoint_busy()?;
-                Ok(match self.backlog.is_empty() {
-                    true => Progress::Done,
-                    false => Progress::More,
-                })
-            }
+        let (mut slices, mut has_room) = (0, true);
+        while has_room && self.needs_slice(load, slices) {
+            has_room = self.write_slice(SLICE)?;
+            slices += 1;
         }
+        if self.wal_pages >= CHECKPOINT_AFTER_PAGES {
+            self.move_wal()?;
+        }
+        Ok(match has_room && !self.backlog.is_empty() {
+            true => Progress::More,
+            false => Progress::Done,
+        })
     }
 
     fn close(&mut self) -> Result<(), AppendError> {
@@ -230,39 +236,31 @@ impl Log for Embedded {
 }
 
 impl Embedded {
-    fn checkpoint_busy(&mut self) -> Result<(), AppendError> {
-        let (mut slices, due) = (0, self.backlog.slices_due());
-        // A slice that failed is put off, so this ends.
-        while self.backlog.needs_slice(Instant::now())
-            && (slices < due || self.backlog.is_over_limit())
-        {
-            self.write_slice(SLICE)?;
-            slices += 1;
+    /// Whether a slice follows, after so many.
+    fn needs_slice(&mut self, load: Load, slices: usize) -> bool {
+        match load {
+            Load::Idle => slices == 0 && !self.backlog.is_empty(),
+            Load::Busy => {
+                let is_due = slices < self.backlog.slices_due() || self.backlog.is_over_limit();
+                is_due && self.backlog.needs_slice(Instant::now())
+            }
         }
-        if self.wal_pages < CHECKPOINT_AFTER_PAGES {
-            return Ok(());
-        }
+    }
+
+    /// Moves the write-ahead log into the database, as far as no other program reads it.
+    fn move_wal(&mut self) -> Result<(), AppendError> {
         self.wal_pages = 0;
         self.wal_is_new = true;
-        match wal::checkpoint(&self.connection, Checkpoint::Passive)
-            .map_err(|error| classify(&error))
-        {
-            Ok(_) => Ok(()),
+        let moved = wal::checkpoint(&self.connection, Checkpoint::Passive);
+        match moved.map_err(|error| classify(&error)) {
             // The write-ahead log has everything; it grows until this works.
             Err(error) if error.is_transient() => {
                 warn!(%error, "the write-ahead log was not moved into the database");
                 Ok(())
             }
             // The next fsync of the database file would not report one that failed.
-            Err(error) => Err(error),
+            moved => moved.map(|_| ()),
         }
-    }
-
-    fn checkpoint_idle(&mut self) -> Result<Progress, AppendError> {
-        if self.backlog.is_empty() || !self.write_slice(SLICE)? || self.backlog.is_empty() {
-            return Ok(Progress::Done);
-        }
-        Ok(Progress::More)
     }
 
     /// Does `work`, which is one transaction: all of it is durable then, or nothing has changed.
@@ -332,19 +330,21 @@ impl Embedded {
 
 /// Classifies an error. One that is not known to be harmless leaves the outcome unknown.
 fn classify(error: &rusqlite::Error) -> AppendError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => AppendError::DiskFull(error.to_string()),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            AppendError::Busy(error.to_string())
-        }
+    let detail = error.to_string();
+    match error.sqlite_error() {
+        Some(error) if error.code == ErrorCode::DiskFull => AppendError::DiskFull(detail),
         // The index of the write-ahead log could not grow. It is made again whenever it is missing, so
         // nothing was written that matters.
-        _ if error.sqlite_error().map(|error| error.extended_code)
-            == Some(SQLITE_IOERR_SHMSIZE) =>
+        Some(error) if error.extended_code == SQLITE_IOERR_SHMSIZE => AppendError::DiskFull(detail),
+        Some(error)
+            if matches!(
+                error.code,
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked
+            ) =>
         {
-            AppendError::DiskFull(error.to_string())
+            AppendError::Busy(detail)
         }
-        _ => AppendError::Unknown(error.to_string()),
+        _ => AppendError::Unknown(detail),
     }
 }
 

@@ -143,7 +143,7 @@ fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
         // The directory entry is durable before any content.
         folder.sync()?;
         // Journals that an interrupted restore left behind do not belong to this copy.
-        for left in [with_suffix(&path, "-journal"), wal::log_of(&path)] {
+        for left in [wal::with_suffix(&path, "-journal"), wal::log_of(&path)] {
             match fs::remove_file(left) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -153,12 +153,6 @@ fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
         copy.sync_all()
     };
     Ok(write().map_err(OpenError::io(&path))?)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
 }
 
 /// Why this is no backup to restore from.

@@ -3,6 +3,7 @@
 use rusqlite::types::{Null, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Params, Row, ToSql, params_from_iter};
 
+use super::PAGE;
 use super::schema::Meta;
 use crate::engine::batch::{Column, put};
 
@@ -13,30 +14,31 @@ impl ToSql for Column<'_> {
             Self::Number(number) => number.to_sql(),
             Self::Text(text) => text.to_sql(),
             Self::Bytes(bytes) => bytes.to_sql(),
+            Self::Ids(ids) => {
+                let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_bytes()).collect();
+                Ok(bytes.into())
+            }
+            Self::LastText(text) => text.to_sql(),
         }
     }
 }
 
-/// The checksum of a row with these columns.
-pub(super) fn crc(columns: &[Column<'_>]) -> u32 {
-    let mut bytes = Vec::with_capacity(1024);
-    put(&mut bytes, columns);
-    crc32fast::hash(&bytes)
-}
-
-/// Writes a row with these columns and its checksum, and accounts for it.
+/// Writes a row with these columns and their checksum, and accounts for it. Returns how many pages it takes at
+/// most.
 pub(super) fn write(
     connection: &Connection,
     meta: &mut Meta,
     sql: &str,
     columns: &[Column<'_>],
-    crc: u32,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<usize> {
+    let mut bytes = Vec::with_capacity(1024);
+    put(&mut bytes, columns);
+    let crc = crc32fast::hash(&bytes);
     let last = [Column::Number(crc.into())];
     let mut insert = connection.prepare_cached(sql)?;
     insert.execute(params_from_iter(columns.iter().chain(&last)))?;
     meta.add(crc);
-    Ok(())
+    Ok(1 + bytes.len() / PAGE)
 }
 
 /// Deletes rows with a statement that returns their checksums, and accounts for them. Returns how many there
@@ -64,7 +66,7 @@ pub(super) fn encoded(row: &Row<'_>, count: usize) -> rusqlite::Result<Vec<u8>> 
         let column = match row.get_ref(index)? {
             ValueRef::Null | ValueRef::Real(_) => Column::Null,
             ValueRef::Integer(number) => Column::Number(number.cast_unsigned()),
-            ValueRef::Text(value) | ValueRef::Blob(value) => Column::Bytes(value.into()),
+            ValueRef::Text(value) | ValueRef::Blob(value) => Column::Bytes(value),
         };
         put(&mut bytes, &[column]);
     }

@@ -41,13 +41,14 @@ impl Running {
             None => self.create()?,
         };
         let text = format!("{revision} {}\n", checksum(&revision.to_string()));
-        let written = next
-            .set_len(0)
-            .and_then(|()| next.write_all_at(text.as_bytes(), 0))
-            .and_then(|()| next.sync_all())
+        let write = || {
+            next.set_len(0)?;
+            next.write_all_at(text.as_bytes(), 0)?;
+            next.sync_all()?;
             // At a power cut the folder has the old file or the new one.
-            .and_then(|()| fs::rename(&self.new, &self.path));
-        if let Err(error) = written {
+            fs::rename(&self.new, &self.path)
+        };
+        if let Err(error) = write() {
             self.next = Some(next);
             return Err(error);
         }

@@ -76,9 +76,6 @@ const VIEWS: &str = "
     FROM all_terms ORDER BY namespace, lease, epoch;
 ";
 
-/// For files that another program may have changed.
-const CAREFUL: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;";
-
 /// How long to wait while others use the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -164,8 +161,8 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
     private(OpenOptions::new().write(true).create(true).truncate(false))
         .open(path)
         .map_err(OpenError::io(path))?;
-    let connection = connect(path)?;
-    let run = || -> rusqlite::Result<bool> {
+    let make = || -> rusqlite::Result<bool> {
+        let connection = connect(path)?;
         let tables: u32 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if tables > 0 {
@@ -173,11 +170,15 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             return Ok(owner == APPLICATION_ID);
         }
         let transaction = connection.unchecked_transaction()?;
-        transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(term_rows::TABLE)?;
-        transaction.execute_batch(batch_log::TABLE)?;
-        transaction.execute_batch(deleted::TABLE)?;
-        transaction.execute_batch(VIEWS)?;
+        for sql in [
+            TABLES,
+            term_rows::TABLE,
+            batch_log::TABLE,
+            deleted::TABLE,
+            VIEWS,
+        ] {
+            transaction.execute_batch(sql)?;
+        }
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&transaction)?;
@@ -185,7 +186,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(true)
     };
-    match run() {
+    match make() {
         Ok(true) => Ok(()),
         Ok(false) => Err(OpenError::Database {
             path: path.into(),
@@ -196,87 +197,80 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Connects for reading while another connection writes.
-pub(super) fn connect_to_read(path: &Path) -> Result<Connection, OpenError> {
-    let run = || -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.busy_timeout(PATIENCE)?;
-        connection.execute_batch(CAREFUL)?;
-        // The first read opens the log. Later the process may have no file left for it.
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        Ok(connection)
-    };
-    run().map_err(|error| broken(path, &error))
+pub(super) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    // The first read opens the log. Later the process may have no file left for it.
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
 }
 
 /// Connects for writing, with everything set for durability.
-pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
-    let run = || -> rusqlite::Result<Connection> {
-        // The file is there; one that vanishes in between must not be made anew.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
-        // A store that refuses the file leaves it as it is, also when it closes it.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.busy_timeout(PATIENCE)?;
-        let mode: String =
-            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-        if mode != "wal" {
-            return Err(rusqlite::Error::InvalidQuery);
-        }
-        connection.execute_batch(
-            "PRAGMA wal_autocheckpoint = 0;
-             PRAGMA synchronous = FULL;
-             PRAGMA temp_store = MEMORY;
-             -- Room for what a checkpoint changes, in KiB.
-             PRAGMA cache_size = -8192;",
-        )?;
-        // A statement is prepared once, and not anew for each number that it is given.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        connection.execute_batch(CAREFUL)?;
-        Ok(connection)
-    };
-    run().map_err(|error| broken(path, &error))
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // The file is there; one that vanishes in between must not be made anew.
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    set_journal_mode(&connection, "wal")?;
+    connection.execute_batch(
+        "PRAGMA wal_autocheckpoint = 0;
+         -- Room for what a checkpoint changes, in KiB.
+         PRAGMA cache_size = -8192;",
+    )?;
+    // A statement is prepared once, and not anew for each number that it is given.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(connection)
 }
 
 /// Connects to a copy that no store uses: one file, without a log.
 pub(super) fn connect_to_copy(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    set_journal_mode(&connection, "delete")?;
+    Ok(connection)
+}
+
+fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
+    // A store that refuses the file leaves it as it is, also when it closes it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.busy_timeout(PATIENCE)?;
+    // Another program may have changed the file.
     connection.execute_batch(
-        "PRAGMA synchronous = FULL;
+        "PRAGMA trusted_schema = OFF;
+         PRAGMA cell_size_check = ON;
+         PRAGMA synchronous = FULL;
          PRAGMA temp_store = MEMORY;",
     )?;
-    connection.execute_batch(CAREFUL)?;
-    let mode: String =
-        connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
-    if mode != "delete" {
-        return Err(rusqlite::Error::InvalidQuery);
-    }
     Ok(connection)
+}
+
+fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
+    let set = format!("PRAGMA journal_mode = {mode}");
+    let is: String = connection.query_row(&set, [], |row| row.get(0))?;
+    match is == mode {
+        true => Ok(()),
+        false => Err(rusqlite::Error::InvalidQuery),
+    }
 }
 
 /// An error while opening. It is damage if the database says so.
 pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    let path = path.to_owned();
-    let detail = error.to_string();
-    // The statements are right for tables that a store made. If one is wrong, or a value has no place in its
-    // variable, these are other tables.
-    let is_other = match error {
+    let (path, detail) = (path.to_owned(), error.to_string());
+    let is_damage = match error {
+        // The statements are right for tables that a store made. If one is wrong, or a value has another type,
+        // these are other tables.
         rusqlite::Error::SqlInputError { .. }
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::FromSqlConversionFailure(..) => true,
-        // The same as the first, if SQLite does not say where.
-        error => error
-            .sqlite_error()
-            .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR),
+        // A wrong statement is also an `SQLITE_ERROR`, if SQLite does not say where it is wrong.
+        error => error.sqlite_error().is_some_and(|error| {
+            matches!(error.code, DatabaseCorrupt | NotADatabase)
+                || error.extended_code == rusqlite::ffi::SQLITE_ERROR
+        }),
     };
-    match error.sqlite_error_code() {
-        Some(DatabaseCorrupt | NotADatabase) => OpenError::Damaged { path, detail },
-        _ if is_other => OpenError::Damaged { path, detail },
-        _ => OpenError::Database { path, detail },
+    match is_damage {
+        true => OpenError::Damaged { path, detail },
+        false => OpenError::Database { path, detail },
     }
 }
 

@@ -1,16 +1,15 @@
 //! A second connection that reads terms, so that readers and commits don't wait for each other.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, params};
 use tenure_core::Epoch;
 
 use super::backlog::PendingLease;
+use super::batch_log;
 use super::schema::corrupt;
 use super::term_rows::{SELECT, Segment};
-use super::{batch_log, schema};
-use crate::engine::{OpenError, TermHistory};
+use crate::engine::TermHistory;
 use crate::model::{LeaseKey, TermRecord};
 
 /// The connection.
@@ -21,9 +20,9 @@ pub(super) struct TermReader {
 }
 
 impl TermReader {
-    pub(super) fn open(path: &Path) -> Result<Arc<Self>, OpenError> {
-        let connection = Mutex::new(Some(schema::connect_to_read(path)?));
-        Ok(Arc::new(Self { connection }))
+    pub(super) fn over(connection: Connection) -> Arc<Self> {
+        let connection = Mutex::new(Some(connection));
+        Arc::new(Self { connection })
     }
 
     /// Waits for a read that is under way, and allows no more.

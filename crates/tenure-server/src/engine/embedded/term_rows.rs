@@ -13,7 +13,7 @@ use tenure_core::Epoch;
 
 use super::rows;
 use super::schema::{Meta, corrupt};
-use crate::engine::batch::{TermFields, fields, put, record};
+use crate::engine::batch::{Column, TermFields, fields, record};
 use crate::model::{LeaseKey, TermRecord};
 
 /// `terms` has `term_count` arrays, each with the values of [`TermFields`]. The first one has the epoch
@@ -62,10 +62,9 @@ pub(super) const SEGMENT: usize = 8;
 /// Some terms of a lease that follow one another.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) namespace: String,
-    pub(super) lease: String,
+    name: String,
     first_epoch: u64,
-    pub(super) count: usize,
+    count: usize,
     terms: String,
     pub(super) crc: u32,
 }
@@ -74,14 +73,15 @@ impl Segment {
     /// The segment in this row, if it matches its checksum.
     pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         let segment = Self {
-            namespace: row.get(0)?,
-            lease: row.get(1)?,
+            name: rows::name(row, 0)?,
             first_epoch: row.get(2)?,
             count: row.get(3)?,
             terms: row.get(4)?,
             crc: row.get(5)?,
         };
-        match crc(rows::encoded(row, 4)?, &segment.terms) == segment.crc {
+        let mut columns = rows::encoded(row, 4)?;
+        columns.extend_from_slice(segment.terms.as_bytes());
+        match crc32fast::hash(&columns) == segment.crc {
             true => Ok(segment),
             false => Err(segment.damage("do not match their checksum")),
         }
@@ -90,36 +90,17 @@ impl Segment {
     /// Its terms, in order. They match their checksum, so another program wrote terms that are not valid.
     pub(super) fn terms(&self) -> rusqlite::Result<Vec<TermRecord>> {
         let fields: Result<Vec<TermFields>, _> = serde_json::from_str(&self.terms);
-        let terms = fields.ok().and_then(|fields| {
-            let terms = fields.into_iter().map(record);
-            terms.collect::<Option<Vec<TermRecord>>>()
-        });
-        let is_valid = |terms: &Vec<TermRecord>| {
-            let first = terms.first().map(|first| first.epoch.get());
-            let is_ordered = terms.is_sorted_by(|one, next| one.epoch < next.epoch);
-            is_ordered && first == Some(self.first_epoch) && terms.len() == self.count
-        };
-        let terms = terms.filter(is_valid);
+        let terms = fields.ok().map(|fields| fields.into_iter().map(record));
+        let terms = terms.and_then(|terms| terms.collect());
         terms.ok_or_else(|| self.damage("are not valid"))
     }
 
     fn damage(&self, problem: &str) -> rusqlite::Error {
-        let Self {
-            namespace,
-            lease,
-            first_epoch,
-            ..
-        } = self;
         corrupt(format!(
-            "the terms of {namespace:?}/{lease:?} from epoch {first_epoch} on {problem}"
+            "the terms of {} from epoch {} on {problem}",
+            self.name, self.first_epoch
         ))
     }
-}
-
-/// The checksum over the other columns, encoded, and the terms.
-fn crc(mut others: Vec<u8>, terms: &str) -> u32 {
-    others.extend_from_slice(terms.as_bytes());
-    crc32fast::hash(&others)
 }
 
 /// Writes terms of a lease, oldest first, and forgets old ones if there are more than `most` without them.
@@ -146,12 +127,10 @@ pub(super) fn write(
     }
     let mut rows = 0;
     for segment in all.chunks(SEGMENT) {
-        write_segment(connection, meta, key, segment)?;
-        rows += 1;
+        rows += write_segment(connection, meta, key, segment)?;
     }
-    if rows > 1 {
-        let newest = all.len() - (rows - 1) * SEGMENT;
-        rows += forget_before(connection, meta, key, newest, most)?;
+    if let Some(newest) = all.chunks(SEGMENT).skip(1).last() {
+        rows += forget_before(connection, meta, key, newest.len(), most)?;
     }
     Ok(rows)
 }
@@ -161,21 +140,18 @@ fn write_segment(
     meta: &mut Meta,
     key: &LeaseKey,
     terms: &[TermRecord],
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<usize> {
     let json: Vec<TermFields> = terms.iter().map(fields).collect();
     // Numbers and texts always have a JSON form.
     let json = serde_json::to_string(&json).unwrap_or_default();
-    let first_epoch = terms.first().map(|first| first.epoch.get());
     let columns = [
         key.namespace().into(),
         key.lease().into(),
-        first_epoch.into(),
-        (terms.len() as u64).into(),
-        json.as_str().into(),
+        terms.first().map(|first| first.epoch.get()).into(),
+        Column::Number(terms.len() as u64),
+        Column::LastText(&json),
     ];
-    let mut others = Vec::with_capacity(1024);
-    put(&mut others, &columns[..4]);
-    rows::write(connection, meta, WRITE, &columns, crc(others, &json))
+    rows::write(connection, meta, WRITE, &columns)
 }
 
 /// The newest segment of the lease.

@@ -16,7 +16,9 @@ use super::backlog::BEGIN_AT;
 use super::restore::EPOCHS_LEFT;
 use super::*;
 use crate::engine;
-use crate::model::{Cause, ChangeSet, DELETED_LIMIT, Deleted, LeaseVersion, TermRecord};
+use crate::model::{
+    Cause, DELETED_LIMIT, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
+};
 
 /// Terms of a lease that the store remembers.
 const MOST: usize = 3;
