@@ -41,9 +41,7 @@ impl Folder {
         let made = builder.recursive(true).mode(0o700).create(&path);
         made.map_err(OpenError::io(&path))?;
         let lock = path.join("lock");
-        let file = private(OpenOptions::new().write(true).create(true).truncate(false))
-            .open(&lock)
-            .map_err(OpenError::io(&lock))?;
+        let file = private().open(&lock).map_err(OpenError::io(&lock))?;
         let started = Instant::now();
         while !try_lock(&file, &lock)? {
             if started.elapsed() >= LOCK_PATIENCE {
@@ -99,11 +97,11 @@ impl Folder {
     pub(super) fn trace_of_a_store(&self) -> Option<PathBuf> {
         let database = self.database();
         let running = running::path_in(&self.path);
-        let mut traces = vec![wal::log_of(&database), running, database];
+        let mut traces = vec![wal::log_of(&database), running];
         if !self.restoring().exists() {
             traces.push(self.marker());
         }
-        let mut traces = traces.into_iter();
+        let mut traces = traces.into_iter().chain([database]);
         traces.find(|path| fs::symlink_metadata(path).is_ok())
     }
 
@@ -142,8 +140,7 @@ impl Folder {
         let marker = self.marker();
         let new = self.path.join("FORMAT.new");
         let write = || {
-            let mut file =
-                private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
+            let mut file = private().truncate(true).open(&new)?;
             writeln!(file, "{MARK} {FORMAT}")?;
             file.sync_all()?;
             // At a power cut the folder has the old marker or the new one.
@@ -265,7 +262,9 @@ pub(super) fn checksum(number: &str) -> String {
     format!("{:08x}", crc32fast::hash(number.as_bytes()))
 }
 
-/// Readable by its owner only.
-pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    options.mode(0o600)
+/// For a file that is made if it is missing, and that only its owner can read.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options
 }

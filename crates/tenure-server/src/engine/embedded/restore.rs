@@ -3,7 +3,7 @@
 //! The backup lacks what the store granted after it was taken, and no other candidate may be granted that
 //! again: epochs and revisions go on from far above.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -138,8 +138,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
 fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
     let path = folder.restoring();
     let mut write = || {
-        let mut options = OpenOptions::new();
-        let mut copy = private(options.write(true).create(true).truncate(true)).open(&path)?;
+        let mut copy = private().truncate(true).open(&path)?;
         // The directory entry is durable before any content.
         folder.sync()?;
         // Journals that an interrupted restore left behind do not belong to this copy.

@@ -1,6 +1,6 @@
 //! The file `RUNNING`: the least revision of a database that is open.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ impl Running {
     }
 
     fn create(&self) -> io::Result<File> {
-        private(OpenOptions::new().write(true).create(true).truncate(true)).open(&self.new)
+        private().truncate(true).open(&self.new)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The tables, and how to connect to them.
 
-use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
@@ -158,9 +157,7 @@ impl Meta {
 /// A start that ended here has left an empty database or none, and no marker; then it is made again. A
 /// database with tables is never changed.
 pub(super) fn create(path: &Path) -> Result<(), OpenError> {
-    private(OpenOptions::new().write(true).create(true).truncate(false))
-        .open(path)
-        .map_err(OpenError::io(path))?;
+    private().open(path).map_err(OpenError::io(path))?;
     let make = || -> rusqlite::Result<bool> {
         let connection = connect(path)?;
         let tables: u32 =

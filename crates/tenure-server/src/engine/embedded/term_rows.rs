@@ -32,13 +32,11 @@ pub(super) const TABLE: &str = "
 
 const WRITE: &str = "INSERT OR REPLACE INTO term_rows VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-pub(super) const SELECT_ALL: &str = "
-    SELECT namespace, lease, first_epoch, term_count, terms, crc FROM term_rows
-    ORDER BY namespace, lease, first_epoch";
+pub(super) const SELECT_ALL: &str = "SELECT * FROM term_rows";
 
 /// From the newest one that has a term up to an epoch.
 pub(super) const SELECT: &str = "
-    SELECT namespace, lease, first_epoch, term_count, terms, crc FROM term_rows
+    SELECT * FROM term_rows
     WHERE namespace = ?1 AND lease = ?2 AND first_epoch <= ?3 ORDER BY first_epoch DESC";
 
 const DELETE: &str = "DELETE FROM term_rows WHERE namespace = ?1 AND lease = ?2 RETURNING crc";
