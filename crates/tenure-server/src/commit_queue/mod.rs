@@ -128,27 +128,22 @@ impl CommitQueue {
             change.revision = state.last;
         }
         let last = state.last;
-        match self.durability {
-            Durability::OnDisk => {
-                let ticket = state.push(set);
-                let wakes = state.len() >= state.awaited;
-                if wakes {
-                    state.awaited = usize::MAX;
-                }
-                drop(state);
-                if wakes {
-                    self.wake.notify_one();
-                }
-                (last, Some(ticket))
-            }
-            Durability::InMemory => {
-                self.durable.store(last, Ordering::Release);
-                // Under the lock, so that calls come in the order of revisions.
-                self.subscriber.committed(set.changes);
-                drop(state);
-                (last, None)
-            }
+        if self.durability == Durability::InMemory {
+            self.durable.store(last, Ordering::Release);
+            // Under the lock, so that calls come in the order of revisions.
+            self.subscriber.committed(set.changes);
+            return (last, None);
         }
+        let ticket = state.push(set);
+        let wakes = state.len() >= state.awaited;
+        if wakes {
+            state.awaited = usize::MAX;
+        }
+        drop(state);
+        if wakes {
+            self.wake.notify_one();
+        }
+        (last, Some(ticket))
     }
 
     /// All revisions up to this one are durable.
@@ -230,27 +225,17 @@ impl CommitQueue {
                 return Work::Close;
             }
             let wait = match (is_enough, at_most) {
-                (false, _) => Some(left),
-                (true, Some(at_most)) => match (began + at_most).checked_duration_since(now) {
-                    Some(left) => Some(left),
-                    None => {
-                        state.awaited = usize::MAX;
-                        return Work::Idle;
-                    }
-                },
-                (true, None) => None,
+                (false, _) => left,
+                (true, None) => Duration::MAX,
+                (true, Some(at_most)) if now < began + at_most => began + at_most - now,
+                (true, Some(_)) => {
+                    state.awaited = usize::MAX;
+                    return Work::Idle;
+                }
             };
             state.awaited = if is_enough { 1 } else { group.expected };
-            state = match wait {
-                Some(wait) => {
-                    let waited = self.wake.wait_timeout(state, wait);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let waited = self.wake.wait(state);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+            let woken = self.wake.wait_timeout(state, wait);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -310,12 +295,6 @@ impl CommitQueue {
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.wake.notify_all();
-    }
-
-    /// The last revision.
-    #[cfg(test)]
-    pub(crate) fn last(&self) -> u64 {
-        self.lock().last
     }
 
     /// The batch that has this revision. `None` if the revision is durable: the state is locked, so the batch

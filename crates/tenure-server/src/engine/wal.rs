@@ -6,7 +6,7 @@
 //! database file format", section 4, "The Write-Ahead Log".
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -38,15 +38,6 @@ pub fn check(path: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(OpenError::Io { path, error }),
     };
-    let len = file
-        .get_ref()
-        .metadata()
-        .map_err(OpenError::io(&path))?
-        .len();
-    if len <= HEADER as u64 {
-        // It has no frame.
-        return Ok(());
-    }
     match first_damage(&mut file) {
         Ok(None) => Ok(()),
         Ok(Some(detail)) => Err(OpenError::Damaged { path, detail }),
@@ -57,8 +48,13 @@ pub fn check(path: &Path) -> Result<(), OpenError> {
 /// The log of the database `path`.
 #[must_use]
 pub fn log_of(path: &Path) -> PathBuf {
+    with_suffix(path, "-wal")
+}
+
+/// The file beside a database whose name has a suffix.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
-    path.push("-wal");
+    path.push(suffix);
     path.into()
 }
 
@@ -72,9 +68,12 @@ pub fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<
     Ok(!is_busy)
 }
 
-fn first_damage(log: &mut impl Read) -> std::io::Result<Option<String>> {
+fn first_damage(log: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut header = [0; HEADER];
-    log.read_exact(&mut header)?;
+    if !read_whole(log, &mut header)? || log.fill_buf()?.is_empty() {
+        // It has no frame.
+        return Ok(None);
+    }
     let order = match number(&header, 0) {
         0x377f_0682 => u32::from_le_bytes,
         0x377f_0683 => u32::from_be_bytes,

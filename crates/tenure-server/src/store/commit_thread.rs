@@ -28,13 +28,13 @@ impl Inner {
                     idle_after = Some(IDLE_AFTER);
                     self.commit(sets, &mut engine)
                 }
-                Work::Idle => engine.checkpoint(Load::Idle).map(|progress| {
+                Work::Idle => engine.log.checkpoint(Load::Idle).map(|progress| {
                     idle_after = match progress {
                         Progress::More => Some(Duration::ZERO),
                         Progress::Done => None,
                     };
                 }),
-                Work::Close => match engine.close() {
+                Work::Close => match engine.log.close() {
                     Ok(()) => return,
                     failed => failed,
                 },
@@ -59,7 +59,7 @@ impl Inner {
                 let sets = self.commit_queue.publish(sets, began.elapsed());
                 self.forget_deleted(&sets);
                 self.commit_queue.announce(sets);
-                engine.checkpoint(Load::Busy).map(|_| ())
+                engine.log.checkpoint(Load::Busy).map(|_| ())
             }
             Err(error) => {
                 let failure = match &error {

@@ -141,7 +141,7 @@ impl Store {
             scans: Scans::default(),
             clock,
             limits,
-            term_history: engine.as_ref().map(Engine::terms),
+            term_history: engine.as_ref().map(|engine| engine.log.terms()),
             waiting: AtomicUsize::new(0),
             waited: AtomicU64::new(0),
             watching: AtomicUsize::new(0),

@@ -238,7 +238,7 @@ impl<'a> LeaseTransaction<'a> {
         self.requested = true;
         self.inner.raise_floor(last);
         self.entry.past = None;
-        self.inner.table.forget_old(now);
+        self.inner.table.deleted.forget_old(now);
         let retired = self.record().retired().collect();
         let deleted = Content::Deleted(Deleted { last, retired });
         self.push_content(deleted, Cause::Deleted, None);
