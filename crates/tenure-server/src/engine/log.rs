@@ -39,7 +39,12 @@ pub(crate) trait Log: Send {
     /// # Errors
     ///
     /// [`AppendError`] says whether the log contains the batch.
-    fn append(&mut self, batch: &Batch, changes: &[&LeaseChange], documents: &[&DocumentChange]) -> Result<(), AppendError>;
+    fn append(
+        &mut self,
+        batch: &Batch,
+        changes: &[&LeaseChange],
+        documents: &[&DocumentChange],
+    ) -> Result<(), AppendError>;
 
     /// Brings the tables closer to the end of the log. Called after each append, when the answers have left,
     /// and while there is nothing to append.

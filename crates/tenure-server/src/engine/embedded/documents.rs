@@ -22,8 +22,7 @@ pub(super) const TABLE: &str = "
 
 const EXISTS: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'documents'";
 
-const INSERT: &str =
-    "INSERT INTO documents (name, revision, content, crc) VALUES (?1, ?2, ?3, ?4)";
+const INSERT: &str = "INSERT INTO documents (name, revision, content, crc) VALUES (?1, ?2, ?3, ?4)";
 
 const SELECT_ALL: &str = "SELECT name, revision, content, crc FROM documents";
 

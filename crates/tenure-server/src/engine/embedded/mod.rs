@@ -54,8 +54,8 @@ use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
 use crate::model::{Content, DocumentChange, LeaseChange, LeaseKey};
 
-pub use backup::{BackupError, Contents, Existing};
 pub use backup::backup;
+pub use backup::{BackupError, Contents, Existing};
 pub use restore::restore;
 pub use restore::{RestoreError, Restored};
 
