@@ -172,7 +172,7 @@ fn request(text: &[u8]) -> Result<Request> {
         Ok(Status::Complete(len)) if len == text.len() => {}
         _ => return Err(malformed()),
     }
-    let mut request = axum::http::Request::builder()
+    let mut request = http::Request::builder()
         .method(parsed.method.ok_or_else(malformed)?)
         .uri(parsed.path.ok_or_else(malformed)?);
     for header in &*parsed.headers {

@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use quick_xml::NsReader;
 use quick_xml::de::Deserializer;
 use serde::Deserialize;
 
@@ -238,7 +239,9 @@ fn assemble(
 fn parse(xml: &[u8]) -> Result<Vec<Listed>> {
     let wrong = |error: &dyn Display| INVALID_XML_DOCUMENT.because(error.to_string());
     let text = std::str::from_utf8(xml).map_err(|error| wrong(&error))?;
-    let mut xml = Deserializer::from_str(text.trim_start_matches('\u{feff}').trim_end());
+    let mut reader = NsReader::from_str(text.trim_start_matches('\u{feff}').trim_end());
+    reader.config_mut().trim_text(true);
+    let mut xml = Deserializer::borrowing(reader);
     let Document::BlockList { blocks } =
         Document::deserialize(&mut xml).map_err(|error| wrong(&error))?;
     if !xml.is_empty() {

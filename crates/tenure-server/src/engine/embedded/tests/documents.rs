@@ -4,6 +4,7 @@ use axum::body::Bytes;
 
 use super::*;
 use crate::engine::Document;
+use crate::model::DocumentChange;
 
 fn put_document(engine: &mut Embedded, name: &str, content: Option<&'static str>, revision: u64) {
     let change = DocumentChange {

@@ -107,8 +107,7 @@ fn commit_sets(engine: &mut Embedded, sets: &[ChangeSet]) -> Result<(), AppendEr
     let last = engine.connection.query_row(last, [], |row| row.get(0));
     let mut batch = Batch::default();
     batch.encode(last.unwrap(), sets);
-    let changes: Vec<&LeaseChange> = sets.iter().flat_map(|set| &set.changes).collect();
-    engine.append(&batch, &changes, &[])
+    engine.append(&batch, sets)
 }
 
 /// How many batches the log has.
@@ -717,7 +716,7 @@ fn a_log_that_another_store_has_appended_to_is_not_appended_to() {
         engine.checkpoint(load).unwrap();
         let mut batch = Batch::default();
         batch.encode(1, &[alone(write(9, 10))]);
-        let error = engine.append(&batch, &[], &[]).unwrap_err();
+        let error = engine.append(&batch, &[]).unwrap_err();
         assert!(matches!(error, AppendError::NotOwner(_)), "{error}");
     }
     commit(&mut engine, &[write(3, 10)]).unwrap();
