@@ -31,11 +31,7 @@ pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
 }
 
 pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
-    let LeaseRequest {
-        operation,
-        status,
-        id,
-    } = LeaseRequest::of(&call)?;
+    let (operation, status, id) = operation(&call)?;
     let key = lease_key(&call.target)?;
     let conditions = match call.target.level() {
         Level::Blob => Conditions::of(&call.headers)?,
@@ -79,65 +75,51 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
     Ok(response)
 }
 
-/// A checked operation on a lease.
-struct LeaseRequest {
-    operation: Operation,
-    status: StatusCode,
-    /// The lease id that holds afterwards.
-    id: Option<LeaseId>,
-}
-
-impl LeaseRequest {
-    fn of(call: &Call) -> Result<Self> {
-        let headers = &call.headers;
-        let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
-        let given = || lease_id(headers, LEASE_ID)?.ok_or_else(missing(LEASE_ID));
-        let proposed = lease_id(headers, PROPOSED_LEASE_ID)?;
-        let action = required(headers, LEASE_ACTION)?.to_ascii_lowercase();
-        let (operation, status, id) = match action.as_str() {
-            "acquire" => {
-                let id = proposed.unwrap_or_else(new_id);
-                let request = Acquire {
-                    lease_id: id,
-                    holder: holder(call),
-                    duration: duration(required(headers, LEASE_DURATION)?)?,
-                    lock_delay: Duration::ZERO,
-                    metadata: Metadata::new(),
-                    min_epoch: None,
-                };
-                let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
-                (
-                    Operation::Acquire(request, now),
-                    StatusCode::CREATED,
-                    Some(id),
-                )
-            }
-            "renew" => {
-                let id = given()?;
-                (Operation::Renew(id, None), StatusCode::OK, Some(id))
-            }
-            "change" => {
-                let lease_id = given()?;
-                let proposed = proposed.ok_or_else(missing(PROPOSED_LEASE_ID))?;
-                let operation = Operation::Change { lease_id, proposed };
-                (operation, StatusCode::OK, Some(proposed))
-            }
-            "release" => (Operation::Release(given()?), StatusCode::OK, None),
-            "break" => {
-                let period = text(headers, BREAK_PERIOD)?.map(break_period).transpose()?;
-                (Operation::Break(period), StatusCode::ACCEPTED, None)
-            }
-            _ => {
-                let actions = "it must be acquire, renew, change, release or break";
-                return Err(invalid(LEASE_ACTION, actions));
-            }
-        };
-        Ok(Self {
-            operation,
-            status,
-            id,
-        })
-    }
+/// The operation, the status of its success, and the lease id that holds afterwards.
+fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
+    let headers = &call.headers;
+    let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
+    let given = || lease_id(headers, LEASE_ID)?.ok_or_else(missing(LEASE_ID));
+    let proposed = lease_id(headers, PROPOSED_LEASE_ID)?;
+    let action = required(headers, LEASE_ACTION)?.to_ascii_lowercase();
+    Ok(match action.as_str() {
+        "acquire" => {
+            let id = proposed.unwrap_or_else(new_id);
+            let request = Acquire {
+                lease_id: id,
+                holder: holder(call),
+                duration: duration(required(headers, LEASE_DURATION)?)?,
+                lock_delay: Duration::ZERO,
+                metadata: Metadata::new(),
+                min_epoch: None,
+            };
+            let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
+            (
+                Operation::Acquire(request, now),
+                StatusCode::CREATED,
+                Some(id),
+            )
+        }
+        "renew" => {
+            let id = given()?;
+            (Operation::Renew(id, None), StatusCode::OK, Some(id))
+        }
+        "change" => {
+            let lease_id = given()?;
+            let proposed = proposed.ok_or_else(missing(PROPOSED_LEASE_ID))?;
+            let operation = Operation::Change { lease_id, proposed };
+            (operation, StatusCode::OK, Some(proposed))
+        }
+        "release" => (Operation::Release(given()?), StatusCode::OK, None),
+        "break" => {
+            let period = text(headers, BREAK_PERIOD)?.map(break_period).transpose()?;
+            (Operation::Break(period), StatusCode::ACCEPTED, None)
+        }
+        _ => {
+            let actions = "it must be acquire, renew, change, release or break";
+            return Err(invalid(LEASE_ACTION, actions));
+        }
+    })
 }
 
 fn new_id() -> LeaseId {
