@@ -47,6 +47,7 @@ fn set() -> ChangeSet {
     ChangeSet {
         before,
         changes: vec![change],
+        ..ChangeSet::default()
     }
 }
 

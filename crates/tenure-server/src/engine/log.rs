@@ -6,6 +6,8 @@
 //!
 //! An append is acknowledged when its batch is in the log. The tables may be behind the log; a checkpoint
 //! brings them closer to its end, and lets the log forget what they contain.
+//!
+//! The documents of other protocols are in no batch: an append writes those of its sets to their table.
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,10 +9,11 @@ mod batch;
 mod embedded;
 mod error;
 mod log;
-pub(crate) mod wal;
+mod wal;
 
 use std::collections::LinkedList;
 
+use axum::body::Bytes;
 use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::{Epoch, UnixMillis};
 
@@ -22,7 +23,7 @@ use crate::model::{ChangeSet, LeaseKey};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub use embedded::{backup, check_log, restore};
+pub use embedded::{backup, restore};
 pub use error::OpenError;
 pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
 
@@ -49,6 +50,19 @@ pub(crate) struct Loaded {
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its lease, or
     /// the one that a restore set.
     pub(crate) floor: Option<Epoch>,
+    /// The documents of other protocols.
+    pub(crate) documents: Vec<Document>,
+}
+
+/// Bytes that another protocol keeps in the store, under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The name.
+    pub name: String,
+    /// The revision of its last change.
+    pub revision: u64,
+    /// The bytes.
+    pub content: Bytes,
 }
 
 impl Loaded {

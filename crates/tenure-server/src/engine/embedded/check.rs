@@ -12,7 +12,7 @@ use super::backlog::Backlog;
 use super::folder::FORMAT;
 use super::schema::{APPLICATION_ID, Meta, SELECT_LEASES, SELECT_META, broken, corrupt};
 use super::term_rows::{self, Segment};
-use super::{batch_log, deleted, rows};
+use super::{batch_log, deleted, documents, rows};
 use crate::engine::batch::{COLUMNS, Columns, DecodeError, decode, replay};
 use crate::engine::{Loaded, OpenError};
 use crate::model::LeaseKey;
@@ -73,6 +73,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
         counted.add(Segment::read(row)?.crc);
     }
     let deleted = deleted::read(connection, &mut counted)?;
+    let documents = documents::read(connection, &mut counted)?;
     if counted != meta {
         return Err(corrupt(format!(
             "it has {} rows and should have {}, or has other rows",
@@ -84,6 +85,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
         deleted,
         revision: meta.revision,
         floor: meta.floor,
+        documents,
     };
     let batches = batch_log::read(connection, meta.revision)?;
     let changes = replay(&batches, &mut loaded).map_err(corrupt)?;

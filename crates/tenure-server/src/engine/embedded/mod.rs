@@ -8,7 +8,8 @@
 //!                       a lost write-ahead log is noticed
 //!   RUNNING.new         the next RUNNING, opened ahead
 //!   leases.db           the batches of the log; one row per lease, rows with its ended terms, one row for
-//!                       each of the last leases that were deleted, one row about all of these
+//!                       each of the last leases that were deleted, one row per document, one row about all
+//!                       of these
 //!   leases.db-wal       SQLite's write-ahead log: what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is complete and gets the name leases.db
 //! ```
@@ -25,6 +26,7 @@ mod backup;
 mod batch_log;
 mod check;
 mod deleted;
+mod documents;
 mod folder;
 mod restore;
 mod rows;
@@ -51,7 +53,7 @@ use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
 use crate::model::{ChangeSet, Content};
 
-pub use backup::{BackupError, Contents, Existing, backup, check_log};
+pub use backup::{BackupError, Contents, Existing, backup};
 pub use restore::{RestoreError, Restored, restore};
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and a
@@ -166,13 +168,7 @@ impl Log for Embedded {
     }
 
     fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
-        if !self.transact(|connection| batch_log::append(connection, batch))? {
-            return Err(AppendError::NotOwner(format!(
-                "{} has changes after revision {} that this store did not make",
-                self.database.display(),
-                batch.previous
-            )));
-        }
+        let pages = self.insert(batch, sets)?;
         if self.wal_is_new {
             // The commit itself is durable. If this fails it is tried again with the next one.
             self.wal_is_new = !self.running.try_write(batch.revision);
@@ -187,9 +183,11 @@ impl Log for Embedded {
                 .add_change(batch, key, change.revision, &change.content, term);
             count += 1;
         }
+        // A batch without changes of leases needs slices, too: they delete it.
+        count += sets.iter().map(|set| set.documents.len()).sum::<usize>();
         self.backlog.add_batch(batch, count, Instant::now());
         // The pages of the row, a page at each end, and one or two of the tree.
-        self.wal_pages += batch.changes.len() / PAGE + 3;
+        self.wal_pages += pages + batch.changes.len() / PAGE + 3;
         Ok(())
     }
 
@@ -236,6 +234,34 @@ impl Log for Embedded {
 }
 
 impl Embedded {
+    /// Appends a batch and writes documents, unless another store has appended since the last batch. Returns
+    /// how many pages the documents take at most.
+    fn insert(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<usize, AppendError> {
+        let mut meta = self.meta.clone();
+        let appended = self.transact(|connection| {
+            if sets.iter().all(|set| set.documents.is_empty()) {
+                return Ok(batch_log::append(connection, batch)?.then_some(0));
+            }
+            let transaction = connection.unchecked_transaction()?;
+            if !batch_log::append(&transaction, batch)? {
+                return Ok(None);
+            }
+            let pages = documents::write(&transaction, &mut meta, sets)?;
+            meta.write(&transaction)?;
+            transaction.commit()?;
+            Ok(Some(pages))
+        })?;
+        let Some(pages) = appended else {
+            return Err(AppendError::NotOwner(format!(
+                "{} has changes after revision {} that this store did not make",
+                self.database.display(),
+                batch.previous
+            )));
+        };
+        self.meta = meta;
+        Ok(pages)
+    }
+
     /// Whether a slice follows, after so many.
     fn needs_slice(&mut self, load: Load, slices: usize) -> bool {
         match load {

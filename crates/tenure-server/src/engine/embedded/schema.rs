@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
-use super::{batch_log, deleted, term_rows};
+use super::{batch_log, deleted, documents, term_rows};
 use crate::engine::OpenError;
 
 /// "tenr": the application id in the header of the database.
@@ -172,6 +172,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             term_rows::TABLE,
             batch_log::TABLE,
             deleted::TABLE,
+            documents::TABLE,
             VIEWS,
         ] {
             transaction.execute_batch(sql)?;

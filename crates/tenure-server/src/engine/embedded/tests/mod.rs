@@ -1,6 +1,7 @@
 //! The database as an engine.
 
 mod checkpoints;
+mod documents;
 mod slices;
 mod terms;
 mod transactions;
@@ -96,6 +97,7 @@ fn alone(change: LeaseChange) -> ChangeSet {
     ChangeSet {
         before,
         changes: vec![change],
+        ..ChangeSet::default()
     }
 }
 
@@ -209,6 +211,7 @@ fn batches(
         let set = ChangeSet {
             before,
             changes: vec![change],
+            ..ChangeSet::default()
         };
         match batches.last_mut() {
             Some(batch) if next(2) == 0 => batch.push(set),
