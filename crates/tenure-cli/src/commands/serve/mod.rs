@@ -85,7 +85,9 @@ impl Serve {
         }
         let limits = open_files::raise_limit(limits);
         let store = Store::open(StoreConfig::new(engine).with_limits(limits))?;
-        let azure = azure.map(|config| Azure::open(&store, config)).transpose()?;
+        let azure = azure
+            .map(|config| Azure::open(&store, config))
+            .transpose()?;
         runtime::multi_thread()?.block_on(async {
             let stopped = runtime::stop_signal()?;
             let mut server =

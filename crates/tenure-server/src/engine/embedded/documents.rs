@@ -57,7 +57,10 @@ pub(super) fn read(connection: &Connection, counted: &mut Meta) -> rusqlite::Res
         };
         let crc = row.get(3)?;
         if crc32fast::hash(&rows::encoded(row, 3)?) != crc {
-            let detail = format!("the document {:?} does not match its checksum", document.name);
+            let detail = format!(
+                "the document {:?} does not match its checksum",
+                document.name
+            );
             return Err(corrupt(detail));
         }
         counted.add(crc);
