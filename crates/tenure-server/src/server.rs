@@ -135,7 +135,8 @@ impl Server {
                 .serve(service)
                 .boxed(),
             Some(tls) => {
-                let acceptor = tls.acceptor(acceptor, limits.request_time, store.stopping());
+                let acceptor =
+                    tls.acceptor(acceptor, limits.request_time, store.stopping().clone());
                 server
                     .acceptor(acceptor)
                     .http1_only()
@@ -147,7 +148,7 @@ impl Server {
 
         let failed = tokio::select! {
             result = &mut serving => return Ok(result?),
-            () = store.failed() => true,
+            () = store.failed().cancelled() => true,
             () = shutdown => false,
         };
         info!("stopping");
@@ -160,7 +161,7 @@ impl Server {
             move || store.close()
         });
         closed.await.map_err(io::Error::other)?;
-        if failed || store.has_failed() {
+        if failed || store.failed().is_cancelled() {
             return Err(ServeError::EngineFailed);
         }
         info!("stopped");

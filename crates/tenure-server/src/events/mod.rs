@@ -66,8 +66,7 @@ pub(crate) struct Subscription {
     events: Arc<Events>,
     topic: Topic,
     renewed: bool,
-    /// Taken when it is dropped.
-    receiver: Option<broadcast::Receiver<Weak<PublishedEvent>>>,
+    receiver: broadcast::Receiver<Weak<PublishedEvent>>,
 }
 
 impl Events {
@@ -193,8 +192,12 @@ impl Subscription {
             events: Arc::clone(events),
             topic,
             renewed,
-            receiver: Some(receiver),
+            receiver,
         }
+    }
+
+    pub(crate) const fn topic(&self) -> &Topic {
+        &self.topic
     }
 
     /// The next page of events after `revision`; `None` if the ring may no longer have all of them.
@@ -212,11 +215,8 @@ impl Subscription {
 
     /// The next event, once there is one; `None` if some were missed. It may be cancelled.
     pub(crate) async fn next(&mut self) -> Option<Arc<PublishedEvent>> {
-        let Some(receiver) = &mut self.receiver else {
-            return std::future::pending().await;
-        };
         loop {
-            let event = receiver.recv().await.ok()?.upgrade()?;
+            let event = self.receiver.recv().await.ok()?.upgrade()?;
             if event.is_for(self.renewed) {
                 return Some(event);
             }
@@ -226,11 +226,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if let Some(receiver) = self.receiver.take() {
-            self.events
-                .topics
-                .leave(&self.topic, self.renewed, receiver);
-        }
+        self.events.topics.leave(&self.topic, self.renewed);
     }
 }
 

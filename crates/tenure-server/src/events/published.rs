@@ -26,10 +26,7 @@ impl PublishedEvent {
     pub(super) fn change(mut change: LeaseChange) -> Self {
         change.term = None;
         if let Content::Lease(stored) = &mut change.content {
-            match Arc::get_mut(stored) {
-                Some(stored) => stored.retired = Vec::new(),
-                None => *stored = Arc::new(without_retired(stored)),
-            }
+            Arc::make_mut(stored).retired = Vec::new();
         }
         Self {
             bytes: bytes_of(&change),
@@ -57,10 +54,9 @@ impl PublishedEvent {
 
     /// The revision to resume after. A renewal has none: it says nothing about changes.
     pub(crate) const fn id(&self) -> Option<u64> {
-        if self.passing {
-            None
-        } else {
-            Some(self.revision())
+        match self.passing {
+            true => None,
+            false => Some(self.revision()),
         }
     }
 
@@ -135,17 +131,6 @@ impl PublishedEvent {
             Content::Lease(stored) => Some(stored),
             Content::Deleted(_) => None,
         }
-    }
-}
-
-/// The lease without the ids of its ended terms, which are not copied.
-fn without_retired(stored: &Stored) -> Stored {
-    Stored {
-        state: stored.state,
-        grant: stored.grant.clone(),
-        metadata: stored.metadata.clone(),
-        reserved: stored.reserved.clone(),
-        retired: Vec::new(),
     }
 }
 

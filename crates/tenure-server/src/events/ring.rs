@@ -27,7 +27,7 @@ pub(super) struct Ring {
 }
 
 /// Some missed events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) events: VecDeque<Weak<PublishedEvent>>,
     /// With these, nothing up to here is missing.

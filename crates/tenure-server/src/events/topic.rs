@@ -59,6 +59,7 @@ pub(super) struct Topics {
 #[derive(Debug)]
 struct Channel {
     sender: broadcast::Sender<Weak<PublishedEvent>>,
+    watchers: usize,
     /// How many of its watchers want renewals.
     renewed: usize,
 }
@@ -91,8 +92,13 @@ impl Topics {
         let mut channels = self.write();
         let channel = channels.entry(topic.text().into()).or_insert_with(|| {
             let (sender, _) = broadcast::channel(topic.ahead());
-            Channel { sender, renewed: 0 }
+            Channel {
+                sender,
+                watchers: 0,
+                renewed: 0,
+            }
         });
+        channel.watchers += 1;
         channel.renewed += usize::from(renewed);
         let receiver = channel.sender.subscribe();
         self.count.store(channels.len(), Ordering::Relaxed);
@@ -102,17 +108,12 @@ impl Topics {
     }
 
     /// Ends watching. A topic without watchers leaves nothing behind.
-    pub(super) fn leave(
-        &self,
-        topic: &Topic,
-        renewed: bool,
-        receiver: broadcast::Receiver<Weak<PublishedEvent>>,
-    ) {
+    pub(super) fn leave(&self, topic: &Topic, renewed: bool) {
         let mut channels = self.write();
-        drop(receiver);
         if let Some(channel) = channels.get_mut(topic.text()) {
+            channel.watchers -= 1;
             channel.renewed -= usize::from(renewed);
-            if channel.sender.receiver_count() == 0 {
+            if channel.watchers == 0 {
                 channels.remove(topic.text());
             }
         }

@@ -19,7 +19,7 @@ use super::problem::ProblemResponse;
 use super::query::{PollQuery, number, values};
 use crate::Store;
 use crate::events::Topic;
-use crate::store::{Heard, Watcher};
+use crate::store::{WatchItem, Watcher};
 
 /// How often an idle stream sends a comment: more often than the timeouts of proxies and clients.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -136,17 +136,17 @@ fn stream(watcher: Watcher) -> Response {
     Sse::new(events).keep_alive(keep_alive).into_response()
 }
 
-fn event(heard: &Heard) -> Event {
-    match heard {
-        Heard::Event(told) => {
-            let event = Event::default().event(told.kind().as_str());
-            let event = match told.id() {
+fn event(item: &WatchItem) -> Event {
+    match item {
+        WatchItem::Event(published) => {
+            let event = Event::default().event(published.kind().as_str());
+            let event = match published.id() {
                 Some(id) => event.id(id.to_string()),
                 None => event,
             };
-            event.data(told.data())
+            event.data(published.data())
         }
-        Heard::Reset(revision) => {
+        WatchItem::Reset(revision) => {
             let data = serde_json::to_string(&Reset {
                 revision: *revision,
             });

@@ -30,7 +30,7 @@ pub(super) async fn renew(
     }
     let renewals = request.leases.into_iter();
     let renewals: Vec<_> = renewals.map(|one| checked(&namespace, one)).collect();
-    let results = store.renew_many(renewals).await;
+    let results = store.renew_many(&renewals).await;
     let results = results.into_iter().map(|result| match result {
         Ok(view) => RenewResult::View(view.into()),
         Err(problem) => RenewResult::Problem(problem.into()),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 
-use super::{Inner, Status};
+use super::{Inner, failed};
 use crate::commit_queue::{CommitFailure, Work};
 use crate::engine::{AppendError, Engine, Load, Progress};
 use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
@@ -103,7 +103,7 @@ impl Inner {
     fn undo(&self, sets: Arc<Vec<ChangeSet>>, failure: CommitFailure) {
         let mut shards = self.table.lock_all();
         if failure == CommitFailure::Failed {
-            self.set_status(Status::Failed);
+            self.end(failed());
         }
         let (sets, resolve) = self.commit_queue.fail(sets, failure);
         let mut waited_for: Vec<LeaseKey> = Vec::new();

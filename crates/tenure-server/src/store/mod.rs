@@ -3,9 +3,9 @@
 //! Every call has two steps. First, under the lock of one shard, it reads or changes a lease and
 //! queues the change for a commit; it never waits there. Then, without a lock, it waits until the
 //! state that it saw is durable, and answers: grants, refusals, reads, lists and long polls alike.
-//! A full disk may have undone that state meanwhile. Then a read is answered from the durable
-//! state, and so is a request that the durable state refuses. Any other change is tried again, if
-//! none of its own changes was undone.
+//! A full disk may have undone that state meanwhile. If none of the request's own changes was
+//! undone, it runs again, first on a copy of the durable state. A read or a refusal there is the
+//! answer; otherwise the request runs on the lease itself.
 
 mod foreign;
 mod history;
@@ -15,6 +15,7 @@ mod wait;
 mod watch;
 
 mod observe;
+mod permit;
 mod transaction;
 
 mod commit_thread;
@@ -46,7 +47,7 @@ use threads::Threads;
 use wait::OutcomeSender;
 
 pub use foreign::{AccessEffect, LeaseSnapshot};
-pub(crate) use watch::{Heard, Watcher};
+pub(crate) use watch::{WatchItem, Watcher};
 
 /// A lease store. Clones are handles to the same one; when the last is dropped it is closed.
 #[derive(Clone, Debug)]
@@ -72,27 +73,20 @@ struct Inner {
     /// One more than the epoch that leases which are made are numbered above; zero if there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
     /// How many acquires have waited since the start: the number of the next one.
     waited: AtomicU64,
     /// How many clients watch.
-    watching: AtomicUsize,
+    watching: Arc<AtomicUsize>,
     /// Turns of the requests that go on after a change that many wait for.
     turns: Semaphore,
-    /// Nothing while the table may be used. It is set only while all shards are locked, so what it says
-    /// holds for as long as one is.
-    status: OnceLock<Status>,
+    /// Why the table may not be used any more. It is set only while all shards are locked, so it does not
+    /// change while one is.
+    ended: OnceLock<Problem>,
     /// No request may wait any more.
     stopping: CancellationToken,
     /// The engine failed for good, or a thread of the store panicked.
     failed: CancellationToken,
-}
-
-/// Why the table may not be used any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
-    Closed,
-    Failed,
 }
 
 impl Store {
@@ -121,9 +115,7 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let subscribers = Box::new(Subscribers {
-            events: Arc::clone(&events),
-        });
+        let subscriber = Box::new(Subscribers(Arc::clone(&events)));
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
         // A restored backup's floor stands for grants that this store does not know of, so leases that exist
@@ -133,7 +125,7 @@ impl Store {
             (key, Entry::new(record, revision))
         });
         let inner = Arc::new(Inner {
-            commit_queue: CommitQueue::new(loaded.revision, durability, subscribers),
+            commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
             table: Table::new(entries),
@@ -142,11 +134,11 @@ impl Store {
             clock,
             limits,
             term_history: engine.as_ref().map(Engine::terms),
-            waiting: AtomicUsize::new(0),
+            waiting: Arc::default(),
             waited: AtomicU64::new(0),
-            watching: AtomicUsize::new(0),
+            watching: Arc::default(),
             turns: Semaphore::new(turns()),
-            status: OnceLock::new(),
+            ended: OnceLock::new(),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
         });
@@ -165,8 +157,8 @@ impl Store {
     }
 
     /// Cancelled when the store stops.
-    pub(crate) fn stopping(&self) -> CancellationToken {
-        self.inner.stopping.clone()
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.inner.stopping
     }
 
     /// Commits what is queued and closes the engine. Blocks.
@@ -180,14 +172,9 @@ impl Store {
         &self.inner.limits
     }
 
-    /// Done when the engine has failed for good, or a thread of the store has panicked.
-    pub(crate) async fn failed(&self) {
-        self.inner.failed.cancelled().await;
-    }
-
-    /// Whether the engine has failed for good, or a thread of the store has panicked.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.inner.failed.is_cancelled()
+    /// Cancelled when the engine has failed for good, or a thread of the store has panicked.
+    pub(crate) fn failed(&self) -> &CancellationToken {
+        &self.inner.failed
     }
 
     /// Whether requests are taken.
@@ -206,11 +193,9 @@ impl Store {
 
 impl Inner {
     fn check_open(&self) -> Result<(), Problem> {
-        match self.status.get() {
-            None => Ok(()),
-            Some(Status::Closed) => Err(stopping()),
-            Some(Status::Failed) => Err(failed()),
-        }
+        self.ended
+            .get()
+            .map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
     /// Waits for a turn to go on after a change that many requests may have waited for. If a thousand went on
@@ -221,9 +206,9 @@ impl Inner {
         drop(self.turns.acquire().await);
     }
 
-    fn set_status(&self, status: Status) {
-        // The first one stays: failed is for ever.
-        let _ = self.status.set(status);
+    /// The table may not be used any more. The first reason stays.
+    fn end(&self, reason: Problem) {
+        let _ = self.ended.set(reason);
     }
 
     /// No epoch up to this one may be granted to a lease that is made.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::lease::{Change, Lapse};
+use tenure_core::lease::Change;
 use tracing::{debug, info};
 
 use crate::commit_queue::Subscriber;
@@ -11,14 +11,12 @@ use crate::model::{Cause, Content, LeaseChange};
 
 /// Logs changes and publishes them as events.
 #[derive(Debug)]
-pub(super) struct Subscribers {
-    pub(super) events: Arc<Events>,
-}
+pub(super) struct Subscribers(pub(super) Arc<Events>);
 
 impl Subscriber for Subscribers {
     fn committed(&self, changes: Vec<LeaseChange>) {
         changes.iter().for_each(log);
-        self.events.publish(changes);
+        self.0.publish(changes);
     }
 }
 
@@ -32,25 +30,18 @@ fn log(change: &LeaseChange) {
     let holder = grant.map_or("", |grant| grant.holder.as_str());
     let epoch = grant.map_or(0, |grant| grant.epoch.get());
     let reason = change.cause.reason().unwrap_or("");
-    macro_rules! log {
-        ($level:ident, $what:literal) => {
-            $level!(namespace, lease, holder, epoch, reason, $what)
-        };
-    }
+    let what = match &change.cause {
+        Cause::Deleted => return info!(namespace, lease, "deleted"),
+        Cause::Requested(Change::HandedOver, _) => "handed over",
+        Cause::Requested(Change::Renewed(_), _) => "renewed for another duration",
+        Cause::Requested(Change::Changed, _) => "lease id changed",
+        Cause::Requested(Change::MetadataSet, _) => "metadata set",
+        cause => cause.kind().as_str(),
+    };
     match &change.cause {
-        Cause::Requested(change, _) => match change {
-            Change::Granted(_) => log!(info, "granted"),
-            Change::Released => log!(info, "released"),
-            Change::HandedOver => log!(info, "handed over"),
-            Change::Breaking(_) => log!(info, "breaking"),
-            Change::Broken => log!(info, "broken"),
-            Change::Renewed(_) => log!(debug, "renewed for another duration"),
-            Change::Changed => log!(debug, "lease id changed"),
-            Change::MetadataSet => log!(debug, "metadata set"),
-            Change::Verified { .. } => {}
-        },
-        Cause::Lapsed(Lapse::Expired) => log!(info, "expired"),
-        Cause::Lapsed(Lapse::Broken) => log!(info, "broken"),
-        Cause::Deleted => info!(namespace, lease, "deleted"),
+        Cause::Requested(Change::Renewed(_) | Change::Changed | Change::MetadataSet, _) => {
+            debug!(namespace, lease, holder, epoch, reason, "{what}");
+        }
+        _ => info!(namespace, lease, holder, epoch, reason, "{what}"),
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 
-use super::{Inner, Status};
+use super::{Inner, stopping};
 use crate::engine::Engine;
 use crate::panics;
 
@@ -65,7 +65,7 @@ impl Threads {
         let inner = &self.inner;
         inner.stopping.cancel();
         let shards = inner.table.lock_all();
-        inner.set_status(Status::Closed);
+        inner.end(stopping());
         inner.commit_queue.close();
         drop(shards);
         inner.timer.close();

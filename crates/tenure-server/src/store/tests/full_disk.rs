@@ -58,7 +58,7 @@ async fn on_a_full_disk_a_lapsed_lease_refuses_as_on_any_other() {
     let renewed = tokio::spawn({
         let store = store.clone();
         let renewals = vec![Ok((key(), Operation::Renew(id(1), None)))];
-        async move { store.renew_many(renewals).await.remove(0) }
+        async move { store.renew_many(&renewals).await.remove(0) }
     });
     let refused = refused_after_one_try(&script, renewed).await;
     assert_eq!(refused, Code::LeaseExpired);

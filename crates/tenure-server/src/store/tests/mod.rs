@@ -611,13 +611,13 @@ async fn after_an_io_error_nothing_is_written_and_everybody_is_told() {
     script.decide(Err(AppendError::Unknown("fsync: EIO".into())));
     assert_eq!(refusal(released).await, Code::EngineUnavailable);
     assert_eq!(refusal(next).await, Code::EngineUnavailable);
-    timeout(SOON, store.failed()).await.unwrap();
+    timeout(SOON, store.failed().cancelled()).await.unwrap();
     assert_eq!(
         refusal(acquire(&store, 3, Duration::ZERO)).await,
         Code::EngineUnavailable
     );
     assert_eq!(refusal(view(&store)).await, Code::EngineUnavailable);
-    assert!(store.has_failed());
+    assert!(store.failed().is_cancelled());
     assert!(on_engine(&script, Script::is_idle).await);
     // Closing does not hang on the thread that has ended.
     tokio::task::block_in_place(|| store.close());
@@ -801,7 +801,7 @@ async fn a_store_whose_engine_panics_acknowledges_nothing_more() {
     on_engine(&script, Script::batch).await;
     script.panic();
     assert_eq!(refusal(granted).await, Code::EngineUnavailable);
-    timeout(SOON, store.failed()).await.unwrap();
+    timeout(SOON, store.failed().cancelled()).await.unwrap();
     let refused = acquire(&store, 2, Duration::ZERO);
     assert_eq!(refusal(refused).await, Code::EngineUnavailable);
     timeout(SOON, tokio::task::spawn_blocking(move || store.close()))

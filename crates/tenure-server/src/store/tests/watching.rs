@@ -5,7 +5,7 @@ use tenure_core::wire::EventKind;
 use super::*;
 use crate::config::StoreConfig;
 use crate::events::Topic;
-use crate::store::{Heard, Watcher};
+use crate::store::{WatchItem, Watcher};
 
 fn watch(store: &Store) -> Watcher {
     store.watch(Topic::Lease(key()), false, None).unwrap()
@@ -15,8 +15,8 @@ fn watch(store: &Store) -> Watcher {
 async fn next(watcher: &mut Watcher) -> Option<(EventKind, u64)> {
     let heard = timeout(SOON, watcher.next()).await.expect("an event");
     match heard.expect("a store that goes on") {
-        Heard::Event(told) => Some((told.kind(), told.revision())),
-        Heard::Reset(_) => None,
+        WatchItem::Event(told) => Some((told.kind(), told.revision())),
+        WatchItem::Reset(_) => None,
     }
 }
 
@@ -172,7 +172,7 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     let mut expired = Vec::new();
     while expired.len() < 3 {
         let heard = timeout(SOON, watcher.next()).await.expect("an event");
-        let Some(Heard::Event(told)) = heard else {
+        let Some(WatchItem::Event(told)) = heard else {
             panic!("no event");
         };
         if told.kind() == EventKind::Expired {
