@@ -6,11 +6,12 @@
 //!                      +---------------- what a watcher has missed -------------------+
 //! ```
 //!
-//! Only durable changes come in, in the order of revisions. The commit thread moves them into the ring, which
-//! is bounded, and goes on; the dispatcher sends them to watchers, so ten thousand watchers delay no commit.
-//! Topics and watchers only point at events in the ring: a watcher that does not read costs a few pointers. A
-//! watcher that has fallen behind, or that resumes after a lost connection, takes what it missed from the
-//! ring. If the ring does not reach back so far, the watcher gets a reset and must read the leases.
+//! Only durable changes come in, in the order of revisions. The commit thread moves them into the
+//! ring, which is bounded, and continues; the dispatcher sends them to watchers, so ten thousand
+//! watchers delay no commit. Topics and watchers only point at events in the ring: a watcher that
+//! does not read costs a few pointers. A watcher that has fallen behind, or that resumes after a
+//! lost connection, takes what it missed from the ring. If the ring does not reach back so far, the
+//! watcher gets a reset and must read the leases.
 
 mod published;
 mod ring;
@@ -104,8 +105,9 @@ impl Events {
         }
     }
 
-    /// A renewal, for the watchers that asked for renewals. It is dropped if it rests on a change that is not
-    /// published yet: it must not be sent before that is durable, nor before that is sent.
+    /// A renewal, for the watchers that asked for renewals. It is dropped if it rests on a change
+    /// that is not published yet: it must not be sent before that is durable, nor before that is
+    /// sent.
     pub(crate) fn publish_renewal(&self, renewal: LeaseChange) {
         let mut published = self.lock();
         if renewal.revision > published.last {
@@ -149,19 +151,11 @@ impl Events {
 
     /// Blocks until there are events to send; `None` when it is closed.
     fn take(&self) -> Option<Vec<Weak<PublishedEvent>>> {
-        let mut published = self.lock();
-        loop {
-            if published.closing {
-                return None;
-            }
-            if !published.undispatched.is_empty() {
-                return Some(std::mem::take(&mut published.undispatched));
-            }
-            published = self
-                .wake
-                .wait(published)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_idle =
+            |published: &mut Published| !published.closing && published.undispatched.is_empty();
+        let published = self.wake.wait_while(self.lock(), is_idle);
+        let mut published = published.unwrap_or_else(PoisonError::into_inner);
+        (!published.closing).then(|| std::mem::take(&mut published.undispatched))
     }
 
     fn lock(&self) -> MutexGuard<'_, Published> {
@@ -183,9 +177,9 @@ impl Published {
 }
 
 impl Subscription {
-    /// Subscribes to the topic. The subscription receives all events from now on, and the ring has the
-    /// earlier ones: a watcher that subscribes first and then reads the ring misses no event. It
-    /// recognises an event that it gets twice by the revision.
+    /// Subscribes to the topic. The subscription receives all events from now on, and the ring has
+    /// the earlier ones: a watcher that subscribes first and then reads the ring misses no event.
+    /// It recognises an event that it gets twice by the revision.
     pub(crate) fn new(events: &Arc<Events>, topic: Topic, renewed: bool) -> Self {
         let receiver = events.topics.join(&topic, renewed);
         Self {

@@ -13,16 +13,16 @@ use crate::model::{Content, LeaseChange, LeaseKey};
 #[derive(Debug)]
 pub(crate) struct PublishedEvent {
     change: LeaseChange,
-    /// Whether it is a renewal that has no revision of its own.
-    passing: bool,
+    /// The revision to resume after. A renewal has none: it says nothing about changes.
+    id: Option<u64>,
     /// How many bytes of memory it takes without its text.
     bytes: usize,
     data: OnceLock<Box<str>>,
 }
 
 impl PublishedEvent {
-    /// The event of a change, without what only the disk needs. That is most of it, and the ring would free
-    /// it long after it has left the processor's cache.
+    /// The event of a change, without what only the disk needs. That is most of it, and the ring
+    /// would free it long after it has left the processor's cache.
     pub(super) fn change(mut change: LeaseChange) -> Self {
         change.term = None;
         if let Content::Lease(stored) = &mut change.content {
@@ -30,8 +30,8 @@ impl PublishedEvent {
         }
         Self {
             bytes: bytes_of(&change),
+            id: Some(change.revision),
             change,
-            passing: false,
             data: OnceLock::new(),
         }
     }
@@ -39,7 +39,7 @@ impl PublishedEvent {
     /// A renewal, with the revision of the change before it.
     pub(super) fn renewal(change: LeaseChange) -> Self {
         Self {
-            passing: true,
+            id: None,
             ..Self::change(change)
         }
     }
@@ -52,12 +52,8 @@ impl PublishedEvent {
         self.change.revision
     }
 
-    /// The revision to resume after. A renewal has none: it says nothing about changes.
     pub(crate) const fn id(&self) -> Option<u64> {
-        match self.passing {
-            true => None,
-            false => Some(self.revision()),
-        }
+        self.id
     }
 
     pub(crate) const fn kind(&self) -> EventKind {

@@ -10,8 +10,8 @@ use super::topic::Topic;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     pub(super) events: usize,
-    /// Of the changes. The text of an event that a watcher has read comes on top: some 300 bytes and the
-    /// metadata.
+    /// Of the changes. The text of an event that a watcher has read comes on top: some 300 bytes
+    /// and the metadata.
     pub(super) bytes: usize,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Ring {
     complete_after: u64,
 }
 
-/// Some missed events.
+/// Some missed events. By default none, and more may follow.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) events: VecDeque<Weak<PublishedEvent>>,
@@ -40,6 +40,16 @@ pub(crate) struct Page {
 /// be waiting for the ring.
 const READ: usize = 1_024;
 const TAKEN: usize = 32;
+
+impl Page {
+    /// No event is missing.
+    pub(crate) fn live() -> Self {
+        Self {
+            is_last: true,
+            ..Self::default()
+        }
+    }
+}
 
 impl Ring {
     pub(super) const fn new(capacity: Capacity, revision: u64) -> Self {
@@ -73,7 +83,8 @@ impl Ring {
         self.bytes
     }
 
-    /// The next page of the events of `topic` after `revision`, up to `last`; `None` if some may be missing.
+    /// The next page of the events of `topic` after `revision`, up to `last`; `None` if some may be
+    /// missing.
     pub(super) fn after(
         &self,
         topic: &Topic,
@@ -84,11 +95,8 @@ impl Ring {
         if revision < self.complete_after {
             return None;
         }
-        let mut page = Page {
-            events: VecDeque::new(),
-            up_to: revision,
-            is_last: true,
-        };
+        let mut page = Page::live();
+        page.up_to = revision;
         let start = self
             .events
             .partition_point(|event| event.revision() <= revision);

@@ -45,7 +45,7 @@ fn revisions(page: &Page) -> Vec<u64> {
 }
 
 #[test]
-fn the_history_is_bounded_in_events_and_in_bytes() {
+fn the_ring_is_bounded_in_events_and_in_bytes() {
     let events = Arc::new(Events::after(0));
     let history = |events: &Events| {
         let published = events.lock();
@@ -65,7 +65,7 @@ fn the_history_is_bounded_in_events_and_in_bytes() {
 }
 
 #[test]
-fn who_does_not_listen_costs_pointers_and_no_events() {
+fn a_watcher_that_does_not_read_costs_pointers_and_no_events() {
     let events = Arc::new(Events::after(0));
     let _slow = [
         Subscription::new(&events, lease("ns/a"), true),
@@ -88,7 +88,7 @@ fn who_does_not_listen_costs_pointers_and_no_events() {
 }
 
 #[tokio::test]
-async fn what_is_published_goes_to_those_who_watch_it_and_to_nobody_else() {
+async fn an_event_goes_to_the_watchers_of_its_topics_only() {
     let events = Arc::new(Events::after(0));
     let dispatcher = std::thread::spawn({
         let events = Arc::clone(&events);
@@ -111,7 +111,7 @@ async fn what_is_published_goes_to_those_who_watch_it_and_to_nobody_else() {
 }
 
 #[test]
-fn nobody_is_looked_up_once_the_last_watcher_has_gone() {
+fn a_topic_is_removed_with_its_last_watcher() {
     let events = Arc::new(Events::after(0));
     let key = LeaseKey::of_text("ns/a");
     let two = [true, false].map(|renewed| Subscription::new(&events, lease("ns/a"), renewed));
@@ -128,7 +128,7 @@ fn nobody_is_looked_up_once_the_last_watcher_has_gone() {
 }
 
 #[test]
-fn what_was_missed_comes_page_by_page_or_not_at_all() {
+fn missed_events_come_in_pages_or_not_at_all() {
     let events = Arc::new(Events::after(100));
     let watch = Subscription::new(&events, lease("ns/a"), false);
     // Revisions that were undone leave gaps.
@@ -163,7 +163,7 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_on() {
+async fn a_renewal_goes_to_watchers_that_want_it_and_only_after_the_change_before_it() {
     let events = Arc::new(Events::after(0));
     let dispatcher = std::thread::spawn({
         let events = Arc::clone(&events);
@@ -192,7 +192,7 @@ async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_o
 }
 
 #[test]
-fn an_event_shows_what_everybody_may_see_and_no_lease_id() {
+fn an_event_shows_the_public_view_and_no_lease_id() {
     let event = PublishedEvent::change(change("ns/a", 7, 1));
     let data: serde_json::Value = serde_json::from_str(event.data()).unwrap();
     assert_eq!(

@@ -18,8 +18,8 @@ pub(crate) enum Topic {
     Namespace(Box<str>),
 }
 
-/// How many events a topic holds for watchers that are about to take them. A watcher that is further behind
-/// takes them from the ring, so more would only save that.
+/// How many events a topic holds for watchers that are about to take them. A watcher that is
+/// further behind takes them from the ring, so more would only save that.
 const AHEAD_OF_LEASE: usize = 16;
 const AHEAD_OF_NAMESPACE: usize = 128;
 
@@ -47,7 +47,8 @@ impl Topic {
     }
 }
 
-/// All topics that a client watches. An event is looked up twice: by its lease and by its namespace.
+/// All topics that a client watches. An event is looked up twice: by its lease and by its
+/// namespace.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     channels: RwLock<HashMap<Box<str>, Channel>>,

@@ -5,7 +5,7 @@ use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use tenure_core::wire::{Code, Problem};
 
-/// The relation of a page to the server, as the browser tells it. No page can set it (Fetch
+/// The relation of a page to the server. The browser sets this header. No page can set it (Fetch
 /// Metadata, W3C).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

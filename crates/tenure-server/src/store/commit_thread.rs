@@ -10,12 +10,12 @@ use crate::commit_queue::{CommitFailure, Work};
 use crate::engine::{AppendError, Engine, Load, Progress};
 use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
 
-/// After an undo, how long until the timer tries again with a lease that a request waits for or a client
-/// watches: a full disk is not tried in a hot loop.
+/// After an undo, how long until the timer tries again with a lease that a request waits for or a
+/// client watches: a full disk is not tried in a hot loop.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long nothing must be queued until the engine brings its tables up to the log: half of the second by
-/// which they may be behind.
+/// How long nothing must be queued until the engine brings its tables up to the log: half of the
+/// second by which they may be behind.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 impl Inner {
@@ -97,9 +97,9 @@ impl Inner {
 
     /// Makes leases what they were before these changes and all that are queued behind them.
     ///
-    /// No client has learned of anything that rested on these: every answer waits for the revision that it
-    /// saw. All shards are locked, so no request sees a table that is half undone, and nothing is queued
-    /// meanwhile.
+    /// No client has learned of anything that rested on these: every answer waits for the revision
+    /// that it saw. All shards are locked, so no request sees a table that is half undone, and
+    /// nothing is queued meanwhile.
     fn undo(&self, sets: Arc<Vec<ChangeSet>>, failure: CommitFailure) {
         let mut shards = self.table.lock_all();
         if failure == CommitFailure::Failed {
@@ -118,9 +118,8 @@ impl Inner {
             };
             entry.lease.restore(before.record);
             entry.revision = before.revision;
-            if let Some(interest) = &mut entry.interest {
+            if let Some(interest) = &entry.interest {
                 interest.changed.send_replace(entry.revision);
-                interest.armed = None;
             }
             let is_waited_for = entry.interest.is_some() || self.needs_timer(&key);
             self.table.tidy(shard, &key, self.commit_queue.durable());

@@ -1,5 +1,5 @@
-//! The store's threads: one commits what is queued, one changes leases when their time comes, one scans
-//! namespaces that a client begins to watch, and one sends events to watchers.
+//! The store's threads: one commits what is queued, one changes leases when their time comes, one
+//! scans namespaces that a client begins to watch, and one sends events to watchers.
 
 use std::any::Any;
 use std::io;
@@ -14,12 +14,12 @@ use super::{Inner, stopping};
 use crate::engine::Engine;
 use crate::panics;
 
-/// How many leases of a namespace are scanned before the next namespace has its turn: a shard is locked for
-/// some 10 us to copy their keys.
+/// How many leases of a namespace are scanned before the next namespace has its turn: a shard is
+/// locked for some 10 us to copy their keys.
 const SCAN_PAGE: usize = 128;
 
-/// How long the scans work, and then how long they rest. A request that waits for a processor meanwhile waits
-/// no longer than it may wait for another request.
+/// How long the scans work, and then how long they rest. A request that waits for a processor
+/// meanwhile waits no longer than it may wait for another request.
 const SCAN_TIME: Duration = Duration::from_millis(1);
 
 /// The threads. They end when this is dropped.
@@ -90,8 +90,8 @@ impl Drop for Threads {
 }
 
 impl Inner {
-    /// Changes leases that a request waits for or a client watches when their time comes, until the timer is
-    /// closed.
+    /// Changes leases that a request waits for or a client watches when their time comes, until the
+    /// timer is closed.
     fn run_timer(&self) {
         while let Some(key) = self.timer.next(&self.clock) {
             #[cfg(test)]
@@ -100,8 +100,8 @@ impl Inner {
         }
     }
 
-    /// Scans namespaces that a client watches, until the scans are closed. It rests as long as it works, so
-    /// all scans together take about half of a processor.
+    /// Scans namespaces that a client watches, until the scans are closed. It rests as long as it
+    /// works, so all scans together take about half of a processor.
     fn run_scans(&self) {
         let mut began = Instant::now();
         while let Some((namespace, place)) = self.scans.next(&self.clock) {
@@ -117,9 +117,10 @@ impl Inner {
         }
     }
 
-    /// Ends the store because one of its threads has panicked. Without that thread no expired lease would be
-    /// granted, no event sent, or no change committed. The state that it left in memory is not known, so the
-    /// thread is not started again. The next start of the store reads what is durable.
+    /// Ends the store because one of its threads has panicked. Without that thread no expired lease
+    /// would be granted, no event sent, or no change committed. The state that it left in memory is
+    /// not known, so the thread is not started again. The next start of the store reads what is
+    /// durable.
     fn fail_without(&self, thread: &str, panic: &(dyn Any + Send)) {
         let error = panics::text(panic);
         error!(

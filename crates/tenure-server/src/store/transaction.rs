@@ -2,7 +2,7 @@
 
 use tenure_core::lease::{
     Applied, Change, Due, Lease, Operation, Priority, Record, Rejection, Remaining, RequestNumber,
-    Rules, Running, Waiting,
+    Rules, Running, TermEnd, Waiting,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{LeaseView, Problem};
@@ -21,13 +21,13 @@ use crate::model::{
 /// One lease, locked, and the changes that are made to it.
 ///
 /// [`run`](Self::run) does what is due before and after the request, and queues the changes for a
-/// commit. Every change goes through [`lease`](Self::lease), which keeps the lease as it was, for an
-/// undo.
+/// commit. Every change goes through [`lease`](Self::lease), which keeps the lease as it was, for
+/// an undo.
 pub(super) struct LeaseTransaction<'a> {
     inner: &'a Inner,
     key: &'a LeaseKey,
     entry: &'a mut Entry,
-    now: Instant,
+    pub(super) now: Instant,
     /// The lease before its first change.
     before: Option<LeaseVersion>,
     changes: Vec<LeaseChange>,
@@ -36,6 +36,8 @@ pub(super) struct LeaseTransaction<'a> {
     has_changed: bool,
     /// The request joined the waiting queue: it has no answer yet.
     has_joined: bool,
+    /// A request or a client begins to wait for the time at which the lease ends.
+    arms_timer: bool,
     /// The lease is a copy that the caller discards.
     is_trial: bool,
     /// In a trial: the term that time has ended, which no change has recorded.
@@ -63,6 +65,7 @@ impl<'a> LeaseTransaction<'a> {
             granted: Vec::new(),
             has_changed: false,
             has_joined: false,
+            arms_timer: false,
             is_trial: false,
             unrecorded: None,
         }
@@ -75,7 +78,7 @@ impl<'a> LeaseTransaction<'a> {
         let own = self.changes.len() as u64;
         self.settle();
         let (before, all) = (self.entry.revision, self.changes.len() as u64);
-        let ticket = self.queue_changes(false);
+        let ticket = self.queue_changes();
         let last = self.entry.revision;
         Observation {
             value,
@@ -93,12 +96,13 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Does what is due, and arms the timer for the next time.
     pub(super) fn run_timer(mut self) {
+        self.arms_timer = true;
         self.settle();
-        self.queue_changes(true);
+        self.queue_changes();
     }
 
-    /// Runs `request` on a copy of the lease, which is durable as of `revision`, at the current time.
-    /// Nothing is queued: the caller restores the lease.
+    /// Runs `request` on a copy of the lease, which is durable as of `revision`, at the current
+    /// time. Nothing is queued: the caller restores the lease.
     pub(super) fn run_trial<T>(
         mut self,
         request: impl FnOnce(&mut Self) -> T,
@@ -123,11 +127,6 @@ impl<'a> LeaseTransaction<'a> {
     pub(super) const fn may_change(&mut self) -> bool {
         self.has_changed |= self.is_trial;
         !self.is_trial
-    }
-
-    /// The instant of the transaction.
-    pub(super) const fn now(&self) -> Instant {
-        self.now
     }
 
     /// The lease without the requests that wait.
@@ -160,14 +159,7 @@ impl<'a> LeaseTransaction<'a> {
             return self.unrecorded.clone();
         }
         self.record().running()?;
-        let grant = self.record().last_grant()?;
-        Some(TermRecord {
-            epoch: grant.epoch,
-            holder: grant.holder.clone(),
-            began_at: grant.granted_at,
-            ended: None,
-            reason: None,
-        })
+        self.term_record(None, None)
     }
 
     /// The ticket of the lease's changes that are not durable yet.
@@ -188,6 +180,7 @@ impl<'a> LeaseTransaction<'a> {
         refusal: impl FnOnce() -> Problem,
     ) {
         self.has_joined = true;
+        self.arms_timer = true;
         let revision = self.entry.revision;
         if let Some(replaced) = self.entry.wait(priority, waiting) {
             deliver(self.inner, revision, replaced.reply_to, Err(refusal()));
@@ -196,6 +189,7 @@ impl<'a> LeaseTransaction<'a> {
 
     /// A receiver that learns of changes of the lease.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<u64> {
+        self.arms_timer = true;
         self.entry.interest().changed.subscribe()
     }
 
@@ -207,8 +201,8 @@ impl<'a> LeaseTransaction<'a> {
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
         let (now, running) = (self.now, self.record().running());
-        // These two never change anything that must be durable, so there is nothing to undo; except for a
-        // renewal that brings a term back which time has ended, if the rules allow that.
+        // These two never change anything that must be durable, so there is nothing to undo; except
+        // for a renewal that brings a term back which time has ended, if the rules allow that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
             && (running.is_some() || !rules.renew_after_expiry);
         let lease = match changes_nothing {
@@ -232,8 +226,8 @@ impl<'a> LeaseTransaction<'a> {
         Ok(applied)
     }
 
-    /// Releases a grant that the waiting request of this number did not learn of, unless the lease has
-    /// changed since.
+    /// Releases a grant that the waiting request of this number did not learn of, unless the lease
+    /// has changed since.
     pub(super) fn give_back(&mut self, number: RequestNumber) {
         let (now, running) = (self.now, self.record().running());
         if let Some(released) = self.lease().give_back(number, now) {
@@ -242,7 +236,8 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Deletes the lease, except for its greatest epoch and, for a while, the lease ids of its ended terms.
+    /// Deletes the lease, except for its greatest epoch and, for a while, the lease ids of its
+    /// ended terms.
     pub(super) fn delete(&mut self) -> Result<(), Rejection> {
         let (now, last) = (self.now, self.record().last_epoch());
         let floor = self.inner.floor();
@@ -260,8 +255,8 @@ impl<'a> LeaseTransaction<'a> {
         Ok(())
     }
 
-    /// Does what is due: ends a term that time has ended, and grants a free lease to the first waiting
-    /// request.
+    /// Does what is due: ends a term that time has ended, and grants a free lease to the first
+    /// waiting request.
     fn settle(&mut self) {
         while self.entry.lease.is_due(self.now) {
             let (now, running) = (self.now, self.record().running());
@@ -301,7 +296,8 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Sends a renewal to the watchers that asked for renewals. It is not a change.
     fn publish_renewal(&self, change: &Change) {
-        // After a change in this transaction the renewal rests on a revision that does not exist yet.
+        // After a change in this transaction the renewal rests on a revision that does not exist
+        // yet.
         if self.inner.events.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
             let mut renewal = self.change(self.content(), cause, None);
@@ -312,7 +308,7 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Queues the changes, sends waiting requests their grants, and arms the timer. Returns the
     /// ticket of the changes, if there are any.
-    fn queue_changes(&mut self, always_arm: bool) -> Option<Ticket> {
+    fn queue_changes(&mut self) -> Option<Ticket> {
         let changes = std::mem::take(&mut self.changes);
         let (count, has_changes) = (changes.len() as u64, !changes.is_empty());
         let mut ticket = None;
@@ -328,40 +324,29 @@ impl<'a> LeaseTransaction<'a> {
                 deliver(self.inner, last, grant.reply_to, Ok(grant.view));
             }
         }
-        self.arm_timer(has_changes, always_arm);
+        self.arm_timer(has_changes);
         ticket
     }
 
-    fn arm_timer(&mut self, has_changed: bool, always: bool) {
-        let Entry {
-            lease,
-            interest,
-            revision,
-            ..
-        } = &mut *self.entry;
-        let next = || lease.record().next_lapse(self.now);
-        if let Some(interest) = interest {
-            if has_changed {
-                interest.changed.send_replace(*revision);
-            }
-            if let Some(at) = next()
-                && interest.armed.is_none_or(|armed| at < armed)
-            {
-                interest.armed = Some(at);
-                self.inner.timer.arm(at, self.key.clone());
-            }
+    /// Notifies long polls of changes, and arms the timer for the next time. A renewal without
+    /// other changes does not arm it: the timer then fires too early, and arms itself again.
+    fn arm_timer(&mut self, has_changes: bool) {
+        if !has_changes && !self.arms_timer {
+            return;
         }
-        // Not at renewals: the timer then fires too early, and arms itself again.
-        if (has_changed || always)
-            && self.inner.needs_timer(self.key)
-            && let Some(at) = next()
+        let interest = &self.entry.interest;
+        if let (true, Some(interest)) = (has_changes, interest) {
+            interest.changed.send_replace(self.entry.revision);
+        }
+        if (interest.is_some() || self.inner.needs_timer(self.key))
+            && let Some(at) = self.record().next_lapse(self.now)
         {
             self.inner.timer.arm(at, self.key.clone());
         }
     }
 
-    /// The record of the term that ran before the last change: its end, or, if the term goes on, only
-    /// the reason for its coming end.
+    /// The record of the term that ran before the last change: its end, or, if the term continues,
+    /// only the reason for its coming end.
     fn term_to_record(
         &self,
         running: Option<Running>,
@@ -376,6 +361,14 @@ impl<'a> LeaseTransaction<'a> {
             let at = clock::wall().get().saturating_sub(ago);
             (end, UnixMillis::new(at))
         });
+        self.term_record(ended, reason)
+    }
+
+    fn term_record(
+        &self,
+        ended: Option<(TermEnd, UnixMillis)>,
+        reason: Option<Box<str>>,
+    ) -> Option<TermRecord> {
         let grant = self.record().last_grant()?;
         Some(TermRecord {
             epoch: grant.epoch,
@@ -426,8 +419,8 @@ impl<'a> LeaseTransaction<'a> {
     }
 }
 
-/// Sends the outcome of a request that waited, once `revision` is durable. If the request was given up, it
-/// gives a grant back by itself.
+/// Sends the outcome of a request that waited, once `revision` is durable. If the request was given
+/// up, it gives a grant back by itself.
 fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: Outcome) {
     inner.commit_queue.on_durable(revision, move |durable| {
         let _ = reply_to.send(Box::new(durable.map_err(undone).and(outcome)));
