@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
+use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -32,18 +33,12 @@ pub(crate) struct Connections {
     tls: Option<Tls>,
     http1: http1::Builder,
     permits: Arc<Semaphore>,
-    overflow: Arc<Overflow>,
-}
-
-/// One connection. Each has its own, so that its handles are counted where no other thread counts.
-struct Connection {
-    all: Arc<Connections>,
-    source: Source,
+    overflow: Overflow,
 }
 
 impl Connections {
     pub(crate) fn new(http: HttpService, tls: Option<Tls>) -> Self {
-        let limits = http.store().limits();
+        let limits = http.store.limits();
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
@@ -73,19 +68,47 @@ impl Connections {
                 None => return,
             },
         };
-        // Boxed, because most connections are within the limit.
-        let expired = over
-            .clone()
-            .map(|permit| Box::pin(async move { permit.expired().await }));
         let client = Some(client.ip());
-        let connection = Arc::new(Connection {
-            source: Source { client, over },
-            all: self,
-        });
+        let source = Source { client, over };
+        // Boxed, because most connections are within the limit.
+        let over = source.over.as_deref();
+        let expired = over.map(|permit| Box::pin(permit.expired()));
         tokio::select! {
             Some(()) = OptionFuture::from(expired) => {}
-            () = connection.serve(stream) => {}
+            () = self.serve_from(&source, stream) => {}
         }
+    }
+
+    async fn serve_from(&self, source: &Source, stream: TcpStream) {
+        let store = &self.http.store;
+        let Some(tls) = &self.tls else {
+            return self.serve_http(source, stream).await;
+        };
+        let handshake = timeout(store.limits().request_time, tls.acceptor().accept(stream));
+        if let Some(Ok(Ok(stream))) = store.stopping().run_until_cancelled(handshake).await {
+            self.serve_http(source, stream).await;
+        }
+    }
+
+    async fn serve_http(&self, source: &Source, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        // Boxed, so that an idle connection has no memory for a request.
+        let service = service_fn(|request| {
+            let request = Request::map(request, Body::new);
+            Box::pin(
+                self.http
+                    .serve_request(source, request)
+                    .map(Ok::<_, Infallible>),
+            )
+        });
+        let serving = self.http1.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(serving);
+        // An error ends one connection, and its client notices.
+        tokio::select! {
+            _ = &mut serving => return,
+            () = self.http.store.stopping().cancelled() => {}
+        }
+        serving.as_mut().graceful_shutdown();
+        let _ = serving.await;
     }
 
     fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
@@ -95,44 +118,7 @@ impl Connections {
         // may stay unacknowledged for as long as a connection may be idle: a watcher may pause for
         // so long, and costs one connection of the limit.
         #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
-        SockRef::from(stream).set_tcp_user_timeout(Some(self.http.store().limits().header_time))?;
+        SockRef::from(stream).set_tcp_user_timeout(Some(self.http.store.limits().header_time))?;
         Ok(())
-    }
-}
-
-impl Connection {
-    async fn serve(self: Arc<Self>, stream: TcpStream) {
-        let store = self.all.http.store();
-        let Some(tls) = &self.all.tls else {
-            return self.serve_http(stream).await;
-        };
-        let handshake = timeout(store.limits().request_time, tls.acceptor().accept(stream));
-        if let Some(Ok(Ok(stream))) = store.stopping().run_until_cancelled(handshake).await {
-            self.serve_http(stream).await;
-        }
-    }
-
-    async fn serve_http(self: &Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        // Boxed, so that an idle connection has no memory for a request.
-        let service = service_fn(|request| {
-            let connection = Arc::clone(self);
-            Box::pin(async move {
-                let Connection { all, source } = &*connection;
-                let request = Request::map(request, Body::new);
-                Ok::<_, Infallible>(all.http.serve_request(source, request).await)
-            })
-        });
-        let serving = self
-            .all
-            .http1
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(serving);
-        // Errors are of one connection, whose client learns of them by its end.
-        tokio::select! {
-            _ = &mut serving => return,
-            () = self.all.http.store().stopping().cancelled() => {}
-        }
-        serving.as_mut().graceful_shutdown();
-        let _ = serving.await;
     }
 }

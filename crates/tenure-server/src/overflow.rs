@@ -4,9 +4,8 @@
 //! oldest one whose request has not come yet. A renewal over a new connection is therefore
 //! answered, however many others connect.
 
-use std::collections::BTreeMap;
 use std::future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -20,79 +19,69 @@ const REQUEST_TIME: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Overflow {
     capacity: usize,
-    taken: Mutex<Taken>,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    next: u64,
-    /// By number, so the oldest first. One whose request has come has no token any more.
-    permits: BTreeMap<u64, Option<CancellationToken>>,
+    /// The permits that are taken, the oldest first.
+    permits: Mutex<Vec<Weak<OverflowPermit>>>,
 }
 
 /// The right to a connection over the limit. It is free again when this is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OverflowPermit {
-    overflow: Arc<Overflow>,
-    number: u64,
+    /// Which came first: the whole request, or a new connection that took the permit.
+    first: OnceLock<First>,
     closed: CancellationToken,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+enum First {
+    Request,
+    NewConnection,
+}
+
 impl Overflow {
-    pub(crate) fn new(capacity: usize) -> Arc<Self> {
-        let taken = Mutex::default();
-        Arc::new(Self { capacity, taken })
+    pub(crate) fn new(capacity: usize) -> Self {
+        let permits = Mutex::default();
+        Self { capacity, permits }
     }
 
     /// A permit for a new connection. If all are taken, this closes the oldest connection whose
     /// request has not come; `None` if there is no such connection.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Arc<OverflowPermit>> {
-        let mut taken = self.lock();
-        if taken.permits.len() >= self.capacity {
-            let mut permits = taken.permits.iter();
-            let silent = permits.find_map(|(number, closed)| Some((*number, closed.clone()?)));
-            let (number, closed) = silent?;
-            taken.permits.remove(&number);
-            closed.cancel();
+    pub(crate) fn enter(&self) -> Option<Arc<OverflowPermit>> {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        permits.retain(|permit| permit.strong_count() > 0);
+        if permits.len() >= self.capacity {
+            let silent = permits
+                .iter()
+                .position(|permit| permit.upgrade().is_none_or(|permit| permit.close()))?;
+            permits.remove(silent);
         }
-        let (number, closed) = (taken.next, CancellationToken::new());
-        taken.next += 1;
-        taken.permits.insert(number, Some(closed.clone()));
-        drop(taken);
-        Some(Arc::new(OverflowPermit {
-            overflow: Arc::clone(self),
-            number,
-            closed,
-        }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        let permit = Arc::default();
+        permits.push(Arc::downgrade(&permit));
+        Some(permit)
     }
 }
 
 impl OverflowPermit {
     /// The whole request has come: the connection stays until it is answered.
     pub(crate) fn request_received(&self) {
-        if let Some(closed) = self.overflow.lock().permits.get_mut(&self.number) {
-            *closed = None;
+        let _ = self.first.set(First::Request);
+    }
+
+    /// Closes the connection if its request has not come. Returns whether it is closed.
+    fn close(&self) -> bool {
+        let is_silent = self.first.set(First::NewConnection).is_ok();
+        if is_silent {
+            self.closed.cancel();
         }
+        is_silent
     }
 
     /// Completes when the connection must be closed: its request has not come in time, or a new
     /// connection has taken the permit.
     pub(crate) async fn expired(&self) {
         let _ = timeout(REQUEST_TIME, self.closed.cancelled()).await;
-        let has_request = matches!(self.overflow.lock().permits.get(&self.number), Some(None));
-        if has_request {
+        if self.first.get() == Some(&First::Request) {
             future::pending::<()>().await;
         }
-    }
-}
-
-impl Drop for OverflowPermit {
-    fn drop(&mut self) {
-        self.overflow.lock().permits.remove(&self.number);
     }
 }
 

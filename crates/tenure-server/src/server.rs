@@ -64,22 +64,18 @@ impl Server {
 
     /// The same, with another protocol on all paths that are not the native API's.
     #[must_use]
-    pub fn with_protocol(self, protocol: impl Protocol) -> Self {
-        Self {
-            protocol: Some(Arc::new(protocol)),
-            ..self
-        }
+    pub fn with_protocol(mut self, protocol: impl Protocol) -> Self {
+        self.protocol = Some(Arc::new(protocol));
+        self
     }
 
     /// The same over TLS only. A handshake may take as long as a body
     /// ([`Limits::request_time`](crate::Limits::request_time)). A connection counts towards the
     /// limit from before its handshake.
     #[must_use]
-    pub fn with_tls(self, tls: Tls) -> Self {
-        Self {
-            tls: Some(tls),
-            ..self
-        }
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
     }
 
     /// The address that clients connect to.

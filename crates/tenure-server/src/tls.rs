@@ -97,7 +97,7 @@ impl Tls {
         Ok(has_changed)
     }
 
-    /// What does the handshakes of new connections.
+    /// The acceptor that does the handshakes of new connections, with the present certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.loaded().config))
     }
@@ -118,52 +118,47 @@ impl fmt::Debug for Tls {
 
 impl Loaded {
     fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let read = |path: &Path, wrong: fn(&Path, String) -> TlsError| {
-            fs::read(path).map_err(|error| wrong(path, error.to_string()))
+        let of_certificate = |reason| TlsError {
+            setting: "certificate",
+            path: certificate.to_owned(),
+            reason,
+        };
+        let of_key = |reason| TlsError {
+            setting: "key",
+            path: key.to_owned(),
+            reason,
         };
         let pem = Pem {
-            certificate: read(certificate, of_certificate)?,
-            key: read(key, of_key)?,
+            certificate: fs::read(certificate)
+                .map_err(|error| of_certificate(error.to_string()))?,
+            key: fs::read(key).map_err(|error| of_key(error.to_string()))?,
         };
-        let config = pem.config(certificate, key)?.into();
+        let chain = pem.chain().map_err(of_certificate)?;
+        let secret = pem.secret().map_err(of_key)?;
+        let config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .map(|builder| builder.with_no_client_auth())
+            .and_then(|builder| builder.with_single_cert(chain, secret));
+        let mut config = config.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => of_key(format!(
+                "it is not the key of the first certificate in {}; name the one that belongs to it",
+                certificate.display()
+            )),
+            rustls::Error::InvalidCertificate(error) => {
+                of_certificate(format!("its first certificate cannot be read ({error:?})"))
+            }
+            error => of_key(format!("it can't be used ({error}); {KEYS}")),
+        })?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = Arc::new(config);
         Ok(Self { pem, config })
     }
 }
 
 impl Pem {
-    fn config(&self, certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
-        let chain = self
-            .chain()
-            .map_err(|reason| of_certificate(certificate, reason))?;
-        let secret = self.secret().map_err(|reason| of_key(key, reason))?;
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map(|builder| builder.with_no_client_auth())
-            .and_then(|builder| builder.with_single_cert(chain, secret));
-        let mut config = config.map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => of_key(
-                key,
-                format!(
-                    "it is not the key of the first certificate in {}; name the one that belongs to it",
-                    certificate.display()
-                ),
-            ),
-            rustls::Error::InvalidCertificate(error) => of_certificate(
-                certificate,
-                format!("its first certificate cannot be read ({error:?})"),
-            ),
-            error => of_key(key, format!("it can't be used ({error}); {KEYS}")),
-        })?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
-    }
-
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
-        let chain = CertificateDer::pem_slice_iter(&self.certificate);
-        let chain = chain
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| garbled(&error))?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
+        let chain = chain.map_err(|error| garbled(&error))?;
         if chain.is_empty() {
             return Err(
                 "there is no certificate in it; write PEM, which begins with \
@@ -175,10 +170,8 @@ impl Pem {
     }
 
     fn secret(&self) -> Result<PrivateKeyDer<'static>, String> {
-        let secrets = PrivateKeyDer::pem_slice_iter(&self.key);
-        let mut secrets = secrets
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| garbled(&error))?;
+        let secrets: Result<Vec<_>, _> = PrivateKeyDer::pem_slice_iter(&self.key).collect();
+        let mut secrets = secrets.map_err(|error| garbled(&error))?;
         match (secrets.pop(), secrets.len()) {
             (Some(secret), 0) => Ok(secret),
             (Some(_), others) => Err(format!("there are {} keys in it; leave one", others + 1)),
@@ -203,19 +196,4 @@ fn garbled(error: &pem::Error) -> String {
         _ => "it is not PEM",
     };
     format!("{what}; copy the file again")
-}
-
-fn of_certificate(path: &Path, reason: String) -> TlsError {
-    TlsError {
-        setting: "certificate",
-        path: path.to_owned(),
-        reason,
-    }
-}
-
-fn of_key(path: &Path, reason: String) -> TlsError {
-    TlsError {
-        setting: "key",
-        ..of_certificate(path, reason)
-    }
 }

@@ -3,14 +3,14 @@
 //! ```text
 //! commit queue --> ring (the last events) --> dispatcher (a thread) --> topics --> watchers
 //!                      |                                                              ^
-//!                      +---------------- what a watcher has missed -------------------+
+//!                      +------------------- missed events ----------------------------+
 //! ```
 //!
 //! Only durable changes come in, in the order of revisions. The commit thread moves them into the
 //! ring, which is bounded, and continues; the dispatcher sends them to watchers, so ten thousand
 //! watchers delay no commit. Topics and watchers only point at events in the ring: a watcher that
 //! does not read costs a few pointers. A watcher that has fallen behind, or that resumes after a
-//! lost connection, takes what it missed from the ring. If the ring does not reach back so far, the
+//! lost connection, takes missed events from the ring. If the ring does not reach back so far, the
 //! watcher gets a reset and must read the leases.
 
 mod published;
@@ -47,7 +47,7 @@ const RENEWALS: Capacity = Capacity {
 pub(crate) struct Events {
     published: Mutex<Published>,
     wake: Condvar,
-    topics: Topics,
+    pub(crate) topics: Topics,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ struct Published {
 #[derive(Debug)]
 pub(crate) struct Subscription {
     events: Arc<Events>,
-    topic: Topic,
+    pub(crate) topic: Topic,
     renewed: bool,
     receiver: broadcast::Receiver<Weak<PublishedEvent>>,
 }
@@ -89,11 +89,11 @@ impl Events {
     /// These changes are durable. Calls come in order of revisions.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = LeaseChange>) {
         let mut published = self.lock();
-        // A watcher that begins at this moment finds in the ring what is not dispatched.
+        // A watcher that begins at this moment finds undispatched events in the ring.
         let is_any_watched = self.topics.is_any_watched();
         for change in changes {
             let event = Arc::new(PublishedEvent::change(change));
-            published.last = event.revision();
+            published.last = event.change.revision;
             if is_any_watched {
                 published.leave_to_dispatcher(Arc::downgrade(&event));
             }
@@ -120,22 +120,12 @@ impl Events {
         self.wake.notify_one();
     }
 
-    /// Whether a client watches this lease or its namespace.
-    pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
-        self.topics.is_watched(key)
-    }
-
-    /// Whether a watcher asked for renewals of this lease.
-    pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
-        self.topics.wants_renewals(key)
-    }
-
     /// Sends events to watchers, until it is closed.
     pub(crate) fn dispatch(&self) {
         while let Some(undispatched) = self.take() {
             for pointer in undispatched {
                 match pointer.upgrade() {
-                    Some(event) => self.topics.send(event.key(), &pointer),
+                    Some(event) => self.topics.send(&event.change.key, &pointer),
                     // The ring has forgotten it already, and all watchers see that.
                     None => self.topics.send_to_all(&pointer),
                 }
@@ -188,10 +178,6 @@ impl Subscription {
             renewed,
             receiver,
         }
-    }
-
-    pub(crate) const fn topic(&self) -> &Topic {
-        &self.topic
     }
 
     /// The next page of events after `revision`; `None` if the ring may no longer have all of them.

@@ -12,17 +12,17 @@ use crate::model::{Content, LeaseChange, LeaseKey};
 /// One event. Its text is made once, when the first watcher reads it.
 #[derive(Debug)]
 pub(crate) struct PublishedEvent {
-    change: LeaseChange,
+    pub(crate) change: LeaseChange,
     /// The revision to resume after. A renewal has none: it says nothing about changes.
-    id: Option<u64>,
+    pub(crate) id: Option<u64>,
     /// How many bytes of memory it takes without its text.
     bytes: usize,
     data: OnceLock<Box<str>>,
 }
 
 impl PublishedEvent {
-    /// The event of a change, without what only the disk needs. That is most of it, and the ring
-    /// would free it long after it has left the processor's cache.
+    /// The event of a change, without the parts that only the disk needs. They are most of it, and
+    /// the ring would free it long after it has left the processor's cache.
     pub(super) fn change(mut change: LeaseChange) -> Self {
         change.term = None;
         if let Content::Lease(stored) = &mut change.content {
@@ -42,18 +42,6 @@ impl PublishedEvent {
             id: None,
             ..Self::change(change)
         }
-    }
-
-    pub(crate) const fn key(&self) -> &LeaseKey {
-        &self.change.key
-    }
-
-    pub(crate) const fn revision(&self) -> u64 {
-        self.change.revision
-    }
-
-    pub(crate) const fn id(&self) -> Option<u64> {
-        self.id
     }
 
     pub(crate) const fn kind(&self) -> EventKind {
@@ -88,7 +76,7 @@ impl PublishedEvent {
             ..
         } = &self.change;
         let stored = self.stored();
-        // The view is of a record; which instant it is does not show in it.
+        // The view does not depend on the instant.
         let now = Instant::default();
         let record = stored.map_or_else(Record::default, |stored| {
             Record::restore(stored.clone(), now)

@@ -69,7 +69,7 @@ impl Ring {
                 break;
             };
             self.bytes -= oldest.bytes();
-            self.complete_after = oldest.revision();
+            self.complete_after = oldest.change.revision;
         }
     }
 
@@ -99,16 +99,16 @@ impl Ring {
         page.up_to = revision;
         let start = self
             .events
-            .partition_point(|event| event.revision() <= revision);
+            .partition_point(|event| event.change.revision <= revision);
         for (read, event) in self.events.range(start..).enumerate() {
             if read == READ || page.events.len() == TAKEN {
                 page.is_last = false;
                 return Some(page);
             }
-            if topic.has(event.key()) && event.is_for(renewed) {
+            if topic.has(&event.change.key) && event.is_for(renewed) {
                 page.events.push_back(Arc::downgrade(event));
             }
-            page.up_to = event.revision();
+            page.up_to = event.change.revision;
         }
         page.up_to = last.max(revision);
         Some(page)

@@ -41,7 +41,7 @@ fn lease(name: &str) -> Topic {
 
 fn revisions(page: &Page) -> Vec<u64> {
     let event = page.events.iter().map(|event| event.upgrade().unwrap());
-    event.map(|event| event.revision()).collect()
+    event.map(|event| event.change.revision).collect()
 }
 
 #[test]
@@ -102,10 +102,10 @@ async fn an_event_goes_to_the_watchers_of_its_topics_only() {
         change("ns/a", 2, 0),
         change("n/a", 3, 0),
     ]);
-    assert_eq!(one.next().await.unwrap().revision(), 2);
-    assert_eq!(all.next().await.unwrap().revision(), 1);
-    assert_eq!(all.next().await.unwrap().revision(), 2);
-    assert_eq!(other.next().await.unwrap().revision(), 3);
+    assert_eq!(one.next().await.unwrap().change.revision, 2);
+    assert_eq!(all.next().await.unwrap().change.revision, 1);
+    assert_eq!(all.next().await.unwrap().change.revision, 2);
+    assert_eq!(other.next().await.unwrap().change.revision, 3);
     events.close();
     dispatcher.join().unwrap();
 }
@@ -115,15 +115,15 @@ fn a_topic_is_removed_with_its_last_watcher() {
     let events = Arc::new(Events::after(0));
     let key = LeaseKey::of_text("ns/a");
     let two = [true, false].map(|renewed| Subscription::new(&events, lease("ns/a"), renewed));
-    assert!(events.is_watched(&key) && events.wants_renewals(&key));
-    assert!(!events.is_watched(&LeaseKey::of_text("ns/b")));
+    assert!(events.topics.is_watched(&key) && events.topics.wants_renewals(&key));
+    assert!(!events.topics.is_watched(&LeaseKey::of_text("ns/b")));
     let [renewals, changes] = two;
     drop(renewals);
-    assert!(events.is_watched(&key) && !events.wants_renewals(&key));
+    assert!(events.topics.is_watched(&key) && !events.topics.wants_renewals(&key));
     drop(changes);
-    assert!(!events.is_watched(&key) && !events.topics.is_any_watched());
+    assert!(!events.topics.is_watched(&key) && !events.topics.is_any_watched());
     let all = Subscription::new(&events, Topic::Namespace("ns".into()), false);
-    assert!(events.is_watched(&key) && !events.is_watched(&LeaseKey::of_text("n/a")));
+    assert!(events.topics.is_watched(&key) && !events.topics.is_watched(&LeaseKey::of_text("n/a")));
     drop(all);
 }
 
@@ -182,11 +182,11 @@ async fn a_renewal_goes_to_watchers_that_want_it_and_only_after_the_change_befor
     events.publish([change("ns/a", 2, 0)]);
     let mut heard = Vec::new();
     for _ in 0..3 {
-        heard.push(renewals.next().await.unwrap().id());
+        heard.push(renewals.next().await.unwrap().id);
     }
     assert_eq!(heard, [Some(1), None, Some(2)]);
-    assert_eq!(changes.next().await.unwrap().id(), Some(1));
-    assert_eq!(changes.next().await.unwrap().id(), Some(2));
+    assert_eq!(changes.next().await.unwrap().id, Some(1));
+    assert_eq!(changes.next().await.unwrap().id, Some(2));
     events.close();
     dispatcher.join().unwrap();
 }

@@ -25,10 +25,7 @@ const AHEAD_OF_NAMESPACE: usize = 128;
 
 impl Topic {
     pub(super) fn has(&self, key: &LeaseKey) -> bool {
-        match self {
-            Self::Lease(lease) => lease == key,
-            Self::Namespace(namespace) => **namespace == *key.namespace(),
-        }
+        [key.as_str(), key.namespace()].contains(&self.text())
     }
 
     /// Names have no `/`, so no lease is taken for a namespace.
@@ -50,7 +47,7 @@ impl Topic {
 /// All topics that a client watches. An event is looked up twice: by its lease and by its
 /// namespace.
 #[derive(Debug, Default)]
-pub(super) struct Topics {
+pub(crate) struct Topics {
     channels: RwLock<HashMap<Box<str>, Channel>>,
     /// How many there are, and how many watchers want renewals: without any, the lock is not taken.
     count: AtomicUsize,
@@ -70,11 +67,13 @@ impl Topics {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn is_watched(&self, key: &LeaseKey) -> bool {
+    /// Whether a client watches this lease or its namespace.
+    pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
         self.is_any_watched() && self.has(key, |_| true)
     }
 
-    pub(super) fn wants_renewals(&self, key: &LeaseKey) -> bool {
+    /// Whether a watcher asked for renewals of this lease.
+    pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
         self.renewed.load(Ordering::Relaxed) > 0 && self.has(key, |channel| channel.renewed > 0)
     }
 

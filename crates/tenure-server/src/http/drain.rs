@@ -8,7 +8,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::{Body, Bytes, HttpBody};
 use http_body_util::BodyExt;
@@ -31,31 +31,14 @@ const MAX_DISCARDED: u64 = 64 << 20;
 /// be held by a body that never comes.
 pub(super) struct DrainOnDrop {
     /// `None` after the end.
-    body: Option<Body>,
-    /// Until when the body may take.
-    until: Instant,
-    /// The client waits for `100 Continue`, and nothing has read the body yet. Reading would make
-    /// the client send a body that is only discarded.
-    expects_continue: bool,
-    over: Option<Arc<OverflowPermit>>,
-}
-
-impl DrainOnDrop {
-    /// Wraps a body that may take at `most` so long. `expects_continue`: the request has the header
-    /// `Expect`. `over` is the permit of a connection over the limit.
-    pub(super) fn new(
-        body: Body,
-        most: Duration,
-        expects_continue: bool,
-        over: Option<Arc<OverflowPermit>>,
-    ) -> Self {
-        Self {
-            body: Some(body),
-            until: Instant::now() + most,
-            expects_continue,
-            over,
-        }
-    }
+    pub(super) body: Option<Body>,
+    /// When the time limit of the body is over.
+    pub(super) until: Instant,
+    /// The request has the header `Expect`: the client waits for `100 Continue`, and nothing has
+    /// read the body yet. Reading would make the client send a body that is only discarded.
+    pub(super) expects_continue: bool,
+    /// The permit of a connection over the limit.
+    pub(super) over: Option<Arc<OverflowPermit>>,
 }
 
 impl HttpBody for DrainOnDrop {

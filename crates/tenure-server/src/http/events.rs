@@ -111,7 +111,7 @@ fn stream(store: &Store, topic: Topic, request: &Request) -> Result<Response, Pr
 
 fn event(item: &WatchItem) -> Event {
     let (kind, id) = match item {
-        WatchItem::Event(published) => (published.kind(), published.id()),
+        WatchItem::Event(published) => (published.kind(), published.id),
         WatchItem::Reset(revision) => (EventKind::Reset, Some(*revision)),
     };
     let event = Event::default().event(kind.as_str());

@@ -1,4 +1,4 @@
-//! The HTTP API. Every request goes through [`service`]; see there what it passes.
+//! The HTTP API. Every request goes through [`service`], which lists all checks.
 
 mod protocol;
 mod service;

@@ -1,4 +1,4 @@
-//! The commit thread: commits what is queued, and undoes what can't be committed.
+//! The commit thread: commits queued changes, and undoes changes that can't be committed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 impl Inner {
-    /// Commits what is queued, until the queue is closed or the engine has failed.
+    /// Commits queued changes, until the queue is closed or the engine has failed.
     pub(super) fn run_commits(&self, mut engine: Engine) {
         let mut idle_after = Some(IDLE_AFTER);
         loop {

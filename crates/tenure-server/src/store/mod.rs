@@ -92,12 +92,11 @@ struct Inner {
 impl Store {
     /// Opens the store that `config` names. Leases that were held when it was closed, or when its
     /// process was killed, count as renewed now, for their full durations.
-    ///
-    /// It blocks while it reads and checks what is on disk.
+    /// It blocks while it reads and checks the data directory.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] names the file and says what to do. Files that are damaged are left untouched.
+    /// [`OpenError`] names the file and the remedy. Files that are damaged are left untouched.
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
@@ -161,7 +160,7 @@ impl Store {
         &self.inner.stopping
     }
 
-    /// Commits what is queued and closes the engine. Blocks.
+    /// Commits queued changes and closes the engine. Blocks.
     pub(crate) fn close(&self) {
         self.threads.close();
     }
@@ -193,9 +192,7 @@ impl Store {
 
 impl Inner {
     fn check_open(&self) -> Result<(), Problem> {
-        self.ended
-            .get()
-            .map_or(Ok(()), |problem| Err(problem.clone()))
+        self.ended.get().cloned().map_or(Ok(()), Err)
     }
 
     /// Waits for a turn to resume after a change that many requests may have waited for. If a

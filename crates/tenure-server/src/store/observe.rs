@@ -13,7 +13,7 @@ use crate::table::{Full, Shard};
 
 /// How often a request is tried whose answer rests on changes of other requests that are undone.
 /// Each attempt waits for one of their commits, so this is not a hot loop. The number is far above
-/// what a renewal needs to come between dozens of clients that try to change the same lease on a
+/// the attempts that a renewal needs among dozens of clients that try to change the same lease on a
 /// full disk; `request_time` ends it before.
 const ATTEMPTS: u32 = 1_000;
 
@@ -24,8 +24,8 @@ pub(super) struct Observation<T> {
     /// The revision of the lease that the request saw.
     pub(super) revision: u64,
     pub(super) ticket: Option<Ticket>,
-    /// The request changed nothing that must be durable, so it may be done again if what it rested
-    /// on was undone.
+    /// The request changed nothing that must be durable, so it may run again if the state that it
+    /// saw was undone.
     pub(super) repeatable: bool,
 }
 
@@ -62,8 +62,8 @@ impl Observation<Result<LeaseView, Problem>> {
 }
 
 impl Store {
-    /// Runs `request` with a lease at once. The future waits until what the request saw is durable.
-    /// If that was undone, it runs the request again: see [`Inner::retry`].
+    /// Runs `request` with a lease at once. The future waits until the state that the request saw
+    /// is durable. If that state was undone, it runs the request again: see [`Inner::retry`].
     pub(super) fn execute<T>(
         &self,
         key: &LeaseKey,
@@ -76,7 +76,8 @@ impl Store {
         })
     }
 
-    /// Returns what an attempt saw when that is durable. If that was undone, it tries `again`.
+    /// Returns the observation of an attempt when its state is durable. If that was undone, it
+    /// tries `again`.
     pub(super) async fn answer<T>(
         &self,
         first: Result<Observation<T>, Problem>,
@@ -88,7 +89,7 @@ impl Store {
             // Boxed, because most calls don't wait, and each would hold the memory for it.
             match Box::pin(ticket.durable()).await {
                 Ok(()) => break,
-                // It rested on a change of another request, which was undone: try again.
+                // It saw a change of another request, which was undone: try again.
                 Err(CommitFailure::DiskFull | CommitFailure::Busy)
                     if seen.repeatable && attempts < ATTEMPTS =>
                 {
@@ -176,8 +177,8 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Runs `request` again, because what it rested on was undone. If the request only reads, or
-    /// the durable state refuses it, that is the answer, and no change is tried.
+    /// Runs `request` again, because the state that it saw was undone. If the request only reads,
+    /// or the durable state refuses it, that is the answer, and no change is tried.
     ///
     /// Such a refusal stays true whatever becomes of the changes that are not durable yet: it is of
     /// the moment before them. The end of a term by time may be unwritten and be forgotten by a
@@ -197,8 +198,8 @@ impl Inner {
         }
     }
 
-    /// Does what time has made due, and arms the timer for the next time if a request waits for the
-    /// lease or a client watches it.
+    /// Takes the steps that are due, and arms the timer for the next time if a request waits for
+    /// the lease or a client watches it.
     pub(super) fn tick(&self, key: &LeaseKey) {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
@@ -211,7 +212,7 @@ impl Inner {
         self.tidy(&mut shard, key);
     }
 
-    /// Frees what a lease no longer needs after a request or a client has left it.
+    /// Frees the memory that a lease no longer needs after a request or a client has left it.
     pub(super) fn tidy(&self, shard: &mut Shard<OutcomeSender>, key: &LeaseKey) {
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
@@ -221,32 +222,28 @@ impl Inner {
 }
 
 fn check_names(key: &LeaseKey, most: usize) -> Result<(), Problem> {
-    let names = [("namespace", key.namespace()), ("lease", key.lease())];
-    match names.into_iter().find(|(_, name)| name.len() > most) {
-        None => Ok(()),
-        Some((what, name)) => Err(Problem::new(
-            Code::InvalidName,
-            format!(
-                "the name of {what} {name} has {} bytes, at most {most} are allowed",
-                name.len()
-            ),
-        )),
+    for (what, name) in [("namespace", key.namespace()), ("lease", key.lease())] {
+        let bytes = name.len();
+        if bytes > most {
+            let detail =
+                format!("the name of {what} {name} has {bytes} bytes, at most {most} are allowed");
+            return Err(Problem::new(Code::InvalidName, detail));
+        }
     }
+    Ok(())
 }
 
 fn over_limit(key: &LeaseKey, full: Full, limits: &Limits) -> Problem {
     let namespace = key.namespace();
     let detail = match full {
-        Full::Leases(count) => {
-            let most = limits.max_leases_per_namespace;
-            format!("namespace {namespace} has {count} leases, at most {most} are allowed")
-        }
-        Full::Namespaces(count) => {
-            let most = limits.max_namespaces;
-            format!(
-                "the store has {count} namespaces, at most {most} are allowed, and {namespace} is not one of them"
-            )
-        }
+        Full::Leases(count) => format!(
+            "namespace {namespace} has {count} leases, at most {} are allowed",
+            limits.max_leases_per_namespace
+        ),
+        Full::Namespaces(count) => format!(
+            "the store has {count} namespaces, at most {} are allowed, and {namespace} is not one of them",
+            limits.max_namespaces
+        ),
     };
     Problem::new(Code::OverLimit, detail)
 }

@@ -120,9 +120,8 @@ impl Store {
         let prefix = format!("{namespace}/{prefix}");
         let mut leases: Vec<LeaseView> = Vec::new();
         let mut bytes = 0;
-        let mut has_more = false;
         let mut last = after.cloned();
-        'page: loop {
+        loop {
             // One more than asked for shows whether there are more. Leases that were deleted or
             // not made yet are passed over, so this may take several rounds.
             let count = limit + 1 - leases.len();
@@ -139,21 +138,18 @@ impl Store {
                     let view = seen.into_view(key)?;
                     bytes += json_bytes(&view);
                     let is_large = bytes > MAX_PAGE_BYTES && !leases.is_empty();
-                    has_more = is_large || leases.len() == limit;
-                    if has_more {
-                        break 'page;
+                    if is_large || leases.len() == limit {
+                        let next = leases.last().map(|view| view.lease.clone());
+                        return Ok(LeaseList { leases, next });
                     }
                     leases.push(view);
                 }
                 last = Some(key.clone());
             }
             if found < count {
-                break;
+                return Ok(LeaseList { leases, next: None });
             }
         }
-        let next = leases.last().filter(|_| has_more);
-        let next = next.map(|view| view.lease.clone());
-        Ok(LeaseList { leases, next })
     }
 }
 

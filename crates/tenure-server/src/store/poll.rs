@@ -40,7 +40,7 @@ impl Store {
             changed: None,
             permit: None,
         };
-        // An attempt has found that what is due can't be written now. From then on the timer tries,
+        // An attempt has found that due steps can't be written now. From then on the timer tries,
         // or this poll and others would wake each other by trying, in a hot loop.
         let mut reads_only = false;
         loop {

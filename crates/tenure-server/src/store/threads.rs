@@ -1,7 +1,6 @@
-//! The store's threads: one commits what is queued, one changes leases when their time comes, one
+//! The store's threads: one commits queued changes, one changes leases when their time comes, one
 //! scans namespaces that a client begins to watch, and one sends events to watchers.
 
-use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,14 +52,22 @@ impl Threads {
         let thread = thread::Builder::new().name(name.into());
         let handle = thread.spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&inner))) {
-                inner.fail_without(name, &*panic);
+                // Without this thread no expired lease would be granted, no event sent, or no
+                // change committed. The state that it left in memory is not known, so it is not
+                // started again: the store ends, and its next start reads the durable state.
+                let error = panics::text(&*panic);
+                error!(
+                    thread = name,
+                    error, "a thread of the store panicked; the store ends"
+                );
+                inner.fail();
             }
         })?;
         self.lock().push(handle);
         Ok(())
     }
 
-    /// Commits what is queued and ends the threads. Blocks.
+    /// Commits queued changes and ends the threads. Blocks.
     pub(super) fn close(&self) {
         let inner = &self.inner;
         inner.stopping.cancel();
@@ -115,18 +122,5 @@ impl Inner {
                 began = Instant::now();
             }
         }
-    }
-
-    /// Ends the store because one of its threads has panicked. Without that thread no expired lease
-    /// would be granted, no event sent, or no change committed. The state that it left in memory is
-    /// not known, so the thread is not started again. The next start of the store reads what is
-    /// durable.
-    fn fail_without(&self, thread: &str, panic: &(dyn Any + Send)) {
-        let error = panics::text(panic);
-        error!(
-            thread,
-            error, "a thread of the store panicked; the store ends"
-        );
-        self.fail();
     }
 }

@@ -6,7 +6,7 @@ use tenure_core::lease::{
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{LeaseView, Problem};
-use tenure_core::{Epoch, Instant, UnixMillis};
+use tenure_core::{Instant, UnixMillis};
 use tokio::sync::watch;
 
 use super::observe::{Observation, undone};
@@ -18,11 +18,9 @@ use crate::model::{
     Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
 };
 
-/// One lease, locked, and the changes that are made to it.
-///
-/// [`run`](Self::run) does what is due before and after the request, and queues the changes for a
-/// commit. Every change goes through [`lease`](Self::lease), which keeps the lease as it was, for
-/// an undo.
+/// One lease, locked, and the changes that are made to it. [`run`](Self::run) takes the steps that
+/// are due before and after the request, and queues the changes for a commit. Every change goes
+/// through [`lease`](Self::lease), which keeps the lease as it was, for an undo.
 pub(super) struct LeaseTransaction<'a> {
     inner: &'a Inner,
     key: &'a LeaseKey,
@@ -48,8 +46,8 @@ pub(super) struct LeaseTransaction<'a> {
 struct WaiterGrant {
     reply_to: OutcomeSender,
     view: LeaseView,
-    /// The index of the change that is the grant.
-    change: usize,
+    /// The grant is the change of this number. The first one has number 1.
+    change: u64,
 }
 
 impl<'a> LeaseTransaction<'a> {
@@ -71,7 +69,8 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Does what is due, then `request`, then what is due after it; and queues all changes.
+    /// Takes the steps that are due, runs `request`, takes the steps that are due after it, and
+    /// queues all changes.
     pub(super) fn run<T>(mut self, request: impl FnOnce(&mut Self) -> T) -> Observation<T> {
         self.settle();
         let value = Some(request(&mut self));
@@ -94,7 +93,7 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Does what is due, and arms the timer for the next time.
+    /// Takes the steps that are due, and arms the timer for the next time.
     pub(super) fn run_timer(mut self) {
         self.arms_timer = true;
         self.settle();
@@ -202,7 +201,7 @@ impl<'a> LeaseTransaction<'a> {
     ) -> Result<Applied, Rejection> {
         let (now, running) = (self.now, self.record().running());
         // These two never change anything that must be durable, so there is nothing to undo; except
-        // for a renewal that brings a term back which time has ended, if the rules allow that.
+        // for a renewal of a term that time has ended, if the rules allow that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
             && (running.is_some() || !rules.renew_after_expiry);
         let lease = match changes_nothing {
@@ -210,7 +209,7 @@ impl<'a> LeaseTransaction<'a> {
             false => self.lease(),
         };
         let applied = lease.apply(operation, now, rules)?;
-        // A break that moves nothing may be the first to give a reason, which is recorded too.
+        // A break that changes no time may be the first with a reason, which is recorded too.
         let gives_reason = reason.is_some() && matches!(applied.change, Change::Breaking(_));
         if matches!(operation, Operation::Verify(_)) || !self.may_change() {
             return Ok(applied);
@@ -255,35 +254,32 @@ impl<'a> LeaseTransaction<'a> {
         Ok(())
     }
 
-    /// Does what is due: ends a term that time has ended, and grants a free lease to the first
-    /// waiting request.
+    /// Takes the steps that are due: ends a term that time has ended, and grants a free lease to
+    /// the first waiting request.
     fn settle(&mut self) {
         while self.entry.lease.is_due(self.now) {
             let (now, running) = (self.now, self.record().running());
             // A request that is given up leaves the queue by itself.
             let is_gone = |_: &OutcomeSender| false;
-            match self
+            let due = self
                 .lease()
-                .poll(now, clock::wall(), &Rules::NATIVE, is_gone)
-            {
+                .poll(now, clock::wall(), &Rules::NATIVE, is_gone);
+            match due {
                 Some(Due::Ended(lapse)) => {
                     self.push(self.content(), Cause::Lapsed(lapse), running);
                 }
-                Some(Due::Granted { to, epoch }) => self.grant_to(to, epoch),
+                Some(Due::Granted { to, epoch }) => {
+                    let cause = Cause::Requested(Change::Granted(epoch), None);
+                    self.push(self.content(), cause, None);
+                    self.granted.push(WaiterGrant {
+                        reply_to: to.reply_to,
+                        view: self.view(),
+                        change: self.changes.len() as u64,
+                    });
+                }
                 None => return,
             }
         }
-    }
-
-    fn grant_to(&mut self, waiting: Waiting<OutcomeSender>, epoch: Epoch) {
-        let change = self.changes.len();
-        let cause = Cause::Requested(Change::Granted(epoch), None);
-        self.push(self.content(), cause, None);
-        self.granted.push(WaiterGrant {
-            reply_to: waiting.reply_to,
-            view: self.view(),
-            change,
-        });
     }
 
     /// The lease, to be changed. It is kept as it was, for an undo.
@@ -298,7 +294,7 @@ impl<'a> LeaseTransaction<'a> {
     fn publish_renewal(&self, change: &Change) {
         // After a change in this transaction the renewal rests on a revision that does not exist
         // yet.
-        if self.inner.events.wants_renewals(self.key) && self.changes.is_empty() {
+        if self.inner.events.topics.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
             let mut renewal = self.change(self.content(), cause, None);
             renewal.revision = self.entry.revision;
@@ -320,7 +316,7 @@ impl<'a> LeaseTransaction<'a> {
             ticket = appended;
             self.entry.revision = last;
             for mut grant in std::mem::take(&mut self.granted) {
-                grant.view.revision = last + 1 - count + grant.change as u64;
+                grant.view.revision = last - count + grant.change;
                 deliver(self.inner, last, grant.reply_to, Ok(grant.view));
             }
         }

@@ -183,8 +183,8 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         if !self.has_outcome && !self.leave() {
             // Granted at the very moment at which the client went away: this request did not learn
-            // of it. Whether the holder knows from another request with the same lease id is for
-            // the record to say. If the store is closing, the lease expires.
+            // of it. The record knows whether the holder learned of it from another request with
+            // the same lease id. If the store is closing, the lease expires.
             let give_back =
                 |transaction: &mut LeaseTransaction<'_>| transaction.give_back(self.number);
             let _ = self.inner.transact(&self.key, IfMissing::Refuse, give_back);

@@ -56,8 +56,8 @@ impl Store {
             page: after.map(|_| Page::default()),
         };
         // From here on every change of these leases arms the timer. Leases that do not change must
-        // be read once, for what time has done or will do next.
-        match watcher.subscription.topic() {
+        // be read once, to end terms whose time is over and to arm the timer.
+        match &watcher.subscription.topic {
             Topic::Lease(key) => inner.tick(key),
             Topic::Namespace(namespace) => inner.scans.watch(namespace),
         }
@@ -88,7 +88,7 @@ impl Watcher {
             };
             if let Some(pointer) = page.events.pop_front() {
                 if let Some(event) = pointer.upgrade() {
-                    self.sent = event.revision();
+                    self.sent = event.change.revision;
                     return WatchItem::Event(event);
                 }
                 // The ring has forgotten it meanwhile.
@@ -104,8 +104,8 @@ impl Watcher {
             match event {
                 Some(event) => {
                     // If not, the ring had it, too.
-                    let is_new = event.id().is_none_or(|revision| revision > self.sent);
-                    self.sent = event.id().unwrap_or(self.sent).max(self.sent);
+                    let is_new = event.id.is_none_or(|revision| revision > self.sent);
+                    self.sent = event.id.unwrap_or(self.sent).max(self.sent);
                     if is_new {
                         return WatchItem::Event(event);
                     }
@@ -118,7 +118,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if let Topic::Namespace(namespace) = self.subscription.topic() {
+        if let Topic::Namespace(namespace) = &self.subscription.topic {
             let now = self.inner.clock.now();
             self.inner.scans.leave(namespace, now);
         }
@@ -129,6 +129,6 @@ impl Inner {
     /// Whether the timer must know when this lease ends, though no acquire and no long poll waits
     /// for it.
     pub(super) fn needs_timer(&self, key: &LeaseKey) -> bool {
-        self.events.is_watched(key) || self.scans.has(key.namespace())
+        self.events.topics.is_watched(key) || self.scans.has(key.namespace())
     }
 }

@@ -1,4 +1,4 @@
-//! The request path: what every request passes, in this order, whatever it asks for.
+//! The request path: the checks of every request, in this order.
 //!
 //! ```text
 //! connection -> head -> origin -> limit of connections -+-> fast path (renewals)
@@ -13,6 +13,7 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
@@ -39,7 +40,7 @@ use crate::panics;
 /// Answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct HttpService {
-    store: Store,
+    pub(crate) store: Store,
     routes: Router,
     protocol: Option<Arc<dyn Protocol>>,
 }
@@ -62,10 +63,6 @@ impl HttpService {
             store,
             protocol,
         }
-    }
-
-    pub(crate) const fn store(&self) -> &Store {
-        &self.store
     }
 
     /// Answers a request. The only caller of the handlers.
@@ -97,9 +94,12 @@ impl HttpService {
             }
             return response;
         }
-        let expects_continue = head.headers.contains_key(EXPECT);
-        let most = self.store.limits().request_time;
-        let body = DrainOnDrop::new(body, most, expects_continue, source.over.clone());
+        let body = DrainOnDrop {
+            body: Some(body),
+            until: Instant::now() + self.store.limits().request_time,
+            expects_continue: head.headers.contains_key(EXPECT),
+            over: source.over.clone(),
+        };
         let checked = check_origin(&head.method, &head.headers)
             .and_then(|()| self.check_load(source, protocol, &head));
         if let Err(problem) = checked {

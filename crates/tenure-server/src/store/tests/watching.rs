@@ -16,7 +16,7 @@ fn watch(store: &Store) -> Watcher {
 async fn next(watcher: &mut Watcher) -> Option<(EventKind, u64)> {
     let heard = timeout(SOON, watcher.next()).await.expect("an event");
     match heard.expect("a store that goes on") {
-        WatchItem::Event(told) => Some((told.kind(), told.revision())),
+        WatchItem::Event(told) => Some((told.kind(), told.change.revision)),
         WatchItem::Reset(_) => None,
     }
 }
@@ -178,7 +178,7 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
             panic!("no event");
         };
         if told.kind() == EventKind::Expired {
-            expired.push(told.key().lease().to_owned());
+            expired.push(told.change.key.lease().to_owned());
         }
     }
     expired.sort_unstable();
@@ -200,5 +200,5 @@ async fn the_end_of_the_store_ends_all_watchers_and_they_leave_nothing_behind() 
     }
     drop(watchers);
     assert_eq!(store.inner.watching.load(Ordering::Relaxed), 0);
-    assert!(!store.inner.events.is_watched(&key()));
+    assert!(!store.inner.events.topics.is_watched(&key()));
 }
