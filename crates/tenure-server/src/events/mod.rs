@@ -24,7 +24,7 @@ use tokio::sync::broadcast;
 use ring::{Capacity, Ring};
 use topic::Topics;
 
-use crate::model::{LeaseChange, LeaseKey};
+use crate::model::LeaseChange;
 
 pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;

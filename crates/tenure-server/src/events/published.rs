@@ -7,7 +7,7 @@ use tenure_core::lease::{Record, Stored};
 use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
 
 use crate::clock;
-use crate::model::{Content, LeaseChange, LeaseKey};
+use crate::model::{Content, LeaseChange};
 
 /// One event. Its text is made once, when the first watcher reads it.
 #[derive(Debug)]

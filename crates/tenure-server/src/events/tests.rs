@@ -6,7 +6,7 @@ use tenure_core::lease::{
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::model::{Cause, Content, Deleted};
+use crate::model::{Cause, Content, Deleted, LeaseKey};
 
 const SECRET: u64 = 0x5ec2_e700_5ec2_e700;
 
