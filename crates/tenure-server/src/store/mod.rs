@@ -136,7 +136,7 @@ impl Store {
             waiting: Arc::default(),
             waited: AtomicU64::new(0),
             watching: Arc::default(),
-            turns: Semaphore::new(turns()),
+            turns: Semaphore::new(half_of_the_processors()),
             ended: OnceLock::new(),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
@@ -223,9 +223,8 @@ impl Inner {
 
 /// The number of requests that resume at once: half of the processors. The other half is for
 /// renewals.
-fn turns() -> usize {
-    let processors = std::thread::available_parallelism();
-    processors.map_or(1, |count| count.get().div_ceil(2))
+fn half_of_the_processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2))
 }
 
 fn stopping() -> Problem {

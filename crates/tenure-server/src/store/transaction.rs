@@ -348,16 +348,17 @@ impl<'a> LeaseTransaction<'a> {
         running: Option<Running>,
         reason: Option<Box<str>>,
     ) -> Option<TermRecord> {
-        let ended = running?.ended(self.record(), self.now);
-        if ended.is_none() && reason.is_none() {
-            return None;
-        }
-        let ended = ended.map(|(end, at)| {
+        let ended = running?.ended(self.record(), self.now).map(|(end, at)| {
             let ago = millis(self.now.since(at));
-            let at = clock::wall().get().saturating_sub(ago);
-            (end, UnixMillis::new(at))
+            (
+                end,
+                UnixMillis::new(clock::wall().get().saturating_sub(ago)),
+            )
         });
-        self.term_record(ended, reason)
+        match ended.is_some() || reason.is_some() {
+            true => self.term_record(ended, reason),
+            false => None,
+        }
     }
 
     fn term_record(

@@ -85,11 +85,9 @@ impl Store {
             // own permit back.
             usize::MAX
         } else {
-            let (waiters, most) = (
-                transaction.waiting().waiting(),
-                inner.limits.max_waiters_per_lease,
-            );
-            if waiters >= most {
+            let waiters = transaction.waiting().waiting();
+            if waiters >= inner.limits.max_waiters_per_lease {
+                let most = inner.limits.max_waiters_per_lease;
                 return Err(over_limit("the lease", waiters, most));
             }
             inner.limits.max_waiting
