@@ -78,12 +78,6 @@ impl Timer {
         self.earlier.notify_all();
     }
 
-    /// How many keys it knows.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.lock().due.len()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,6 +86,13 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Timer {
+        /// The number of keys.
+        pub(crate) fn len(&self) -> usize {
+            self.lock().due.len()
+        }
+    }
 
     #[test]
     fn keys_come_in_order_of_time_and_an_earlier_one_is_not_slept_over() {

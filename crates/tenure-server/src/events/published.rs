@@ -75,7 +75,7 @@ impl PublishedEvent {
             remaining_ms,
             ..
         } = &self.change;
-        let stored = self.stored();
+        let stored = self.change.stored();
         // The view does not depend on the instant.
         let now = Instant::default();
         let record = stored.map_or_else(Record::default, |stored| {
@@ -99,7 +99,7 @@ impl PublishedEvent {
         ) {
             return None;
         }
-        let grant = self.stored()?.grant.as_ref()?;
+        let grant = self.change.stored()?.grant.as_ref()?;
         Some(PastTerm {
             epoch: grant.epoch.get(),
             holder: grant.holder.as_str().into(),
@@ -109,28 +109,16 @@ impl PublishedEvent {
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
-
-    fn stored(&self) -> Option<&Stored> {
-        match &self.change.content {
-            Content::Lease(stored) => Some(stored),
-            Content::Deleted(_) => None,
-        }
-    }
 }
 
 fn bytes_of(change: &LeaseChange) -> usize {
-    let stored = match &change.content {
-        Content::Lease(stored) => {
-            let holder = stored
-                .grant
-                .as_ref()
-                .map_or(0, |grant| grant.holder.as_str().len());
-            let metadata = stored.metadata.iter();
-            let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
-            size_of::<Stored>() + holder + metadata
-        }
-        Content::Deleted(_) => 0,
-    };
+    let stored = change.stored().map_or(0, |stored| {
+        let grant = stored.grant.as_ref();
+        let holder = grant.map_or(0, |grant| grant.holder.as_str().len());
+        let metadata = stored.metadata.iter();
+        let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
+        size_of::<Stored>() + holder + metadata
+    });
     let reason = change.cause.reason().map_or(0, str::len);
     size_of::<PublishedEvent>() + change.key.as_str().len() + stored + reason
 }

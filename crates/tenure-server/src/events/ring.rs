@@ -20,8 +20,8 @@ pub(super) struct Capacity {
 #[derive(Debug)]
 pub(super) struct Ring {
     capacity: Capacity,
-    bytes: usize,
-    events: VecDeque<Arc<PublishedEvent>>,
+    pub(super) bytes: usize,
+    pub(super) events: VecDeque<Arc<PublishedEvent>>,
     /// Of changes after this revision none is missing.
     complete_after: u64,
 }
@@ -71,16 +71,6 @@ impl Ring {
             self.bytes -= oldest.bytes();
             self.complete_after = oldest.change.revision;
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.events.len()
-    }
-
-    #[cfg(test)]
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// The next page of the events of `topic` after `revision`, up to `last`; `None` if some may be

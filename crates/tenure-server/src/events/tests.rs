@@ -49,7 +49,7 @@ fn the_ring_is_bounded_in_events_and_in_bytes() {
     let events = Arc::new(Events::after(0));
     let history = |events: &Events| {
         let published = events.lock();
-        (published.ring.len(), published.ring.bytes())
+        (published.ring.events.len(), published.ring.bytes)
     };
     for revision in 1..=RING.events as u64 + 10 {
         events.publish([change("ns/a", revision, 0)]);
@@ -84,7 +84,7 @@ fn a_watcher_that_does_not_read_costs_pointers_and_no_events() {
     assert!(first.upgrade().is_none());
     let published = events.lock();
     assert!(published.undispatched.len() <= RING.events + 1);
-    assert!(published.renewals.len() <= RENEWALS.events);
+    assert!(published.renewals.events.len() <= RENEWALS.events);
 }
 
 #[tokio::test]

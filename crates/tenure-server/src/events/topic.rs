@@ -90,13 +90,11 @@ impl Topics {
         renewed: bool,
     ) -> broadcast::Receiver<Weak<PublishedEvent>> {
         let mut channels = self.write();
-        let channel = channels.entry(topic.text().into()).or_insert_with(|| {
-            let (sender, _) = broadcast::channel(topic.ahead());
-            Channel {
-                sender,
-                watchers: 0,
-                renewed: 0,
-            }
+        let channel = channels.entry(topic.text().into());
+        let channel = channel.or_insert_with(|| Channel {
+            sender: broadcast::Sender::new(topic.ahead()),
+            watchers: 0,
+            renewed: 0,
         });
         channel.watchers += 1;
         channel.renewed += usize::from(renewed);

@@ -58,13 +58,11 @@ pub(super) async fn of_namespace_or_view(
 /// Whether the request accepts this media type by name.
 fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
-    let mut accepted = accepted.filter_map(|value| value.to_str().ok());
-    accepted.any(|value| {
-        let mut media_types = value.split(',');
-        media_types.any(|one| {
-            let one = one.split(';').next().unwrap_or("").trim();
-            one.eq_ignore_ascii_case(media_type)
-        })
+    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    let mut media_types = accepted.flat_map(|value| value.split(','));
+    media_types.any(|one| {
+        let one = one.split(';').next().unwrap_or("").trim();
+        one.eq_ignore_ascii_case(media_type)
     })
 }
 
@@ -75,8 +73,9 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         return Ok(None);
     };
     if values.next().is_some() {
-        let detail = format!("the request has more than one {NAME} header");
-        return Err(malformed(detail));
+        return Err(malformed(format!(
+            "the request has more than one {NAME} header"
+        )));
     }
     // In server-sent events an empty id means none.
     if value.is_empty() {

@@ -103,7 +103,7 @@ impl Inner {
     fn undo(&self, sets: Arc<Vec<ChangeSet>>, failure: CommitFailure) {
         let mut shards = self.table.lock_all();
         if failure == CommitFailure::Failed {
-            self.end(failed());
+            let _ = self.ended.set(failed());
         }
         let (sets, resolve) = self.commit_queue.fail(sets, failure);
         let mut waited_for: Vec<LeaseKey> = Vec::new();

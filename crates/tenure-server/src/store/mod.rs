@@ -42,7 +42,6 @@ use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
 
-use subscribers::Subscribers;
 use threads::Threads;
 use wait::OutcomeSender;
 
@@ -80,7 +79,7 @@ struct Inner {
     watching: Arc<AtomicUsize>,
     /// Turns of the requests that resume after a change that many wait for.
     turns: Semaphore,
-    /// Why the table may not be used any more. It is set only while all shards are locked, so it
+    /// Why the table may not be used any more; the first reason stays. It is set only while all shards are locked, so it
     /// does not change while one is.
     ended: OnceLock<Problem>,
     /// No request may wait any more.
@@ -114,7 +113,7 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let subscriber = Box::new(Subscribers(Arc::clone(&events)));
+        let subscriber = Box::new(Arc::clone(&events));
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
         // A restored backup's floor stands for grants that this store does not know of, so leases
@@ -201,11 +200,6 @@ impl Inner {
     async fn turn(&self) {
         // It is never closed.
         drop(self.turns.acquire().await);
-    }
-
-    /// The table may not be used any more. The first reason stays.
-    fn end(&self, reason: Problem) {
-        let _ = self.ended.set(reason);
     }
 
     /// No epoch up to this one may be granted to a lease that is made.

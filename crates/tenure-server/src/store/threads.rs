@@ -72,7 +72,7 @@ impl Threads {
         let inner = &self.inner;
         inner.stopping.cancel();
         let shards = inner.table.lock_all();
-        inner.end(stopping());
+        let _ = inner.ended.set(stopping());
         inner.commit_queue.close();
         drop(shards);
         inner.timer.close();
