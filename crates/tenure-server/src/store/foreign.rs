@@ -12,7 +12,7 @@ use tenure_core::wire::Problem;
 use tenure_core::{Epoch, Instant};
 
 use super::Store;
-use super::observe::{IfMissing, Observation};
+use super::observe::{IfMissing, undone};
 use super::transaction::LeaseTransaction;
 use crate::engine::Document;
 use crate::model::{ChangeSet, DocumentChange, LeaseKey};
@@ -53,19 +53,16 @@ impl Store {
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Result<(Change, Option<Epoch>), Rejection>, Problem> {
-        if !matches!(operation, Operation::Renew(..) | Operation::Release(_)) {
-            self.ready()?;
-        }
+        self.check_ready_for(operation)?;
         let if_missing = match operation {
             Operation::Acquire(..) => IfMissing::Create,
             _ => IfMissing::Refuse,
         };
-        let work = |work: &mut LeaseTransaction<'_>| {
-            let applied = work.apply_by(rules, operation, reason.clone())?;
-            Ok((applied.change, last_epoch(work.record())))
+        let request = |transaction: &mut LeaseTransaction<'_>| {
+            let applied = transaction.apply(rules, operation, reason.clone())?;
+            Ok((applied.change, last_epoch(transaction.record())))
         };
-        let refuse = |work: &LeaseTransaction<'_>| work.refusal(rules, operation).map(Err);
-        let seen = self.change(key, if_missing, work, refuse).await?;
+        let seen = self.execute(key, if_missing, request).await?;
         Ok(seen.value.unwrap_or_else(|| {
             // A lease that was never acquired is available.
             let mut nothing = Record::default();
@@ -102,37 +99,33 @@ impl Store {
         effect: AccessEffect,
     ) -> Result<Result<LeaseSnapshot, E>, Problem> {
         self.ready()?;
-        let work = |work: &mut LeaseTransaction<'_>| {
-            check(work.record(), work.now())?;
-            let snapshot = LeaseSnapshot::of(work.record(), work.now());
+        let access = |transaction: &mut LeaseTransaction<'_>| {
+            let (record, now) = (transaction.record(), transaction.now);
+            check(record, now)?;
+            let snapshot = LeaseSnapshot::of(record, now);
+            let last = record.last_grant().map(|grant| grant.lease_id);
+            if effect == AccessEffect::Keep || !transaction.may_change() {
+                return Ok(snapshot);
+            }
             let ends = match effect {
-                AccessEffect::Keep => false,
-                AccessEffect::EndIfOver => {
-                    matches!(snapshot.state, State::Expired | State::Broken)
-                }
                 AccessEffect::Delete => snapshot.state != State::Available,
+                _ => matches!(snapshot.state, State::Expired | State::Broken),
             };
-            let last = work.record().last_grant();
-            if let (true, Some(last)) = (ends, last.map(|grant| grant.lease_id)) {
+            if let (true, Some(last)) = (ends, last) {
                 // The lease id of the last grant releases a lease in each of these states.
-                let _ = work.apply_by(rules, &Operation::Release(last), None);
+                let _ = transaction.apply(rules, &Operation::Release(last), None);
             }
             if effect == AccessEffect::Delete {
                 // A lease that was handed over and is reserved for a candidate stays, as available.
-                let _ = work.delete();
+                let _ = transaction.delete();
             }
             Ok(snapshot)
         };
-        let seen = match effect {
-            AccessEffect::Keep => self.read(key, work).await?,
-            AccessEffect::EndIfOver | AccessEffect::Delete => {
-                let refuse =
-                    |work: &LeaseTransaction<'_>| check(work.record(), work.now()).err().map(Err);
-                self.change(key, IfMissing::Refuse, work, refuse).await?
-            }
-        };
+        let seen = self.execute(key, IfMissing::Refuse, access).await?;
         Ok(seen.value.unwrap_or_else(|| {
-            check(&Record::default(), Instant::default()).map(|()| LeaseSnapshot::NONE)
+            // A lease that was never acquired is available.
+            let (nothing, now) = (Record::default(), Instant::default());
+            check(&nothing, now).map(|()| LeaseSnapshot::of(&nothing, now))
         }))
     }
 
@@ -161,34 +154,24 @@ impl Store {
             revision: 0,
             content,
         });
-        let mut set = ChangeSet {
+        let set = ChangeSet {
             documents: documents.collect(),
             ..ChangeSet::default()
         };
-        let written = self.answer(|| {
+        let (revision, ticket) = {
             // While a shard is locked the queue is not closed.
             let _shards = self.inner.table.lock_all();
             self.inner.check_open()?;
-            let (revision, ticket) = self.inner.commit_queue.append(std::mem::take(&mut set));
-            Ok(Observation {
-                value: (),
-                revision,
-                ticket,
-                repeatable: false,
-            })
-        });
-        Ok(written.await?.revision)
+            self.inner.commit_queue.append(set)
+        };
+        if let Some(ticket) = ticket {
+            ticket.durable().await.map_err(undone)?;
+        }
+        Ok(revision)
     }
 }
 
 impl LeaseSnapshot {
-    /// Of a lease that was never acquired.
-    const NONE: Self = Self {
-        state: State::Available,
-        duration: None,
-        epoch: None,
-    };
-
     fn of(record: &Record, now: Instant) -> Self {
         Self {
             state: record.state(now),
