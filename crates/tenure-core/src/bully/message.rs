@@ -73,6 +73,12 @@ pub enum PeerMessage {
     Quorum(QuorumMessage),
 }
 
+impl From<QuorumMessage> for PeerMessage {
+    fn from(message: QuorumMessage) -> Self {
+        Self::Quorum(message)
+    }
+}
+
 /// A message between members of a group with a quorum.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::outbox::Outbox;
 use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage};
 use crate::election::{CampaignFailure, EndReason, Term, TermEvent};
-use crate::{Epoch, Instant, UnixMillis};
+use crate::{Epoch, Instant, Random, UnixMillis};
 
 /// When a member started, on both clocks.
 ///
@@ -18,6 +18,19 @@ pub struct Started {
     pub at: Instant,
     /// On the wall clock.
     pub wall: UnixMillis,
+}
+
+/// One call of a member, as its machine sees it.
+pub(super) struct Context<'a> {
+    pub(super) state: &'a mut NodeState,
+    pub(super) now: Instant,
+    pub(super) random: &'a mut dyn Random,
+}
+
+impl Context<'_> {
+    pub(super) fn lifetime(&self) -> Duration {
+        self.state.settings.timings.message_lifetime()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +62,7 @@ impl NodeState {
             taken_epoch: None,
             seen: None,
         };
-        if state.guarantee() == GroupGuarantee::BestEffort
+        if state.settings.guarantee() == GroupGuarantee::BestEffort
             && let Some(bound) = state.quarantine()
         {
             // The member belonged to a group with a quorum, whose leader may still count on it.
@@ -77,14 +90,14 @@ impl NodeState {
         self.settings.members.is_better(one, other)
     }
 
-    pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
-        self.outbox.send(to, message);
+    pub(super) fn send(&mut self, to: NodeId, message: impl Into<PeerMessage>) {
+        self.outbox.send(to, message.into());
     }
 
-    pub(super) fn send_all(&mut self, message: PeerMessage) {
-        let settings = self.settings.clone();
-        for to in settings.members.others(settings.me) {
-            self.send(to, message);
+    pub(super) fn send_all(&mut self, message: impl Into<PeerMessage>) {
+        let message = message.into();
+        for to in self.settings.members.others(self.settings.me) {
+            self.outbox.send(to, message);
         }
     }
 
@@ -138,14 +151,9 @@ impl NodeState {
 
     /// Another member leads, or may lead: the task gets no time.
     pub(super) fn supersede(&mut self, now: Instant) {
-        let settings = self.settings.clone();
         if let Some(term) = &mut self.term {
-            let (timings, outputs) = (settings.timings.term(), &mut self.outbox.ready);
+            let (timings, outputs) = (self.settings.timings.term(), &mut self.outbox.ready);
             term.lose(now, EndReason::Superseded, Some(now), timings, outputs);
         }
-    }
-
-    pub(super) fn guarantee(&self) -> GroupGuarantee {
-        self.settings.guarantee()
     }
 }

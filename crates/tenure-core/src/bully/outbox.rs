@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::{HardState, NodeId, PeerEffect, PeerMessage};
-use crate::election::{Output, Outputs, TermEvent};
+use crate::election::{Outputs, TermEvent};
 
 /// Outputs not yet polled.
 ///
@@ -65,9 +65,5 @@ impl Outbox {
     /// Whether a message to this member waits for the disk.
     pub(super) fn holds_message_to(&self, node: NodeId) -> bool {
         self.held.iter().any(|(to, _)| *to == node)
-    }
-
-    pub(super) fn poll(&mut self) -> Option<Output<PeerEffect>> {
-        self.ready.poll()
     }
 }

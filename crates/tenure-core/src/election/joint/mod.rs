@@ -135,7 +135,7 @@ impl Joint {
 
     /// Command: if the next renewal in the store is due soon, send it now.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
-        self.lease.renew_early(now);
+        self.lease.renew_early(now, random);
         self.drain(now, random);
     }
 

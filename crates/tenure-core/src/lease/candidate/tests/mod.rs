@@ -162,6 +162,12 @@ impl Bench {
         self
     }
 
+    fn renew_early(&mut self) -> &mut Self {
+        self.machine.renew_early(self.now, &mut self.random);
+        self.drain();
+        self
+    }
+
     fn task_ended(&mut self, end: TaskEnd) -> &mut Self {
         self.machine.task_ended(self.now, end, &mut self.random);
         self.drain();
