@@ -79,7 +79,10 @@ impl Estimator for Chen {
 
     fn new(interval: Duration, options: ChenOptions) -> Result<Self, OptionsError> {
         options::duration("alpha", options.alpha)?;
-        options::number("window", options.window as f64, 1.0, 10_000.0)?;
+        options::ensure(
+            (1..=10_000).contains(&options.window),
+            format_args!("window {} must be 1 to 10000", options.window),
+        )?;
         Ok(Self {
             interval,
             options,

@@ -123,9 +123,9 @@ impl Detection {
         let asks = by == DetectBy::OnDemand;
         // The last ping of a question has half of the time, which must exceed a message lifetime.
         let (least, limit) = if asks {
-            (message_lifetime * 5 / 2, "5/2 of the message lifetime, ")
+            (message_lifetime * 5 / 2, "5/2 of the message lifetime,")
         } else {
-            (message_lifetime, "the message lifetime ")
+            (message_lifetime, "the message lifetime")
         };
         let default_interval = if asks {
             let timeout = options.suspect_after.unwrap_or(least);
@@ -143,7 +143,10 @@ impl Detection {
         let suspect_after = options.suspect_after;
         let suspect_after = suspect_after.unwrap_or_else(|| default_margin.max(least));
         options::duration("suspect_after", suspect_after)?;
-        options::at_least("suspect_after", suspect_after, limit, least)?;
+        options::ensure(
+            suspect_after >= least,
+            format_args!("suspect_after {suspect_after:?} must be at least {limit} {least:?}"),
+        )?;
         let detection = Self {
             by,
             interval,
@@ -262,7 +265,6 @@ impl Detection {
                 let misses = self.suspect_after.as_nanos().div_ceil(interval.as_nanos());
                 let pull = PullOptions {
                     interval,
-                    timeout: interval,
                     misses: u32::try_from(misses).unwrap_or(u32::MAX),
                 };
                 Box::new(Pull::new(group, ask, pull)?)

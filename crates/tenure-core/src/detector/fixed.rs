@@ -26,11 +26,12 @@ impl Estimator for FixedTimeout {
 
     fn new(interval: Duration, timeout: Duration) -> Result<Self, OptionsError> {
         options::duration("heartbeat timeout", timeout)?;
-        options::at_least(
-            "heartbeat timeout",
-            timeout,
-            "the heartbeat interval and 10ms, ",
-            interval.saturating_add(MIN_INTERVAL),
+        let least = interval.saturating_add(MIN_INTERVAL);
+        options::ensure(
+            timeout >= least,
+            format_args!(
+                "heartbeat timeout {timeout:?} must be at least the heartbeat interval and 10ms, {least:?}"
+            ),
         )?;
         Ok(Self {
             interval,

@@ -71,7 +71,6 @@
 mod message;
 pub mod options;
 pub mod peer_table;
-mod recovery_announcer;
 
 mod on_demand;
 mod pull;

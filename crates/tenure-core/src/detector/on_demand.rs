@@ -69,7 +69,11 @@ impl OnDemand {
     ) -> Result<Self, OptionsError> {
         let table = PeerTable::new(group, ask)?;
         options::duration("poll", options.poll)?;
-        options::at_least("poll", options.poll, "the ask timeout ", ask.timeout)?;
+        let (poll, timeout) = (options.poll, ask.timeout);
+        options::ensure(
+            poll >= timeout,
+            format_args!("poll {poll:?} must be at least the ask timeout {timeout:?}"),
+        )?;
         Ok(Self {
             table,
             options,

@@ -7,8 +7,7 @@ use core::time::Duration;
 
 use super::earliest;
 use super::message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
-use super::options::{self, OptionsError};
-use super::recovery_announcer::RecoveryAnnouncer;
+use super::options::{self, MAX_DURATION, MIN_INTERVAL, OptionsError, ensure};
 use crate::{Incarnation, Instant, NodeId};
 
 /// How questions about a node are asked, and how long a `Down` answer is reused.
@@ -46,21 +45,32 @@ impl Default for AskOptions {
 impl AskOptions {
     fn check(&self) -> Result<(), OptionsError> {
         options::duration("ask timeout", self.timeout)?;
-        options::number("pings per question", f64::from(self.pings), 1.0, 10.0)?;
-        options::at_least(
-            "ask timeout",
-            self.timeout,
-            "the shortest interval per ping, ",
-            options::MIN_INTERVAL * self.pings,
+        let Self {
+            timeout,
+            pings,
+            confirm,
+            fresh,
+        } = *self;
+        ensure(
+            (1..=10).contains(&pings),
+            format_args!("pings per question {pings} must be 1 to 10"),
         )?;
-        options::duration("confirm timeout", self.confirm)?;
-        options::at_most(
-            "confirm timeout",
-            self.confirm,
-            "the ask timeout ",
-            self.timeout,
+        let least = MIN_INTERVAL * pings;
+        ensure(
+            timeout >= least,
+            format_args!(
+                "ask timeout {timeout:?} must be at least the shortest interval per ping, {least:?}"
+            ),
         )?;
-        options::at_most("freshness", self.fresh, "", options::MAX_DURATION)
+        options::duration("confirm timeout", confirm)?;
+        ensure(
+            confirm <= timeout,
+            format_args!("confirm timeout {confirm:?} must be at most the ask timeout {timeout:?}"),
+        )?;
+        ensure(
+            fresh <= MAX_DURATION,
+            format_args!("freshness {fresh:?} must be at most {MAX_DURATION:?}"),
+        )
     }
 }
 
@@ -76,12 +86,24 @@ pub struct PeerTable {
     /// The number of open questions. It is mostly zero, which keeps the frequent calls of
     /// `poll_timeout` cheap.
     open: usize,
-    notices: RecoveryAnnouncer,
+    /// The earliest time of a recovery notice. Drivers ask for it all the time, and a large group has
+    /// many nodes.
+    notice_at: Option<Instant>,
     outputs: VecDeque<DetectorOutput>,
 }
 
+/// Longest time between two recovery notices to one node. It limits the messages to a node that stays
+/// down.
+const MAX_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Default)]
 struct Peer {
+    /// The time of the next recovery notice to the node, and the interval after that; `None` once the
+    /// node has acknowledged one.
+    ///
+    /// Every detector remembers for a while that a node was down, and answers from memory. So a node
+    /// that starts must notify all other nodes, even those to which it has nothing else to send.
+    notice: Option<(Instant, Duration)>,
     /// The newest known incarnation.
     incarnation: Option<Incarnation>,
     heard: Option<Instant>,
@@ -140,14 +162,21 @@ impl PeerTable {
     /// [`OptionsError`] if the options contradict each other.
     pub fn new(group: &Group, options: AskOptions) -> Result<Self, OptionsError> {
         options.check()?;
+        let now = Instant::default();
+        let peer = |node| {
+            let notice = Some((now, options.timeout.min(MAX_NOTICE_INTERVAL)));
+            let rest = Peer::default();
+            (node, Peer { notice, ..rest })
+        };
+        let peers: BTreeMap<_, _> = group.peers().map(peer).collect();
         Ok(Self {
             group: group.clone(),
             options,
             candidacy: Candidacy::default(),
-            peers: group.peers().map(|node| (node, Peer::default())).collect(),
+            notice_at: (!peers.is_empty()).then_some(now),
+            peers,
             rounds: 0,
             open: 0,
-            notices: RecoveryAnnouncer::new(group, options.timeout),
             outputs: VecDeque::new(),
         })
     }
@@ -206,36 +235,38 @@ impl PeerTable {
 
     fn ask(&mut self, now: Instant, node: NodeId, ask: u64) {
         let Some(peer) = self.peers.get_mut(&node) else {
-            let (verdict, incarnation) = if node == self.group.me() {
-                (up(self.candidacy), Some(self.group.incarnation()))
+            let is_me = node == self.group.me();
+            let verdict = if is_me {
+                up(self.candidacy)
             } else {
-                (Verdict::Down, None)
+                Verdict::Down
             };
-            return self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node,
-                verdict,
-                incarnation,
-                at: now,
-            });
+            return self.answer(ask, node, verdict, now);
         };
         if let Some(question) = &mut peer.question {
             // The question is not restarted: a client that asks again and again would never learn
             // that the node is down. Only its last question is answered.
             question.ask = Some(ask);
         } else if let Some(listed) = peer.fresh(now, &self.options) {
-            let incarnation = peer.incarnation;
-            self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node,
-                verdict: Verdict::Down,
-                incarnation,
-                at: listed,
-            });
+            self.answer(ask, node, Verdict::Down, listed);
         } else {
             let hinted = peer.listed.is_some();
             self.open(now, node, Some(ask), hinted);
         }
+    }
+
+    fn answer(&mut self, ask: u64, node: NodeId, verdict: Verdict, at: Instant) {
+        let incarnation = match self.peers.get(&node) {
+            Some(peer) => peer.incarnation,
+            None => (node == self.group.me()).then_some(self.group.incarnation()),
+        };
+        self.outputs.push_back(DetectorOutput::Answer {
+            ask,
+            node,
+            verdict,
+            incarnation,
+            at,
+        });
     }
 
     /// Asks about a node for the detector itself. A node that was found down recently is suspected
@@ -326,24 +357,23 @@ impl PeerTable {
                 .push_back(DetectorOutput::Restarted(from, incarnation));
         }
         if let Some(ask) = asked {
-            self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node: from,
-                verdict,
-                incarnation: Some(incarnation),
-                at: now,
-            });
+            self.answer(ask, from, verdict, now);
         }
-        match &message {
+        match message {
             Some(DetectorMessage::Ping { round }) => {
-                let (round, candidacy) = (*round, self.candidacy);
+                let candidacy = self.candidacy;
                 self.send(from, DetectorMessage::Pong { round, candidacy });
             }
             Some(DetectorMessage::Recovered) => {
                 self.send(from, DetectorMessage::RecoveredAck { incarnation })
             }
-            Some(message) => self.notices.handle_message(from, message, &self.group),
-            None => {}
+            // An acknowledgement of an earlier incarnation does not count for this one.
+            Some(DetectorMessage::RecoveredAck { incarnation })
+                if incarnation == self.group.incarnation() =>
+            {
+                self.stop_notices(from)
+            }
+            _ => {}
         }
         Step::Heard {
             from,
@@ -354,8 +384,8 @@ impl PeerTable {
 
     /// Sends the pings and notices that are due, and returns the nodes that were found down.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
-        for node in self.notices.take_due(now) {
-            self.send(node, DetectorMessage::Recovered);
+        if self.notice_at.is_some_and(|due| now >= due) {
+            self.send_notices(now);
         }
         if self.open == 0 {
             return Vec::new();
@@ -383,6 +413,32 @@ impl PeerTable {
         down
     }
 
+    /// Sends a recovery notice to each node to which one is due; its next interval is twice as long.
+    fn send_notices(&mut self, now: Instant) {
+        self.notice_at = None;
+        for (&to, peer) in &mut self.peers {
+            let Some((next, interval)) = &mut peer.notice else {
+                continue;
+            };
+            if *next <= now {
+                *next = now + *interval;
+                *interval = (*interval * 2).min(MAX_NOTICE_INTERVAL);
+                let message = DetectorMessage::Recovered;
+                self.outputs.push_back(DetectorOutput::Send { to, message });
+            }
+            self.notice_at = earliest([self.notice_at, Some(*next)]);
+        }
+    }
+
+    fn stop_notices(&mut self, to: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.notice = None;
+        }
+        if self.peers.values().all(|peer| peer.notice.is_none()) {
+            self.notice_at = None;
+        }
+    }
+
     fn question(&mut self, node: NodeId) -> Option<&mut Question> {
         self.peers.get_mut(&node)?.question.as_mut()
     }
@@ -393,15 +449,8 @@ impl PeerTable {
         };
         self.open -= usize::from(peer.question.take().is_some());
         peer.listed = Some(now);
-        let incarnation = peer.incarnation;
         if let Some(ask) = ask {
-            self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node,
-                verdict: Verdict::Down,
-                incarnation,
-                at: now,
-            });
+            self.answer(ask, node, Verdict::Down, now);
         }
     }
 
@@ -497,12 +546,14 @@ impl PeerTable {
     /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let notice = self.notices.poll_timeout();
         if self.open == 0 {
-            return notice;
+            return self.notice_at;
         }
         let questions = self.peers.values().filter_map(|peer| peer.question);
-        earliest([questions.map(|question| question.next).min(), notice])
+        earliest([
+            questions.map(|question| question.next).min(),
+            self.notice_at,
+        ])
     }
 }
 

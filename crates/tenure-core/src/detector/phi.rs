@@ -5,7 +5,7 @@ use core::f64::consts::SQRT_2;
 use core::time::Duration;
 
 use super::detection::DetectionOptions;
-use super::options::{self, OptionsError};
+use super::options::{self, MAX_DURATION, OptionsError};
 use super::push::Estimator;
 use crate::Instant;
 
@@ -103,7 +103,7 @@ impl PhiAccrual {
 
     fn sample(&mut self, nanos: u64) {
         // 10,000 squares of a day in nanoseconds do not overflow a `u128`.
-        let nanos = nanos.min((Instant::default() + options::MAX_DURATION).as_nanos());
+        let nanos = nanos.min((Instant::default() + MAX_DURATION).as_nanos());
         if self.window.len() == self.options.window
             && let Some(oldest) = self.window.pop_front()
         {
@@ -128,21 +128,29 @@ impl Estimator for PhiAccrual {
     fn new(interval: Duration, options: PhiOptions) -> Result<Self, OptionsError> {
         let range = DetectionOptions::PHI_THRESHOLD;
         let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
-        options::number("phi threshold", options.threshold, least, most)?;
-        options::number("window", options.window as f64, 2.0, 10_000.0)?;
-        options::at_least(
-            "least deviation",
-            options.min_deviation,
-            "",
-            Duration::from_millis(1),
+        let PhiOptions {
+            threshold,
+            window,
+            min_deviation,
+            pause,
+        } = options;
+        // NaN is in no range.
+        options::ensure(
+            (least..=most).contains(&threshold),
+            format_args!("phi threshold {threshold} must be {least} to {most}"),
         )?;
-        options::at_most(
-            "least deviation",
-            options.min_deviation,
-            "",
-            options::MAX_DURATION,
+        options::ensure(
+            (2..=10_000).contains(&window),
+            format_args!("window {window} must be 2 to 10000"),
         )?;
-        options::at_most("pause", options.pause, "", options::MAX_DURATION)?;
+        options::ensure(
+            (Duration::from_millis(1)..=MAX_DURATION).contains(&min_deviation),
+            format_args!("least deviation {min_deviation:?} must be 1ms to {MAX_DURATION:?}"),
+        )?;
+        options::ensure(
+            pause <= MAX_DURATION,
+            format_args!("pause {pause:?} must be at most {MAX_DURATION:?}"),
+        )?;
         Ok(Self {
             interval,
             options,

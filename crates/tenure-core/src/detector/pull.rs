@@ -15,9 +15,9 @@ use crate::{Instant, NodeId};
 /// The time for an answer counts from when its ping was **sent**: a slow answer does not extend the
 /// time for the next one.
 ///
-/// - Detection: at most `misses` × `interval` + `timeout`, if timers are punctual.
+/// - Detection: at most (`misses` + 1) × `interval`, if timers are punctual.
 /// - Messages: 2 per interval and watch (1 while the node is down).
-/// - A mistake needs `misses` exchanges in a row that are lost or take longer than the timeout:
+/// - A mistake needs `misses` exchanges in a row that are lost or take longer than the interval:
 ///   with a loss of p per message, about (2p)^`misses` per interval.
 ///
 /// Source: the "simplest implementation" in section 2.2 of S.-H. Park, "An Election Algorithm with
@@ -33,10 +33,8 @@ pub struct Pull {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullOptions {
     /// The interval of the pings to a node under watch. Default 300 ms. A longer interval means
-    /// fewer messages and later detection.
+    /// fewer messages and later detection. It is also the time to answer a ping.
     pub interval: Duration,
-    /// The time to answer a ping. Default 300 ms, at most the interval.
-    pub timeout: Duration,
     /// The number of unanswered pings in a row after which the node is suspected. Default 4, 1 to
     /// 100.
     pub misses: u32,
@@ -46,7 +44,6 @@ impl Default for PullOptions {
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(300),
-            timeout: Duration::from_millis(300),
             misses: 4,
         }
     }
@@ -64,7 +61,7 @@ impl Probes {
     /// The end of the time for the last of `misses` open pings.
     fn deadline(&self, options: &PullOptions) -> Option<Instant> {
         let last = self.open.get(options.misses as usize - 1)?;
-        Some(last.1 + options.timeout)
+        Some(last.1 + options.interval)
     }
 }
 
@@ -77,14 +74,10 @@ impl Pull {
     pub fn new(group: &Group, ask: AskOptions, options: PullOptions) -> Result<Self, OptionsError> {
         let table = PeerTable::new(group, ask)?;
         options::duration("ping interval", options.interval)?;
-        options::duration("ping timeout", options.timeout)?;
-        options::at_most(
-            "ping timeout",
-            options.timeout,
-            "the ping interval ",
-            options.interval,
+        options::ensure(
+            (1..=100).contains(&options.misses),
+            format_args!("misses {} must be 1 to 100", options.misses),
         )?;
-        options::number("misses", f64::from(options.misses), 1.0, 100.0)?;
         Ok(Self {
             table,
             options,
@@ -171,6 +164,6 @@ impl Detector for Pull {
     }
 
     fn detection_bound(&self, _delay: Duration) -> Duration {
-        self.options.interval * self.options.misses + self.options.timeout
+        self.options.interval * (self.options.misses + 1)
     }
 }

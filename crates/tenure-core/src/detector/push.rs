@@ -136,11 +136,12 @@ impl<E: Estimator> Push<E> {
         let table = PeerTable::new(group, ask)?;
         options::duration("heartbeat interval", options.interval)?;
         options::duration("subscription lifetime", options.lifetime)?;
-        options::at_least(
-            "subscription lifetime",
-            options.lifetime,
-            "6 heartbeat intervals, ",
-            options.interval * 2 * RENEWALS,
+        let (lifetime, least) = (options.lifetime, options.interval * 2 * RENEWALS);
+        options::ensure(
+            lifetime >= least,
+            format_args!(
+                "subscription lifetime {lifetime:?} must be at least 6 heartbeat intervals, {least:?}"
+            ),
         )?;
         Ok(Self {
             table,

@@ -13,6 +13,8 @@ pub type Priority = u32;
 /// position and replaces `T`, because the client has dropped the earlier request.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
+    /// The waiting request that was granted last, until the next change of the lease.
+    pub(super) unconfirmed: Option<RequestNumber>,
     waiting: BTreeMap<Position, Waiting<T>>,
     positions: BTreeMap<LeaseId, Position>,
     arrivals: u64,
@@ -35,6 +37,7 @@ pub struct Waiting<T> {
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
+            unconfirmed: None,
             waiting: BTreeMap::new(),
             positions: BTreeMap::new(),
             arrivals: 0,
@@ -108,9 +111,9 @@ impl<T> Queue<T> {
         self.waiting.len()
     }
 
-    /// Whether no request waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether no request waits, and no grant can be given back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.unconfirmed.is_none()
     }
 }
 
@@ -182,7 +185,7 @@ mod tests {
             .unwrap();
         assert_eq!(taken.reply_to, "second");
         queue.drop_where(|waiting| waiting.reply_to == "first");
-        assert!(queue.is_empty());
+        assert!(queue.is_idle());
     }
 
     #[test]
@@ -201,6 +204,6 @@ mod tests {
                 .leave(id, |waiting| waiting.reply_to == "again")
                 .is_some()
         );
-        assert!(queue.is_empty() && queue.leave(id, |_| true).is_none());
+        assert!(queue.is_idle() && queue.leave(id, |_| true).is_none());
     }
 }

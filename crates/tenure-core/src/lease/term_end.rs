@@ -71,11 +71,7 @@ impl Running {
             (Phase::Expired, _) => TermEnd::Expired,
             (Phase::Available, _) => TermEnd::Released,
         };
-        let over = match self.phase {
-            Phase::Leased { expires } => expires,
-            Phase::Breaking { until } => Some(until),
-            Phase::Available | Phase::Broken | Phase::Expired => None,
-        };
+        let over = self.phase.end();
         // Even if the step is late, the term ended when its time was over.
         Some((end, over.map_or(now, |over| over.min(now))))
     }

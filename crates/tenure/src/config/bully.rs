@@ -160,7 +160,7 @@ pub struct Bully {
 }
 
 /// Why there can't be such an election: the configuration must change.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BullyError {
     /// The list of members is not valid.

@@ -113,7 +113,7 @@ fn safety(timings: &Rules) -> String {
     format!(
         "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes for \
          {:?}",
-        timings.tolerated_drift_percent(),
+        timings.term().tolerated_drift_percent(),
         timings.quarantine()
     )
 }

@@ -66,13 +66,6 @@ fn impossible_parameters_are_refused_with_both_numbers() {
             "poll 400ms must be at least the ask timeout 500ms",
         ),
         (
-            pulling(PullOptions {
-                timeout: millis(400),
-                ..pull
-            }),
-            "ping timeout 400ms must be at most the ping interval 300ms",
-        ),
-        (
             pulling(PullOptions { misses: 0, ..pull }),
             "misses 0 must be 1 to 100",
         ),
