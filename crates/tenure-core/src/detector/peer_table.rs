@@ -7,7 +7,6 @@ use core::time::Duration;
 
 use super::earliest;
 use super::message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
-use super::options::{self, MAX_DURATION, MIN_INTERVAL, OptionsError, ensure};
 use crate::{Incarnation, Instant, NodeId};
 
 /// How questions about a node are asked, and how long a `Down` answer is reused.
@@ -39,38 +38,6 @@ impl Default for AskOptions {
             confirm: Duration::from_millis(125),
             fresh: Duration::from_secs(2),
         }
-    }
-}
-
-impl AskOptions {
-    fn check(&self) -> Result<(), OptionsError> {
-        options::duration("ask timeout", self.timeout)?;
-        let Self {
-            timeout,
-            pings,
-            confirm,
-            fresh,
-        } = *self;
-        ensure(
-            (1..=10).contains(&pings),
-            format_args!("pings per question {pings} must be 1 to 10"),
-        )?;
-        let least = MIN_INTERVAL * pings;
-        ensure(
-            timeout >= least,
-            format_args!(
-                "ask timeout {timeout:?} must be at least the shortest interval per ping, {least:?}"
-            ),
-        )?;
-        options::duration("confirm timeout", confirm)?;
-        ensure(
-            confirm <= timeout,
-            format_args!("confirm timeout {confirm:?} must be at most the ask timeout {timeout:?}"),
-        )?;
-        ensure(
-            fresh <= MAX_DURATION,
-            format_args!("freshness {fresh:?} must be at most {MAX_DURATION:?}"),
-        )
     }
 }
 
@@ -156,12 +123,8 @@ pub enum Step {
 
 impl PeerTable {
     /// The table of a node that has just started.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`] if the options contradict each other.
-    pub fn new(group: &Group, options: AskOptions) -> Result<Self, OptionsError> {
-        options.check()?;
+    #[must_use]
+    pub fn new(group: &Group, options: AskOptions) -> Self {
         let now = Instant::default();
         let peer = |node| {
             let notice = Some((now, options.timeout.min(MAX_NOTICE_INTERVAL)));
@@ -169,7 +132,7 @@ impl PeerTable {
             (node, Peer { notice, ..rest })
         };
         let peers: BTreeMap<_, _> = group.peers().map(peer).collect();
-        Ok(Self {
+        Self {
             group: group.clone(),
             options,
             candidacy: Candidacy::default(),
@@ -178,7 +141,7 @@ impl PeerTable {
             rounds: 0,
             open: 0,
             outputs: VecDeque::new(),
-        })
+        }
     }
 
     /// The node and its peers.

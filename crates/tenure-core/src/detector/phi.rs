@@ -4,8 +4,7 @@ use alloc::collections::VecDeque;
 use core::f64::consts::SQRT_2;
 use core::time::Duration;
 
-use super::detection::DetectionOptions;
-use super::options::{self, MAX_DURATION, OptionsError};
+use super::options::MAX_DURATION;
 use super::push::Estimator;
 use crate::Instant;
 
@@ -78,6 +77,22 @@ impl Default for PhiOptions {
 }
 
 impl PhiAccrual {
+    /// An estimator for heartbeats at this interval.
+    #[must_use]
+    pub fn new(interval: Duration, options: PhiOptions) -> Self {
+        Self {
+            interval,
+            options,
+            z: quantile(options.threshold),
+            window: VecDeque::new(),
+            sum: 0,
+            squares: 0,
+            last: Instant::default(),
+            began: false,
+            deadline: Instant::default(),
+        }
+    }
+
     /// The level of suspicion at `now`: 0.3 at the expected time of the next heartbeat, and growing
     /// from there.
     #[must_use]
@@ -123,47 +138,6 @@ impl PhiAccrual {
 }
 
 impl Estimator for PhiAccrual {
-    type Options = PhiOptions;
-
-    fn new(interval: Duration, options: PhiOptions) -> Result<Self, OptionsError> {
-        let range = DetectionOptions::PHI_THRESHOLD;
-        let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
-        let PhiOptions {
-            threshold,
-            window,
-            min_deviation,
-            pause,
-        } = options;
-        // NaN is in no range.
-        options::ensure(
-            (least..=most).contains(&threshold),
-            format_args!("phi threshold {threshold} must be {least} to {most}"),
-        )?;
-        options::ensure(
-            (2..=10_000).contains(&window),
-            format_args!("window {window} must be 2 to 10000"),
-        )?;
-        options::ensure(
-            (Duration::from_millis(1)..=MAX_DURATION).contains(&min_deviation),
-            format_args!("least deviation {min_deviation:?} must be 1ms to {MAX_DURATION:?}"),
-        )?;
-        options::ensure(
-            pause <= MAX_DURATION,
-            format_args!("pause {pause:?} must be at most {MAX_DURATION:?}"),
-        )?;
-        Ok(Self {
-            interval,
-            options,
-            z: quantile(options.threshold),
-            window: VecDeque::new(),
-            sum: 0,
-            squares: 0,
-            last: Instant::default(),
-            began: false,
-            deadline: Instant::default(),
-        })
-    }
-
     fn begin(&mut self, now: Instant) {
         self.window.clear();
         (self.sum, self.squares) = (0, 0);

@@ -111,7 +111,7 @@ impl AttendanceRing {
         ask: AskOptions,
         options: AttendanceRingOptions,
     ) -> Result<Self, OptionsError> {
-        let table = PeerTable::new(group, ask)?;
+        let table = PeerTable::new(group, ask);
         options::duration("hold", options.hold)?;
         options::duration("list timeout", options.list_timeout)?;
         let (timeout, least) = (options.list_timeout, 2 * round(group, options.hold));

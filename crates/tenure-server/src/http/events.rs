@@ -139,7 +139,7 @@ fn stream(watcher: Watcher) -> Response {
 fn event(heard: &Heard) -> Event {
     match heard {
         Heard::Event(told) => {
-            let event = Event::default().event(told.kind().as_str());
+            let event = Event::default().event(told.kind().to_string());
             let event = match told.id() {
                 Some(id) => event.id(id.to_string()),
                 None => event,
@@ -151,7 +151,7 @@ fn event(heard: &Heard) -> Event {
                 revision: *revision,
             });
             Event::default()
-                .event(EventKind::Reset.as_str())
+                .event(EventKind::Reset.to_string())
                 .id(revision.to_string())
                 .data(data.unwrap_or_default())
         }

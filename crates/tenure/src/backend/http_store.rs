@@ -129,7 +129,7 @@ impl HttpStore {
             Request::Release { lease_id, reason } => {
                 let body = ReleaseRequest {
                     lease_id: wire_id(lease_id),
-                    reason: reason.map(|reason| reason.as_str().to_owned()),
+                    reason: reason.map(|reason| reason.to_string()),
                 };
                 let answer = self.post("/release", &body, timeout).await;
                 answer.map_or_else(answer_to_error, |_| Answer::Released)
