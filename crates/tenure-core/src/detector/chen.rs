@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::push::Estimator;
 use crate::Instant;
+use crate::time::nanos;
 
 /// Estimates the arrival of the next heartbeat from the last ones, and adds a fixed margin.
 ///
@@ -36,7 +37,6 @@ pub struct Chen {
     /// `A_i − s_i·interval` in nanoseconds. Negative if the origin of the sender's clock lies
     /// before that of the watcher's clock.
     offsets: VecDeque<i128>,
-    sum: i128,
     deadline: Instant,
 }
 
@@ -52,7 +52,6 @@ impl Chen {
             alpha,
             window,
             offsets: VecDeque::new(),
-            sum: 0,
             deadline: Instant::default(),
         }
     }
@@ -62,7 +61,7 @@ impl Chen {
     #[must_use]
     pub fn expected(&self, tick: u64) -> Option<Instant> {
         let count = i128::try_from(self.offsets.len()).ok()?;
-        let mean = self.sum.checked_div(count)?;
+        let mean = self.offsets.iter().sum::<i128>().checked_div(count)?;
         let at = mean.saturating_add(self.due(tick)).max(0);
         Some(Instant::from_nanos(u64::try_from(at).unwrap_or(u64::MAX)))
     }
@@ -70,24 +69,22 @@ impl Chen {
     /// `tick` intervals in nanoseconds. The product of a `u64` and an interval of at most a day
     /// cannot overflow an `i128`.
     fn due(&self, tick: u64) -> i128 {
-        i128::from(tick) * i128::from((Instant::default() + self.interval).as_nanos())
+        i128::from(tick) * i128::from(nanos(self.interval))
     }
 }
 
 impl Estimator for Chen {
     fn begin(&mut self, now: Instant) {
         self.offsets.clear();
-        self.sum = 0;
         self.deadline = now + self.interval + self.alpha;
     }
 
     fn observe(&mut self, now: Instant, tick: u64) {
         if self.offsets.len() == self.window {
-            self.sum -= self.offsets.pop_front().unwrap_or(0);
+            self.offsets.pop_front();
         }
         let offset = i128::from(now.as_nanos()) - self.due(tick);
         self.offsets.push_back(offset);
-        self.sum += offset;
         if let Some(expected) = self.expected(tick.saturating_add(1)) {
             self.deadline = expected + self.alpha;
         }

@@ -8,6 +8,7 @@ use super::message::{DetectorInput, DetectorMessage, DetectorOutput, Group};
 use super::options::{MAX_DURATION, MIN_INTERVAL};
 use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
+use crate::time::nanos;
 use crate::{Instant, NodeId};
 
 /// The number of renewals within a subscription's lifetime: as many may be lost.
@@ -93,11 +94,6 @@ impl Subscription {
         let tick = self.tick(now).saturating_add(1);
         Instant::from_nanos(tick.saturating_mul(nanos(self.interval)))
     }
-}
-
-/// An interval in nanoseconds: it is at most [`MAX_DURATION`].
-fn nanos(interval: Duration) -> u64 {
-    (Instant::default() + interval).as_nanos()
 }
 
 impl<E: Estimator> Push<E> {

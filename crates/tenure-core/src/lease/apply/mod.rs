@@ -131,7 +131,7 @@ impl Rejection {
 }
 
 /// Messages show milliseconds, not nanoseconds.
-const fn in_millis(time: Duration) -> Duration {
+fn in_millis(time: Duration) -> Duration {
     Duration::from_millis(millis(time))
 }
 
