@@ -27,12 +27,3 @@ pub struct HardState {
     /// Without a quorum: the election that it has accepted, until that is over.
     pub accepted: Option<ElectionId>,
 }
-
-impl HardState {
-    /// The record with which the member starts, to be written before its first message.
-    #[must_use]
-    pub(super) const fn restarted(mut self) -> Self {
-        self.incarnation = self.incarnation.saturating_add(1);
-        self
-    }
-}

@@ -17,12 +17,6 @@ pub struct Member {
     pub priority: u32,
 }
 
-impl Member {
-    const fn rank(self) -> (u32, NodeId) {
-        (self.priority, self.id)
-    }
-}
-
 /// All members, best first. The list is the same on every member, and a quorum is counted in it: in
 /// the configured members, not in those that happen to answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,13 +54,12 @@ impl Membership {
         }
         members.sort_by_key(|member| member.id);
         if let Some(pair) = members.windows(2).find(|pair| pair[0].id == pair[1].id) {
-            let (first, second) = (pair[0], pair[1]);
             return Err(MembershipError::Twice {
-                id: first.id,
-                priorities: (first.priority, second.priority),
+                id: pair[0].id,
+                priorities: (pair[0].priority, pair[1].priority),
             });
         }
-        members.sort_by_key(|member| member.rank());
+        members.sort_by_key(|member| (member.priority, member.id));
         Ok(Self(members))
     }
 
@@ -122,17 +115,11 @@ impl Membership {
         self.place(one) < self.place(other)
     }
 
-    /// The guarantee of an election among them if it is not configured: with three or more a
-    /// majority outlives the loss of one, so a quorum is required. With two it does not: a quorum
+    /// The guarantee of an election among so many members if it is not configured: with three or more
+    /// a majority outlives the loss of one, so a quorum is required. With two it does not: a quorum
     /// would stop both when one stops.
     #[must_use]
-    pub const fn default_guarantee(&self) -> GroupGuarantee {
-        Self::default_guarantee_of(self.len())
-    }
-
-    /// The same for so many members.
-    #[must_use]
-    pub const fn default_guarantee_of(members: usize) -> GroupGuarantee {
+    pub const fn default_guarantee(members: usize) -> GroupGuarantee {
         if members >= 3 {
             GroupGuarantee::Quorum
         } else {
@@ -270,7 +257,7 @@ mod tests {
             let members: Vec<_> = (0..members).map(|id| (id, 0)).collect();
             let members = of(&members).unwrap();
             assert_eq!(members.majority(), majority);
-            assert_eq!(members.default_guarantee(), guarantee);
+            assert_eq!(Membership::default_guarantee(members.len()), guarantee);
             assert_eq!(members.warning(guarantee).is_some(), warned);
         }
         let two = of(&[(1, 0), (2, 0)]).unwrap();

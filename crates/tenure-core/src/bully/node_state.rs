@@ -50,10 +50,11 @@ pub(super) struct NodeState {
 }
 
 impl NodeState {
-    pub(super) fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
+    pub(super) fn new(settings: GroupSettings, mut record: HardState, started: Started) -> Self {
+        record.incarnation = record.incarnation.saturating_add(1);
         let mut state = Self {
             settings: Arc::new(settings),
-            record: record.restarted(),
+            record,
             outbox: Outbox::default(),
             candidate_since: None,
             cooldown_until: Instant::default(),

@@ -94,7 +94,7 @@ impl GroupSettings {
         }
         Ok(Self {
             me,
-            guarantee: members.default_guarantee(),
+            guarantee: Membership::default_guarantee(members.len()),
             members,
             timings,
             preempt: false,

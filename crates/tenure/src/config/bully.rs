@@ -282,7 +282,7 @@ impl Bully {
         match self.quorum {
             Some(true) => GroupGuarantee::Quorum,
             Some(false) => GroupGuarantee::BestEffort,
-            None => Membership::default_guarantee_of(self.peers.len()),
+            None => Membership::default_guarantee(self.peers.len()),
         }
     }
 

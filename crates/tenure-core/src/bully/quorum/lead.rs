@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use super::{MAX_DEFERRALS, Quorum, Role};
+use super::{MAX_DEFERRALS, Quorum, Role, Round};
 use crate::Epoch;
 use crate::bully::node_state::Context;
 use crate::bully::settings::mutation;
@@ -12,45 +12,34 @@ use crate::election::{EndReason, TermEvent};
 impl Quorum {
     /// It has won. The first round of renewals tells all members at once.
     pub(super) fn lead(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
-        self.role = Role::Leading {
+        self.role = Role::Leading(Round {
             epoch,
-            round: 0,
+            number: 0,
             asked: cx.now,
             acks: cx.state.settings.members.iter().collect(),
             at_risk: false,
-        };
+        });
         self.next_round(cx);
     }
 
     pub(in crate::bully) fn next_round(&mut self, cx: &mut Context<'_>) {
         let majority = Self::majority(cx.state);
-        let me = cx.state.me();
-        let Role::Leading {
-            epoch,
-            round,
-            asked,
-            acks,
-            at_risk,
-        } = &mut self.role
-        else {
+        let Role::Leading(round) = &mut self.role else {
             return;
         };
-        self.connected = acks.len() >= majority;
-        if !self.connected && !*at_risk {
-            *at_risk = true;
+        self.connected = round.acks.len() >= majority;
+        if !self.connected && !round.at_risk {
+            round.at_risk = true;
             cx.state.outbox.emit(TermEvent::AtRisk(true));
         }
-        *round += 1;
-        *asked = cx.now;
-        *acks = BTreeSet::from([me]);
-        let renew = QuorumMessage::Renew {
-            epoch: *epoch,
-            round: *round,
-        };
+        round.number += 1;
+        round.asked = cx.now;
+        round.acks = BTreeSet::from([cx.state.me()]);
+        let (epoch, round) = (round.epoch, round.number);
         // Its own promise must cover the lease like every other one.
         self.promise(cx);
         self.tick_at = cx.now + cx.lifetime();
-        cx.state.send_all(renew);
+        cx.state.send_all(QuorumMessage::Renew { epoch, round });
         self.count_round(cx);
     }
 
@@ -58,29 +47,23 @@ impl Quorum {
     /// given in between.
     fn count_round(&mut self, cx: &mut Context<'_>) {
         let majority = Self::majority(cx.state);
-        let Role::Leading {
-            asked,
-            acks,
-            at_risk,
-            ..
-        } = &mut self.role
-        else {
+        let Role::Leading(round) = &mut self.role else {
             return;
         };
-        if acks.len() != majority {
+        if round.acks.len() != majority {
             return;
         }
         let from = if mutation!(cx.state.settings, CountFromRound) {
             cx.now
         } else {
-            *asked
+            round.asked
         };
         if let Some(term) = &mut cx.state.term {
             term.renew(from);
         }
         let interval = cx.state.settings.timings.term().renew_interval();
-        self.tick_at = *asked + cx.random.jitter(interval);
-        if core::mem::take(at_risk) {
+        self.tick_at = round.asked + cx.random.jitter(interval);
+        if core::mem::take(&mut round.at_risk) {
             cx.state.outbox.emit(TermEvent::AtRisk(false));
         }
     }
@@ -88,13 +71,12 @@ impl Quorum {
     pub(super) fn handle_renew_ack(
         &mut self,
         cx: &mut Context<'_>,
-        (from, of_epoch, of_round): (NodeId, Epoch, u64),
+        from: NodeId,
+        answered: (Epoch, u64),
     ) {
-        if let Role::Leading {
-            epoch, round, acks, ..
-        } = &mut self.role
-            && (*epoch, *round) == (of_epoch, of_round)
-            && acks.insert(from)
+        if let Role::Leading(round) = &mut self.role
+            && (round.epoch, round.number) == answered
+            && round.acks.insert(from)
         {
             self.count_round(cx);
         }
@@ -110,9 +92,9 @@ impl Quorum {
         highest: Option<Epoch>,
     ) {
         self.known = self.known.max(highest);
-        if let Role::Leading { epoch, .. } = self.role
-            && epoch == refused
-            && highest > Some(epoch)
+        if let Role::Leading(round) = &self.role
+            && round.epoch == refused
+            && highest > Some(refused)
             && let Some(term) = &mut cx.state.term
         {
             term.begin_ending(cx.now, EndReason::Superseded, &mut cx.state.outbox.ready);
@@ -213,14 +195,14 @@ impl Quorum {
         from: NodeId,
         of_epoch: Epoch,
     ) {
-        let Role::Leading { epoch, acks, .. } = &self.role else {
+        let Role::Leading(round) = &self.role else {
             return;
         };
         let settings = cx.state.settings.clone();
         let wanted = settings.preempt() && settings.members.is_better(from, settings.me);
         if wanted
-            && *epoch == of_epoch
-            && acks.contains(&from)
+            && round.epoch == of_epoch
+            && round.acks.contains(&from)
             && let Some(term) = &mut cx.state.term
         {
             term.hand_over(cx.now, from, &mut cx.state.outbox.ready);

@@ -80,13 +80,17 @@ pub(super) enum Role {
         acks: BTreeSet<NodeId>,
     },
     /// It has won, and asks for renewals.
-    Leading {
-        epoch: Epoch,
-        round: u64,
-        asked: Instant,
-        acks: BTreeSet<NodeId>,
-        at_risk: bool,
-    },
+    Leading(Round),
+}
+
+/// A leader's current round of renewals.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Round {
+    pub(super) epoch: Epoch,
+    pub(super) number: u64,
+    pub(super) asked: Instant,
+    pub(super) acks: BTreeSet<NodeId>,
+    pub(super) at_risk: bool,
 }
 
 impl Role {
@@ -299,7 +303,7 @@ impl Quorum {
                 self.handle_renew(cx, (from, epoch), round);
             }
             QuorumMessage::RenewAck { epoch, round } => {
-                self.handle_renew_ack(cx, (from, epoch, round));
+                self.handle_renew_ack(cx, from, (epoch, round));
             }
             QuorumMessage::Release { epoch, to } => {
                 self.handle_release(cx, (from, epoch, to));

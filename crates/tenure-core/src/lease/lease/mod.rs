@@ -125,11 +125,9 @@ impl<W> Lease<W> {
                 return false;
             }
             let acquire = Operation::Acquire(waiting.request.clone(), wall);
-            match apply(record, &acquire, now, rules) {
-                Ok(Applied {
-                    change: Change::Granted(epoch),
-                    ..
-                }) => granted = Some(epoch),
+            let applied = apply(record, &acquire, now, rules);
+            match applied.map(|applied| applied.change) {
+                Ok(Change::Granted(epoch)) => granted = Some(epoch),
                 // Not possible: the lease was free, so this was not a renewal.
                 Ok(_) => {}
                 // A lock delay applies to all requests; other refusals only to this one.

@@ -170,17 +170,11 @@ impl PeerCandidate {
             if let Role::Following { leader } = &mut machine.role {
                 *leader = None;
             }
-            if let Role::Leading {
-                at_risk,
-                acks,
-                asked,
-                ..
-            } = &mut machine.role
-            {
-                *at_risk = false;
-                if acks.len() >= self.state.settings.members.majority() {
-                    acks.extend(self.state.settings.members.iter());
-                    *asked = FAR;
+            if let Role::Leading(round) = &mut machine.role {
+                round.at_risk = false;
+                if round.acks.len() >= self.state.settings.members.majority() {
+                    round.acks.extend(self.state.settings.members.iter());
+                    round.asked = FAR;
                 }
             }
         }
