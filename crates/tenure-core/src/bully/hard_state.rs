@@ -1,5 +1,7 @@
 //! The state that a member keeps on disk.
 
+use serde::{Deserialize, Serialize};
+
 use super::{ElectionId, NodeId};
 use crate::Epoch;
 
@@ -8,9 +10,7 @@ use crate::Epoch;
 ///
 /// A member that has lost its record must not take part under its number again: other members rely
 /// on its promises.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardState {
     /// How often it has started.

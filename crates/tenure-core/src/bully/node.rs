@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::best_effort::BestEffort;
 use super::node_state::{Context, NodeState, Started};
-use super::quorum::Quorum;
+use super::quorum::{Quorum, Role};
 use super::{ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput};
 use crate::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd, TermEvent};
 use crate::{Epoch, Instant, Random};
@@ -139,7 +139,10 @@ impl PeerCandidate {
     pub const fn reaches_majority(&self) -> Option<bool> {
         match &self.machine {
             Machine::BestEffort(_) => None,
-            Machine::Quorum(machine) => Some(machine.connected || machine.follows()),
+            Machine::Quorum(machine) => {
+                let follows = matches!(machine.role, Role::Following { leader: Some(_) });
+                Some(machine.connected || follows)
+            }
         }
     }
 
@@ -175,7 +178,7 @@ impl PeerCandidate {
             Machine::BestEffort(machine) => machine.abdicate(&mut cx),
             Machine::Quorum(machine) => machine.release(&mut cx, epoch, term.successor),
         }
-        cx.state.outbox.emit(TermEvent::Ended(epoch, reason));
+        cx.state.outbox.ready.emit(TermEvent::Ended(epoch, reason));
     }
 
     /// Lets time pass for the term. A leader whose machine stood still past the renew deadline
@@ -225,7 +228,7 @@ impl ElectionMachine for PeerCandidate {
                 (Machine::BestEffort(machine), mut cx) => machine.abdicate(&mut cx),
                 (Machine::Quorum(machine), mut cx) => machine.withdraw(&mut cx),
             }
-            self.state.outbox.emit(TermEvent::Withdrawn);
+            self.state.outbox.ready.emit(TermEvent::Withdrawn);
         }
     }
 

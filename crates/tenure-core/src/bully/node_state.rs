@@ -122,7 +122,7 @@ impl NodeState {
             self.candidate_since = None;
             let why = "the epochs are used up: a member has promised the greatest one";
             let failure = CampaignFailure::Barred(why.into());
-            self.outbox.emit(TermEvent::Failed(failure));
+            self.outbox.ready.emit(TermEvent::Failed(failure));
         }
         epoch
     }
@@ -137,7 +137,7 @@ impl NodeState {
             let other = seen.filter(|(leader, _)| *leader != self.me());
             let other = other.map(|(leader, epoch)| (leader.into(), epoch));
             if seen.is_none() || other.is_some() {
-                self.outbox.emit(TermEvent::LeaderSeen(other));
+                self.outbox.ready.emit(TermEvent::LeaderSeen(other));
             }
         }
     }
@@ -146,7 +146,7 @@ impl NodeState {
     pub(super) fn begin(&mut self, now: Instant, epoch: Epoch, asked: Instant) {
         debug_assert!(self.term.is_none() && self.outbox.is_durable());
         self.term = Some(Term::new(epoch, asked, now));
-        self.outbox.emit(TermEvent::Began(epoch));
+        self.outbox.ready.emit(TermEvent::Began(epoch));
         self.see_leader(Some((self.me(), epoch)));
     }
 

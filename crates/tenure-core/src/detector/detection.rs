@@ -294,20 +294,14 @@ impl Detection {
 /// Exactly the parameters that must be equal on all members.
 impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            by,
-            interval,
-            suspect_after,
-            phi_threshold,
-            ..
-        } = self;
+        let (by, interval, suspect_after) = (self.by, self.interval, self.suspect_after);
+        let name = by.name();
         write!(
             f,
-            "{} every {interval:?}, suspected after {suspect_after:?}",
-            by.name()
+            "{name} every {interval:?}, suspected after {suspect_after:?}"
         )?;
-        if *by == DetectBy::Phi {
-            write!(f, ", threshold {phi_threshold}")?;
+        if by == DetectBy::Phi {
+            write!(f, ", threshold {}", self.phi_threshold)?;
         }
         Ok(())
     }

@@ -159,41 +159,33 @@ impl PeerTable {
     /// Handles the part of an input that is the same for all detectors.
     pub fn handle_input(&mut self, now: Instant, input: DetectorInput) -> Step {
         match input {
-            DetectorInput::Ask { node, ask } => {
-                self.ask(now, node, ask);
-                Step::Nothing
-            }
-            DetectorInput::Watch(node) => match self.peers.get_mut(&node) {
-                Some(peer) if peer.watch.is_none() => {
+            DetectorInput::Ask { node, ask } => self.ask(now, node, ask),
+            DetectorInput::Watch(node) => {
+                if let Some(peer) = self.peers.get_mut(&node)
+                    && peer.watch.is_none()
+                {
                     peer.watch = Some(Watch::Trusted);
-                    Step::Watch(node)
+                    return Step::Watch(node);
                 }
-                _ => Step::Nothing,
-            },
+            }
             DetectorInput::Unwatch(node) => {
                 let peer = self.peers.get_mut(&node);
-                match peer.and_then(|peer| peer.watch.take()) {
-                    Some(_) => Step::Unwatch(node),
-                    None => Step::Nothing,
+                if peer.is_some_and(|peer| peer.watch.take().is_some()) {
+                    return Step::Unwatch(node);
                 }
             }
             DetectorInput::Message {
                 from,
                 incarnation,
                 message,
-            } => self.receive(now, from, incarnation, Some(message)),
+            } => return self.receive(now, from, incarnation, Some(message)),
             DetectorInput::Heard { from, incarnation } => {
-                self.receive(now, from, incarnation, None)
+                return self.receive(now, from, incarnation, None);
             }
-            DetectorInput::Refused(node) => {
-                self.handle_hint(now, node);
-                Step::Nothing
-            }
-            DetectorInput::Candidacy(candidacy) => {
-                self.candidacy = candidacy;
-                Step::Nothing
-            }
+            DetectorInput::Refused(node) => self.handle_hint(now, node),
+            DetectorInput::Candidacy(candidacy) => self.candidacy = candidacy,
         }
+        Step::Nothing
     }
 
     fn ask(&mut self, now: Instant, node: NodeId, ask: u64) {
@@ -221,7 +213,7 @@ impl PeerTable {
     fn answer(&mut self, ask: u64, node: NodeId, verdict: Verdict, at: Instant) {
         let incarnation = match self.peers.get(&node) {
             Some(peer) => peer.incarnation,
-            None => (node == self.group.me()).then_some(self.group.incarnation()),
+            None => (node == self.group.me()).then_some(self.group.incarnation),
         };
         self.outputs.push_back(DetectorOutput::Answer {
             ask,
@@ -239,7 +231,7 @@ impl PeerTable {
             return;
         };
         if peer.fresh(now, &self.options).is_some() {
-            self.notify_suspected(node);
+            self.notify(node, Watch::Suspected);
         } else if peer.question.is_none() {
             let hinted = peer.listed.is_some();
             self.open(now, node, None, hinted);
@@ -332,7 +324,7 @@ impl PeerTable {
             }
             // An acknowledgement of an earlier incarnation does not count for this one.
             Some(DetectorMessage::RecoveredAck { incarnation })
-                if incarnation == self.group.incarnation() =>
+                if incarnation == self.group.incarnation =>
             {
                 self.stop_notices(from)
             }
@@ -431,28 +423,27 @@ impl PeerTable {
     pub fn suspect(&mut self, now: Instant, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = Some(now);
-            self.notify_suspected(node);
+            self.notify(node, Watch::Suspected);
         }
-    }
-
-    fn notify_suspected(&mut self, node: NodeId) {
-        self.notify(node, Watch::Suspected, DetectorOutput::Suspected(node));
     }
 
     /// Takes the node off the down list and notifies its watch.
     pub fn trust(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = None;
-            self.notify(node, Watch::Trusted, DetectorOutput::Trusted(node));
+            self.notify(node, Watch::Trusted);
         }
     }
 
-    fn notify(&mut self, node: NodeId, watch: Watch, output: DetectorOutput) {
+    fn notify(&mut self, node: NodeId, watch: Watch) {
         if let Some(peer) = self.peers.get_mut(&node)
             && peer.watch.is_some_and(|before| before != watch)
         {
             peer.watch = Some(watch);
-            self.outputs.push_back(output);
+            self.outputs.push_back(match watch {
+                Watch::Suspected => DetectorOutput::Suspected(node),
+                Watch::Trusted => DetectorOutput::Trusted(node),
+            });
         }
     }
 

@@ -15,8 +15,8 @@ pub type Priority = u32;
 pub(super) struct Queue<T> {
     /// The waiting request that was granted last, until the next change of the lease.
     pub(super) unconfirmed: Option<RequestNumber>,
-    waiting: BTreeMap<Position, Waiting<T>>,
-    positions: BTreeMap<LeaseId, Position>,
+    pub(super) waiting: BTreeMap<Position, Waiting<T>>,
+    pub(super) positions: BTreeMap<LeaseId, Position>,
     arrivals: u64,
 }
 
@@ -101,16 +101,6 @@ impl<T> Queue<T> {
         });
     }
 
-    /// Whether a request waits under `lease_id`.
-    pub(super) fn has(&self, lease_id: LeaseId) -> bool {
-        self.positions.contains_key(&lease_id)
-    }
-
-    /// The number of waiting requests.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Whether no request waits, and no grant can be given back.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.unconfirmed.is_none()
@@ -152,7 +142,7 @@ mod tests {
         queue.join(100, waiting(1, "first"));
         queue.join(100, waiting(2, "second"));
         queue.join(7, waiting(3, "preferred"));
-        assert_eq!(queue.len(), 3);
+        assert_eq!(queue.waiting.len(), 3);
         assert_eq!(drain(queue), ["preferred", "first", "second"]);
     }
 

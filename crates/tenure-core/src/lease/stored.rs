@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::record::Phase;
-use super::{Grant, LeaseDuration, LeaseId, Metadata, Record, Reservation};
+use super::{Grant, LeaseId, Metadata, Record, Reservation};
 use crate::{CandidateId, Instant};
 
 /// A record without instants. A reading of a monotonic clock has no meaning after a restart, so the
@@ -72,10 +72,7 @@ impl Record {
         let has_ended = matches!(stored.state, StoredState::Broken | StoredState::Expired);
         let lock_delay = grant.map(|grant| grant.lock_delay);
         let lock_delay = lock_delay.filter(|delay| has_ended && !delay.is_zero());
-        let expires = match grant.map(|grant| grant.duration) {
-            Some(LeaseDuration::Fixed(duration)) => Some(now + duration),
-            Some(LeaseDuration::Infinite) | None => None,
-        };
+        let expires = grant.and_then(|grant| grant.duration.end(now));
         Self {
             phase: match stored.state {
                 StoredState::Available => Phase::Available,

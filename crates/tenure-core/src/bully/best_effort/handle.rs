@@ -1,6 +1,6 @@
 //! Messages from other members.
 
-use super::{BestEffort, Status};
+use super::{Asking, BestEffort, Status};
 use crate::Epoch;
 use crate::bully::node_state::Context;
 use crate::bully::settings::mutation;
@@ -222,7 +222,8 @@ impl BestEffort {
             // It is bound until its organiser answers, or is down.
             Status::Waiting if cx.state.is_better(self.election.organiser, from) => {}
             // It is about to take a working leader's place, on purpose.
-            Status::Asking { preempt: true, .. } | Status::Halting { preempt: true, .. }
+            Status::Asking(Asking { preempt: true, .. })
+            | Status::Halting { preempt: true, .. }
                 if cx.state.is_better(cx.state.me(), from) => {}
             // There is a leader, so there is nothing to organise: join it.
             Status::Asking { .. }

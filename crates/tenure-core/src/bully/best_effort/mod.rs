@@ -55,13 +55,7 @@ pub(super) struct BestEffort {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Status {
     /// It asks whether all better members are down. (Elec1)
-    Asking {
-        down: BTreeSet<NodeId>,
-        /// A better member is up, so this round decides nothing.
-        void: bool,
-        /// Whether a leader that works must give way.
-        preempt: bool,
-    },
+    Asking(Asking),
     /// It stops all worse members. (Elec2)
     Halting {
         acks: BTreeSet<NodeId>,
@@ -83,6 +77,15 @@ pub(super) enum Status {
     Leading { epoch: Epoch },
 }
 
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Asking {
+    pub(super) down: BTreeSet<NodeId>,
+    /// A better member is up, so this round decides nothing.
+    pub(super) void: bool,
+    /// Whether a leader that works must give way.
+    pub(super) preempt: bool,
+}
+
 impl Status {
     /// The name of the variant, in kebab case.
     pub(super) const fn as_str(&self) -> &'static str {
@@ -93,14 +96,6 @@ impl Status {
             Self::Waiting => "waiting",
             Self::Following { .. } => "following",
             Self::Leading { .. } => "leading",
-        }
-    }
-
-    const fn asking() -> Self {
-        Self::Asking {
-            down: BTreeSet::new(),
-            void: false,
-            preempt: false,
         }
     }
 }
@@ -116,7 +111,7 @@ impl BestEffort {
         };
         let (status, election) = match state.record.accepted {
             Some(accepted) => (Status::Waiting, accepted),
-            None => (Status::asking(), fresh),
+            None => (Status::Asking(Asking::default()), fresh),
         };
         let accepted = state.record.accepted.into_iter();
         Self {
@@ -161,9 +156,9 @@ impl BestEffort {
     /// Sends and asks again what matters: any message may have been lost.
     fn tick(&mut self, cx: &mut Context<'_>) {
         match &self.status {
-            Status::Asking { void, .. } => {
+            Status::Asking(asking) => {
                 let first = self.election.number == 0 || self.election.organiser != cx.state.me();
-                if first || (*void && !mutation!(cx.state.settings, AskAgain)) {
+                if first || (asking.void && !mutation!(cx.state.settings, AskAgain)) {
                     self.organise(cx);
                 }
             }
@@ -214,7 +209,7 @@ impl BestEffort {
 
     fn ask(&mut self, cx: &mut Context<'_>, node: NodeId) {
         if self.asked.insert(node) {
-            cx.state.outbox.effect(PeerEffect::Ask {
+            cx.state.outbox.ready.effect(PeerEffect::Ask {
                 node,
                 round: self.round,
             });
@@ -233,7 +228,7 @@ impl BestEffort {
     pub(super) fn organise(&mut self, cx: &mut Context<'_>) {
         let preempt = self.may_take_over(cx);
         let earlier = match &self.status {
-            Status::Asking { down, .. } if mutation!(cx.state.settings, SameRound) => down.clone(),
+            Status::Asking(it) if mutation!(cx.state.settings, SameRound) => it.down.clone(),
             _ => BTreeSet::new(),
         };
         self.reset(cx);
@@ -253,11 +248,11 @@ impl BestEffort {
             number,
         };
         self.accepted.insert(me, self.election);
-        self.status = Status::Asking {
+        self.status = Status::Asking(Asking {
             down: earlier,
             void: false,
             preempt,
-        };
+        });
         let settings = cx.state.settings.clone();
         for better in settings.members.better(me) {
             self.ask(cx, better);
@@ -275,7 +270,7 @@ impl BestEffort {
         }
         self.step_down(cx);
         self.new_round();
-        self.status = Status::asking();
+        self.status = Status::Asking(Asking::default());
         self.election.organiser = cx.state.me();
         self.election.incarnation = cx.state.record.incarnation;
         self.election.number = 0;
@@ -293,23 +288,15 @@ impl BestEffort {
     /// Goes on to halting if all better members are down, *in this round*: a member that was down
     /// in an earlier one may be up again, and follow a leader.
     fn decide(&mut self, cx: &mut Context<'_>) {
-        let Status::Asking {
-            down,
-            void,
-            preempt,
-        } = &self.status
-        else {
+        let Status::Asking(asking) = &self.status else {
             return;
         };
-        let settings = cx.state.settings.clone();
-        let all_down = settings
-            .members
-            .better(cx.state.me())
-            .all(|b| down.contains(&b));
-        if !all_down || (*void && !mutation!(cx.state.settings, SameRound)) {
+        let (members, me) = (&cx.state.settings.members, cx.state.me());
+        let all_down = members.better(me).all(|it| asking.down.contains(&it));
+        if !all_down || (asking.void && !mutation!(cx.state.settings, SameRound)) {
             return;
         }
-        let preempt = *preempt;
+        let preempt = asking.preempt;
         self.new_round();
         self.status = Status::Halting {
             acks: BTreeSet::new(),
@@ -448,21 +435,15 @@ impl BestEffort {
             return;
         }
         match &mut self.status {
-            Status::Asking {
-                down,
-                void,
-                preempt,
-            } => {
-                // A member that is no candidate does not organise. It is halted, or joins, like any
-                // other.
-                if verdict == Verdict::Up {
-                    *void = true;
-                    *preempt = false;
-                    self.tick_at = cx.now + cx.lifetime();
-                } else {
-                    down.insert(node);
-                    self.decide(cx);
-                }
+            // A member that is no candidate does not organise. It is halted, or joins, like any other.
+            Status::Asking(asking) if verdict == Verdict::Up => {
+                asking.void = true;
+                asking.preempt = false;
+                self.tick_at = cx.now + cx.lifetime();
+            }
+            Status::Asking(asking) => {
+                asking.down.insert(node);
+                self.decide(cx);
             }
             Status::Halting { down, .. } => {
                 if verdict == Verdict::Down {

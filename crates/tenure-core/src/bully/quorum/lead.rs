@@ -30,7 +30,7 @@ impl Quorum {
         self.connected = round.acks.len() >= majority;
         if !self.connected && !round.at_risk {
             round.at_risk = true;
-            cx.state.outbox.emit(TermEvent::AtRisk(true));
+            cx.state.outbox.ready.emit(TermEvent::AtRisk(true));
         }
         round.number += 1;
         round.asked = cx.now;
@@ -45,7 +45,7 @@ impl Quorum {
 
     /// The lease counts from when this round was asked for, not from its answers: the promises were
     /// given in between.
-    fn count_round(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn count_round(&mut self, cx: &mut Context<'_>) {
         let majority = Self::majority(cx.state);
         let Role::Leading(round) = &mut self.role else {
             return;
@@ -64,21 +64,7 @@ impl Quorum {
         let interval = cx.state.settings.timings.term().renew_interval();
         self.tick_at = round.asked + cx.random.jitter(interval);
         if core::mem::take(&mut round.at_risk) {
-            cx.state.outbox.emit(TermEvent::AtRisk(false));
-        }
-    }
-
-    pub(super) fn handle_renew_ack(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: NodeId,
-        answered: (Epoch, u64),
-    ) {
-        if let Role::Leading(round) = &mut self.role
-            && (round.epoch, round.number) == answered
-            && round.acks.insert(from)
-        {
-            self.count_round(cx);
+            cx.state.outbox.ready.emit(TermEvent::AtRisk(false));
         }
     }
 

@@ -132,11 +132,6 @@ impl Quorum {
         }
     }
 
-    /// Whether it follows a leader.
-    pub(super) const fn follows(&self) -> bool {
-        matches!(self.role, Role::Following { leader: Some(_) })
-    }
-
     fn majority(state: &NodeState) -> usize {
         if mutation!(state.settings, Majority) {
             1
@@ -158,10 +153,6 @@ impl Quorum {
             Role::Leading { .. } => Some(me),
             Role::PreVoting { .. } | Role::Voting { .. } => None,
         }
-    }
-
-    fn is_promised_elsewhere(&self, cx: &Context<'_>, to: NodeId) -> bool {
-        self.bound_elsewhere(cx, to).is_some()
     }
 
     /// For how long its promise to a member other than `to` still binds it.
@@ -205,7 +196,7 @@ impl Quorum {
                     self.tick_at = cx.now + cx.state.settings.timings.term().renew_interval();
                     self.request_transfer(cx, leader);
                 } else if cx.state.may_campaign(cx.now)
-                    && !self.is_promised_elsewhere(cx, cx.state.me())
+                    && self.bound_elsewhere(cx, cx.state.me()).is_none()
                 {
                     self.pre_vote(cx);
                 }
@@ -295,15 +286,30 @@ impl Quorum {
                 }
             }
             QuorumMessage::RequestVote { epoch } => self.handle_request_vote(cx, from, epoch),
-            QuorumMessage::VoteGranted { epoch } => self.handle_vote_granted(cx, (from, epoch)),
+            QuorumMessage::VoteGranted { epoch: granted } => {
+                if let Role::Voting { epoch, acks, .. } = &mut self.role
+                    && *epoch == granted
+                {
+                    acks.insert(from);
+                    self.try_win(cx);
+                }
+            }
             QuorumMessage::VoteRejected { epoch, highest } => {
                 self.handle_vote_rejected(cx, epoch, highest)
             }
             QuorumMessage::Renew { epoch, round } => {
                 self.handle_renew(cx, (from, epoch), round);
             }
-            QuorumMessage::RenewAck { epoch, round } => {
-                self.handle_renew_ack(cx, from, (epoch, round));
+            QuorumMessage::RenewAck {
+                epoch,
+                round: number,
+            } => {
+                if let Role::Leading(round) = &mut self.role
+                    && (round.epoch, round.number) == (epoch, number)
+                    && round.acks.insert(from)
+                {
+                    self.count_round(cx);
+                }
             }
             QuorumMessage::Release { epoch, to } => {
                 self.handle_release(cx, (from, epoch, to));

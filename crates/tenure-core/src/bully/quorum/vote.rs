@@ -139,7 +139,8 @@ impl Quorum {
         let highest = cx.state.record.highest;
         let stale = Some(epoch) < highest
             || (Some(epoch) == highest && cx.state.record.voted != Some(from));
-        let bound = self.is_promised_elsewhere(cx, from) && !mutation!(cx.state.settings, Promise);
+        let bound =
+            self.bound_elsewhere(cx, from).is_some() && !mutation!(cx.state.settings, Promise);
         if stale || bound {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
             return cx.state.send(from, rejected);
@@ -158,20 +159,7 @@ impl Quorum {
         cx.state.send(from, QuorumMessage::VoteGranted { epoch });
     }
 
-    pub(super) fn handle_vote_granted(
-        &mut self,
-        cx: &mut Context<'_>,
-        (from, voted): (NodeId, Epoch),
-    ) {
-        if let Role::Voting { epoch, acks, .. } = &mut self.role
-            && *epoch == voted
-        {
-            acks.insert(from);
-            self.try_win(cx);
-        }
-    }
-
-    fn try_win(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn try_win(&mut self, cx: &mut Context<'_>) {
         let Role::Voting { epoch, asked, acks } = &self.role else {
             return;
         };

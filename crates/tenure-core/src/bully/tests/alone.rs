@@ -411,7 +411,7 @@ fn kebab_case(variant: &impl core::fmt::Debug) -> String {
 
 #[test]
 fn roles_have_the_names_of_the_states_in_the_code() {
-    use crate::bully::best_effort::Status;
+    use crate::bully::best_effort::{Asking, Status};
     use crate::bully::quorum::{Role, Round};
     let epoch = Epoch::new(1).unwrap();
     for role in [
@@ -433,11 +433,7 @@ fn roles_have_the_names_of_the_states_in_the_code() {
         assert_eq!(role.as_str(), kebab_case(&role));
     }
     for status in [
-        Status::Asking {
-            down: [].into(),
-            void: false,
-            preempt: false,
-        },
+        Status::Asking(Asking::default()),
         Status::Halting {
             acks: [].into(),
             down: [].into(),

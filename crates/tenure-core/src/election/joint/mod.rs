@@ -187,7 +187,7 @@ impl Joint {
             (Half::Peers, TermEvent::Began(epoch)) => {
                 if let Phase::Electing { .. } = self.phase {
                     self.phase = Phase::Elected { epoch, since: now };
-                    self.lease.campaign_with(now, epoch, random);
+                    self.lease.campaign_with(now, Some(epoch), random);
                 } else {
                     self.node.task_ended(now, TaskEnd::Aborted, random);
                 }

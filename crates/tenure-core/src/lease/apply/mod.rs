@@ -281,7 +281,8 @@ fn acquire(
     }
     let epoch = next_epoch(record, request, wall)?;
     grantable(record, Some(&request.holder), now)?;
-    record.phase = leased(request.duration, now);
+    let expires = request.duration.end(now);
+    record.phase = Phase::Leased { expires };
     record.grant = Some(Grant {
         lease_id: request.lease_id,
         holder: request.holder.clone(),
@@ -353,14 +354,6 @@ pub fn deletable(record: &Record, now: Instant) -> Result<(), Rejection> {
     }
 }
 
-fn leased(duration: LeaseDuration, now: Instant) -> Phase {
-    let expires = match duration {
-        LeaseDuration::Fixed(duration) => Some(now + duration),
-        LeaseDuration::Infinite => None,
-    };
-    Phase::Leased { expires }
-}
-
 fn held_by_another(record: &Record, grant: &Grant, now: Instant) -> Rejection {
     Rejection::Held {
         holder: grant.holder.clone(),
@@ -381,7 +374,8 @@ fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Inst
     let duration = duration.unwrap_or(grant.duration);
     let durable = duration != grant.duration;
     grant.duration = duration;
-    record.phase = leased(duration, now);
+    let expires = duration.end(now);
+    record.phase = Phase::Leased { expires };
     Applied {
         change: Change::Renewed(grant.epoch),
         durable,

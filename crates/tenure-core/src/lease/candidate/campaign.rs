@@ -87,10 +87,10 @@ impl Campaign {
             Answer::Held(epoch) => {
                 return Next::Lead(LeaseTerm::new(cx, self.lease_id, epoch, sent));
             }
-            Answer::HeldByAnother { holder, epoch } => {
+            Answer::HeldByAnother(leader) => {
                 self.failures = 0;
                 self.end_doubt();
-                cx.outputs.emit(TermEvent::LeaderSeen(holder.zip(epoch)));
+                cx.outputs.emit(TermEvent::LeaderSeen(leader));
                 if cx.now.since(sent) >= self.acquire_wait(cx.timings) / 2 {
                     self.acquire(cx);
                 } else {

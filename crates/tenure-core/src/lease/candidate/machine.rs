@@ -118,13 +118,9 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: like [`campaign`](ElectionMachine::campaign), for a term with this epoch, or with a
-    /// greater one if the lease has had this one.
-    pub fn campaign_with(&mut self, now: Instant, epoch: Epoch, random: &mut dyn Random) {
-        self.campaign_from(now, Some(epoch), random);
-    }
-
-    fn campaign_from(&mut self, now: Instant, epoch: Option<Epoch>, random: &mut dyn Random) {
+    /// Command: like [`campaign`](ElectionMachine::campaign). With `epoch`, the term has this epoch, or
+    /// a greater one if the lease has had this one.
+    pub fn campaign_with(&mut self, now: Instant, epoch: Option<Epoch>, random: &mut dyn Random) {
         if matches!(self.phase, Phase::Idle) {
             let start = self.cooldown_until.max(now);
             let campaign = Campaign::new(start, random.lease_id(), epoch);
@@ -202,7 +198,7 @@ impl ElectionMachine for LeaseCandidate {
     /// The campaign has a fresh lease id. After a term that calls for a cool-down it begins when the
     /// cool-down is over.
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
-        self.campaign_from(now, None, random);
+        self.campaign_with(now, None, random);
     }
 
     /// A leader renews until its task is gone, and releases then.

@@ -97,7 +97,7 @@ impl LeaseTerm {
             Answer::Expired
             | Answer::Superseded
             | Answer::IdRetired
-            | Answer::HeldByAnother { .. }
+            | Answer::HeldByAnother(_)
             | Answer::Held(_) => self.lose(cx, EndReason::Superseded, cx.now),
             Answer::Unknown(why) | Answer::Refused(why) => {
                 if self.failures == 0 {

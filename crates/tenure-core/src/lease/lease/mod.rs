@@ -81,14 +81,14 @@ impl<W> Lease<W> {
     /// The number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.len())
+        self.queue.as_ref().map_or(0, |queue| queue.waiting.len())
     }
 
     /// Whether a request waits under this lease id.
     #[must_use]
     pub fn is_waiting(&self, lease_id: LeaseId) -> bool {
         let queue = self.queue.as_ref();
-        queue.is_some_and(|queue| queue.has(lease_id))
+        queue.is_some_and(|queue| queue.positions.contains_key(&lease_id))
     }
 
     /// Whether [`poll`](Self::poll) may change the lease at `now`. It is a cheap check for callers

@@ -31,10 +31,7 @@ fn held(epoch: u64) -> Answer {
 }
 
 fn held_by_b() -> Answer {
-    Answer::HeldByAnother {
-        holder: Some("b".parse().unwrap()),
-        epoch: Epoch::new(3),
-    }
+    Answer::HeldByAnother(Some(("b".parse().unwrap(), Epoch::new(3).unwrap())))
 }
 
 /// The middle of every range, so that a jittered time is the time that it jitters around; and
