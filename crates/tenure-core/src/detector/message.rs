@@ -11,7 +11,7 @@ use crate::{Incarnation, Instant, NodeId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     me: NodeId,
-    pub(super) incarnation: Incarnation,
+    incarnation: Incarnation,
     peers: BTreeSet<NodeId>,
 }
 
@@ -36,6 +36,12 @@ impl Group {
     #[must_use]
     pub const fn me(&self) -> NodeId {
         self.me
+    }
+
+    /// The node's incarnation.
+    #[must_use]
+    pub const fn incarnation(&self) -> Incarnation {
+        self.incarnation
     }
 
     /// The other nodes, in the order of their ids.

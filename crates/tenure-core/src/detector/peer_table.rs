@@ -213,7 +213,7 @@ impl PeerTable {
     fn answer(&mut self, ask: u64, node: NodeId, verdict: Verdict, at: Instant) {
         let incarnation = match self.peers.get(&node) {
             Some(peer) => peer.incarnation,
-            None => (node == self.group.me()).then_some(self.group.incarnation),
+            None => (node == self.group.me()).then_some(self.group.incarnation()),
         };
         self.outputs.push_back(DetectorOutput::Answer {
             ask,
@@ -324,7 +324,7 @@ impl PeerTable {
             }
             // An acknowledgement of an earlier incarnation does not count for this one.
             Some(DetectorMessage::RecoveredAck { incarnation })
-                if incarnation == self.group.incarnation =>
+                if incarnation == self.group.incarnation() =>
             {
                 self.stop_notices(from)
             }
