@@ -61,7 +61,7 @@ async fn main() {
         let Some(term) = term.await.expect("a driver") else {
             return;
         };
-        let reason = term.reason.as_str();
+        let reason = term.reason.to_string();
         lock(&link).note(&format!("ended {reason} {}", term.epoch));
         if reason == "shut_down" {
             return;

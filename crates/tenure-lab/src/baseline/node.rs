@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::detector::{self, AskOptions, Detector, Group, OnDemand, OnDemandOptions};
+use tenure_core::detector::{self, AskOptions, Detector, Group, OnDemand};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
@@ -46,13 +46,13 @@ impl BaselineNode {
             fresh: timings.fresh,
         };
         let poll = timings.poll.max(timings.timeout);
-        let detector = OnDemand::new(&group, ask, OnDemandOptions { poll });
+        let detector = OnDemand::new(&group, ask, poll);
         Self {
             me,
             members,
             timings,
             incarnation,
-            detector: detector.expect("the lab's own parameters"),
+            detector,
             asked: BTreeSet::new(),
             leader: None,
             leaves: false,

@@ -113,7 +113,7 @@ fn event(item: &WatchItem) -> Event {
         WatchItem::Event(published) => (published.kind(), published.id),
         WatchItem::Reset(revision) => (EventKind::Reset, Some(*revision)),
     };
-    let event = Event::default().event(kind.as_str());
+    let event = Event::default().event(kind.to_string());
     let event = match id {
         Some(id) => event.id(id.to_string()),
         None => event,

@@ -67,7 +67,7 @@ impl LeaseKey {
 // As its text does, by which it may be looked up.
 impl Hash for LeaseKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
+        self.as_str().hash(state);
     }
 }
 

@@ -129,7 +129,7 @@ impl HttpStore {
             Request::Release { lease_id, reason } => {
                 let body = ReleaseRequest {
                     lease_id: wire_id(lease_id),
-                    reason: reason.map(|reason| reason.as_str().to_owned()),
+                    reason: reason.map(|reason| reason.to_string()),
                 };
                 let answer = self.post("/release", &body, timeout).await;
                 answer.map_or_else(answer_to_error, |_| Answer::Released)
@@ -244,13 +244,11 @@ fn answer_to_error(error: StoreError) -> Answer {
 fn answer_to_problem(problem: &Problem) -> Answer {
     let why = || format!("{} ({})", problem.detail, problem.code.as_str());
     match problem.code {
-        Code::LeaseHeld => Answer::HeldByAnother {
-            holder: problem
-                .holder
-                .as_ref()
-                .and_then(|holder| holder.parse::<CandidateId>().ok()),
-            epoch: problem.epoch.and_then(Epoch::new),
-        },
+        Code::LeaseHeld => {
+            let holder = problem.holder.as_ref();
+            let holder = holder.and_then(|holder| holder.parse::<CandidateId>().ok());
+            Answer::HeldByAnother(holder.zip(problem.epoch.and_then(Epoch::new)))
+        }
         Code::LeaseIdRetired => Answer::IdRetired,
         Code::LeaseBroken | Code::LeaseBreaking => Answer::Broken {
             remaining: Duration::from_millis(problem.remaining_ms.unwrap_or(0)),

@@ -160,7 +160,7 @@ pub struct Bully {
 }
 
 /// Why there can't be such an election: the configuration must change.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BullyError {
     /// The list of members is not valid.
@@ -282,7 +282,7 @@ impl Bully {
         match self.quorum {
             Some(true) => GroupGuarantee::Quorum,
             Some(false) => GroupGuarantee::BestEffort,
-            None => Membership::default_guarantee_of(self.peers.len()),
+            None => Membership::default_guarantee(self.peers.len()),
         }
     }
 

@@ -34,7 +34,7 @@ impl Bully {
         let rules = self.rules(term)?;
         let detection = self.detection(&rules)?;
         let mut warnings = Vec::new();
-        warnings.extend(rules.warning().map(|warning| warning.to_string()));
+        warnings.extend(rules.warning());
         if self.key.is_none() && self.peers.len() > 1 {
             let open = "no key: every process that reaches a member can vote, and be elected";
             warnings.push(open.into());
@@ -113,7 +113,7 @@ fn safety(timings: &Rules) -> String {
     format!(
         "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes for \
          {:?}",
-        timings.tolerated_drift_percent(),
+        timings.term().tolerated_drift_percent(),
         timings.quarantine()
     )
 }

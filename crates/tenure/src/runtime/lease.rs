@@ -135,7 +135,7 @@ impl LeaseIo for LeaseStrategy {
     }
 
     fn renew_early(&mut self, now: Instant) {
-        self.machine.renew_early(now);
+        self.machine.renew_early(now, &mut OsRandom);
     }
 }
 

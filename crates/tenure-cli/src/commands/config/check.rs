@@ -126,7 +126,7 @@ fn plan_json(plan: &ElectionPlan) -> Value {
         "detection_ms": millis(plan.bounds.detection),
         "worst_without_leader_ms": millis(plan.bounds.without_leader),
         "messages_per_second": tenths(plan.bounds.messages_per_second),
-        "tolerated_drift_percent": tenths(timings.tolerated_drift_percent()),
+        "tolerated_drift_percent": tenths(timings.term().tolerated_drift_percent()),
         "warnings": plan.warnings,
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::lease::candidate::{Answer, EndReason, Request};
+use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{
     Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Waiting,
 };
@@ -102,7 +102,8 @@ impl MemoryBackend {
             } => self.acquire(number, lease_id, wait, min_epoch).await,
             Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
             Request::Release { lease_id, reason } => {
-                self.apply(&Operation::Release(lease_id), reason.map(EndReason::as_str))
+                let reason = reason.map(|reason| reason.to_string());
+                self.apply(&Operation::Release(lease_id), reason.as_deref())
             }
             Request::HandOver {
                 lease_id,
