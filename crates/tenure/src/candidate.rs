@@ -1,7 +1,6 @@
 //! The candidate: it campaigns, leads and resigns.
 
 use std::any::Any;
-use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -20,7 +19,7 @@ use crate::leadership::Leadership;
 use crate::observe::{Observer, Source};
 use crate::runtime::{Command, DriverHandle};
 use crate::task::TaskResult;
-use crate::term_guard::{Task, TermGuard};
+use crate::term_guard::{TermGuard, run_task};
 
 /// A candidate in one election.
 ///
@@ -34,7 +33,7 @@ use crate::term_guard::{Task, TermGuard};
 /// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
-    pub(crate) driver: DriverHandle,
+    pub(crate) driver: Arc<DriverHandle>,
     source: Source,
     competing: Arc<Mutex<()>>,
 }
@@ -70,7 +69,7 @@ pub enum RunError {
 }
 
 impl Candidate {
-    pub(crate) fn new(driver: DriverHandle, source: Source) -> Self {
+    pub(crate) fn new(driver: Arc<DriverHandle>, source: Source) -> Self {
         Self {
             driver,
             source,
@@ -196,12 +195,8 @@ impl Candidate {
     /// [`RunError`] if the lease service refuses this candidate.
     pub async fn campaign(&self) -> Result<LeadershipGuard, RunError> {
         let competing = self.competing.clone().lock_owned().await;
-        let in_use = self.win().await?;
-        Ok(LeadershipGuard {
-            leadership: in_use.leadership(),
-            in_use,
-            competing,
-        })
+        let term = self.win().await?;
+        Ok(LeadershipGuard { term, competing })
     }
 
     /// Ends the current term, if there is one: notifies its task, and waits until the task has ended
@@ -221,7 +216,7 @@ impl Candidate {
     #[must_use]
     pub fn leadership(&self) -> Option<Leadership> {
         let term = self.driver.terms.borrow().clone()?;
-        let leadership = Leadership::new(term, &self.driver);
+        let leadership = Leadership { term };
         leadership.is_valid().then_some(leadership)
     }
 
@@ -232,8 +227,7 @@ impl Candidate {
     /// Outside of a tokio runtime: a task of it watches.
     #[must_use]
     pub fn observe(&self) -> Observer {
-        let lease = self.driver.config.timings.lease_duration();
-        Observer::new(&self.source, self.election().clone(), lease)
+        Observer::new(&self.source, &self.driver.config)
     }
 
     async fn one_term<S, F, Fut>(
@@ -246,20 +240,19 @@ impl Candidate {
         F: FnOnce(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
-        let in_use = tokio::select! {
+        let guard = tokio::select! {
             biased;
             () = shutdown.as_mut() => {
                 self.settle().await;
                 return Ok(Next::ShutDown(None));
             }
-            in_use = self.win() => in_use?,
+            guard = self.win() => guard?,
         };
-        let leadership = in_use.leadership();
+        let leadership = guard.leadership.clone();
         // If the caller drops this future the term must end.
-        let resign_on_drop = ResignOnDrop(&leadership);
+        let resign_on_drop = OnDrop(|| leadership.resign());
         // It runs on the caller's runtime. If making the task panics, the term is dropped here.
-        let running = tokio::spawn(Task::new(task(leadership.clone()), in_use));
-        leadership.term.set_task(running.abort_handle());
+        let running = tokio::spawn(run_task(task(leadership.clone()), guard));
         if let Some(check) = &self.driver.config.health_check {
             let clock = self.driver.clock.clone();
             tokio::spawn(run_health_checks(leadership.clone(), check.clone(), clock));
@@ -297,7 +290,7 @@ impl Candidate {
         if !self.driver.command(Command::Campaign(sender)) {
             return Err(RunError::DriverGone);
         }
-        let give_up_on_drop = GiveUpOnDrop(&self.driver);
+        let give_up_on_drop = OnDrop(|| self.driver.command(Command::GiveUp));
         let won = won.await;
         std::mem::forget(give_up_on_drop);
         won.map_err(|_| RunError::DriverGone)?
@@ -364,19 +357,12 @@ async fn until_ended(ended: &mut tokio::sync::watch::Receiver<Option<EndReason>>
     }
 }
 
-struct ResignOnDrop<'a>(&'a Leadership);
+/// Calls this when it is dropped, unless it is forgotten.
+struct OnDrop<T, F: Fn() -> T>(F);
 
-impl Drop for ResignOnDrop<'_> {
+impl<T, F: Fn() -> T> Drop for OnDrop<T, F> {
     fn drop(&mut self) {
-        self.0.resign();
-    }
-}
-
-struct GiveUpOnDrop<'a>(&'a DriverHandle);
-
-impl Drop for GiveUpOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.command(Command::GiveUp);
+        (self.0)();
     }
 }
 
@@ -384,11 +370,11 @@ impl Drop for GiveUpOnDrop<'_> {
 ///
 /// The lease is released only when the guard is gone. A guard that outlives the hard stop is an
 /// overrun, as of a task that does not stop. Its candidate can't campaign again before it is gone.
+#[derive(Debug)]
 #[must_use = "dropping the guard resigns"]
 pub struct LeadershipGuard {
-    leadership: Leadership,
     // Fields are dropped in this order: the term ends before the next campaign begins.
-    in_use: TermGuard,
+    term: TermGuard,
     competing: OwnedMutexGuard<()>,
 }
 
@@ -396,13 +382,9 @@ impl LeadershipGuard {
     /// Ends the term, waits until the lease is released (or can't be), and returns why the term
     /// ended: it may have been lost before.
     pub async fn resign(self) -> EndReason {
-        let Self {
-            leadership,
-            in_use,
-            competing,
-        } = self;
-        let mut ended = leadership.term.ended.subscribe();
-        drop(in_use);
+        let Self { term, competing } = self;
+        let mut ended = term.leadership.term.ended.subscribe();
+        drop(term);
         let reason = until_ended(&mut ended).await;
         drop(competing);
         reason
@@ -413,14 +395,6 @@ impl Deref for LeadershipGuard {
     type Target = Leadership;
 
     fn deref(&self) -> &Leadership {
-        &self.leadership
-    }
-}
-
-impl fmt::Debug for LeadershipGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeadershipGuard")
-            .field(&self.leadership.epoch())
-            .finish()
+        &self.term.leadership
     }
 }

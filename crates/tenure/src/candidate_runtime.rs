@@ -1,6 +1,7 @@
 //! The thread that several candidates of a process share.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::backend::{self, SharedBackend};
 use crate::candidate::Candidate;
@@ -8,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Strategy};
 use crate::http::{HttpClientError, HttpClients};
 use crate::observe::Source;
-use crate::runtime::Driver;
+use crate::runtime::{Driver, LeaseStrategy};
 
 #[cfg(feature = "azure")]
 use crate::config::AzureBlobError;
@@ -145,45 +146,56 @@ impl CandidateRuntime {
             #[cfg(feature = "peers")]
             Strategy::Both(bully) => {
                 let (config, parts) = self.start_member(config, &bully)?;
-                let (backend, observed) = self.backends(&config)?;
-                Ok(self.joint_candidate(config, parts, backend, observed))
+                let backends = self.backends(&config)?;
+                Ok(self.joint_candidate(config, parts, backends))
             }
         }
     }
 
     fn start_lease_candidate(&self, config: Config) -> Result<Candidate, StartError> {
-        let (backend, observed) = self.backends(&config)?;
-        Ok(self.lease_candidate(config, backend, observed))
+        let backends = self.backends(&config)?;
+        Ok(self.lease_candidate(config, backends))
     }
 
-    /// The lease service of a candidate, and the same for its observers.
-    fn backends(&self, config: &Config) -> Result<(SharedBackend, SharedBackend), StartError> {
-        let clock = self.driver.clock();
-        let open = |clients| match backend::open(config, clients, clock) {
+    fn backends(&self, config: &Config) -> Result<Backends, StartError> {
+        let open = |clients| match backend::open(config, clients, &self.driver.clock) {
             Ok(Some(backend)) => Ok(backend),
             Ok(None) => unreachable!("this strategy elects by a lease"),
             Err(error) => Err(error),
         };
-        let backend = open(&self.candidates)?;
+        let own = open(&self.candidates)?;
         // A store in memory has no connections, and is the candidate's own.
         let observed = match config.strategy {
-            Strategy::Static => backend.clone(),
+            Strategy::Static => own.clone(),
             _ => open(&self.observers)?,
         };
-        Ok((backend, observed))
+        Ok(Backends { own, observed })
     }
 
-    pub(crate) fn lease_candidate(
-        &self,
-        config: Config,
-        backend: SharedBackend,
-        observed: SharedBackend,
-    ) -> Candidate {
+    pub(crate) fn lease_candidate(&self, config: Config, backends: Backends) -> Candidate {
         tracing::info!(election = %config.election, candidate = %config.candidate,
             strategy = config.strategy.name(), timings = %config.timings, "candidate");
-        Candidate::new(
-            self.driver.join(config, backend),
-            Source::of_lease(observed),
-        )
+        let config = Arc::new(config);
+        let io = LeaseStrategy::new(config.clone(), backends.own);
+        let source = Source {
+            lease: Some(backends.observed),
+            peers: None,
+        };
+        Candidate::new(self.driver.join(config, io), source)
+    }
+}
+
+/// A lease service, as a candidate and its observers reach it.
+pub(crate) struct Backends {
+    /// That of the candidate.
+    pub(crate) own: SharedBackend,
+    /// That of its observers.
+    pub(crate) observed: SharedBackend,
+}
+
+impl From<SharedBackend> for Backends {
+    fn from(own: SharedBackend) -> Self {
+        let observed = own.clone();
+        Self { own, observed }
     }
 }

@@ -1,9 +1,10 @@
 //! HTTP clients, shared by the candidates of one runtime.
 
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::{Client, ClientBuilder, Url};
+use reqwest::{Client, ClientBuilder, Response, Url};
 
 use crate::root_certificates::RootCertificates;
 
@@ -145,9 +146,30 @@ pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".into();
     }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
+    last_of_causes(error).to_string()
+}
+
+/// The last error of a chain of causes.
+pub(crate) fn last_of_causes<'a>(
+    mut error: &'a (dyn Error + 'static),
+) -> &'a (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
     }
-    cause.to_string()
+    error
+}
+
+/// The body of a response; `None` if it has more bytes than this.
+pub(crate) async fn read_body(
+    mut response: Response,
+    max_bytes: usize,
+) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > max_bytes {
+            return Ok(None);
+        }
+    }
+    Ok(Some(body))
 }

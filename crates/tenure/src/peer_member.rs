@@ -8,30 +8,27 @@ use tenure_core::election::joint::Joint;
 use tenure_core::election::{ElectionMachine as _, Output};
 use tenure_core::lease::candidate::LeaseCandidate;
 
-use crate::backend::SharedBackend;
 use crate::candidate::Candidate;
-use crate::candidate_runtime::{CandidateRuntime, StartError};
+use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
 use crate::config::{Bully, BullyError, Config};
 use crate::observe::Source;
 use crate::peer_transport::{
     Fingerprint, LeaderMetadata, Mac, Opened, PeerServer, PeerTransport, Setup, StateFile,
 };
 use crate::random::OsRandom;
-use crate::runtime::peers::{Parts, Peers};
+use crate::runtime::LeaseChannel;
+use crate::runtime::peers::{Parts, PeerMachine, Peers};
 
 impl CandidateRuntime {
     pub(crate) fn peer_candidate(&self, config: Config, parts: Parts) -> Candidate {
-        let (peers, observed) = Peers::new(&config, parts);
-        let driver = self.driver.join_peers(config, peers);
-        Candidate::new(driver, Source::of_peers(observed))
+        self.add_member(config, parts, None)
     }
 
     pub(crate) fn joint_candidate(
         &self,
         config: Config,
         parts: Parts,
-        backend: SharedBackend,
-        observed: SharedBackend,
+        backends: Backends,
     ) -> Candidate {
         let parts = Parts {
             machine: Joint::new(LeaseCandidate::new(config.timings), parts.machine),
@@ -39,9 +36,24 @@ impl CandidateRuntime {
             transport: parts.transport,
             disk: parts.disk,
         };
-        let (peers, observed_peers) = Peers::new(&config, parts);
-        let driver = self.driver.join_both(config, peers, backend);
-        Candidate::new(driver, Source::of_both(observed, observed_peers))
+        self.add_member(config, parts, Some(backends))
+    }
+
+    fn add_member<M: PeerMachine + 'static>(
+        &self,
+        config: Config,
+        parts: Parts<M>,
+        backends: Option<Backends>,
+    ) -> Candidate {
+        let config = Arc::new(config);
+        let (own, observed) = backends.map(|it| (it.own, it.observed)).unzip();
+        let lease = own.map(|backend| LeaseChannel::new(config.clone(), backend));
+        let (peers, observed_peers) = Peers::new(&config, parts, lease);
+        let source = Source {
+            lease: observed,
+            peers: Some(observed_peers),
+        };
+        Candidate::new(self.driver.join(config, peers), source)
     }
 
     /// The parts of a member, and its configuration. The member listens from here on.
@@ -72,7 +84,7 @@ impl CandidateRuntime {
             tracing::warn!(election = %config.election, %fingerprint,
                 "the settings of the group have changed since the last start; all members must have the same");
         }
-        let clock = self.driver.clock();
+        let clock = &self.driver.clock;
         let started = clock.started();
         let mut node = PeerCandidate::new(rules.clone(), record, started);
         // The new start is on disk before the member sends anything.

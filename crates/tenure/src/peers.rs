@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Url};
 use tenure_core::{Epoch, Name, NodeId};
 use tokio::sync::watch;
 
@@ -95,7 +95,8 @@ impl PeersClient {
         let url = self.url(&peer.url);
         let response = self.http.get(url).send().await.map_err(unreachable)?;
         let status = response.status();
-        let body = read(response).await.map_err(unreachable)?;
+        let body = http::read_body(response, MAX_ANSWER_BYTES).await;
+        let body = body.map_err(unreachable)?.unwrap_or_default();
         let not_a_member = |_| AskError::NotAMember(status.as_u16());
         if !status.is_success() {
             let problem: PeerProblem = serde_json::from_slice(&body).map_err(not_a_member)?;
@@ -132,19 +133,6 @@ pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     let quorum = views().any(|view| view.status.quorum.is_some());
     let enough = !quorum || views().count() > asked.len() / 2;
     (enough && views().all(agrees)).then_some(led_by)
-}
-
-async fn read(mut response: Response) -> reqwest::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        // A longer answer is cut off and then does not parse as a view.
-        let room = MAX_ANSWER_BYTES - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() > room {
-            break;
-        }
-    }
-    Ok(body)
 }
 
 fn reason(error: &reqwest::Error) -> String {

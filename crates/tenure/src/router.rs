@@ -216,6 +216,7 @@ fn follow(mut observer: Observer) -> watch::Receiver<Observed> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use std::sync::Weak;
     use std::time::Duration;
     use tenure_core::{CandidateId, Epoch};
 
@@ -250,7 +251,9 @@ mod tests {
     fn a_leader_is_shown_until_its_term_s_time_is_over() {
         let clock = Clock::system().unwrap();
         for (left, leads) in [(3_600, true), (0, false)] {
-            let term = TermState::new(Epoch::new(9).unwrap(), clock.clone());
+            let config = view(None, Observed::NoLeader).config;
+            let epoch = Epoch::new(9).unwrap();
+            let term = TermState::new(epoch, config, clock.clone(), Weak::new());
             term.update(Some(clock.now() + Duration::from_secs(left)), None);
             let own = view(Some(term), led_by("worker-1")).own();
             assert_eq!(own.map(|leader| leader.epoch), leads.then_some(9));

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use reqwest::Url;
 use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClient, BlobClientError, BlobLease};
 use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 
-use super::{BackendError, BoxFuture, LeaseBackend, SharedBackend};
+use super::{BackendError, LeaseBackend, SharedBackend};
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
 use crate::http::HttpClients;

@@ -158,8 +158,7 @@ impl TestStore {
             config.strategy.name()
         );
         let backend = self.store.backend(&config);
-        self.runtime
-            .lease_candidate(config, backend.clone(), backend)
+        self.runtime.lease_candidate(config, backend.into())
     }
 
     /// A candidate that competes in this store and among peers.
@@ -170,8 +169,7 @@ impl TestStore {
         parts: crate::runtime::peers::Parts,
     ) -> Candidate {
         let backend = self.store.backend(&config);
-        self.runtime
-            .joint_candidate(config, parts, backend.clone(), backend)
+        self.runtime.joint_candidate(config, parts, backend.into())
     }
 
     #[cfg(all(test, feature = "peers"))]

@@ -36,38 +36,34 @@ pub(crate) struct MemoryStore {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     leases: BTreeMap<ElectionName, MemoryLease>,
     revision: u64,
-    is_reachable: bool,
+    is_cut_off: bool,
     replies_to_lose: usize,
     requests: u64,
 }
 
 impl MemoryStore {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
-        let state = State {
-            leases: BTreeMap::new(),
-            revision: 0,
-            is_reachable: true,
-            replies_to_lose: 0,
-            requests: 0,
-        };
         Arc::new(Self {
             clock,
             changes: watch::Sender::new(0),
-            state: Mutex::new(state),
+            state: Mutex::default(),
         })
     }
 
     /// A candidate's access to this store.
     pub(crate) fn backend(self: &Arc<Self>, config: &Config) -> SharedBackend {
-        Arc::new(MemoryBackend::new(self.clone(), config.clone()))
+        Arc::new(MemoryBackend {
+            store: self.clone(),
+            config: config.clone(),
+        })
     }
 
     pub(crate) fn set_reachable(&self, is_reachable: bool) {
-        self.lock().is_reachable = is_reachable;
+        self.lock().is_cut_off = !is_reachable;
         self.notify();
     }
 
@@ -101,25 +97,23 @@ impl MemoryStore {
     /// One lease as the store shows it.
     pub(crate) fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.expire(election);
-        self.view(election)
+        let (namespace, name) = (election.namespace(), election.name());
+        let state = self.lock();
+        let lease = state.leases.get(election)?;
+        let record = lease.lease.record();
+        Some(LeaseView {
+            waiters: lease.lease.waiting() as u64,
+            revision: lease.revision,
+            ..LeaseView::of(namespace, name, record, self.clock.now())
+        })
     }
 
     /// The terms of a lease, newest first.
     pub(crate) fn history(&self, election: &ElectionName) -> Vec<TermView> {
         self.expire(election);
         let state = self.lock();
-        let lease = state.leases.get(election);
-        lease.map_or_else(Vec::new, |lease| {
-            lease.terms.iter().rev().cloned().collect()
-        })
-    }
-
-    fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    fn wall(&self) -> UnixMillis {
-        self.clock.wall()
+        let terms = state.leases.get(election).map(|lease| &lease.terms);
+        terms.into_iter().flatten().rev().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -155,7 +149,7 @@ impl MemoryStore {
         election: &ElectionName,
         change: impl FnOnce(&mut MemoryLease, Instant, UnixMillis) -> (bool, T),
     ) -> Option<T> {
-        let (now, wall) = (self.now(), self.wall());
+        let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut state = self.lock();
         let revision = state.revision + 1;
         let lease = state.leases.get_mut(election)?;
@@ -169,30 +163,5 @@ impl MemoryStore {
             self.notify();
         }
         Some(result)
-    }
-
-    fn view(&self, election: &ElectionName) -> Option<LeaseView> {
-        let now = self.now();
-        let state = self.lock();
-        let lease = state.leases.get(election)?;
-        let view = LeaseView::of(
-            election.namespace(),
-            election.name(),
-            lease.lease.record(),
-            now,
-        );
-        Some(LeaseView {
-            waiters: lease.lease.waiting() as u64,
-            revision: lease.revision,
-            ..view
-        })
-    }
-
-    /// Waits for a change, at most until `end`; false if there was none.
-    async fn change_before(&self, seen: &mut watch::Receiver<u64>, end: Instant) -> bool {
-        tokio::select! {
-            _ = seen.changed() => true,
-            () = self.clock.sleep_until(end) => false,
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Electing among peers.
 
+mod machine;
 mod metadata;
 mod persistence;
 mod replies;
@@ -15,16 +16,16 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 use tenure_core::detector::{Candidacy, Detector, DetectorInput, DetectorOutput};
-use tenure_core::election::joint::{Joint, JointMessage};
-use tenure_core::election::{
-    CampaignFailure, ElectionMachine, EndReason, Output, Standing, TermEvent,
-};
+use tenure_core::election::joint::JointEffect;
+use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TermEvent};
+use tenure_core::lease::candidate::Answer;
 use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tracing::error;
 
-use super::command::Proclaimed;
-use super::strategy_io::{NO_SUCH_MEMBER, StrategyIo};
+use super::command::Proclaimer;
+use super::lease::LeaseChannel;
+use super::strategy_io::{StrategyInput, StrategyIo};
 use crate::config::Config;
 use crate::leadership::ProclaimError;
 use crate::observe::Observed;
@@ -33,6 +34,7 @@ use crate::peer_transport::{
 };
 use crate::random::OsRandom;
 
+pub(crate) use machine::PeerMachine;
 use metadata::Metadata;
 pub(crate) use persistence::Disk;
 use persistence::Persistence;
@@ -42,39 +44,14 @@ use status::StatusReport;
 /// How often to look whether the last messages of a term have left.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A machine that takes part in an election among peers.
-pub(crate) trait PeerMachine: ElectionMachine<Effect: Send> + Send {
-    /// The member, or the half that is one.
-    fn node(&self) -> &PeerCandidate;
-
-    /// Input from the other members, the failure detector or the disk.
-    fn handle_peer_input(&mut self, now: Instant, input: PeerInput);
-}
-
-impl PeerMachine for PeerCandidate {
-    fn node(&self) -> &PeerCandidate {
-        self
-    }
-
-    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
-        self.handle_message(now, input, &mut OsRandom);
-    }
-}
-
-impl PeerMachine for Joint {
-    fn node(&self) -> &PeerCandidate {
-        self.node()
-    }
-
-    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
-        self.handle_message(now, JointMessage::Peers(input), &mut OsRandom);
-    }
-}
-
 /// A member's machine and failure detector, with their ways to the other members and to the disk.
 pub(crate) struct Peers<M = PeerCandidate> {
     me: NodeId,
     machine: M,
+    /// The requests to the lease service, if the machine needs a lease, too.
+    lease: Option<LeaseChannel>,
+    /// Input that is not handled yet.
+    input: Option<PeersInput>,
     detector: Box<dyn Detector + Send>,
     candidacy: Candidacy,
     transport: PeerTransport,
@@ -121,7 +98,11 @@ struct Ended {
 
 impl<M: PeerMachine> Peers<M> {
     /// The member, and the leader that it sees.
-    pub(crate) fn new(config: &Config, parts: Parts<M>) -> (Self, watch::Receiver<Observed>) {
+    pub(crate) fn new(
+        config: &Config,
+        parts: Parts<M>,
+        lease: Option<LeaseChannel>,
+    ) -> (Self, watch::Receiver<Observed>) {
         let Parts {
             machine,
             detector,
@@ -139,6 +120,8 @@ impl<M: PeerMachine> Peers<M> {
         let peers = Self {
             me,
             machine,
+            lease,
+            input: None,
             detector,
             candidacy: Candidacy::default(),
             transport,
@@ -153,23 +136,7 @@ impl<M: PeerMachine> Peers<M> {
         (peers, observed)
     }
 
-    pub(super) const fn machine(&self) -> &M {
-        &self.machine
-    }
-
-    pub(super) const fn machine_mut(&mut self) -> &mut M {
-        &mut self.machine
-    }
-
-    /// Waits for the next input. May be dropped while it waits; nothing is lost then.
-    pub(super) async fn next_input(&mut self) -> PeersInput {
-        tokio::select! {
-            event = self.transport.recv() => PeersInput::Event(event),
-            written = self.persistence.next_written() => PeersInput::Written(written),
-        }
-    }
-
-    pub(super) fn handle_input(&mut self, now: Instant, input: PeersInput) {
+    fn handle_peers_input(&mut self, now: Instant, input: PeersInput) {
         match input {
             PeersInput::Event(PeerEvent::Message(incoming)) => self.handle_message(now, incoming),
             PeersInput::Event(PeerEvent::Refused(node)) => {
@@ -228,30 +195,8 @@ impl<M: PeerMachine> Peers<M> {
             .resign(now, EndReason::Superseded, &mut OsRandom);
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.detector.handle_timeout(now);
-        self.machine.handle_timeout(now, &mut OsRandom);
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [
-            self.machine.poll_timeout(),
-            self.detector.poll_timeout(),
-            self.replies.poll_timeout(),
-            self.ended.map(|ended| ended.check_at),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    /// Executes the effects of the machine, by way of `execute`, and of the detector, up to the next
-    /// term event. At the end of the turn the replies leave.
-    pub(super) fn poll(
-        &mut self,
-        now: Instant,
-        mut execute: impl FnMut(&mut Self, M::Effect),
-    ) -> Option<TermEvent> {
+    /// Executes the effects of the machine and of the detector, up to the next term event.
+    fn drain(&mut self, now: Instant) -> Option<TermEvent> {
         loop {
             if let Some(why) = &self.banned
                 && self.machine.standing(now) == Standing::Campaigning
@@ -263,7 +208,12 @@ impl<M: PeerMachine> Peers<M> {
             }
             while let Some(output) = self.machine.poll_output() {
                 match output {
-                    Output::Effect(effect) => execute(self, effect),
+                    Output::Effect(effect) => match (M::half(effect), &mut self.lease) {
+                        (JointEffect::Peers(effect), _) => self.execute(now, effect),
+                        (JointEffect::Store(effect), Some(lease)) => lease.execute(effect),
+                        // Only a machine that needs a lease makes requests for one.
+                        (JointEffect::Store(_), None) => {}
+                    },
                     // The other members are told first, so that the next one leads at once: this
                     // process may end when its task's end is known.
                     Output::Term(TermEvent::Ended(epoch, reason)) => {
@@ -279,9 +229,13 @@ impl<M: PeerMachine> Peers<M> {
                 }
             }
             if !self.execute_detector(now) {
-                break;
+                return None;
             }
         }
+    }
+
+    /// Ends a turn: the replies leave, and observers and the status route see what has changed.
+    fn end_turn(&mut self, now: Instant) {
         let node = self.machine.node();
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
@@ -297,7 +251,6 @@ impl<M: PeerMachine> Peers<M> {
             &self.transport,
             self.metadata.of_leader(),
         );
-        self.poll_ended(now)
     }
 
     fn message_lifetime(&self) -> Duration {
@@ -316,7 +269,7 @@ impl<M: PeerMachine> Peers<M> {
         Some(TermEvent::Ended(epoch, reason))
     }
 
-    pub(super) fn execute(&mut self, now: Instant, effect: PeerEffect) {
+    fn execute(&mut self, now: Instant, effect: PeerEffect) {
         match effect {
             PeerEffect::Send { to, message } => {
                 self.send(to, Payload::Election(message));
@@ -393,72 +346,95 @@ impl<M: PeerMachine> Peers<M> {
             self.send(to, Payload::Metadata(metadata));
         }
     }
+}
 
-    /// Publishes these metadata of this leader to all other members; `None` if it does not lead.
-    pub(super) fn proclaim(
-        &mut self,
-        metadata: BTreeMap<String, String>,
-    ) -> Option<Result<(), ProclaimError>> {
-        let leader = self.machine.node().leader();
-        let (_, epoch) = leader.filter(|(leader, _)| *leader == self.me)?;
-        if let Err(why) = LeaderMetadata::check(&metadata) {
-            return Some(Err(ProclaimError::Metadata(why)));
+impl<M: PeerMachine> StrategyInput for Peers<M> {
+    fn handle_timeout(&mut self, now: Instant) {
+        self.detector.handle_timeout(now);
+        self.machine.handle_timeout(now, &mut OsRandom);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let of_machine = self.machine.poll_timeout();
+        let of_detector = self.detector.poll_timeout();
+        let of_replies = self.replies.poll_timeout();
+        let of_ended = self.ended.map(|ended| ended.check_at);
+        let timeouts = [of_machine, of_detector, of_replies, of_ended];
+        timeouts.into_iter().flatten().min()
+    }
+
+    fn channel(&mut self) -> Option<&mut LeaseChannel> {
+        self.lease.as_mut()
+    }
+
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.machine.handle_answer(now, attempt, answer);
+    }
+
+    fn renew_early(&mut self, now: Instant) {
+        self.machine.renew_early(now);
+    }
+
+    fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
+        Some(Box::pin(async {
+            self.input = Some(tokio::select! {
+                event = self.transport.recv() => PeersInput::Event(event),
+                written = self.persistence.next_written() => PeersInput::Written(written),
+            });
+        }))
+    }
+
+    fn handle_input(&mut self, now: Instant) {
+        if let Some(input) = self.input.take() {
+            self.handle_peers_input(now, input);
         }
-        self.metadata.proclaim(metadata);
-        let members = self.machine.node().settings().members();
-        let others: Vec<NodeId> = members.others(self.me).collect();
+    }
+}
+
+impl<M: PeerMachine> StrategyIo for Peers<M> {
+    type Machine = M;
+
+    fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
+        let event = self.drain(now);
+        if event.is_none() {
+            self.end_turn(now);
+            return self.poll_ended(now);
+        }
+        event
+    }
+
+    fn peer(&self, candidate: CandidateId) -> Result<M::Peer, &'static str> {
+        let mut others = self.machine.node().settings().members().others(self.me);
+        let node = others.find(|&node| CandidateId::from(node) == candidate);
+        let node = node.ok_or("there is no such member")?;
+        Ok(M::peer(node, candidate))
+    }
+
+    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {
+        let node = self.machine.node();
+        let leader = node.leader();
+        // If another member leads the term is over, and dropping `done` says so.
+        let Some((_, epoch)) = leader.filter(|(leader, _)| *leader == self.me) else {
+            return;
+        };
+        if let Err(why) = LeaderMetadata::check(&metadata) {
+            let _ = done.send(Err(ProclaimError::Metadata(why)));
+            return;
+        }
+        let others: Vec<NodeId> = node.settings().members().others(self.me).collect();
+        self.metadata.proclaim(metadata.clone());
         for other in others {
             self.send_metadata(other, epoch);
         }
         self.metadata.show(leader);
-        Some(Ok(()))
-    }
-
-    /// The other member that is this candidate.
-    pub(super) fn peer(&self, to: &CandidateId) -> Option<NodeId> {
-        let mut others = self.machine.node().settings().members().others(self.me);
-        others.find(|&node| CandidateId::from(node) == *to)
-    }
-}
-
-impl StrategyIo for Peers {
-    type Machine = PeerCandidate;
-    type Input = PeersInput;
-
-    fn machine(&self) -> &PeerCandidate {
-        self.machine()
-    }
-
-    fn machine_mut(&mut self) -> &mut PeerCandidate {
-        self.machine_mut()
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.handle_timeout(now);
-    }
-
-    fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
-        self.poll(now, |peers, effect| peers.execute(now, effect))
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.poll_timeout()
-    }
-
-    fn peer(&self, to: &CandidateId) -> Result<NodeId, &'static str> {
-        self.peer(to).ok_or(NO_SUCH_MEMBER)
-    }
-
-    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
-        let _ = done.send(self.proclaim(metadata));
-    }
-
-    fn next_input(&mut self) -> Option<BoxFuture<'_, PeersInput>> {
-        Some(Box::pin(self.next_input()))
-    }
-
-    fn handle_input(&mut self, now: Instant, input: PeersInput) {
-        self.handle_input(now, input);
+        match &self.lease {
+            Some(lease) => lease.proclaim(self.machine.lease_id(), metadata, done),
+            None => drop(done.send(Ok(()))),
+        }
     }
 }
 

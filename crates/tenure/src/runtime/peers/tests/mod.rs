@@ -5,6 +5,7 @@ mod votes;
 use tenure_core::UnixMillis;
 use tenure_core::bully::{HardState, Started};
 use tenure_core::detector::DetectorMessage;
+use tenure_core::election::ElectionMachine as _;
 
 use super::*;
 use crate::config::{Bully, Peer};
@@ -26,7 +27,7 @@ fn one_of_two(now: Instant) -> Peers {
         transport: PeerTransport::Silent,
         disk: None,
     };
-    Peers::new(&config, parts).0
+    Peers::new(&config, parts, None).0
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn the_status_of_a_leader_shows_silent_members() {
         reply: None,
         good_until: at(6_000),
     };
-    peers.handle_input(at(5_000), PeersInput::Event(PeerEvent::Message(message)));
+    peers.handle_peers_input(at(5_000), PeersInput::Event(PeerEvent::Message(message)));
     // Two renew intervals and the lifetime of a message.
     run(&mut peers, 5_000, 15_500);
     assert_eq!(

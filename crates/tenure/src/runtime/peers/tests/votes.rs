@@ -9,6 +9,8 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_core::election::ElectionMachine as _;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::candidate::Candidate;
