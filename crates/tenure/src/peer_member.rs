@@ -13,7 +13,7 @@ use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
 use crate::config::{Bully, BullyError, Config};
 use crate::observe::Source;
 use crate::peer_transport::{
-    Fingerprint, LeaderMetadata, Mac, Opened, PeerServer, PeerTransport, Setup, StateFile,
+    Fingerprint, LeaderMetadata, Mac, PeerServer, PeerTransport, Setup, StateFile,
 };
 use crate::random::OsRandom;
 use crate::runtime::LeaseChannel;
@@ -75,18 +75,14 @@ impl CandidateRuntime {
         let cluster = bully.cluster.as_ref();
         let cluster = cluster.unwrap_or_else(|| config.election.name());
         let fingerprint = Fingerprint::of(rules, detection);
-        let Opened {
-            mut file,
-            record,
-            config_changed,
-        } = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
-        if config_changed {
+        let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
+        if file.config_changed {
             tracing::warn!(election = %config.election, %fingerprint,
                 "the settings of the group have changed since the last start; all members must have the same");
         }
         let clock = &self.driver.clock;
         let started = clock.started();
-        let mut node = PeerCandidate::new(rules.clone(), record, started);
+        let mut node = PeerCandidate::new(rules.clone(), file.record(), started);
         // The new start is on disk before the member sends anything.
         let Some(Output::Effect(PeerEffect::Persist(record))) = node.poll_output() else {
             unreachable!("the first output of a peer candidate is its record")
@@ -103,7 +99,6 @@ impl CandidateRuntime {
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
-        let mac = bully.key.as_ref().map_or_else(Mac::insecure, Mac::keyed);
         let setup = Setup {
             cluster: cluster.clone(),
             me,
@@ -111,7 +106,7 @@ impl CandidateRuntime {
             fingerprint,
             peers: bully.others(),
             message_lifetime: timings.message_lifetime(),
-            mac: mac.into(),
+            mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
             clock: clock.clone(),
         };

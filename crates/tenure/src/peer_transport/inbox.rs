@@ -1,7 +1,5 @@
 //! Events for the driver.
 
-use std::fmt;
-
 use tenure_core::{Incarnation, Instant, NodeId};
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,7 +19,8 @@ pub(crate) enum PeerEvent {
     /// its process is gone. A hint and no verdict, because it may be a proxy in between.
     Refused(NodeId),
     /// Another process has this member's number, or this one has an old state. It must not lead.
-    Duplicate(DuplicateMember),
+    /// The text says which member noticed, and what to do.
+    Duplicate(String),
 }
 
 /// A message.
@@ -39,45 +38,9 @@ pub(crate) struct IncomingMessage {
     pub(crate) good_until: Instant,
 }
 
-/// Another process has this member's number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DuplicateMember {
-    /// The member that has seen both.
-    pub(crate) seen_by: NodeId,
-    /// The evidence.
-    pub(crate) detail: String,
-    /// Advice to the operator.
-    pub(crate) remedy: &'static str,
-}
-
-/// The answer to "why does it not lead", for people.
-impl fmt::Display for DuplicateMember {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            seen_by,
-            detail,
-            remedy,
-        } = self;
-        write!(f, "member {seen_by} says: {detail}; {remedy}")
-    }
-}
-
-/// The response to a request. Without a call of [`Reply::send`] it is empty.
-pub(crate) struct Reply(pub(super) oneshot::Sender<Vec<Payload>>);
-
-impl Reply {
-    /// Sends these payloads in the response. Gives them back if the sender of the request no longer
-    /// waits for it.
-    pub(crate) fn send(self, payloads: Vec<Payload>) -> Vec<Payload> {
-        self.0.send(payloads).err().unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply").finish_non_exhaustive()
-    }
-}
+/// Sends payloads in the response to a request; without it the response is empty. Gives them back if
+/// the sender of the request no longer waits for it.
+pub(crate) type Reply = oneshot::Sender<Vec<Payload>>;
 
 /// Where events come out.
 #[derive(Debug)]

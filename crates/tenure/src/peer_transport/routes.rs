@@ -1,6 +1,5 @@
 //! The routes of a member.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,79 +10,18 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use serde::{Deserialize, Serialize};
-use tenure_core::bully::ElectionId;
-use tenure_core::{Epoch, Incarnation, NodeId};
+use serde::Serialize;
 use tokio::sync::watch;
 
 use super::caller::Caller;
-use super::counters::Counters;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
 use super::mac::{MAC_HEADER, Mac};
 use super::problem::{PeerErrorCode, PeerProblem, Refusal};
+use super::status::{PeerView, Status};
 
 /// Shortest time for a body: over a bad line it comes in pieces.
 const MIN_BODY_TIME: Duration = Duration::from_secs(1);
-
-/// The status that a member shows. The driver replaces it when something has changed.
-///
-/// A newer member may show more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Status {
-    /// The member.
-    pub node: NodeId,
-    /// Which start of the member this is.
-    pub incarnation: Incarnation,
-    /// Its strategy, as in its configuration.
-    pub strategy: String,
-    /// The name of the machine's state; `elected` if the member leads among the peers and waits for
-    /// the lease, `ending` if it leads no more and its task is not gone yet.
-    pub role: String,
-    /// The leader that it knows.
-    pub leader: Option<NodeId>,
-    /// The leader's epoch.
-    pub epoch: Option<Epoch>,
-    /// Without a quorum: the election that it has accepted or organises.
-    pub election: Option<ElectionId>,
-    /// The members that it takes for down.
-    pub suspects: Vec<NodeId>,
-    /// With a quorum: whether it follows a leader, or reached a majority when it last tried.
-    pub quorum: Option<bool>,
-    /// The leader's metadata.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, String>,
-}
-
-/// The body of the status route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PeerView {
-    /// The state of the member.
-    #[serde(flatten)]
-    pub status: Status,
-    /// Its counters.
-    pub counters: Counters,
-}
-
-impl Status {
-    /// The status of a member that has just started.
-    pub(crate) fn of(node: NodeId, incarnation: Incarnation) -> Self {
-        Self {
-            node,
-            incarnation,
-            strategy: "bully".into(),
-            role: "starting".into(),
-            leader: None,
-            epoch: None,
-            election: None,
-            suspects: Vec::new(),
-            quorum: None,
-            metadata: BTreeMap::new(),
-        }
-    }
-}
 
 #[derive(Clone)]
 struct Shared {
@@ -100,12 +38,12 @@ pub(super) fn router(endpoint: Arc<PeerEndpoint>, status: watch::Receiver<Status
 
 async fn show(State(shared): State<Shared>, Path(cluster): Path<String>) -> Response {
     let endpoint = &shared.endpoint;
-    if cluster != endpoint.cluster.as_str() {
-        return refuse(endpoint, endpoint.unknown_cluster(&cluster), None);
+    if let Err(refusal) = endpoint.check_cluster(&cluster) {
+        return refuse(endpoint, refusal, None);
     }
     let shown = PeerView {
         status: shared.status.borrow().clone(),
-        counters: endpoint.counters.read(),
+        counters: endpoint.counters().clone(),
     };
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     (headers, Json(shown)).into_response()
@@ -119,36 +57,35 @@ async fn message(
     body: Body,
 ) -> Response {
     let endpoint = &shared.endpoint;
-    if cluster != endpoint.cluster.as_str() {
-        return refuse(endpoint, endpoint.unknown_cluster(&cluster), None);
-    }
-    let body = match read(body, body_time(endpoint)).await {
-        Ok(body) => body,
-        Err(refusal) => return refuse(endpoint, refusal, None),
-    };
-    // First of all: nothing is read from a caller without a key.
-    let mac = match check_mac(endpoint, &headers, &body) {
-        Ok(mac) => mac,
-        Err(refusal) => return refuse(endpoint, refusal, None),
-    };
-    match endpoint.admit(&body) {
-        Ok((from, reply)) => {
-            if let Some(caller) = &caller {
-                caller.authenticate(from, &headers);
-            }
-            answer(
-                endpoint,
-                wait_for_reply(reply, endpoint.lifetime).await,
-                &mac,
-            )
+    // The MAC of the request, once it was checked.
+    let mut mac = None;
+    let take = async {
+        endpoint.check_cluster(&cluster)?;
+        let body = read(body, body_time(endpoint)).await?;
+        // First of all: nothing is read from a caller without a key.
+        mac = Some(check_mac(endpoint, &headers, &body)?);
+        let (from, reply) = endpoint.admit(&body)?;
+        if let Some(caller) = &caller {
+            caller.authenticate(from, &headers);
         }
-        Err(refusal) => refuse(endpoint, refusal, Some(&mac)),
+        // If the driver takes longer than a lifetime, it sends a request of its own.
+        let reply = tokio::time::timeout(endpoint.setup.message_lifetime, reply).await;
+        Ok(reply.ok().and_then(Result::ok).unwrap_or_default())
+    };
+    let taken: Result<Vec<Payload>, Refusal> = take.await;
+    match taken {
+        Ok(payloads) => {
+            let member = endpoint.answerer();
+            let body = json(&Answer { member, payloads });
+            respond(endpoint, 200, "application/json", body, mac.as_deref())
+        }
+        Err(refusal) => refuse(endpoint, refusal, mac.as_deref()),
     }
 }
 
 /// How long a body may take.
 pub(super) fn body_time(endpoint: &PeerEndpoint) -> Duration {
-    endpoint.lifetime.max(MIN_BODY_TIME)
+    endpoint.setup.message_lifetime.max(MIN_BODY_TIME)
 }
 
 async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
@@ -169,7 +106,10 @@ async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
 fn check_mac(endpoint: &PeerEndpoint, headers: &HeaderMap, body: &[u8]) -> Result<String, Refusal> {
     let mut macs = headers.get_all(MAC_HEADER).iter();
     let given = macs.next().map(|mac| mac.to_str().unwrap_or_default());
-    let expected = endpoint.mac.of_request(&endpoint.message_path(), body);
+    let expected = endpoint
+        .setup
+        .mac
+        .of_request(&endpoint.message_path(), body);
     if macs.next().is_none() && Mac::is_good(expected.as_deref(), given) {
         return Ok(expected.unwrap_or_default());
     }
@@ -181,51 +121,33 @@ fn check_mac(endpoint: &PeerEndpoint, headers: &HeaderMap, body: &[u8]) -> Resul
     Err(Refusal::new(PeerErrorCode::Unauthenticated, detail))
 }
 
-/// The driver's reply. If it takes longer than a lifetime, the driver sends a request of its own.
-async fn wait_for_reply(
-    reply: tokio::sync::oneshot::Receiver<Vec<Payload>>,
-    lifetime: Duration,
-) -> Vec<Payload> {
-    match tokio::time::timeout(lifetime, reply).await {
-        Ok(Ok(payloads)) => payloads,
-        _ => Vec::new(),
-    }
-}
-
-fn answer(endpoint: &PeerEndpoint, payloads: Vec<Payload>, mac: &str) -> Response {
-    let member = endpoint.answerer();
-    let body = serde_json::to_vec(&Answer { member, payloads }).unwrap_or_default();
-    respond(
-        endpoint,
-        StatusCode::OK,
-        "application/json",
-        body,
-        Some(mac),
-    )
-}
-
 fn refuse(endpoint: &PeerEndpoint, refusal: Refusal, mac: Option<&str>) -> Response {
-    endpoint.counters.refused(refusal.code);
+    endpoint.count_refusal(refusal.code);
     tracing::debug!(code = refusal.code.as_str(), "refused: {}", refusal.detail);
-    let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let problem = PeerProblem::new(refusal, mac.map(|_| endpoint.answerer()));
-    let body = serde_json::to_vec(&problem).unwrap_or_default();
-    respond(endpoint, status, "application/problem+json", body, mac)
+    let (kind, body) = ("application/problem+json", json(&problem));
+    respond(endpoint, problem.status, kind, body, mac)
+}
+
+/// Text and numbers always make JSON.
+fn json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
 }
 
 fn respond(
     endpoint: &PeerEndpoint,
-    status: StatusCode,
+    status: u16,
     kind: &'static str,
     body: Vec<u8>,
     request: Option<&str>,
 ) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    let mac = request.and_then(|request| endpoint.mac.of_answer(request, status.as_u16(), &body));
+    let mac = request.and_then(|request| endpoint.setup.mac.of_answer(request, status, &body));
     // A MAC is made of hexadecimal digits.
     if let Some(Ok(mac)) = mac.map(HeaderValue::try_from) {
         headers.insert(MAC_HEADER, mac);
     }
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     (status, headers, body).into_response()
 }

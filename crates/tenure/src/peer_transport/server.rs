@@ -35,8 +35,9 @@ use super::fingerprint::Fingerprint;
 use super::inbox::{self, Inbox};
 use super::listener;
 use super::mac::Mac;
-use super::routes::{self, Status};
+use super::routes;
 use super::send_queue::SendQueue;
+use super::status::Status;
 use crate::clock::Clock;
 use crate::http::HttpClientError;
 use crate::random::OsRandom;
@@ -105,13 +106,13 @@ impl PeerServer {
     pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
         let http = Client::http(setup.peers.values())?;
         let (events, inbox) = inbox::channel(setup.clock.clone());
-        let endpoint = Arc::new(PeerEndpoint::new(&setup, OsRandom.next_u64(), events));
         let (status, _) = watch::channel(Status::of(setup.me, setup.incarnation));
+        let endpoint = Arc::new(PeerEndpoint::new(setup, OsRandom.next_u64(), events));
         let mut tasks = JoinSet::new();
         let mut queues = BTreeMap::new();
-        for (id, url) in setup.peers {
+        for (&id, url) in &endpoint.setup.peers {
             let queue = Arc::new(SendQueue::default());
-            let client = Client::new(http.clone(), endpoint.clone(), queue.clone(), (id, &url));
+            let client = Client::new(http.clone(), endpoint.clone(), queue.clone(), (id, url));
             tasks.spawn(client.run());
             queues.insert(id, queue);
         }
@@ -122,7 +123,7 @@ impl PeerServer {
             listening_on: None,
             tasks,
         };
-        if let Some(address) = setup.listen {
+        if let Some(address) = server.endpoint.setup.listen {
             let failed = |error| ListenError::Listen { address, error };
             let listener = listener::bind(address).map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
@@ -136,9 +137,11 @@ impl PeerServer {
 
     /// Sends this, if it can be done within a message's lifetime from now. It replaces an older
     /// message of the same kind that still waits.
-    pub(crate) fn send(&self, to: NodeId, payload: impl Into<Payload>) {
-        if let Some(queue) = self.queues.get(&to) {
-            self.endpoint.enqueue(queue, payload.into());
+    pub(crate) fn send(&self, to: NodeId, payload: Payload) {
+        if let Some(queue) = self.queues.get(&to)
+            && queue.push(payload, self.endpoint.setup.clock.now())
+        {
+            self.endpoint.counters().replaced += 1;
         }
     }
 
@@ -154,8 +157,8 @@ impl PeerServer {
 
     /// The counters since the start.
     #[cfg(test)]
-    pub(super) fn counters(&self) -> super::counters::Counters {
-        self.endpoint.counters.read()
+    pub(super) fn counters(&self) -> super::Counters {
+        self.endpoint.counters().clone()
     }
 
     /// Where it listens, if it does.

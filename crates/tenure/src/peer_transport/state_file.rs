@@ -33,20 +33,9 @@ const MAX_BYTES: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct StateFile {
     directory: StateDir,
-    cluster: String,
-    node: NodeId,
-    config: String,
     is_marked: bool,
-}
-
-/// A directory that was opened.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    /// The file.
-    pub(crate) file: StateFile,
-    /// Its content; the default record at a first start.
-    pub(crate) record: HardState,
-    /// Whether the members had other settings when it was written.
+    content: Content,
+    /// Whether the members had other settings when the file was written.
     pub(crate) config_changed: bool,
 }
 
@@ -135,9 +124,9 @@ impl StateError {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct Content {
     cluster: String,
     node: NodeId,
     config: String,
@@ -156,42 +145,45 @@ impl StateFile {
         cluster: &Name,
         node: NodeId,
         fingerprint: &Fingerprint,
-    ) -> Result<Opened, StateError> {
+    ) -> Result<Self, StateError> {
         let directory = StateDir::open(path)?;
         let is_marked = check_marker(&directory.file(MARKER))?;
-        let record_file = directory.file(RECORD);
-        let file = Self {
+        let path = directory.file(RECORD);
+        let mut file = Self {
             directory,
-            cluster: cluster.to_string(),
-            node,
-            config: fingerprint.hash().to_owned(),
             is_marked,
-        };
-        let Some(bytes) = read(&record_file)? else {
-            if is_marked {
-                return Err(StateError::Missing { path: record_file });
-            }
-            return Ok(Opened {
-                file,
-                record: HardState::default(),
-                config_changed: false,
-            });
-        };
-        let stored = parse(&record_file, &bytes)?;
-        if (&stored.cluster, stored.node) != (&file.cluster, node) {
-            return Err(StateError::AnotherMember {
-                path: record_file,
-                found_node: stored.node,
-                found_cluster: stored.cluster,
+            content: Content {
+                cluster: cluster.to_string(),
                 node,
-                cluster: file.cluster,
+                config: fingerprint.hash.clone(),
+                record: HardState::default(),
+            },
+            config_changed: false,
+        };
+        let Some(bytes) = read(&path)? else {
+            if is_marked {
+                return Err(StateError::Missing { path });
+            }
+            return Ok(file);
+        };
+        let found = parse(&path, &bytes)?;
+        if (&found.cluster, found.node) != (&file.content.cluster, node) {
+            return Err(StateError::AnotherMember {
+                path,
+                found_node: found.node,
+                found_cluster: found.cluster,
+                node,
+                cluster: file.content.cluster,
             });
         }
-        Ok(Opened {
-            config_changed: stored.config != file.config,
-            record: stored.record,
-            file,
-        })
+        file.config_changed = found.config != file.content.config;
+        file.content.record = found.record;
+        Ok(file)
+    }
+
+    /// The record on disk; the default record at a first start.
+    pub(crate) const fn record(&self) -> HardState {
+        self.content.record
     }
 
     /// Replaces the record. When this returns, the record is on disk; it blocks until then.
@@ -201,14 +193,9 @@ impl StateFile {
     /// [`StateError::Io`]. The record on disk is then whole: the old one, or this one if all but
     /// the last step succeeded. No message that rests on this one may leave.
     pub(crate) fn write(&mut self, record: &HardState) -> Result<(), StateError> {
-        let stored = Stored {
-            cluster: self.cluster.clone(),
-            node: self.node,
-            config: self.config.clone(),
-            record: *record,
-        };
+        self.content.record = *record;
         // Text and numbers always make JSON.
-        let body = serde_json::to_string(&stored).unwrap_or_default();
+        let body = serde_json::to_string(&self.content).unwrap_or_default();
         self.directory.replace(RECORD, render(&body).as_bytes())?;
         if !self.is_marked {
             // After the record: a start that was interrupted before is still a first one, because
@@ -234,7 +221,7 @@ fn check_marker(path: &Path) -> Result<bool, StateError> {
     }
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> Result<Stored, StateError> {
+fn parse(path: &Path, bytes: &[u8]) -> Result<Content, StateError> {
     let text = str::from_utf8(bytes).map_err(|error| damaged(path, error.to_string()))?;
     if let Some(found) = format_of(text).filter(|found| *found > FORMAT) {
         return Err(newer(path, found));

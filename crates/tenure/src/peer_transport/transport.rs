@@ -4,8 +4,8 @@ use tenure_core::NodeId;
 
 use super::envelope::Payload;
 use super::inbox::{Inbox, PeerEvent};
-use super::routes::Status;
 use super::server::PeerServer;
+use super::status::Status;
 
 #[cfg(test)]
 pub(crate) use in_memory::{Mailbox, Network};

@@ -12,7 +12,7 @@ use crate::candidate_runtime::CandidateRuntime;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Bully, Config, Peer, Strategy};
 use crate::observe::Observed;
-use crate::peer_transport::{DuplicateMember, Network, PeerEvent, PeerTransport};
+use crate::peer_transport::{Network, PeerEvent, PeerTransport};
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
@@ -239,11 +239,7 @@ async fn a_machine_that_stood_still_past_the_deadline_leads_no_more() {
 async fn a_duplicate_member_stops_and_reports_why() {
     let world = World::new(3, None);
     let (_, guard) = world.elect(&[0]).await;
-    let duplicate = DuplicateMember {
-        seen_by: NodeId(2),
-        detail: "another process is member 1, too".into(),
-        remedy: "stop one of the two",
-    };
+    let duplicate = "member 2 says: another process is member 1, too".to_owned();
     world
         .network
         .deliver(NodeId(1), PeerEvent::Duplicate(duplicate));

@@ -144,7 +144,7 @@ impl<M: PeerMachine> Peers<M> {
                     .handle_input(now, DetectorInput::Refused(node));
             }
             PeersInput::Event(PeerEvent::Duplicate(duplicate)) => {
-                self.ban(now, duplicate.to_string());
+                self.ban(now, duplicate);
             }
             PeersInput::Written(written) => {
                 for _ in 0..self.persistence.handle_written(self.me, written) {

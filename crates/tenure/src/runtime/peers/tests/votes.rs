@@ -128,11 +128,10 @@ impl Group {
         let detection = bully.detection(&rules).unwrap();
         let fingerprint = Fingerprint::of(&rules, &detection);
         let cluster = config.election.name().clone();
-        let opened =
+        let mut file =
             StateFile::open(folder.path(), &cluster, bully.node.unwrap(), &fingerprint).unwrap();
-        let mut file = opened.file;
         let started = clock.started();
-        let mut machine = PeerCandidate::new(rules.clone(), opened.record, started);
+        let mut machine = PeerCandidate::new(rules.clone(), file.record(), started);
         let Some(Output::Effect(PeerEffect::Persist(first))) = machine.poll_output() else {
             panic!("a member's first output is its record")
         };
@@ -145,7 +144,7 @@ impl Group {
             fingerprint,
             peers: bully.others(),
             message_lifetime: rules.timings().message_lifetime(),
-            mac: Mac::insecure().into(),
+            mac: Mac::new(None).into(),
             listen: None,
             clock: clock.clone(),
         })
